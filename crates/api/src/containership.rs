@@ -17,6 +17,7 @@ mod autoscaling_group;
 mod autoscaling_policy;
 mod cluster_label;
 pub mod cluster_upgrade;
+mod max_unavailable;
 mod node_pool_label;
 pub mod plugin;
 mod registry;
@@ -31,8 +32,9 @@ pub use autoscaling_policy::{
 pub use cluster_label::{ClusterLabel, ClusterLabelSpec};
 pub use cluster_upgrade::{
     ClusterUpgrade, ClusterUpgradeSpec, ClusterUpgradeStatus, Cordon, Day, MaintenanceWindow, NodeSelector,
-    OnDrainTimeout, SelectorOperator, UpgradePolicy, UpgradeProgress, UpgradeStatus, UpgradeType,
+    OnDrainTimeout, SelectorOperator, Start, UpgradePolicy, UpgradeProgress, UpgradeStatus, UpgradeType,
 };
+pub use max_unavailable::MaxUnavailable;
 pub use node_pool_label::{NodePoolLabel, NodePoolLabelSpec};
 pub use plugin::{PendingVersion, Plugin, PluginSpec, PluginStatus};
 pub use registry::{AuthToken, Registry, RegistrySpec};

@@ -132,7 +132,7 @@ pub struct NodeReportStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MOST_NAMED))]
     pub tampering: Vec<Tampering>,
-    /// The last upgrade of Kubernetes on this node, as its host says. Absent while there was none.
+    /// The upgrade of Kubernetes on this node: that whose turn it is, or the last one, as its host says. Absent if upgrades are disabled on the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<UpgradeReport>,
     /// The conditions `Applied` and `KeysExpiring`.
@@ -182,6 +182,13 @@ pub struct UpgradeReport {
     /// Whether the host permits scripts without a signature.
     #[serde(default)]
     pub unsigned_scripts: bool,
+    /// Whether the agent follows the status of its own node, and not only `currentNode`: then several nodes may be upgraded at once.
+    #[serde(default)]
+    pub follows_own_status: bool,
+    /// Why the host would refuse every script, such as that nothing is pinned on it. Empty if it would not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub host_problem: String,
 }
 
 /// What became of the script of an upgrade.
@@ -191,6 +198,8 @@ pub enum UpgradeState {
     /// None was offered.
     #[default]
     None,
+    /// It is offered to the host, which has not answered.
+    Offered,
     /// It was refused; the message says by which check.
     Refused,
     /// It runs.

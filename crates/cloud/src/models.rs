@@ -10,6 +10,7 @@
 mod account;
 mod autoscaling;
 mod catalogue;
+mod clear_text;
 mod cluster;
 mod document;
 mod failure;
@@ -136,6 +137,8 @@ kind::kinds! {
             event: Some(Self::Upgrade),
             ..Facts::internal("upgrade-scripts", "an upgrade script", 50_000, &[Self::Upgrade])
         },
+        /// The script of each upgrade without one of its own: of a cluster, or of all clusters of an organization.
+        ScriptTemplate: Facts::internal("script-templates", "a script template", 1_000, &[Self::Cluster, Self::Organization]),
         /// A version in the catalogue of plugins.
         PluginVersion: Facts {
             event: Some(Self::Plugin),

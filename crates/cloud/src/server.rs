@@ -35,6 +35,7 @@ mod remember;
 mod reseal;
 mod resources;
 mod roles;
+mod script_templates;
 mod scripts;
 pub mod sealing;
 pub mod secret_file;

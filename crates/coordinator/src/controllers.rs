@@ -118,6 +118,7 @@ pub enum StartError {
 /// | node-labels | Nodes, `ClusterLabel`s, `NodePoolLabel`s, the nodes of the cloud | labels of Nodes |
 /// | upgrade | `ClusterUpgrade`s, Nodes, the pods of the control plane | the progress and the status of `ClusterUpgrade`s; cordons Nodes and evicts pods |
 /// | reports | Nodes, the nodes of the cloud | the status of the nodes and of the cluster, in the cloud |
+/// | reports of upgrades | the `ClusterUpgrade`s of the mirror | the progress of the upgrades, in the cloud |
 /// | terminate | the request to remove everything | deletes what its table lists |
 ///
 /// # Errors
@@ -194,6 +195,7 @@ pub fn start(cloud: &Cloud, decisions: &Decisions, port: Port, mut role: Role<'_
     let listed = Some((lists.cluster_labels, lists.node_pool_labels));
     label_cached(nodes.clone(), node_pools, listed, &clients, &context, tasks)?;
     reports::start(cloud, &changes, &nodes, &context, tasks);
+    reports::upgrades::start(cloud, lists.upgrades, &context, tasks);
     if decisions.upgrades == Upgrades::Enabled {
         upgrade_nodes(&clients, &context, tasks)?;
     }

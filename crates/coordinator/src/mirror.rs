@@ -22,9 +22,10 @@ use tidewaiter_api::cloud_sync::CLOUD_SYNC;
 use tidewaiter_cloud::client::{self as cloud, Cluster};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MANY_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{Controller, ControllerContext, Key, Queue, Reconciler as _, Tasks, Writer};
+use tidewaiter_kit::{Cache, Controller, ControllerContext, Key, Queue, Reconciler as _, Tasks, Writer};
 
 use crate::changes::Changes;
+use crate::reports::upgrades::{MirroredUpgrades, ShownUpgrades};
 use board::Board;
 pub use brake::MassDeletion;
 pub use cloud_list::CloudList;
@@ -32,6 +33,7 @@ use cloud_sync::Release;
 use kind::MirroredKind;
 pub(crate) use kind::is_id;
 pub use kinds::RegistryCredentialsIn;
+pub(crate) use kinds::is_of_cloud;
 use lister::{Cloud, Lister, Memory};
 use sync::{Shared, SyncController};
 
@@ -70,6 +72,8 @@ pub struct CloudLists {
     pub roles: CloudList,
     /// Of `AuthorizationRoleBinding`.
     pub role_bindings: CloudList,
+    /// The upgrades, whose progress is reported.
+    pub(crate) upgrades: MirroredUpgrades,
 }
 
 /// Starts the sync loops. These kinds are registered with the cloud synchronizer:
@@ -102,16 +106,18 @@ pub fn start(
     let mut mirror = Mirror::new(settings, changes, clients, context, tasks)?;
     mirror.register(kinds::Users);
     mirror.register(kinds::RegistryCredentials(credentials));
-    let registries = mirror.register(kinds::Registries(credentials));
-    let plugins = mirror.register(kinds::Plugins);
-    let cluster_labels = mirror.register(kinds::ClusterLabels);
-    let node_pool_labels = mirror.register(kinds::NodePoolLabels);
-    let roles = mirror.register(kinds::Roles);
-    let role_bindings = mirror.register(kinds::RoleBindings { per_sync });
+    let registries = mirror.register(kinds::Registries(credentials)).list;
+    let plugins = mirror.register(kinds::Plugins).list;
+    let cluster_labels = mirror.register(kinds::ClusterLabels).list;
+    let node_pool_labels = mirror.register(kinds::NodePoolLabels).list;
+    let roles = mirror.register(kinds::Roles).list;
+    let role_bindings = mirror.register(kinds::RoleBindings { per_sync }).list;
     mirror.register(kinds::AutoscalingPolicies);
     mirror.register(kinds::AutoscalingGroups);
-    mirror.register(kinds::Upgrades);
+    let shown = ShownUpgrades::default();
+    let upgrades = mirror.register(kinds::Upgrades(shown.clone())).cache;
     Ok(CloudLists {
+        upgrades: MirroredUpgrades { shown, upgrades },
         registries,
         plugins,
         cluster_labels,
@@ -124,6 +130,14 @@ pub fn start(
 /// The one key of every sync controller: it has one thing to do. `CloudSync` has this name, so that a release wakes all of them.
 fn key() -> Key {
     Key::new(CLOUD_SYNC)
+}
+
+/// A kind whose loop and controller were started.
+struct Registered<R> {
+    /// What the cloud lists of it.
+    list: CloudList,
+    /// What the cluster has of it.
+    cache: Cache<R>,
 }
 
 struct Mirror<'a> {
@@ -161,7 +175,7 @@ impl<'a> Mirror<'a> {
     }
 
     /// Adds the sync loop and the controller of a kind.
-    fn register<K: MirroredKind>(&mut self, kind: K) -> CloudList {
+    fn register<K: MirroredKind>(&mut self, kind: K) -> Registered<K::Resource> {
         let ControllerContext {
             kit, leadership, pause, ..
         } = self.context;
@@ -210,6 +224,6 @@ impl<'a> Mirror<'a> {
         Controller::new(controller, queue)
             .reads(&cache)
             .start(self.context.clone(), self.tasks);
-        list
+        Registered { list, cache }
     }
 }

@@ -12,6 +12,7 @@
 
 mod cloud_nodes;
 mod status;
+pub(crate) mod upgrades;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

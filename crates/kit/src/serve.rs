@@ -35,6 +35,7 @@ use tracing::{debug, warn};
 use crate::clock::{SharedClock, timeout};
 
 mod connections;
+mod malformed;
 mod port;
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,8 @@ mod tls;
 
 use connections::Connections;
 pub use connections::network;
+pub use malformed::Explain;
+use malformed::Explained;
 pub use port::Port;
 use timer::ClockTimer;
 pub use tls::{Certificate, TlsError};
@@ -97,6 +100,8 @@ pub struct Options {
     pub tls: Option<Arc<ServerConfig>>,
     /// How long responses may take after shutdown has begun.
     pub drain: Duration,
+    /// The body of the response to what is not HTTP; None is an empty one.
+    pub explain: Option<Explain>,
 }
 
 impl Default for Options {
@@ -109,6 +114,7 @@ impl Default for Options {
             life: Some(CONNECTION_LIFE),
             tls: None,
             drain: Duration::ZERO,
+            explain: None,
         }
     }
 }
@@ -226,7 +232,7 @@ impl Server {
             http1::Builder::new()
                 .timer(self.timer.clone())
                 .header_read_timeout(self.options.head)
-                .serve_connection(TokioIo::new(stream), service)
+                .serve_connection(TokioIo::new(Explained::new(stream, self.options.explain)), service)
         );
         let Options { first, life, .. } = self.options;
         let first = life.map_or(first, |life| life.min(first));

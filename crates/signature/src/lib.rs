@@ -14,9 +14,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use minisign::{PublicKey, SecretKey, SecretKeyBox, SignatureBox};
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 /// The base64 of 64 bytes.
 const GLOBAL_SIGNATURE: usize = 88;
+
+/// A secret key of minisign, decoded, and the checksum at its end.
+const KEY_BYTES: usize = 158;
+const CHECKSUM_BYTES: usize = 32;
 
 /// Why a signature does not count, or cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -178,8 +183,11 @@ impl SigningKey {
     {
         let invalid = |error: minisign::PError| SignatureError::SecretKey(error.to_string());
         let key_box = SecretKeyBox::from_string(text).map_err(invalid)?;
-        let key = if is_encrypted(text) {
+        let bytes = key_bytes(text);
+        let key = if is_encrypted(&bytes) {
             key_box.into_secret_key(Some(password()?))
+        } else if is_without_checksum(&bytes) {
+            SecretKey::from_bytes(&bytes)
         } else {
             key_box.into_unencrypted_secret_key()
         };
@@ -200,11 +208,23 @@ impl SigningKey {
     }
 }
 
-/// Whether the key has a password: its key derivation is scrypt. Source: minisign's format of secret keys.
-fn is_encrypted(text: &str) -> bool {
+/// The second line of a key file.
+fn key_bytes(text: &str) -> Zeroizing<Vec<u8>> {
     let line = text.lines().nth(1).unwrap_or_default();
-    let bytes = STANDARD.decode(line.trim()).unwrap_or_default();
+    Zeroizing::new(STANDARD.decode(line.trim()).unwrap_or_default())
+}
+
+/// Whether the key has a password: its key derivation is scrypt. Source: minisign's format of secret keys.
+fn is_encrypted(bytes: &[u8]) -> bool {
     bytes.get(2..4) == Some(b"Sc")
+}
+
+/// Whether it is a key that `minisign -G -W` has made: without a password, minisign leaves the checksum, the last 32 of 158 bytes, zero. The library refuses
+/// that.
+fn is_without_checksum(bytes: &[u8]) -> bool {
+    bytes.len() == KEY_BYTES
+        && bytes[..4] == *b"Ed\0\0"
+        && bytes[KEY_BYTES - CHECKSUM_BYTES..].iter().all(|byte| *byte == 0)
 }
 
 #[cfg(test)]

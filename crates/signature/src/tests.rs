@@ -111,6 +111,27 @@ fn a_key_that_is_none_is_refused() {
     }
 }
 
+/// `minisign -G -W` leaves the checksum zero.
+#[test]
+fn a_key_of_minisign_without_a_password_and_a_checksum_signs() {
+    let (pair, trusted) = pair();
+    let text = pair.0.to_box(None).unwrap().into_string();
+    let mut lines = text.lines();
+    let (comment, encoded) = (lines.next().unwrap(), lines.next().unwrap());
+    let mut bytes = STANDARD.decode(encoded).unwrap();
+    assert_eq!(bytes.len(), KEY_BYTES);
+    let with = |bytes: &[u8]| format!("{comment}\n{}\n", STANDARD.encode(bytes));
+    let read = |text: &str| SigningKey::read(text, || Err(SignatureError::SecretKey("asked".to_owned())));
+    bytes[KEY_BYTES - CHECKSUM_BYTES..].fill(0);
+    let signed = read(&with(&bytes)).unwrap().sign("text", "name", 5).unwrap();
+    assert_eq!(verify(&[trusted], "text", &signed).unwrap(), 5);
+    // A checksum that is wrong is one that somebody damaged.
+    bytes[KEY_BYTES - 1] = 1;
+    assert!(read(&with(&bytes)).is_err());
+    bytes.truncate(KEY_BYTES - 1);
+    assert!(read(&with(&bytes)).is_err());
+}
+
 #[test]
 fn a_password_is_asked_for_only_if_the_key_has_one() {
     let text = pair().0.0.to_box(None).unwrap().into_string();

@@ -93,6 +93,16 @@ impl Program {
         self
     }
 
+    /// A write beyond the limit of the size of files is an error, as on a full disk, and not a signal that ends it.
+    #[must_use]
+    pub fn ignoring_file_size_signal(mut self) -> Self {
+        let program = std::mem::replace(&mut self.path, "/bin/sh".into());
+        let shell = ["-c", "trap '' XFSZ; exec \"$0\" \"$@\""].map(OsString::from);
+        let args = std::mem::take(&mut self.args);
+        self.args = shell.into_iter().chain([program.into()]).chain(args).collect();
+        self
+    }
+
     /// Bound by the modes of its user's files, also where the tests run as root: then it has none of root's capabilities.
     #[must_use]
     pub fn bound_by_modes(mut self) -> Self {

@@ -24,8 +24,8 @@ use tidewaiter_api::{ClusterName, Role};
 use tidewaiter_kit::settings::environment;
 
 pub(crate) use actions::{
-    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, ListArgs, PolicyArgs, SetPasswordArgs, SetScriptArgs,
-    TokensCommand, VersionArgs,
+    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, ListArgs, PolicyArgs, ScriptTemplateArgs,
+    ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, TokensCommand, UpgradeArgs, VersionArgs,
 };
 pub(crate) use cloud::{
     ApplyArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, ContextCommand, CreateArgs, CredentialArgs,

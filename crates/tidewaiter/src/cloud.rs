@@ -18,8 +18,10 @@ mod operators;
 mod output;
 mod plan;
 mod planner;
+mod script_templates;
 mod session;
 mod sign;
+mod upgrades;
 
 use std::process::ExitCode;
 

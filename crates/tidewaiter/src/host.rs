@@ -32,7 +32,11 @@ fn install(args: &HostInstallArgs) -> Result<()> {
         keys,
         folder: args.folder.clone(),
         units: args.units.clone(),
-        program: std::env::current_exe().context("the path of this program")?,
+        program: match &args.program {
+            Some(program) => program.clone(),
+            None => std::env::current_exe().context("the path of this program")?,
+        },
+        kubelet: args.kubelet.clone(),
     };
     let done = installed.install()?.join("\n");
     say(&format!(

@@ -224,8 +224,16 @@ impl Cluster {
         let secret = read.map_err(|error| explained(error, "get", "secrets"))?;
         let bytes = secret.and_then(|secret| secret.data?.remove(DIFF_KEY));
         let bytes = bytes.with_context(|| format!("the Secret {name} has no diff: try it again in a minute"))?;
-        PluginDiff::unpack(&bytes.0)
-            .with_context(|| format!("the Secret {name} was changed: delete it, and it is made again"))
+        let changed = || format!("the Secret {name} was changed: delete it, and it is made again");
+        let diff = PluginDiff::unpack(&bytes.0).with_context(changed)?;
+        let pending = self.read(plugin).await?.status.and_then(|status| status.pending);
+        // The Secret is written a moment before the status.
+        if pending.is_some_and(|pending| pending.digest != diff.digest()) {
+            bail!(
+                "the Secret {name} does not have the diff that awaits approval: try it again in a minute, and if that does not help, somebody changed it: delete it, and it is made again"
+            );
+        }
+        Ok(diff)
     }
 
     async fn annotate(&self, plugin: &Plugin, name: &str, value: Option<&str>) -> Result<()> {

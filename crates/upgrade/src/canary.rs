@@ -1,7 +1,9 @@
 //! The canaries: the first nodes of an upgrade, after which the cluster must stay healthy for a while before the others follow.
 
+use tidewaiter_api::NodeName;
+
 use crate::observation::{CanaryPolicy, NodeState, Observation, Progress};
-use crate::orders::{Order, Wait};
+use crate::orders::{Order, Unhealthy, Wait};
 use crate::rules;
 
 /// Whether one of the canaries has failed.
@@ -15,14 +17,19 @@ pub(crate) fn hold(seen: &Observation<'_>, policy: CanaryPolicy, progress: &Prog
     if progress.nodes.len() != policy.nodes {
         return Ok(None);
     }
+    let in_progress: Vec<NodeName> = progress.in_progress().map(|(name, _)| name.clone()).collect();
+    if !in_progress.is_empty() {
+        return Err(Wait::Nodes(in_progress));
+    }
     match (rules::healthy(seen), progress.soaking_since) {
         (Ok(()), None) => Ok(Some(Order::Soak { healthy: true })),
         (Ok(()), Some(since)) => match since.checked_add(policy.soak) {
             Ok(until) if seen.now < until => Err(Wait::Soak(until)),
             _ => Ok(None),
         },
+        // It may have been healthy all the time: the time goes on, and the upgrade waits until the health can be read.
+        (Err(unhealthy @ Unhealthy::Unknown), _) | (Err(unhealthy), None) => Err(Wait::Health(unhealthy)),
         (Err(_), Some(_)) => Ok(Some(Order::Soak { healthy: false })),
-        (Err(unhealthy), None) => Err(Wait::Health(unhealthy)),
     }
 }
 
@@ -32,14 +39,16 @@ mod tests {
 
     use super::*;
     use crate::Upgrade;
-    use crate::observation::Node;
+    use crate::observation::{Health, Node, PoolLimit};
     use crate::step::step;
     use crate::testing::{at, in_progress, nodes, observation, version};
 
     fn with(states: &str, soaking_since: Option<Timestamp>) -> Upgrade {
         let mut upgrade = in_progress("u", states);
         let soak = SignedDuration::from_mins(5);
-        upgrade.spec.as_mut().unwrap().policy.canary = Some(CanaryPolicy { nodes: 2, soak });
+        let policy = &mut upgrade.spec.as_mut().unwrap().policy;
+        policy.canary = Some(CanaryPolicy { nodes: 2, soak });
+        policy.max_unavailable = Some(PoolLimit::Nodes(9));
         upgrade.progress.soaking_since = soaking_since;
         upgrade
     }
@@ -47,7 +56,11 @@ mod tests {
     /// The orders, and what is waited for.
     fn says(upgrade: &Upgrade, all: &[Node], seconds: i64) -> (String, Option<Timestamp>) {
         let api_server = version("v1.36.3");
-        let step = step(&observation(upgrade, &[], all, &api_server, seconds));
+        let mut all = all.to_vec();
+        for node in &mut all {
+            node.parallel = true;
+        }
+        let step = step(&observation(upgrade, &[], &all, &api_server, seconds));
         let orders = step.orders.iter().map(|order| match order {
             Order::Soak { healthy } => format!("healthy: {healthy}"),
             Order::Start(node) => format!("start {node}"),
@@ -62,6 +75,7 @@ mod tests {
     fn the_others_follow_when_the_cluster_was_healthy_for_the_whole_time() {
         let healthy = nodes("cp=v1.36.3 w1=v1.36.3 w2=v1.35.4");
         let unhealthy = nodes("cp=v1.36.3 w1!=v1.36.3 w2=v1.35.4");
+        let healthy_but_w1 = nodes("cp=v1.36.3 w1=v1.35.4 w2=v1.35.4");
         let soaks = |time: &str| {
             format!("wait: the canaries are done; it goes on if the cluster is healthy until 2001-09-09T{time}Z")
         };
@@ -98,6 +112,14 @@ mod tests {
                 format!("healthy: false; {waits}"),
             ),
             ("cp=Success w1=Success", None, &unhealthy, 999, waits.to_owned()),
+            // Those that are in progress are finished first, also where several may be.
+            (
+                "cp=Success w1=InProgress",
+                Some(at(0)),
+                &healthy_but_w1,
+                0,
+                "wait: upgrading w1".to_owned(),
+            ),
             // Then it is over.
             (
                 "cp=Success w1=Success w0=Success",
@@ -120,6 +142,22 @@ mod tests {
                 "{states} at {seconds}"
             );
         }
+        // While the health cannot be read, it waits; it may have been healthy all the time.
+        let api_server = version("v1.36.3");
+        let health = Health {
+            is_unknown: true,
+            ..Health::default()
+        };
+        let soaking = with("cp=Success w1=Success", Some(at(60)));
+        let seen = Observation {
+            health: &health,
+            ..observation(&soaking, &[], &healthy, &api_server, 360)
+        };
+        let held = step(&seen);
+        assert_eq!(
+            (held.orders, held.wait, held.wake),
+            (Vec::new(), Some(Wait::Health(Unhealthy::Unknown)), Some(at(370)))
+        );
         // It is looked at until then, and at the end.
         assert_eq!(
             says(&with("cp=Success w1=Success", Some(at(0))), &healthy, 0).1,

@@ -81,11 +81,11 @@ pub(crate) fn drain(
     if !end.is_ok_and(|end| seen.now >= end) {
         return Err(Wait::Drain(name.clone(), left.cloned()));
     }
-    Ok(if policy.force {
+    // Pods that cannot be read cannot be deleted either.
+    Ok(if policy.force && left.is_some() {
         Order::Start(name.clone())
     } else {
-        let left = left.cloned().unwrap_or_default();
-        Order::Fail(name.clone(), NodeFailure::NotDrained(left))
+        Order::Fail(name.clone(), NodeFailure::NotDrained(left.cloned()))
     })
 }
 

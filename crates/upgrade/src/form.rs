@@ -5,14 +5,18 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::{
-    ClusterUpgrade, OnDrainTimeout, UpgradePolicy, UpgradeProgress, UpgradeStatus, UpgradeType,
+    ClusterUpgrade, MaxUnavailable, OnDrainTimeout, Start, UpgradePolicy, UpgradeProgress, UpgradeStatus, UpgradeType,
 };
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE};
 
-use crate::observation::{CanaryPolicy, DrainPolicy, NodeState, Policy, Progress, Spec, Upgrade};
+use crate::observation::{CanaryPolicy, DrainPolicy, NodeState, Policy, PoolLimit, Progress, Spec, Upgrade};
+use crate::orders::whole_seconds;
 use crate::refusal::Refusal;
 use crate::selector::Selector;
 use crate::window::Windows;
+
+/// The longest time for a node, as in the definition of `ClusterUpgrade` and in the cloud. The unit on the host ends a script after it, too.
+const MOST_SECONDS: i64 = 86_400;
 
 /// Go's `time.UnixDate`, in UTC.
 const UNIX_DATE: &str = "%a %b %e %H:%M:%S UTC %Y";
@@ -42,7 +46,7 @@ pub fn read(object: &ClusterUpgrade) -> Upgrade {
     }
 }
 
-/// Writes the progress. The old form has one start: that of the current node, which was started last.
+/// Writes the progress. The old form has one start: that of the current node, which was started last. The starts of the others are beside it.
 #[must_use]
 pub fn write(progress: &Progress) -> UpgradeProgress {
     let current = progress.current.as_ref();
@@ -56,7 +60,13 @@ pub fn write(progress: &Progress) -> UpgradeProgress {
         NodeState::Failed => UpgradeStatus::Failed,
     };
     let nodes = progress.nodes.iter();
+    let others = progress.in_progress().filter(|(name, _)| Some(*name) != current);
+    let starts = others.filter_map(|(name, since)| {
+        let since = whole_seconds(since?);
+        Some((name.to_string(), Start { since }))
+    });
     UpgradeProgress {
+        starts: starts.collect(),
         cluster_status: progress.cluster,
         node_statuses: nodes.map(|(name, state)| (name.to_string(), status(state))).collect(),
         current_node: current.map(NodeName::to_string).unwrap_or_default(),
@@ -75,7 +85,7 @@ fn spec(object: &ClusterUpgrade) -> Result<Spec, Refusal> {
     if spec.type_ == UpgradeType::Etcd {
         return Err(Refusal::Etcd);
     }
-    if spec.node_timeout_seconds < 1 {
+    if !(1..=MOST_SECONDS).contains(&spec.node_timeout_seconds) {
         return Err(Refusal::Timeout(spec.node_timeout_seconds));
     }
     Ok(Spec {
@@ -109,18 +119,30 @@ fn policy(policy: &UpgradePolicy) -> Result<Policy, Refusal> {
                 .map_or(DRAIN_TIMEOUT, |seconds| SignedDuration::from_secs(seconds.into())),
             force: policy.on_drain_timeout == Some(OnDrainTimeout::Force),
         }),
-        ..Policy::default()
+        max_unavailable: policy.max_unavailable.as_ref().map(pool_limit).transpose()?,
     })
 }
 
-/// Reads the progress. The current node counts as in progress also where its own status is missing, and the one start counts for all nodes that
-/// are in progress. A name that no Node can have is left out.
+fn pool_limit(stored: &MaxUnavailable) -> Result<PoolLimit, Refusal> {
+    match stored {
+        MaxUnavailable::Number(nodes) => Ok(PoolLimit::Nodes(usize::try_from(*nodes).unwrap_or(usize::MAX))),
+        MaxUnavailable::Percent(text) => {
+            let percent = text.strip_suffix('%').and_then(|digits| digits.parse().ok());
+            let percent = percent.filter(|percent| (1..=100).contains(percent));
+            let refused = || Refusal::MaxUnavailable(text.clone());
+            percent.map(PoolLimit::Percent).ok_or_else(refused)
+        }
+    }
+}
+
+/// Reads the progress. The current node counts as in progress also where its own status is missing, and its start counts for all nodes in progress
+/// without one of their own. A name that no Node can have is left out.
 #[must_use]
 pub fn progress(status: Option<&UpgradeProgress>) -> Progress {
     let Some(status) = status else {
         return Progress::default();
     };
-    let since = parse_unix_date(&status.current_start_time);
+    let current_since = parse_unix_date(&status.current_start_time);
     let cordons = status
         .cordons
         .iter()
@@ -137,7 +159,9 @@ pub fn progress(status: Option<&UpgradeProgress>) -> Progress {
         };
         let state = match node {
             UpgradeStatus::NotStarted => continue,
-            UpgradeStatus::InProgress => NodeState::InProgress { since },
+            UpgradeStatus::InProgress => NodeState::InProgress {
+                since: status.starts.get(name).map(|start| start.since).or(current_since),
+            },
             UpgradeStatus::Success => NodeState::Success,
             UpgradeStatus::Failed => NodeState::Failed,
         };
@@ -149,7 +173,7 @@ pub fn progress(status: Option<&UpgradeProgress>) -> Progress {
         let state = progress
             .nodes
             .entry(current.clone())
-            .or_insert(NodeState::InProgress { since });
+            .or_insert(NodeState::InProgress { since: current_since });
         progress.current = matches!(state, NodeState::InProgress { .. }).then_some(current);
     }
     progress

@@ -19,6 +19,7 @@ pub mod orders;
 pub mod outlook;
 pub mod plan;
 pub mod refusal;
+mod room;
 pub mod rules;
 mod selector;
 pub mod signed;
@@ -29,10 +30,10 @@ mod version;
 mod window;
 
 pub use observation::{
-    CanaryPolicy, DrainPolicy, Health, Node, NodeState, Observation, Policy, Progress, Spec, Upgrade,
+    CanaryPolicy, DrainPolicy, Health, Node, NodeState, Observation, Policy, PoolLimit, Progress, Spec, Upgrade,
 };
 pub use orders::{Effect, Ending, NodeFailure, Order, Step, Unhealthy, Wait};
-pub use outlook::{NodeOutlook, Outlook, outlook};
+pub use outlook::{NodeOutlook, Outlook, outlook, preflight_warning};
 pub use plan::{Counts, Fate, Planned, plan};
 pub use refusal::Refusal;
 pub use selector::Selector;

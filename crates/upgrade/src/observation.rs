@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::{Cordon, UpgradeStatus};
-use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, ROLE_CONTROL_PLANE_LABEL};
+use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, NODE_POOL_LABEL, ROLE_CONTROL_PLANE_LABEL};
 
 use crate::drain::Left;
 use crate::refusal::Refusal;
@@ -29,19 +29,21 @@ pub struct Observation<'a> {
     pub api_server: &'a Version,
     /// What is known of the health of the cluster.
     pub health: &'a Health,
-    /// The pods that have not left a node, and why, by node. Only of nodes that were looked at.
+    /// The pods that have not left a node, and why, by node. A node that is missing was not looked at, or its pods cannot be read.
     pub left: &'a BTreeMap<NodeName, Vec<Left>>,
     /// The time of the coordinator.
     pub now: Timestamp,
 }
 
-/// What is known of the health of the cluster besides its Nodes. What is not known is not required.
+/// What is known of the health of the cluster besides its Nodes. What the cluster does not have is not required.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// The `ClusterHealth` that is not Healthy, in words; None if there is none.
     pub unhealthy: Option<String>,
     /// Whether the API server says that etcd does not answer it.
     pub etcd_failed: bool,
+    /// Whether the rest cannot be read. Then the cluster does not count as healthy.
+    pub is_unknown: bool,
 }
 
 /// An upgrade.
@@ -79,10 +81,10 @@ pub struct Spec {
 }
 
 /// What the operator adds. The default is the old behaviour.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// How many workers may be upgraded at once, if the agents of all of them can.
-    pub max_unavailable: usize,
+    /// How many workers of each node pool may be upgraded at once, if their agents can. None: one worker at a time.
+    pub max_unavailable: Option<PoolLimit>,
     /// After how many failed nodes the upgrade ends.
     pub max_failures: Option<usize>,
     /// No further node is started.
@@ -97,6 +99,27 @@ pub struct Policy {
     pub drain: Option<DrainPolicy>,
     /// How the first nodes are tried out; None if they are not.
     pub canary: Option<CanaryPolicy>,
+}
+
+/// How many workers of a node pool may be upgraded at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolLimit {
+    /// This many.
+    Nodes(usize),
+    /// This percentage of the pool, rounded down.
+    Percent(usize),
+}
+
+impl PoolLimit {
+    /// How many of a pool of this size. At least one, so that the upgrade gets on.
+    #[must_use]
+    pub fn of(self, size: usize) -> usize {
+        let limit = match self {
+            Self::Nodes(nodes) => nodes,
+            Self::Percent(percent) => size.saturating_mul(percent) / 100,
+        };
+        limit.max(1)
+    }
 }
 
 /// How the first nodes are tried out.
@@ -115,21 +138,6 @@ pub struct DrainPolicy {
     pub timeout: SignedDuration,
     /// Whether it is started then, and not failed.
     pub force: bool,
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self {
-            max_unavailable: 1,
-            max_failures: None,
-            paused: false,
-            aborted: false,
-            require_healthy: false,
-            windows: Windows::default(),
-            drain: None,
-            canary: None,
-        }
-    }
 }
 
 /// What was done.
@@ -247,6 +255,11 @@ impl Node {
         self.labels
             .get(MANAGED_LABEL)
             .is_some_and(|value| value == MANAGED_VALUE)
+    }
+
+    /// Its node pool; empty without one.
+    pub(crate) fn pool(&self) -> &str {
+        self.labels.get(NODE_POOL_LABEL).map_or("", String::as_str)
     }
 
     /// Every version on it that is known.

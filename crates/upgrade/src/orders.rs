@@ -94,8 +94,8 @@ pub enum NodeFailure {
     },
     /// It cannot be upgraded. No script was run.
     Refused(Refusal),
-    /// These pods have not left it in time. No script was run.
-    NotDrained(Vec<Left>),
+    /// These pods have not left it in time; None if nobody could read which are on it. No script was run.
+    NotDrained(Option<Vec<Left>>),
 }
 
 /// How an upgrade ends.
@@ -147,6 +147,8 @@ pub enum Unhealthy {
     Etcd,
     /// A `ClusterHealth` is not Healthy, in its words.
     Cluster(String),
+    /// The health cannot be read.
+    Unknown,
 }
 
 impl Ending {
@@ -255,12 +257,15 @@ impl fmt::Display for NodeFailure {
                 )
             }
             Self::Refused(refusal) => write!(f, "no script was run: {refusal}"),
-            Self::NotDrained(left) => {
-                write!(
-                    f,
-                    "no script was run: its pods did not leave it within drainTimeoutSeconds: {}",
-                    pods(left)
-                )
+            Self::NotDrained(None) => f.write_str(
+                "no script was run: the pods on it could not be read within drainTimeoutSeconds (the Event DrainFailed says why)",
+            ),
+            Self::NotDrained(Some(left)) if left.is_empty() => {
+                f.write_str("no script was run: it could not be cordoned within drainTimeoutSeconds")
+            }
+            Self::NotDrained(Some(left)) => {
+                let left = pods(left);
+                write!(f, "no script was run: its pods did not leave it within drainTimeoutSeconds: {left}")
             }
         }
     }
@@ -270,10 +275,12 @@ impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Success => f.write_str("every selected node is at the version"),
-            Self::Failures(1) => f.write_str("one node failed; the other selected nodes are at the version"),
-            Self::Failures(count) => write!(f, "{count} nodes failed; the other selected nodes are at the version"),
+            Self::Failures(1) => f.write_str("one node failed; no other selected node is left to upgrade"),
+            Self::Failures(count) => write!(f, "{count} nodes failed; no other selected node is left to upgrade"),
             Self::Refused(refusal) => refusal.fmt(f),
-            Self::Aborted => f.write_str("spec.policy.aborted is set; nodes that were not started stay as they are"),
+            Self::Aborted => f.write_str(
+                "it was aborted (spec.policy.aborted) or deleted; nodes that were not started stay as they are",
+            ),
             Self::CanaryFailed => f.write_str(
                 "one of the first nodes (spec.policy.canary) failed; nodes that were not started stay as they are",
             ),
@@ -321,8 +328,8 @@ pub(crate) fn pods(left: &[Left]) -> String {
     }
 }
 
-/// As the ledger stores it.
-fn whole_seconds(time: Timestamp) -> Timestamp {
+/// As times are stored.
+pub(crate) fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
@@ -333,6 +340,7 @@ impl fmt::Display for Unhealthy {
             Self::Nodes(nodes) => write!(f, "{} Nodes are not Ready: {}", nodes.len(), listed(nodes)),
             Self::Etcd => f.write_str("etcd does not answer the API server"),
             Self::Cluster(words) => f.write_str(words),
+            Self::Unknown => f.write_str("its health cannot be read"),
         }
     }
 }

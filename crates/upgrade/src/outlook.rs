@@ -6,8 +6,9 @@ use tidewaiter_api::containership::UpgradeStatus;
 
 use crate::drain::{Left, Why};
 use crate::observation::{NodeState, Observation, Spec};
-use crate::orders::{Ending, Order, Wait, pods};
+use crate::orders::{Ending, Order, Unhealthy, Wait, pods};
 use crate::plan::{Counts, Fate, Planned, left_out, plan};
+use crate::rules::unhealthy;
 use crate::step::{deadline, step};
 use crate::version::Version;
 
@@ -60,6 +61,7 @@ pub fn outlook(seen: &Observation<'_>) -> Outlook {
     Outlook {
         summary: std::iter::once(far(seen, Counts::of(seen, spec)))
             .chain(next(seen))
+            .chain(warnings(seen, spec))
             .collect(),
         left_out: left_out.collect(),
         nodes: nodes.iter().map(|node| in_words(seen, spec, node)).collect(),
@@ -117,6 +119,22 @@ fn next(seen: &Observation<'_>) -> Vec<String> {
         _ => sentence(&format!("It waits: {wait}")),
     });
     orders.chain(wait).collect()
+}
+
+/// What is not healthy before an upgrade begins that does not wait for it.
+fn warnings(seen: &Observation<'_>, spec: &Spec) -> Option<String> {
+    let is_warned = seen.upgrade.progress.cluster == UpgradeStatus::NotStarted && !spec.policy.require_healthy;
+    let unhealthy = if is_warned { unhealthy(seen) } else { Vec::new() };
+    preflight_warning(&unhealthy)
+}
+
+/// What is said when an upgrade begins although the cluster is not healthy; None if it is.
+#[must_use]
+pub fn preflight_warning(unhealthy: &[Unhealthy]) -> Option<String> {
+    let all: Vec<String> = unhealthy.iter().map(ToString::to_string).collect();
+    let all = all.join("; ");
+    (!all.is_empty())
+        .then(|| format!("The cluster is not healthy: {all}. With spec.policy.requireHealthy the upgrade would wait."))
 }
 
 fn sentence(words: &str) -> String {
@@ -199,6 +217,20 @@ mod tests {
                 "b: waits for its turn"
             ]
         );
+
+        // It begins all the same, and says what speaks against it.
+        let (summary, _) = says(&upgrade("u"), "b!=v1.35.4 cp=v1.35.4");
+        let warned = "it begins. The cluster is not healthy: the Node b is not Ready. With spec.policy.requireHealthy the upgrade would wait.";
+        assert!(summary.ends_with(warned), "{summary}");
+        let mut waits = upgrade("u");
+        waits.spec.as_mut().unwrap().policy.require_healthy = true;
+        let (summary, _) = says(&waits, "b!=v1.35.4 cp=v1.35.4");
+        assert!(
+            summary.ends_with("It waits: the cluster must be healthy (spec.policy), and the Node b is not Ready."),
+            "{summary}"
+        );
+        let (summary, _) = says(&in_progress("u", "cp=Success"), "b!=v1.35.4 cp=v1.36.3");
+        assert!(summary.ends_with("The next node is b."), "{summary}");
 
         let (summary, nodes) = says(&in_progress("u", "cp=InProgress"), all);
         let goes_on =

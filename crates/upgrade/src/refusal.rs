@@ -14,8 +14,8 @@ pub enum Refusal {
     /// etcd has a name, but was never supported.
     #[error("spec.type is etcd, which is not supported. Create an upgrade of type kubernetes.")]
     Etcd,
-    /// Without a timeout each node would fail at once.
-    #[error("spec.nodeTimeoutSeconds is {0}, so each node would fail at once. Create another upgrade with at least 1.")]
+    /// Without a timeout each node would fail at once; with one that is too long none would ever.
+    #[error("spec.nodeTimeoutSeconds is {0}, not from 1 to 86400 (a day). Create another upgrade.")]
     Timeout(i64),
     /// The number of values does not fit the operator.
     #[error("spec.labelSelector: the operator for the label {label} takes {wanted}. Create another upgrade.")]
@@ -26,7 +26,7 @@ pub enum Refusal {
         wanted: &'static str,
     },
     /// A maintenance window cannot be read.
-    #[error("{field} is {value}, not {wanted}. Correct it.")]
+    #[error("{field} is {value}, not {wanted}. Create another upgrade with a correct one.")]
     Window {
         /// The field.
         field: String,
@@ -35,6 +35,11 @@ pub enum Refusal {
         /// What is expected.
         wanted: &'static str,
     },
+    /// How many nodes may be upgraded at once cannot be read.
+    #[error(
+        "spec.policy.maxUnavailable is {0:?}, not a number or a percentage such as 25%. Create another upgrade with a correct one."
+    )]
+    MaxUnavailable(String),
     /// No node is selected.
     #[error(
         "no Node with the label {MANAGED_LABEL}={MANAGED_VALUE} matches spec.labelSelector, so nothing would be upgraded. Label the nodes, or \

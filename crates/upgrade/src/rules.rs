@@ -83,23 +83,26 @@ pub fn supports_workers(seen: &Observation<'_>, target: &Version) -> Result<(), 
     behind_control_plane(&oldest(seen, Node::oldest), target)
 }
 
-/// Checks that the cluster is healthy: all Nodes are Ready, also those that the upgrade does not concern; etcd answers; `ClusterHealth` says so.
+/// Checks that the cluster is healthy: all Nodes are Ready, also those that the upgrade does not concern; etcd answers; `ClusterHealth` says so. What
+/// cannot be read is not healthy.
 ///
 /// # Errors
 /// The first of these that is not so.
 pub fn healthy(seen: &Observation<'_>) -> Result<(), Unhealthy> {
+    unhealthy(seen).into_iter().next().map_or(Ok(()), Err)
+}
+
+/// All that is not healthy in the cluster.
+#[must_use]
+pub fn unhealthy(seen: &Observation<'_>) -> Vec<Unhealthy> {
+    let health = seen.health;
     let unready = seen.nodes.iter().filter(|node| !node.ready);
     let unready: Vec<_> = unready.map(|node| node.name.clone()).collect();
-    if !unready.is_empty() {
-        return Err(Unhealthy::Nodes(unready));
-    }
-    if seen.health.etcd_failed {
-        return Err(Unhealthy::Etcd);
-    }
-    seen.health
-        .unhealthy
-        .clone()
-        .map_or(Ok(()), |words| Err(Unhealthy::Cluster(words)))
+    let nodes = (!unready.is_empty()).then_some(Unhealthy::Nodes(unready));
+    let unknown = health.is_unknown.then_some(Unhealthy::Unknown);
+    let etcd = health.etcd_failed.then_some(Unhealthy::Etcd);
+    let cluster = health.unhealthy.clone().map(Unhealthy::Cluster);
+    [nodes, unknown, etcd, cluster].into_iter().flatten().collect()
 }
 
 fn behind_control_plane(control_plane: &Version, target: &Version) -> Result<(), Refusal> {

@@ -6,6 +6,7 @@ use tidewaiter_api::containership::UpgradeStatus;
 
 use crate::observation::{Node, NodeState, Observation, Progress, Spec, Upgrade};
 use crate::orders::{Ending, NodeFailure, Order, Step, Wait};
+use crate::room::Room;
 use crate::rules;
 use crate::{canary, cordon};
 
@@ -106,9 +107,10 @@ fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Orde
         return Ok(order);
     }
     let remaining = remaining(seen, spec, progress);
+    let room = Room::of(seen, spec, progress);
     let ending = ending(seen, spec, progress, &remaining);
     let next = if ending.is_none() {
-        candidate(progress, &remaining)
+        candidate(progress, &remaining, &room)
     } else {
         None
     };
@@ -130,12 +132,12 @@ fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Orde
         (false, true) => Err(held),
         (false, false) => Err(Wait::Nodes(in_progress.clone())),
     })?;
-    if let Some(canary) = spec.policy.canary.filter(|_| !is_drained && in_progress.is_empty())
+    if let Some(canary) = spec.policy.canary.filter(|_| !is_drained)
         && let Some(order) = canary::hold(seen, canary, progress)?
     {
         return Ok(order);
     }
-    start(seen, spec, progress, node, &remaining)
+    start(seen, spec, progress, node, &room)
 }
 
 /// How the upgrade ends, if it starts no further node.
@@ -161,10 +163,17 @@ fn ending(seen: &Observation<'_>, spec: &Spec, progress: &Progress, remaining: &
     })
 }
 
-/// The node that is next: one of the control plane while some remain, and the one that is drained already before others.
-fn candidate<'a>(progress: &Progress, remaining: &[&'a Node]) -> Option<&'a Node> {
-    let rank = |node: &&&Node| (!node.is_control_plane(), !progress.cordons.contains_key(&node.name));
-    remaining.iter().min_by_key(rank).copied()
+/// The node that is next: one of the control plane while some remain, and the one that is drained already before others. Of the other workers, the first
+/// whose node pool has room.
+fn candidate<'a>(progress: &Progress, remaining: &[&'a Node], room: &Room<'_>) -> Option<&'a Node> {
+    let is_drained = |node: &Node| progress.cordons.contains_key(&node.name);
+    let rank = |node: &&&Node| (!node.is_control_plane(), !is_drained(node));
+    let first = remaining.iter().min_by_key(rank).copied()?;
+    if first.is_control_plane() || is_drained(first) {
+        return Some(first);
+    }
+    let with_room = remaining.iter().find(|node| room.has(node));
+    Some(with_room.copied().unwrap_or(first))
 }
 
 /// Settles a node that is in progress: it succeeds when everything on it is at the target and it is Ready, and fails at its deadline, also when it
@@ -233,14 +242,14 @@ fn withdrawal(seen: &Observation<'_>) -> Option<Order> {
     loses.then_some(Order::Withdraw)
 }
 
-/// Starts the next node: of the control plane alone; workers, as many at once as the policy permits and their agents can. If the policy says so,
-/// the node is drained before. A node that the version rules do not permit fails without being started.
+/// Starts the next node, if there is room for it. If the policy says so, the node is drained before. A node that the version rules do not permit fails
+/// without being started.
 fn start(
     seen: &Observation<'_>,
     spec: &Spec,
     progress: &Progress,
     node: &Node,
-    remaining: &[&Node],
+    room: &Room<'_>,
 ) -> Result<Order, Wait> {
     let in_progress: Vec<NodeName> = progress.in_progress().map(|(name, _)| name.clone()).collect();
     let is_worker = |name: &NodeName| {
@@ -248,15 +257,13 @@ fn start(
             .iter()
             .any(|node| node.name == *name && !node.is_control_plane())
     };
-    let limit = if !node.is_control_plane() && in_progress.iter().all(is_worker) {
-        if let Err(refusal) = rules::supports_workers(seen, &spec.target) {
-            return finish(Ending::Refused(refusal), progress, &in_progress);
-        }
-        at_once(seen, spec, remaining, &in_progress)
-    } else {
-        1
-    };
-    if in_progress.len() >= limit {
+    if !node.is_control_plane()
+        && in_progress.iter().all(is_worker)
+        && let Err(refusal) = rules::supports_workers(seen, &spec.target)
+    {
+        return finish(Ending::Refused(refusal), progress, &in_progress);
+    }
+    if !room.has(node) {
         return Err(Wait::Nodes(in_progress));
     }
     if let Err(refusal) = rules::fits(node, &spec.target) {
@@ -266,14 +273,6 @@ fn start(
         Some(policy) => cordon::drain(seen, progress, policy, node),
         None => Ok(Order::Start(node.name.clone())),
     }
-}
-
-/// How many workers may be in progress. One, unless the agents of all that remain or are in progress follow the status of their own node: the
-/// others look at `currentNode`, which is one.
-fn at_once(seen: &Observation<'_>, spec: &Spec, remaining: &[&Node], in_progress: &[NodeName]) -> usize {
-    let mut current = seen.nodes.iter().filter(|node| in_progress.contains(&node.name));
-    let can = remaining.iter().all(|node| node.parallel) && current.all(|node| node.parallel);
-    if can { spec.policy.max_unavailable.max(1) } else { 1 }
 }
 
 fn others<'a>(seen: &Observation<'a>) -> impl Iterator<Item = &'a Upgrade> + use<'a> {

@@ -57,6 +57,7 @@ static NOTHING_LEFT: BTreeMap<NodeName, Vec<Left>> = BTreeMap::new();
 const HEALTHY: Health = Health {
     unhealthy: None,
     etcd_failed: false,
+    is_unknown: false,
 };
 
 /// An upgrade to v1.36.3, with ten minutes for each node, that was created at the time 0.

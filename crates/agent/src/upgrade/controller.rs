@@ -4,33 +4,34 @@
 //! - Whose turn it is, `tidewaiter_upgrade::agent::offer` decides. The host decides again, with what only it knows.
 //! - A script that the host would refuse is not offered. `current` is written last, and never names a script that is not whole.
 //! - While the API server or the coordinator is away, what is offered stays: the host stops a script at its deadline.
+//! - An offer that the host does not answer is repeated: a change of `current` while the host's service ends starts nothing.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use prometheus::IntGauge;
 use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
-use tidewaiter_api::node_report::{UpgradeReport, UpgradeState};
+use tidewaiter_api::node_report::UpgradeReport;
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
-use tidewaiter_kit::metrics::{Metrics, MetricsError};
+use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
     Backoff, Cache, Chain, Controller, ControllerContext, Events, Key, Next, Notice, Pass, Queue, ReconcileError,
     Reconciler, Retry, SharedClock, Tasks,
 };
 use tidewaiter_upgrade::agent::{Ledger, Offer, Refused, offer};
 use tidewaiter_upgrade::signed::Untrusted;
-use tidewaiter_upgrade::{Upgrade, form};
+use tidewaiter_upgrade::{Progress, Upgrade, form};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
 use super::files::{self, FileError, Order, Outcome, RunResult};
 use super::relay::{Relay, RelayError};
-use super::trust::{Asked, Trust, TrustError};
+use super::report::{Found, UpgradeMetrics};
+use super::trust::{self, Asked, Trust, TrustError};
 use crate::host::{Host, HostError};
 use crate::identity::Identity;
 use crate::watcher::Watcher;
@@ -99,28 +100,20 @@ struct UpgradeController {
     about: Identity,
     events: Events,
     ledger: Mutex<Ledger>,
+    standing: Mutex<Option<StandingOffer>>,
     told: watch::Sender<Option<UpgradeReport>>,
     metrics: UpgradeMetrics,
 }
 
-struct UpgradeMetrics {
-    is_refused: IntGauge,
-    permits_unsigned: IntGauge,
-}
-
-impl UpgradeMetrics {
-    fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
-        Ok(Self {
-            is_refused: metrics.gauge(
-                "tidewaiter_agent_upgrade_script_refused",
-                "1 while it is the turn of this node to be upgraded and no script runs, because the agent or the host refuses it or there is none; else 0.",
-            )?,
-            permits_unsigned: metrics.gauge(
-                "tidewaiter_agent_unsigned_scripts_permitted",
-                "1 while this node permits upgrade scripts without a signature, else 0.",
-            )?,
-        })
-    }
+/// An offer that the host has (monotonic times).
+#[derive(Clone, Debug)]
+struct StandingOffer {
+    /// The uid of the upgrade.
+    upgrade: String,
+    /// Since when, as far as this process knows.
+    since: Duration,
+    /// When it was written last.
+    written: Duration,
 }
 
 /// Starts it, and returns what the report of the node says of upgrades.
@@ -160,6 +153,7 @@ pub(crate) fn start(
         about,
         events: context.events.of(UpgradeController::NAME),
         ledger: Mutex::default(),
+        standing: Mutex::default(),
         told,
         metrics: UpgradeMetrics::new(&context.kit.metrics)?,
     };
@@ -186,22 +180,25 @@ impl Reconciler for UpgradeController {
         let of = |offered: &Offer<'_>| {
             let mut all = objects.iter();
             all.find(|object| object.metadata.uid.as_deref() == Some(&offered.upgrade.uid))
-                .map(|object| slim(object))
+                .map(|object| slim(object, offered.upgrade, &self.node))
         };
         let upgrade = decided.as_ref().ok().and_then(of);
         let id = upgrade.as_ref().map(|upgrade| files::id(upgrade).to_owned());
         let result = match (decided, upgrade) {
             (Ok(offered), Some(upgrade)) => self.make(offered, upgrade).await,
-            (Ok(_), None) => Ok(Next::UntilChanged),
+            (Ok(_), None) => Ok(Next::After(LOOK_AGAIN)),
             (Err(refused), _) => self.withdraw(&refused).await,
         };
-        self.report(id.unwrap_or_default(), result.as_ref().err()).await?;
-        result
+        let reported = self.report(id.as_deref(), result.as_ref().err()).await;
+        let next = result?;
+        reported?;
+        Ok(next)
     }
 }
 
 impl UpgradeController {
-    /// Offers the upgrade, unless it is offered already and the host does not refuse it: then somebody may have signed the script again.
+    /// Offers the upgrade, unless it is offered already. Then it is repeated from time to time while the host refuses it, because somebody may have
+    /// signed the script again, and while the host does not answer.
     async fn make(&self, offered: Offer<'_>, upgrade: ClusterUpgrade) -> Result<Next, UpgradeError> {
         let now = self.clock.now();
         let left = Duration::try_from(offered.until.duration_since(now)).unwrap_or_default();
@@ -210,10 +207,15 @@ impl UpgradeController {
         let on_host = self.on_host(|host| Ok((host.ordered()?, host.result()?))).await;
         if let Ok((Some(order), result)) = on_host
             && self.is_offered(&order, &offered)
-            && !result.is_some_and(|result| result.id == id && is_to_be_repeated(&result, now))
+            && !is_to_be_repeated(
+                result.filter(|result| result.id == id).as_ref(),
+                self.stands(&offered),
+                now,
+            )
         {
             return Ok(next);
         }
+        let uid = offered.upgrade.uid.clone();
         let target = offered.spec.target.clone();
         let script = self.relay.script(&target).await?;
         let order = Order { upgrade, script };
@@ -231,7 +233,42 @@ impl UpgradeController {
         })
         .await?;
         info!(upgrade = about, until = %offered.until, "it is the turn of this node: the script is offered to the host");
+        self.written(uid);
         Ok(next)
+    }
+
+    /// For how long the host has had the offer as it was written last.
+    fn stands(&self, offered: &Offer<'_>) -> Duration {
+        let now = self.clock.monotonic();
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = standing.take().filter(|known| known.upgrade == offered.upgrade.uid);
+        // The process before this one wrote it.
+        let known = standing.insert(known.unwrap_or_else(|| StandingOffer {
+            upgrade: offered.upgrade.uid.clone(),
+            since: now,
+            written: now,
+        }));
+        now.saturating_sub(known.written)
+    }
+
+    fn written(&self, upgrade: String) {
+        let now = self.clock.monotonic();
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = standing.take().filter(|known| known.upgrade == upgrade);
+        *standing = Some(StandingOffer {
+            upgrade,
+            since: since.map_or(now, |known| known.since),
+            written: now,
+        });
+    }
+
+    /// Whether the host would have answered the offer by now.
+    fn is_overdue(&self) -> bool {
+        let now = self.clock.monotonic();
+        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        standing
+            .as_ref()
+            .is_some_and(|known| now.saturating_sub(known.since) >= LOOK_AGAIN)
     }
 
     /// Whether the host has this offer: the same upgrade, until the same time.
@@ -245,30 +282,25 @@ impl UpgradeController {
         if self.on_host(|host| Ok(host.withdraw()?)).await? {
             info!(reason = %refused, "the script is not offered to the host any more");
         }
-        Ok(Next::UntilChanged)
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(Next::After(LOOK_AGAIN))
     }
 
-    /// What the report says: why the upgrade with this id was not offered, or what the host says.
-    async fn report(&self, id: String, error: Option<&UpgradeError>) -> Result<(), UpgradeError> {
+    /// Says what became of the turn of this node, and what the host permits. An error of the offer comes before one of the folder, which is returned.
+    async fn report(&self, turn: Option<&str>, error: Option<&UpgradeError>) -> Result<(), UpgradeError> {
         let watcher = self.watcher.clone();
-        let (result, permits_unsigned) = self.on_host(move |host| look(host, &watcher)).await?;
-        let mut report = result.map(reported).unwrap_or_default();
-        if let Some(error) = error {
-            report = UpgradeReport {
-                id: id.clone(),
-                state: UpgradeState::Refused,
-                message: Chain(error).to_string(),
-                ..UpgradeReport::default()
-            };
-        }
-        report.message = report.message.chars().take(1024).collect();
-        // What the host said of another upgrade, or of an earlier turn, is over.
-        let is_refused = !id.is_empty() && report.id == id && report.state == UpgradeState::Refused;
-        self.metrics.is_refused.set(i64::from(is_refused));
-        self.metrics.permits_unsigned.set(i64::from(permits_unsigned));
-        report.unsigned_scripts = permits_unsigned;
+        let (looked, watching) = self.on_host(move |host| Ok(look(host, &watcher))).await?;
+        let is_overdue = self.is_overdue();
+        let found = Found {
+            turn,
+            error: error.or(watching.as_ref().err()).map(|error| Chain(error).to_string()),
+            is_overdue,
+            ..looked
+        };
+        let report = found.report();
+        self.metrics.show(&report, turn.is_some(), is_overdue);
         let was = self.told.borrow().as_ref().is_some_and(|told| told.unsigned_scripts);
-        if permits_unsigned && !was {
+        if report.unsigned_scripts && !was {
             warn!(
                 "trust/unsigned-scripts permits scripts without a signature: whoever can write a ClusterUpgrade, or serve a script, is root on this node"
             );
@@ -279,13 +311,12 @@ impl UpgradeController {
                 Notice::warning("UnsignedScriptsPermitted", "Upgrade", note.to_owned()),
             );
         }
-        let report = Some(report).filter(|report| *report != UpgradeReport::default());
         self.told.send_if_modified(|told| {
-            let changed = *told != report;
-            *told = report;
+            let changed = told.as_ref() != Some(&report);
+            *told = Some(report);
             changed
         });
-        Ok(())
+        watching
     }
 
     async fn on_host<T: Send + 'static>(
@@ -299,51 +330,164 @@ impl UpgradeController {
     }
 }
 
-/// Whether the host has refused the order for a while.
-fn is_to_be_repeated(result: &RunResult, now: Timestamp) -> bool {
+/// Whether the order is to be written again: the host has refused it for a while, or has not answered. `result` is what the host said of this upgrade, and
+/// `stands` for how long it has had the order.
+fn is_to_be_repeated(result: Option<&RunResult>, stands: Duration, now: Timestamp) -> bool {
+    let Some(result) = result else {
+        return stands >= LOOK_AGAIN;
+    };
     let age = Duration::try_from(now.duration_since(result.at)).unwrap_or_default();
     result.outcome == Outcome::Refused && age >= LOOK_AGAIN
 }
 
-/// Watches the folder, and returns what the host says, and whether it permits scripts without a signature.
-fn look(host: &Host, watcher: &Watcher) -> Result<(Option<RunResult>, bool), UpgradeError> {
-    let opened = host.ensure(&files::FOLDER)?;
-    let folders: Vec<_> = opened.folders.iter().collect();
+/// What the host says, permits and lacks, and whether its folders could be watched, which is done first.
+fn look(host: &Host, watcher: &Watcher) -> (Found<'static>, Result<(), UpgradeError>) {
+    let watching = watch_folders(host, watcher);
+    let trust = Trust::read(host);
+    let found = Found {
+        // One that does not count is none.
+        result: host.result().unwrap_or_default(),
+        permits_unsigned: trust.as_ref().is_ok_and(Trust::permits_unsigned),
+        host_problem: trust.err().map(|error| Chain(&error).to_string()).unwrap_or_default(),
+        ..Found::default()
+    };
+    (found, watching)
+}
+
+/// Watches the folder of the scripts and, if it is there, that of what is pinned.
+fn watch_folders(host: &Host, watcher: &Watcher) -> Result<(), UpgradeError> {
+    let scripts = host.ensure(&files::FOLDER)?;
+    // One that cannot be opened is reported when it is read.
+    let trust = host.look(&trust::FOLDER).unwrap_or_default();
+    let folders: Vec<_> = scripts
+        .folders
+        .iter()
+        .chain(trust.iter().flat_map(|trust| &trust.folders))
+        .collect();
     let added = watcher.add_folders(&folders);
     let added = added.map_err(|source| HostError::call("watched", "scripts/upgrade", source))?;
     // What cannot be watched any more is gone.
     let _ = watcher.settle(added, &[]);
-    // One that does not count is none.
-    let result = host.result().unwrap_or_default();
-    let permits_unsigned = Trust::read(host).is_ok_and(|trust| trust.permits_unsigned());
-    Ok((result, permits_unsigned))
+    Ok(())
 }
 
-/// What the host has to know of an upgrade.
-fn slim(object: &ClusterUpgrade) -> ClusterUpgrade {
+/// What the host has to know of an upgrade: its progress is that of this node alone, which is current. So a host of before, which knows one start, reads
+/// the right one.
+fn slim(object: &ClusterUpgrade, upgrade: &Upgrade, node: &NodeName) -> ClusterUpgrade {
+    let own = upgrade.progress.nodes.get_key_value(node);
+    let progress = Progress {
+        cluster: upgrade.progress.cluster,
+        nodes: own.into_iter().map(|(name, state)| (name.clone(), *state)).collect(),
+        current: own.map(|(name, _)| name.clone()),
+        ..Progress::default()
+    };
     let mut slim = ClusterUpgrade::new("", object.spec.clone());
     slim.metadata.name.clone_from(&object.metadata.name);
     slim.metadata.uid.clone_from(&object.metadata.uid);
     slim.metadata.generation = object.metadata.generation;
     slim.metadata.labels.clone_from(&object.metadata.labels);
+    slim.spec.status = Some(form::write(&progress));
     slim
 }
 
-/// What the report says of a result: not what the script printed, which may be secret.
-fn reported(result: RunResult) -> UpgradeReport {
-    let state = match result.outcome {
-        Outcome::Running => UpgradeState::Running,
-        Outcome::Succeeded => UpgradeState::Succeeded,
-        Outcome::Failed => UpgradeState::Failed,
-        Outcome::TimedOut => UpgradeState::TimedOut,
-        Outcome::Interrupted => UpgradeState::Interrupted,
-        Outcome::Refused => UpgradeState::Refused,
-    };
-    UpgradeReport {
-        id: result.id.chars().take(253).collect(),
-        state,
-        message: result.message,
-        exit_code: result.exit_code,
-        unsigned_scripts: false,
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::host::{Call, HostCalls, Owner};
+
+    fn result(outcome: Outcome, at: Timestamp) -> RunResult {
+        RunResult {
+            id: "u".to_owned(),
+            outcome,
+            message: String::new(),
+            exit_code: None,
+            at,
+            tail: String::new(),
+        }
+    }
+
+    #[test]
+    fn an_order_is_repeated_that_is_refused_or_not_answered_for_a_minute() {
+        let (now, soon, late) = (Timestamp::UNIX_EPOCH, Duration::from_secs(59), Duration::from_mins(1));
+        let before = |age: Duration| now - jiff::SignedDuration::try_from(age).unwrap();
+        assert!(!is_to_be_repeated(None, soon, now));
+        assert!(
+            is_to_be_repeated(None, late, now),
+            "a change was lost, or nobody has enabled the unit"
+        );
+        for (outcome, age, expected) in [
+            (Outcome::Refused, soon, false),
+            (Outcome::Refused, late, true),
+            (Outcome::Running, late, false),
+            (Outcome::Failed, late, false),
+            (Outcome::Interrupted, late, false),
+        ] {
+            let said = result(outcome, before(age));
+            assert_eq!(
+                is_to_be_repeated(Some(&said), late, now),
+                expected,
+                "{outcome:?} {age:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_host_gets_the_progress_of_its_node_in_the_old_form() {
+        let object: ClusterUpgrade = serde_json::from_value(serde_json::json!({
+            "apiVersion": "provision.containership.io/v3", "kind": "ClusterUpgrade", "metadata": {"name": "u", "uid": "1"},
+            "spec": {"type": "kubernetes", "targetVersion": "v1.36.3", "nodeTimeoutSeconds": 600, "status": {
+                "clusterStatus": "InProgress", "nodeStatuses": {"a": "InProgress", "b": "InProgress", "c": "Success"},
+                "currentNode": "b", "currentStartTime": "Sun Nov 22 05:29:17 UTC 2026", "starts": {"a": {"since": "2026-11-22T05:00:00Z"}}}}}))
+        .unwrap();
+        let upgrade = form::read(&object);
+        for (node, since) in [
+            ("a", "Sun Nov 22 05:00:00 UTC 2026"),
+            ("b", "Sun Nov 22 05:29:17 UTC 2026"),
+        ] {
+            let status = slim(&object, &upgrade, &node.parse().unwrap()).spec.status.unwrap();
+            assert_eq!(
+                (status.current_node.as_str(), status.current_start_time.as_str()),
+                (node, since)
+            );
+            assert_eq!((status.node_statuses.len(), status.starts.len()), (1, 0));
+        }
+    }
+
+    /// Lets nothing be opened for a change any more.
+    #[derive(Debug, Default)]
+    struct Broken(AtomicBool);
+
+    impl HostCalls for Broken {
+        fn before(&self, call: Call) -> Result<(), Errno> {
+            let fails = call == Call::MakeFolder && self.0.load(Ordering::SeqCst);
+            if fails { Err(Errno::NOSPC) } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "files of the test")]
+    fn a_folder_that_cannot_be_used_hides_nothing_else() {
+        let scratch = tempfile::tempdir().unwrap();
+        let owner = Owner {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        };
+        let host = Host::new(scratch.path(), owner, Arc::new(Broken(AtomicBool::new(true))));
+        let watcher = Watcher::new().unwrap();
+        let (found, watching) = look(&host, &watcher);
+        assert!(watching.is_err());
+        assert!(found.host_problem.contains("nothing is pinned"), "{found:?}");
+        let trust = scratch.path().join("trust");
+        std::fs::create_dir(&trust).unwrap();
+        for (name, text) in [("cluster", "c"), ("node", "w1"), ("unsigned-scripts", "allow")] {
+            std::fs::write(trust.join(name), text).unwrap();
+        }
+        let (found, watching) = look(&host, &watcher);
+        assert!(watching.is_err() && found.permits_unsigned, "{found:?}");
+        assert_eq!(found.host_problem, "");
     }
 }

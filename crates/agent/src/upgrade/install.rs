@@ -1,4 +1,7 @@
-//! `tidewaiter host install`: pins what the host trusts, and writes the units that run scripts. It starts nothing.
+//! `tidewaiter host install`: pins what the host trusts, and writes the units that run scripts. It starts nothing. Nothing is written if a program that the
+//! units start is one that somebody else than root can exchange.
+
+mod programs;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -11,6 +14,7 @@ use super::files::{self, FileError};
 use super::run::own;
 use super::trust::{self, TrustError};
 use crate::host::{Host, HostError};
+use programs::check_program;
 
 /// The units, as files of the repository: with the paths of a default installation.
 const UNITS: [(&str, &str); 2] = [
@@ -28,6 +32,9 @@ const UNITS: [(&str, &str); 2] = [
 const DEFAULT_PROGRAM: &str = "/usr/local/bin/tidewaiter";
 const DEFAULT_FOLDER: &str = "/etc/containership";
 
+/// The command in them.
+const DEFAULT_COMMAND: &str = "tidewaiter host run --folder /etc/containership";
+
 /// What is installed.
 #[derive(Debug)]
 pub struct Install {
@@ -43,6 +50,8 @@ pub struct Install {
     pub units: PathBuf,
     /// The program that the units start.
     pub program: PathBuf,
+    /// The kubelet, whose version counts; None for the one in the PATH of systemd.
+    pub kubelet: Option<PathBuf>,
 }
 
 /// Why it is not installed.
@@ -63,6 +72,34 @@ pub enum InstallError {
     /// A path would be several words in a unit.
     #[error("{} must be an absolute path of letters, digits, '.', '_', '-' and '/'", .0.display())]
     Path(PathBuf),
+    /// A program is missing, or cannot be looked at.
+    #[error("{} cannot be read", path.display())]
+    Unreadable {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A program is something else.
+    #[error("{} is no file", .0.display())]
+    NoFile(PathBuf),
+    /// Somebody else than root can replace a program that the units start as root.
+    #[error(
+        "{} has the owner {uid} and the mode {mode:o}, so others than root could replace {}, which the units start as root: put it into a folder of \
+         root, for example with install -o root -g root -m 0755 {} /usr/local/bin/, and use that one",
+        part.display(), program.display(), program.display()
+    )]
+    Replaceable {
+        /// The program, or a folder above it.
+        part: PathBuf,
+        /// The program.
+        program: PathBuf,
+        /// The owner of the part.
+        uid: u32,
+        /// Its permissions.
+        mode: u32,
+    },
 }
 
 impl From<HostError> for InstallError {
@@ -84,6 +121,13 @@ impl Install {
     /// When a file cannot be written. What was written before stays.
     pub fn install(&self) -> Result<Vec<String>, InstallError> {
         let (program, folder) = (plain(&self.program)?, plain(&self.folder)?);
+        let kubelet = self.kubelet.as_deref().map(plain).transpose()?;
+        for started in [Some(&self.program), self.kubelet.as_ref()].into_iter().flatten() {
+            check_program(started)?;
+        }
+        let arguments = kubelet
+            .map(|kubelet| format!(" --kubelet {kubelet}"))
+            .unwrap_or_default();
         let mut done = Vec::new();
         let host = at(&self.folder)?;
         host.ensure(&files::FOLDER)?;
@@ -91,6 +135,8 @@ impl Install {
         let units = at(&self.units)?;
         let opened = units.ensure(&[])?;
         for (name, text) in UNITS {
+            let command = format!("{DEFAULT_COMMAND}{arguments}\n");
+            let text = text.replace(&format!("{DEFAULT_COMMAND}\n"), &command);
             let text = text.replace(DEFAULT_PROGRAM, program).replace(DEFAULT_FOLDER, folder);
             if let Some(folder) = opened.last() {
                 put(&units, folder, name, &text)?;

@@ -5,6 +5,7 @@
 //!   itself repeatable runs again after it was interrupted.
 //! - What runs is a copy in a folder that the agent cannot reach: a file that is exchanged after it was checked does not run.
 //! - A script is killed at the deadline, so that it does not run beside that of the next node.
+//! - At most one script runs in a process. systemd kills what a script has left when the process ends, before the next one starts.
 
 mod execute;
 mod record;
@@ -67,6 +68,16 @@ enum NotRun {
     Start(#[source] std::io::Error),
 }
 
+/// The script has restarted the node, or was interrupted after it had upgraded the kubelet.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the node or the unit was restarted while the script ran; the kubelet is at {version} since, and the script for {target} does not run again"
+)]
+struct Restarted {
+    version: Version,
+    target: Version,
+}
+
 impl From<HostError> for NotRun {
     fn from(error: HostError) -> Self {
         Self::File(error.into())
@@ -87,25 +98,17 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Carries out what `current` orders, and writes what became of it. Returns the last result; None if there is nothing to do.
+    /// Carries out what `current` orders, and writes what became of it. Returns the result; None if there is nothing to do. An order that comes
+    /// meanwhile is left to the next process: the agent repeats what is not answered.
     ///
     /// # Errors
     /// When neither the record nor the result can be written.
     pub fn run(&self) -> Result<Option<RunResult>, RunError> {
         let state = self.open_state()?;
         let Some(_lock) = record::lock(&state)? else {
-            // The one that runs looks at `current` again when it has ended.
             return Ok(None);
         };
-        let mut last = None;
-        while let Some(result) = self.carry_out(&state)? {
-            let is_over = result.outcome == Outcome::Refused;
-            last = Some(result);
-            if is_over {
-                break;
-            }
-        }
-        Ok(last)
+        self.carry_out(&state)
     }
 
     fn open_state(&self) -> Result<Host, RunError> {
@@ -136,6 +139,11 @@ impl Runner {
             .is_some_and(|result| !matches!(result.outcome, Outcome::Refused | Outcome::Running));
         if is_over {
             return Ok(None);
+        }
+        // Only one runs, and it is not this one: the process that ran it has ended. Whether the order still counts does not matter then.
+        let was_running = before.is_some_and(|result| result.outcome == Outcome::Running);
+        if let Some(restarted) = self.restarted(&order).filter(|_| was_running) {
+            return self.tell(&host, &id, Outcome::Succeeded, &restarted).map(Some);
         }
         let result = match self.start(&host, state, &order, &id) {
             Ok(result) => result,
@@ -219,6 +227,13 @@ impl Runner {
             at: self.clock.now(),
             tail: String::new(),
         }
+    }
+
+    /// The kubelet is at the version of the order, or newer.
+    fn restarted(&self, order: &Order) -> Option<Restarted> {
+        let target: Version = order.upgrade.spec.target_version.parse().ok()?;
+        let version = self.version().filter(|version| version.order(&target).is_ge())?;
+        Some(Restarted { version, target })
     }
 
     /// The version of the kubelet on this host; None if it cannot be read.

@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use schemars::transform::RecursiveTransform;
 use serde::{Deserialize, Serialize};
 
+use super::max_unavailable::{self, MaxUnavailable};
 use crate::condition::{Condition, TIMESTAMP_PATTERN};
 use crate::schema::{kubernetes_integer, null_is_empty};
 use crate::values::{LabelKey, LabelValue};
@@ -113,11 +114,12 @@ pub struct ClusterUpgradeSpec {
     /// The nodes to upgrade. A node must match all of them; an empty list matches all nodes.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub label_selector: Vec<NodeSelector>,
-    /// For how many seconds one node may be upgraded before it counts as failed.
+    /// For how many seconds one node may be upgraded before it counts as failed: a day at most.
     #[serde(default)]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = 86_400))]
     pub node_timeout_seconds: i64,
-    /// What the operator adds to the behaviour of the Go coordinator. The cloud never writes it.
+    /// What the operator adds to the behaviour of the Go coordinator. Of an upgrade of the cloud, the mirror writes what the cloud sets; the other
+    /// fields are the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<UpgradePolicy>,
     /// The progress. The cloud never writes it. Absent before the upgrade begins.
@@ -132,18 +134,24 @@ pub struct ClusterUpgradeSpec {
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of its own")]
 pub struct UpgradePolicy {
     /// No further node is started until this is removed. Nodes that are in progress are finished.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
     /// No further node is started, and the upgrade fails when the nodes that are in progress are finished.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub aborted: bool,
+    /// How many workers of each node pool (label `containership.io/node-pool-id`) may be upgraded at once: a number, or a percentage of the pool such as
+    /// `25%`, rounded down and at least one. Workers without the label are one pool. A node whose agent does not say in its `NodeReport` that it follows
+    /// the status of its own node is upgraded alone. Absent: one worker of the cluster at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "max_unavailable::schema")]
+    pub max_unavailable: Option<MaxUnavailable>,
     /// The upgrade ends after this number of failed nodes. Absent: it goes on whatever fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_failures: Option<u32>,
     /// A node is started only while all Nodes are Ready, etcd answers the API server, and each ClusterHealth is Healthy; until then the upgrade
     /// waits. Not set: they are not looked at.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub require_healthy: bool,
     /// A node is started only within one of these windows. Nodes that are in progress are finished. Empty: at any time.
     #[serde(default, deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
@@ -158,7 +166,7 @@ pub struct UpgradePolicy {
     #[schemars(range(min = 1))]
     pub soak_seconds: Option<u32>,
     /// Each node is cordoned and drained before it is started, and uncordoned when it is done or has failed.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub drain: bool,
     /// For how many seconds the pods of a node may take to leave it. Absent: 600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -215,20 +223,21 @@ pub enum Day {
     Sun,
 }
 
-/// How the upgrade goes, in words. Written by the coordinator alone.
+/// How the upgrade goes, in words and numbers. Written by the coordinator alone. The numbers are absent while the coordinator has not decided about the
+/// upgrade, where its spec cannot be read, and of upgrades that ended before there were numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = RecursiveTransform(kubernetes_integer))]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterUpgradeStatus {
     /// How many nodes it has: those that it has started, and those that it selects.
-    #[serde(default)]
-    pub nodes: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
     /// How many of them are at the version.
-    #[serde(default)]
-    pub done: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<u32>,
     /// How many of them have failed.
-    #[serde(default)]
-    pub failed: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<u32>,
     /// The conditions `Progressing` and `Succeeded`.
     #[serde(default, deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
@@ -313,6 +322,13 @@ pub struct UpgradeProgress {
     /// When the upgrade of the current node began, for example `Sun Nov 22 05:29:17 UTC 2026` (Go's `time.UnixDate`), or empty.
     #[serde(default)]
     pub current_start_time: String,
+    /// The other nodes that are upgraded now, and since when. Empty while one node is upgraded at a time.
+    #[serde(
+        default,
+        deserialize_with = "null_is_empty",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub starts: BTreeMap<String, Start>,
     /// Since when the cluster has been healthy after the canaries (UTC).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
@@ -325,6 +341,15 @@ pub struct UpgradeProgress {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub cordons: BTreeMap<String, Cordon>,
+}
+
+/// That a node is being upgraded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "That a node is being upgraded.")]
+pub struct Start {
+    /// Since when (UTC).
+    #[schemars(with = "String", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
+    pub since: Timestamp,
 }
 
 /// That a node is out of service for an upgrade.

@@ -102,14 +102,8 @@ impl<'a> At<'a> {
         if items.len() > most {
             return Err(self.invalid(format!("has {} items, may have at most {most}", items.len())));
         }
-        let item = |(index, value)| {
-            T::read(&At {
-                path: format!("{}[{index}]", self.path),
-                value,
-                unknown: self.unknown,
-            })
-        };
-        items.iter().enumerate().map(item).collect()
+        let items = items.iter().enumerate();
+        items.map(|(index, value)| T::read(&self.nth(index, value))).collect()
     }
 
     pub(super) fn map(&self) -> Result<&'a Map<String, Value>, InvalidField> {
@@ -124,6 +118,20 @@ impl<'a> At<'a> {
             value,
             unknown: self.unknown,
         }
+    }
+
+    /// The item `index` of this list.
+    pub(super) fn nth(&self, index: usize, value: &'a Value) -> Self {
+        Self {
+            path: format!("{}[{index}]", self.path),
+            value,
+            unknown: self.unknown,
+        }
+    }
+
+    /// Whether this is what a client writes, and not what was stored, perhaps before a rule existed.
+    pub(super) fn is_input(&self) -> bool {
+        self.unknown == Unknown::Refuse
     }
 
     pub(super) fn fields(&self) -> Result<Fields<'a>, InvalidField> {
@@ -155,7 +163,7 @@ impl<'a> At<'a> {
 }
 
 impl<'a> Fields<'a> {
-    fn find(&mut self, key: &'static str) -> At<'a> {
+    pub(super) fn find(&mut self, key: &'static str) -> At<'a> {
         self.known.push(key);
         At {
             path: join(&self.path, key),

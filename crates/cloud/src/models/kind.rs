@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::Kind;
-use super::document::{self, InvalidField};
+use super::document::{self, InvalidField, Unknown};
 use super::resource::{Document, MAX_BYTES};
 
 /// Defines the enum of kinds. The facts of a resource are stated beside its model; those of the others here.
@@ -100,7 +100,7 @@ impl Kind {
     /// # Errors
     /// The first invalid field.
     pub fn read(self, bytes: &[u8]) -> Result<Document, InvalidField> {
-        self.read_tree(&document::parse(bytes, MAX_BYTES)?)
+        self.read_tree(&document::parse(bytes, MAX_BYTES)?, Unknown::Refuse)
     }
 
     /// As [`read`](Self::read), from JSON without duplicate keys.
@@ -109,15 +109,23 @@ impl Kind {
     /// The first invalid field.
     pub fn read_value(self, said: &Value) -> Result<Document, InvalidField> {
         document::check_size(said.to_string().len(), MAX_BYTES)?;
-        self.read_tree(said)
+        self.read_tree(said, Unknown::Refuse)
     }
 
-    fn read_tree(self, said: &Value) -> Result<Document, InvalidField> {
+    /// As [`read_value`](Self::read_value), from a spec that was accepted before: newer rules about secrets do not apply to it.
+    ///
+    /// # Errors
+    /// The first invalid field.
+    pub fn read_accepted(self, said: &Value) -> Result<Document, InvalidField> {
+        self.read_tree(said, Unknown::Ignore)
+    }
+
+    fn read_tree(self, said: &Value, unknown: Unknown) -> Result<Document, InvalidField> {
         let unwritable = || InvalidField {
             field: String::new(),
             reason: format!("cannot be written as {}", self.singular()),
         };
-        (self.code().ok_or_else(unwritable)?.read)(said)
+        (self.code().ok_or_else(unwritable)?.read)(said, unknown)
     }
 
     /// A stored spec in the form in which this version writes it, which may differ from that of the version that stored

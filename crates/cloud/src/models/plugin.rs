@@ -22,7 +22,7 @@ pub struct PluginSpec {
     pub version: Version,
     #[schema(value_type = Option<Description>)]
     pub description: Description,
-    /// Depends on the schema of the version; stored unchanged.
+    /// Depends on the schema of the version; stored unchanged, and shown to all who may read the plugin. A text that looks like a secret is refused.
     #[schema(value_type = Option<OpenObject>)]
     pub configuration: OpenObject,
     /// The signature of the manifests of the version for this cluster, for clusters that require one.
@@ -111,7 +111,7 @@ impl Resource for PluginSpec {
 
 model! {
     PluginSpec, "a plugin" =>
-    required { plugin_type = "type", implementation, version } or_default { description, configuration }
+    required { plugin_type = "type", implementation, version } or_default { description } clear_text { configuration }
     optional { signature }
 }
 

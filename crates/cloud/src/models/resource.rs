@@ -143,8 +143,8 @@ impl Facts {
 /// The functions of a [`Resource`], for code that handles every kind.
 #[derive(Debug)]
 pub struct Code {
-    /// Parses a spec. An unknown field is an error.
-    pub read: fn(&Value) -> Result<Document, InvalidField>,
+    /// Parses a spec.
+    pub read: fn(&Value, Unknown) -> Result<Document, InvalidField>,
     /// A stored spec in the form in which this version writes it.
     pub current: fn(Map<String, Value>) -> Map<String, Value>,
     /// The body of a request.
@@ -250,8 +250,8 @@ impl UniqueName {
     }
 }
 
-fn read<R: Resource>(said: &Value) -> Result<Document, InvalidField> {
-    let said = R::read(&At::root(said, Unknown::Refuse))?;
+fn read<R: Resource>(said: &Value, unknown: Unknown) -> Result<Document, InvalidField> {
+    let said = R::read(&At::root(said, unknown))?;
     let invalid = |reason: String| InvalidField {
         field: String::new(),
         reason,

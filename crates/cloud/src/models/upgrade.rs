@@ -1,11 +1,14 @@
 //! Upgrades of a cluster, and the script that each node runs for one. Unlike the rest of the API, the fields of an
 //! upgrade are in camel case: it is the spec of the `ClusterUpgrade` in the cluster.
 
+mod policy;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
+use tidewaiter_api::containership::UpgradePolicy;
 use tidewaiter_api::{InvalidValue, LabelKey, LabelValue, NodeName};
 use utoipa::ToSchema;
 
@@ -80,6 +83,10 @@ pub struct UpgradeSpec {
     pub label_selector: Vec<NodeSelector>,
     #[schema(minimum = 1, maximum = 86400, examples(900))]
     pub node_timeout_seconds: u32,
+    /// What is added to the upgrade of one node after the other. Absent: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<policy::PolicySchema>)]
+    pub policy: Option<UpgradePolicy>,
 }
 
 /// An upgrade.
@@ -112,12 +119,25 @@ pub struct NodeSelector {
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct UpgradeProgress {
-    pub cluster_status: UpgradeStatus,
+    /// `null`: it has not begun.
+    pub cluster_status: Option<UpgradeStatus>,
     #[schema(value_type = Option<BTreeMap<schema::NodeName, UpgradeStatus>>)]
     pub node_statuses: BTreeMap<NodeName, UpgradeStatus>,
     #[schema(value_type = Option<schema::NodeName>)]
     pub current_node: Option<NodeName>,
     pub current_start_time: Option<UnixDate>,
+    /// How many nodes it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
+    /// How many of them are at the version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub done: Option<u32>,
+    /// How many of them have failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<u32>,
+    /// What it waits for, or how it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<Description>,
 }
 
 /// The upgrade script of a node. It runs as root; `Debug` shows only its length.
@@ -171,7 +191,15 @@ impl Resource for UpgradeSpec {
         tag: "Upgrades",
         generated: &["id", "addedAt", "status"],
         key: &[],
-        columns: &["type", "targetVersion", "description", "status"],
+        columns: &[
+            "targetVersion",
+            "state",
+            "nodes",
+            "done",
+            "failed",
+            "current_node",
+            "description",
+        ],
         about: "Upgrades of a cluster",
         aliases: &["upgrade"],
         is_declared: false,
@@ -189,6 +217,9 @@ impl Model for UpgradeSpec {
             target_version: fields.required("targetVersion")?,
             label_selector: fields.or_default("labelSelector")?,
             node_timeout_seconds: fields.number("nodeTimeoutSeconds", 1, MAX_TIMEOUT)?,
+            policy: fields
+                .nullable("policy")?
+                .filter(|policy| *policy != UpgradePolicy::default()),
         })
     }
 }
@@ -244,10 +275,14 @@ impl Model for UpgradeProgress {
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
         let ByNode(node_statuses) = fields.or_default("nodeStatuses")?;
         Ok(Self {
-            cluster_status: fields.required("clusterStatus")?,
+            cluster_status: fields.optional("clusterStatus")?,
             node_statuses,
             current_node: fields.optional("currentNode")?,
             current_start_time: fields.optional("currentStartTime")?,
+            nodes: fields.optional_number("nodes", 0, u32::MAX)?,
+            done: fields.optional_number("done", 0, u32::MAX)?,
+            failed: fields.optional_number("failed", 0, u32::MAX)?,
+            message: fields.optional("message")?,
         })
     }
 }

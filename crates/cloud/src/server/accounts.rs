@@ -16,9 +16,8 @@ use super::refusal::Refusal;
 use super::remember::made;
 use super::source::{Source, unlocked};
 use super::store::{Row, Transaction};
-use super::ties::ties;
 use super::token::{Claims, TokenUse};
-use super::users::{hashed, replace_password, tell_elsewhere};
+use super::users::{hashed, replace_password, rewrite};
 use super::view::unix_millis;
 use crate::models::values::{DisplayName, Phone, UserId};
 use crate::models::{Document, Kind};
@@ -110,22 +109,7 @@ pub(super) async fn change(cloud: &Cloud, call: &Call) -> Result<Response, Error
             let seen = account(&before);
             condition.check(text(&seen).as_bytes())?;
             let (document, phone) = said_account(&before, &seen, body, patch)?;
-            let ties = ties(
-                transaction,
-                Kind::User,
-                &before.parent_id,
-                &before.organization_id,
-                &document,
-            )
-            .await?;
-            let mut spec = document.spec;
-            if let Some(phone) = phone {
-                spec.insert("phone".to_owned(), phone);
-            }
-            let after = transaction.update(&before, spec, String::new(), &ties).await?;
-            if after != before {
-                tell_elsewhere(transaction, &after).await?;
-            }
+            let after = rewrite(transaction, &before, document, phone).await?;
             Ok(Reply::ok(&account(&after)))
         })
     });

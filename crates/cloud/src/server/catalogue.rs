@@ -254,7 +254,7 @@ pub(super) async fn respelled(transaction: &mut Transaction, document: Document)
     }
     let mut spec = document.spec;
     spec.insert("type".to_owned(), Value::from(known));
-    Ok(Kind::Plugin.read_value(&Value::Object(spec))?)
+    Ok(Kind::Plugin.read_accepted(&Value::Object(spec))?)
 }
 
 /// Checks that a plugin can be upgraded from its version to the one in `after`.

@@ -72,6 +72,8 @@ pub struct CloudParts {
     pub sealing: PathBuf,
     /// Sign the scripts of upgrades.
     pub script_keys: Vec<SigningKey>,
+    /// The files of these keys, which are reloaded from time to time.
+    pub script_key_files: Vec<PathBuf>,
     /// The public URL of this server; the issuer of its tokens.
     pub issuer: Url,
     /// The lifetimes of tokens.
@@ -97,7 +99,8 @@ pub struct Inner {
     pub(super) sealer: ArcSwap<Sealer>,
     pub(super) keys: PathBuf,
     pub(super) sealing: PathBuf,
-    pub(super) script_keys: Vec<SigningKey>,
+    pub(super) script_keys: ArcSwap<Vec<SigningKey>>,
+    pub(super) script_key_files: Vec<PathBuf>,
     pub(super) issuer: Url,
     pub(super) lives: TokenLifetimes,
     pub(super) limits: Limits,
@@ -180,7 +183,8 @@ impl Cloud {
             sealer: ArcSwap::from_pointee(parts.sealer),
             keys: parts.keys,
             sealing: parts.sealing,
-            script_keys: parts.script_keys,
+            script_keys: ArcSwap::from_pointee(parts.script_keys),
+            script_key_files: parts.script_key_files,
             issuer: parts.issuer,
             lives: parts.lives,
             limits: parts.limits,

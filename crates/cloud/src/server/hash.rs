@@ -86,7 +86,11 @@ impl fmt::Debug for Password<'_> {
 /// # Errors
 /// If the hash is malformed, or memory is not available.
 pub fn verify_password(text: &str, stored: Option<&str>) -> Result<bool, HashError> {
-    verify(text.as_bytes(), stored, PASSWORD_COST)
+    let Some(stored) = stored else {
+        hash(text.as_bytes(), PASSWORD_COST)?;
+        return Ok(false);
+    };
+    verify(text.as_bytes(), stored)
 }
 
 /// The text is not an API key. The error does not contain it, because it may be a key with a typing error.
@@ -160,12 +164,12 @@ impl ApiKey {
         hash(&*self.secret, KEY_COST)
     }
 
-    /// Whether this is the key with the hash `stored`. Without a hash the answer is no, after the same time.
+    /// Whether this is the key with the hash `stored`.
     ///
     /// # Errors
     /// If the hash is malformed, or memory is not available.
-    pub fn verify(&self, stored: Option<&str>) -> Result<bool, HashError> {
-        verify(&*self.secret, stored, KEY_COST)
+    pub fn verify(&self, stored: &str) -> Result<bool, HashError> {
+        verify(&*self.secret, stored)
     }
 }
 
@@ -182,11 +186,7 @@ fn hash(secret: &[u8], (memory, passes, lanes): (u32, u32, u32)) -> Result<Strin
     Ok(hash.to_string())
 }
 
-fn verify(secret: &[u8], stored: Option<&str>, cost: (u32, u32, u32)) -> Result<bool, HashError> {
-    let Some(stored) = stored else {
-        hash(secret, cost)?;
-        return Ok(false);
-    };
+fn verify(secret: &[u8], stored: &str) -> Result<bool, HashError> {
     // The parameters are those of the stored hash.
     match Argon2::default().verify_password(secret, stored) {
         Ok(()) => Ok(true),
@@ -265,10 +265,9 @@ mod tests {
         assert_eq!((parsed.id(), &*parsed.expose()), (key.id(), &*text));
         let stored = key.hash().unwrap();
         assert!(stored.starts_with("$argon2id$v=19$m=64,t=1,p=1$"), "{stored}");
-        assert!(parsed.verify(Some(&stored)).unwrap());
-        assert!(!parsed.verify(None).unwrap());
+        assert!(parsed.verify(&stored).unwrap());
         let other = ApiKey::generate().unwrap();
-        assert!(!other.verify(Some(&stored)).unwrap());
+        assert!(!other.verify(&stored).unwrap());
         assert_ne!(other.id(), key.id());
         assert_ne!(*other.secret, *key.secret);
         assert_ne!(*key.secret, [0; KEY_BYTES]);
@@ -309,7 +308,7 @@ mod tests {
         let shown = format!("{key:?} {:?}", Password::new(PASSWORD).unwrap());
         assert!(!shown.contains(&secret) && !shown.contains(PASSWORD), "{shown}");
         assert!(!shown.contains("secret"), "{shown}");
-        let error = key.verify(Some("$argon2id$nonsense")).unwrap_err();
+        let error = key.verify("$argon2id$nonsense").unwrap_err();
         assert!(matches!(error, HashError::Stored(_)));
         assert!(!format!("{error} {error:?}").contains("nonsense"), "{error:?}");
     }

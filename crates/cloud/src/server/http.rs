@@ -124,6 +124,16 @@ async fn handle(shared: Shared, endpoint: &'static Endpoint, request: Request) -
     finish(response, &request_id)
 }
 
+/// The body of the response to what is not HTTP, which has no request id.
+pub(super) fn malformed(status: StatusCode) -> String {
+    let message = match status {
+        StatusCode::URI_TOO_LONG => "the path of the request is too long",
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "the head of the request is too long or has too many fields",
+        _ => "the request is not valid HTTP/1.1",
+    };
+    text(&Refusal::new(status, message).failure())
+}
+
 fn overloaded() -> Refusal {
     busy("the server is overloaded")
 }
@@ -230,7 +240,7 @@ async fn answer(
 }
 
 /// The caller. Those that are not cached are looked up with a permit of their own, and counted by address: an API key before
-/// it is looked up, because anybody can invent one.
+/// it is looked up, because anybody can invent one. So one address looks up only a part of all at once.
 async fn known(cloud: &Cloud, endpoint: &Endpoint, headers: &HeaderMap, client: IpAddr) -> Result<Arc<Known>, Error> {
     let accepted = endpoint.accepted;
     let limits = &cloud.limits;
@@ -241,9 +251,11 @@ async fn known(cloud: &Cloud, endpoint: &Endpoint, headers: &HeaderMap, client: 
     if let Some(known) = identity::cached(cloud, &token, accepted).await {
         return Ok(known);
     }
-    if token.is_api_key() {
-        limits.stranger(client).map_err(Refusal::from)?;
-    }
+    let _share = if token.is_api_key() {
+        Some(limits.anyone(&*cloud.clock, client).await.map_err(Refusal::from)?)
+    } else {
+        None
+    };
     let _permit = limits.stranger_permit(&*cloud.clock).await.ok_or_else(overloaded)?;
     if let Some(known) = identity::looked_up(cloud, &token, accepted).await? {
         return Ok(known);

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use super::proxies::TrustedProxies;
 use super::refusal::Refusal;
 
-/// The number of passwords that are hashed concurrently: each takes 19 MiB and a core for a while.
+/// The maximum number of passwords that are hashed concurrently: each takes 19 MiB and a core for a while.
 const HASHES: usize = 2;
 /// The number of passwords that are hashed or wait for it.
 const HASH_QUEUE: usize = 32;
@@ -116,6 +116,12 @@ impl<K: Clone + Eq + Hash> Keyed<K> {
     }
 }
 
+/// The number of passwords that are hashed concurrently: they leave half of the cores to other requests.
+fn hashes() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    (cores / 2).clamp(1, HASHES)
+}
+
 /// A permit of `permits`, if there is one within [`WAIT`].
 async fn wait<'a>(clock: &dyn Clock, permits: &'a Semaphore) -> Option<SemaphorePermit<'a>> {
     if let Ok(permit) = permits.try_acquire() {
@@ -144,7 +150,7 @@ impl Limits {
             stranger_permits: Semaphore::new(requests_at_once.min(STRANGERS)),
             by_address: Keyed::new(STRANGERS_BY_ADDRESS, WAIT),
             streams: Keyed::new(streams, Duration::ZERO),
-            hashes: Semaphore::new(HASHES),
+            hashes: Semaphore::new(hashes()),
             hash_queue: Semaphore::new(HASH_QUEUE),
             proxies,
         }

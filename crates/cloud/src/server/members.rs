@@ -19,11 +19,11 @@ use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::made;
 use super::source::{Source, Spot, at_home, cluster, membership_id, unlocked};
-use super::store::{Draft, References, Row, Scope, Store, Transaction};
+use super::store::{Draft, References, Row, Scope, Store};
 use super::ties::{said, ties};
 use super::users::{
-    forget, hashed, join, leave, may_act_for, not_the_last_owner, only_owners_make_owners, replace_password,
-    tell_elsewhere, ties_of,
+    forget, hashed, join, leave, may_act_for, not_the_last_owner, only_owners_make_owners, replace_password, rewrite,
+    ties_of,
 };
 use super::view::{shown, unix_millis};
 use crate::models::Kind;
@@ -217,42 +217,16 @@ pub(super) async fn change(cloud: &Cloud, call: &Call) -> Result<Response, Error
             {
                 return Err(Refusal::field("role", "is changed with PUT …/role; omit it").into());
             }
-            let user = rewrite(transaction, &state, &member.user, &seen, body, patch).await?;
+            // The telephone number is not in `seen`: only the user can change it.
+            let mut public = member.user.clone();
+            let phone = public.spec.remove("phone");
+            let document = said(&state, &public, &seen, body, patch)?;
+            let user = rewrite(transaction, &member.user, document, phone).await?;
             let member = Member { user, ..member };
             Ok(Reply::ok(&member.shown(&state, &asker)?))
         })
     });
     Ok(reply.await?.into_response())
-}
-
-/// Replaces a user's fields by `body`, except the telephone number, which only the user can change.
-async fn rewrite(
-    transaction: &mut Transaction,
-    cloud: &Cloud,
-    before: &Row,
-    seen: &Map<String, Value>,
-    body: Map<String, Value>,
-    patch: bool,
-) -> Result<Row, Error> {
-    let mut public = before.clone();
-    let phone = public.spec.remove("phone");
-    let mut document = said(cloud, &public, seen, body, patch)?;
-    if let Some(phone) = phone {
-        document.spec.insert("phone".to_owned(), phone);
-    }
-    let ties = ties(
-        transaction,
-        Kind::User,
-        &before.parent_id,
-        &before.organization_id,
-        &document,
-    )
-    .await?;
-    let after = transaction.update(before, document.spec, String::new(), &ties).await?;
-    if after != *before {
-        tell_elsewhere(transaction, &after).await?;
-    }
-    Ok(after)
 }
 
 pub(super) async fn set_role(cloud: &Cloud, call: &Call) -> Result<Response, Error> {

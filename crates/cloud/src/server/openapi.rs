@@ -23,7 +23,7 @@ use utoipa::openapi::{
 use super::access::Permission;
 use super::endpoints::{Endpoint, Input, Output};
 use crate::models::schema::example;
-use crate::models::values::{Slug, Version};
+use crate::models::values::{Slug, TargetVersion, Version};
 use crate::models::{Body, Failure, ParameterType, UpgradeScript};
 
 pub use markdown::markdown;
@@ -220,6 +220,7 @@ fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> + '_ {
         let schema = match name {
             "type" | "implementation" => Slug::schema(),
             "version" => Version::schema(),
+            "target" => target(),
             "method" => text().enum_values(Some(["password", "api_key"])).into(),
             _ => text().format(Some(parts::uuid())).into(),
         };
@@ -230,6 +231,16 @@ fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> + '_ {
             .schema(Some(schema))
             .build()
     })
+}
+
+/// The version of a script template.
+fn target() -> RefOr<Schema> {
+    let mut schema = TargetVersion::schema();
+    if let RefOr::T(Schema::Object(object)) = &mut schema {
+        object.pattern = object.pattern.take().map(|pattern| format!("^any$|{pattern}"));
+        object.description = Some("The version that it upgrades to, or `any`.".to_owned());
+    }
+    schema
 }
 
 fn query_parameters(endpoint: &Endpoint) -> impl Iterator<Item = Parameter> + '_ {

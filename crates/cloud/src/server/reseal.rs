@@ -10,7 +10,12 @@ use super::store::{Author, Sealed, Transaction};
 use crate::models::Kind;
 
 /// The kinds with encrypted fields.
-const KINDS: [Kind; 3] = [Kind::Registry, Kind::Provider, Kind::UpgradeScript];
+const KINDS: [Kind; 4] = [
+    Kind::Registry,
+    Kind::Provider,
+    Kind::UpgradeScript,
+    Kind::ScriptTemplate,
+];
 
 /// Encrypts every value that needs it, and returns their number.
 ///

@@ -1,4 +1,4 @@
-//! The scripts of upgrades: what operators upload, and what nodes run. With keys of its own, the server signs each script for the node that asks.
+//! The scripts of upgrades: what operators upload, and what nodes run. An upgrade without a script has that of a template. With keys of its own, the server signs each script for the node that asks.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::{IntoResponse as _, Response};
@@ -7,6 +7,7 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tidewaiter_upgrade::signed::{Statement, digest as script_digest, is_signed};
+use zeroize::Zeroizing;
 
 use super::Error;
 use super::call::{Call, Reply, unless_known};
@@ -14,6 +15,7 @@ use super::cloud::Cloud;
 use super::clusters::node_row;
 use super::digest::{etag, hex};
 use super::refusal::Refusal;
+use super::script_templates::template;
 use super::source::{Source, Spot};
 use super::store::{Draft, References, Row};
 use crate::models::Kind;
@@ -31,10 +33,24 @@ fn script_id(upgrade: &str, node: &str) -> String {
     }
 }
 
+/// The script in the body of a request.
+pub(super) fn said(body: &[u8]) -> Result<UpgradeScript, Refusal> {
+    let script = str::from_utf8(body).map_err(|_| Refusal::field("script", "must be UTF-8"))?;
+    script.parse().map_err(|error| Refusal::field("script", error))
+}
+
+/// Responds with a script.
+pub(super) fn script_response(call: &Call, script: String) -> Response {
+    let body = Bytes::from(script);
+    let mut response = unless_known(call, &etag(&body), body);
+    let shell = HeaderValue::from_static("text/x-shellscript; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, shell);
+    response
+}
+
 /// Stores the script of an upgrade, encrypted because it may contain a token for joining. The audit log has its digest.
 pub(super) async fn set_script(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let script = str::from_utf8(&call.body).map_err(|_| Refusal::field("script", "must be UTF-8"))?;
-    let script: UpgradeScript = script.parse().map_err(|error| Refusal::field("script", error))?;
+    let script = said(&call.body)?;
     let spot = Spot::of(call)?;
     let (upgrade, owner, state) = (call.key("upgrade_id")?, call.owner(), cloud.clone());
     let reply = cloud.store.write(call.by(), move |transaction| {
@@ -82,7 +98,8 @@ pub(super) async fn set_script(cloud: &Cloud, call: &Call) -> Result<Response, E
     Ok(reply.await?.into_response())
 }
 
-/// The script that upgrades a node to a version: that of the newest upgrade to it, preferring the node's own script.
+/// The script that upgrades a node to a version: the node's own one of the upgrade, that of the upgrade, or the closest template. Of several upgrades
+/// to the version, the one in progress counts, then the newest that is not over. One without a script gives way to the next.
 pub(super) async fn script(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let asked = call.asked("version").unwrap_or_default();
     let bad = |error: tidewaiter_api::InvalidValue| {
@@ -93,30 +110,55 @@ pub(super) async fn script(cloud: &Cloud, call: &Call) -> Result<Response, Error
     let version: KubernetesVersion = asked.parse().map_err(bad)?;
     let node = node_row(cloud, &Spot::of(call)?).await?;
     let wanted = format!("v{version}");
-    let upgrades = cloud.store.children(Kind::Upgrade, &node.cluster_id).await?;
-    let of_version = |row: &&Row| row.spec.get("targetVersion").and_then(Value::as_str) == Some(&wanted);
-    for upgrade in upgrades.iter().rev().filter(of_version) {
-        for id in [script_id(&upgrade.id, &node.id), upgrade.id.clone()] {
-            if let Some(row) = cloud.store.get(Kind::UpgradeScript, &id).await?
-                && let Some(script) = cloud.open(&row)?
-            {
-                let script = signed(cloud, &script, &upgrade.id, &node, &wanted)?;
-                let body = Bytes::from(script);
-                let mut response = unless_known(call, &etag(&body), body);
-                let shell = HeaderValue::from_static("text/x-shellscript; charset=utf-8");
-                response.headers_mut().insert(CONTENT_TYPE, shell);
-                return Ok(response);
-            }
+    let mut upgrades = cloud.store.children(Kind::Upgrade, &node.cluster_id).await?;
+    upgrades.retain(|row| row.spec.get("targetVersion").and_then(Value::as_str) == Some(&wanted));
+    upgrades.reverse();
+    // The sort is stable: the newest stays first.
+    upgrades.sort_by_key(place_in_turn);
+    let template = template(cloud, &node, &wanted).await?;
+    for upgrade in &upgrades {
+        if let Some(script) = stored(cloud, upgrade, &node, template.as_ref()).await? {
+            return Ok(script_response(
+                call,
+                signed(cloud, &script, &upgrade.id, &node, &wanted)?,
+            ));
         }
     }
-    let message = format!("no upgrade to {wanted} has a script; upload one with PUT …/upgrades/ID/script");
+    let message = format!(
+        "no upgrade to {wanted} has a script; upload one with PUT …/upgrades/ID/script, or a template with PUT …/script-templates/VERSION"
+    );
     Err(Refusal::new(http::StatusCode::NOT_FOUND, message).into())
+}
+
+/// In progress, then not over, then over, as its cluster reported last.
+fn place_in_turn(upgrade: &Row) -> u8 {
+    let status = upgrade.status.as_ref();
+    match status.and_then(|status| status.get("clusterStatus")?.as_str()) {
+        Some("InProgress") => 0,
+        Some("Success" | "Failed") => 2,
+        _ => 1,
+    }
+}
+
+async fn stored(
+    cloud: &Cloud,
+    upgrade: &Row,
+    node: &Row,
+    template: Option<&Row>,
+) -> Result<Option<Zeroizing<String>>, Error> {
+    for id in [script_id(&upgrade.id, &node.id), upgrade.id.clone()] {
+        if let Some(row) = cloud.store.get(Kind::UpgradeScript, &id).await? {
+            return cloud.open(&row);
+        }
+    }
+    template.map_or(Ok(None), |row| cloud.open(row))
 }
 
 /// The script with a signature of each key of the server. One that an operator has signed, or that a server without keys serves, stays as it is.
 fn signed(cloud: &Cloud, script: &str, upgrade: &str, node: &Row, version: &str) -> Result<String, Error> {
     let mut text = script.to_owned();
-    if cloud.script_keys.is_empty() || is_signed(script) {
+    let keys = cloud.script_keys.load();
+    if keys.is_empty() || is_signed(script) {
         return Ok(text);
     }
     let name = node.spec.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -132,7 +174,7 @@ fn signed(cloud: &Cloud, script: &str, upgrade: &str, node: &Row, version: &str)
         sha256: script_digest(script),
         expires: Timestamp::from_second((now + LIFETIME).as_second()).map_err(Error::internal)?,
     };
-    for key in &cloud.script_keys {
+    for key in keys.iter() {
         text.push_str(&statement.block(key).map_err(Error::internal)?);
     }
     Ok(text)

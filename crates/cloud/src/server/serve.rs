@@ -18,7 +18,7 @@ use tracing::{error, info};
 use url::Url;
 
 use super::cloud::{Cloud, CloudParts, TokenLifetimes};
-use super::http::router;
+use super::http::{malformed, router};
 use super::limits::{LimitSettings, Limits};
 use super::metrics::Requests;
 use super::reseal::reseal;
@@ -154,6 +154,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         keys: parts.keys.clone(),
         sealing: parts.sealing.clone(),
         script_keys,
+        script_key_files: parts.script_keys.clone(),
         issuer: parts.issuer.clone(),
         lives: parts.lives,
         limits: Limits::new(parts.limits.clone()),
@@ -188,6 +189,7 @@ fn http(
         life: None,
         tls,
         drain: DRAIN,
+        explain: Some(malformed),
     };
     let router = router(cloud, requests, kit.clone());
     serve_with(listener, router, options, kit.clock.clone(), shutdown.clone())
@@ -231,6 +233,10 @@ async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hang
         match Sealer::load(&cloud.sealing) {
             Ok(sealer) => cloud.sealer.store(Arc::new(sealer)),
             Err(error) => error!(error = %Chain(&error), "cannot reload the sealing keys"),
+        }
+        match script_keys(&cloud.script_key_files) {
+            Ok(keys) => cloud.script_keys.store(Arc::new(keys)),
+            Err(error) => error!(error = %Chain(&error), "cannot reload the keys that sign scripts"),
         }
         if let Some(Err(error)) = certificate.as_ref().map(|certificate| certificate.reload()) {
             error!(error = %Chain(&error), "cannot reload the certificate");

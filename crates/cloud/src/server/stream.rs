@@ -12,12 +12,13 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures::stream;
+use http::HeaderName;
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tracing::warn;
 use uuid::Uuid;
+use zeroize::Zeroizing;
 
 use super::Error;
 use super::access::{PathIds, allow};
@@ -50,7 +51,8 @@ struct Listener {
     cursor: i64,
     first: Option<&'static str>,
     endpoint: &'static Endpoint,
-    headers: HeaderMap,
+    /// The header `Authorization`. A map of headers would take 600 bytes.
+    authorization: Zeroizing<Box<str>>,
     known: Arc<Known>,
     /// Counts for the limit of the subscriber.
     _permit: OwnedSemaphorePermit,
@@ -72,9 +74,7 @@ pub(super) async fn events(cloud: &Cloud, call: &Call) -> Result<Response, Error
         Some(_) => (latest, Some("reset")),
     };
     // Copied, because the header refers to the buffer of the request and would keep all of it in memory.
-    let authorization = call.headers.get(AUTHORIZATION);
-    let authorization = authorization.and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok());
-    let headers = authorization.into_iter().map(|value| (AUTHORIZATION, value)).collect();
+    let authorization = call.header(&AUTHORIZATION).unwrap_or_default().into();
     let listener = Listener {
         cloud: cloud.clone(),
         organization,
@@ -83,7 +83,7 @@ pub(super) async fn events(cloud: &Cloud, call: &Call) -> Result<Response, Error
         cursor,
         first,
         endpoint: call.endpoint,
-        headers,
+        authorization: Zeroizing::new(authorization),
         known,
         _permit: permit,
     };
@@ -179,7 +179,7 @@ impl Listener {
         if self.known.still_is(&self.cloud, self.cloud.clock.now()) {
             return true;
         }
-        let Ok(Some(known)) = identity::of(&self.cloud, &self.headers, AcceptedUses::Api).await else {
+        let Ok(Some(known)) = identity::of(&self.cloud, &self.authorization, AcceptedUses::Api).await else {
             return false;
         };
         self.known = known;

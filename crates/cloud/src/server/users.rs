@@ -15,7 +15,7 @@ use super::refusal::Refusal;
 use super::source::{Source, at_home, membership_id};
 use super::store::{Draft, References, Row, Transaction};
 use super::ties::ties;
-use crate::models::Kind;
+use crate::models::{Document, Kind};
 
 /// Removes the password in `field` of `body`, and returns its hash.
 pub(super) async fn hashed(cloud: &Cloud, body: &mut Map<String, Value>, field: &str) -> Result<Option<String>, Error> {
@@ -103,6 +103,26 @@ pub(super) async fn may_act_for(
         return Err(Refusal::forbidden(message).into());
     }
     Ok(row)
+}
+
+/// Replaces a user's fields by those of `document` and the telephone number.
+pub(super) async fn rewrite(
+    transaction: &mut Transaction,
+    before: &Row,
+    document: Document,
+    phone: Option<Value>,
+) -> Result<Row, Error> {
+    let (parent, organization) = (&before.parent_id, &before.organization_id);
+    let ties = ties(transaction, Kind::User, parent, organization, &document).await?;
+    let mut spec = document.spec;
+    if let Some(phone) = phone {
+        spec.insert("phone".to_owned(), phone);
+    }
+    let after = transaction.update(before, spec, String::new(), &ties).await?;
+    if after != *before {
+        tell_elsewhere(transaction, &after).await?;
+    }
+    Ok(after)
 }
 
 /// Publishes a change of a user, or of an object of the user, to the user's other organizations.

@@ -251,7 +251,8 @@ fn nodes() -> Vec<Kind> {
             "adjustment_type": "absolute", "adjustment_value": 1}}});
     let upgrade = json!({"type": "kubernetes", "description": "to 1.12", "targetVersion": "v1.12.3",
         "labelSelector": [{"label": "example.com/zone", "operator": "in", "value": ["a", "b"]}],
-        "nodeTimeoutSeconds": 900});
+        "nodeTimeoutSeconds": 900, "policy": {"paused": true, "maxUnavailable": "25%", "maxFailures": 1, "canary": 1, "drain": true, "onDrainTimeout": "fail",
+            "maintenanceWindows": [{"days": ["Fri"], "start": "22:00", "end": "04:00", "timeZone": "Europe/Berlin"}]}});
     vec![
         kind::<NodePoolSpec>("node pool spec", pool.clone()),
         kind::<NodePool>("node pool", with(pool, json!({"id": ID, "status": status}))),
@@ -274,7 +275,8 @@ fn nodes() -> Vec<Kind> {
                 upgrade,
                 json!({"id": ID, "addedAt": "1551441600", "status": {"clusterStatus": "InProgress",
                     "nodeStatuses": {"node-1": "Success", "node-2": "InProgress"}, "currentNode": "node-2",
-                    "currentStartTime": "Fri Mar  1 12:01:00 UTC 2019"}}),
+                    "currentStartTime": "Fri Mar  1 12:01:00 UTC 2019", "nodes": 3, "done": 1, "failed": 0,
+                    "message": "node-2 is upgraded"}}),
             ),
         ),
     ]

@@ -136,6 +136,43 @@ fn registries_are_refused_for_these_reasons() {
 }
 
 #[test]
+fn what_looks_like_a_secret_is_refused_in_clear_text() {
+    table(
+        r#"
+        plugin spec | /configuration | {"password": "hunter2"} | configuration.password | write only the name of the Secret
+        plugin spec | /configuration | {"a": {"adminPassword": "hunter2"}} | configuration.a.adminPassword | has the name of a secret
+        plugin spec | /configuration | {"env": [{"name": "GITHUB_TOKEN", "value": "hunter2"}]} | configuration.env[0].value | has the name of a secret
+        plugin spec | /configuration | {"secret": ["hunter2"]} | configuration.secret[0] | has the name of a secret
+        plugin spec | /configuration | {"api-key": "hunter2"} | configuration.api-key | has the name of a secret
+        plugin spec | /configuration | {"private_key": "hunter2"} | configuration.private_key | has the name of a secret
+        plugin spec | /configuration | {"token": "hunter2"} | configuration.token | has the name of a secret
+        plugin spec | /configuration | {"password": "${hunter2"} | configuration.password | has the name of a secret
+        plugin spec | /configuration | {"a": "-----BEGIN RSA PRIVATE KEY-----\nhunter2"} | configuration.a | looks like a private key
+        plugin spec | /configuration | {"a": "key=AKIAHUNTER2HUNTER234"} | configuration.a | looks like an access key of AWS
+        plugin spec | /configuration | {"a": ["b", "ghp_hunter2hunter2hunter2"]} | configuration.a[1] | a token of GitHub
+        plugin spec | /configuration | {"a": "postgres://app:hunter2@db/app"} | configuration.a | an address with a password
+        plugin spec | /configuration | {"a": {"glpat-hunter2hunter2hunter2": 1}} | configuration.a | a key (not shown)
+        "#,
+    );
+    let tokens = [
+        (
+            format!("twk_{}_{}", "0".repeat(32), "A".repeat(43)),
+            "an API key of a cluster",
+        ),
+        (format!("Bearer eyJ{0}.eyJ{0}.{0}", "a".repeat(20)), "a JSON Web Token"),
+    ];
+    for (token, part) in tokens {
+        let configuration = json!({ "a": token });
+        let place = "/configuration";
+        check(vec![("plugin spec", place, configuration, "configuration.a", part)]);
+        let mut plugin = named("plugin spec").example;
+        plugin["configuration"] = json!({ "a": token });
+        let error = refuse(&named("plugin spec"), &plugin);
+        assert!(!error.to_string().contains(&token), "{error}");
+    }
+}
+
+#[test]
 fn clusters_and_plugins_are_refused_for_these_reasons() {
     let definition = named("plugin definition").example;
     let version = definition["versions"][0].clone();
@@ -220,6 +257,18 @@ fn nodes_and_upgrades_are_refused_for_these_reasons() {
         upgrade | /labelSelector | [{"label": "a", "operator": "exists", "value": ["a"]}] | labelSelector[0].value | none
         upgrade | /labelSelector | [{"label": "a", "operator": "gt", "value": ["a"]}] | labelSelector[0].value | whole number
         upgrade | /labelSelector | [{"label": "a", "operator": "like", "value": ["a"]}] | labelSelector[0].operator | one of in, notin
+        upgrade | /policy/paused | "yes" | policy.paused | true or false
+        upgrade | /policy/maxFailures | 0 | policy.maxFailures | is the number 0, must be a whole number from 1
+        upgrade | /policy/maxUnavailable | 0 | policy.maxUnavailable | is the number 0, must be a whole number from 1, or a percentage such as 25%
+        upgrade | /policy/maxUnavailable | "101%" | policy.maxUnavailable | "101%", must be a whole number from 1, or a percentage
+        upgrade | /policy/canary | 0 | policy.canary | from 1
+        upgrade | /policy/onDrainTimeout | "kill" | policy.onDrainTimeout | "kill", must be what happens after the time for a drain: fail or force
+        upgrade | /policy | {"pause": true} | policy.pause | the nearest known field is paused
+        upgrade | /policy/maintenanceWindows/0/start | "24:00" | policy.maintenanceWindows[0].start | is "24:00", must be a time of day such as 22:00
+        upgrade | /policy/maintenanceWindows/0/end | 4 | policy.maintenanceWindows[0].end | must be a text
+        upgrade | /policy/maintenanceWindows/0/timeZone | "Europe/Atlantis" | policy.maintenanceWindows[0].timeZone | the name of a time zone such as Europe/Berlin
+        upgrade | /policy/maintenanceWindows/0/days | ["Friday"] | policy.maintenanceWindows[0].days[0] | one of Mon, Tue
+        upgrade | /policy/maintenanceWindows/0/days | ["Mon","Mon","Mon","Mon","Mon","Mon","Mon","Mon"] | policy.maintenanceWindows[0].days | at most 7
         upgrade | /status/currentStartTime | "2019-03-01T12:00:00Z" | status.currentStartTime | UTC 2019
         upgrade | /status/nodeStatuses | {"A B": "Success"} | status.nodeStatuses["A B"] | as a key
         upgrade | /status/nodeStatuses | {"a": "Done"} | status.nodeStatuses.a | InProgress, Success, Failed

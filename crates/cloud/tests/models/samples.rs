@@ -100,7 +100,7 @@ fn no_field_of_the_reference_is_missing() {
         ),
         (
             "upgrade",
-            "id type addedAt description targetVersion labelSelector nodeTimeoutSeconds status",
+            "id type addedAt description targetVersion labelSelector nodeTimeoutSeconds policy status",
         ),
     ] {
         let kind = named(name);

@@ -1,11 +1,13 @@
 //! The schemas say what `parse` says. Every document that another test here reads is held against the schema of its kind
 //! too, so that each sample and each refusal is a test of both.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, OnceLock};
 
 use jsonschema::Validator;
+use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
+use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_cloud::models::schema::{Described, example};
 use tidewaiter_cloud::models::{
     InvalidField, Kind, Login, Model, NodePool, NodePoolSpec, ProviderSpec, Registry, Role, RoleSpec, Unknown, Upgrade,
@@ -17,7 +19,8 @@ use utoipa::openapi::{RefOr, Schema};
 use crate::kinds::{self, ID, named};
 
 /// What of a refusal no schema says: rules that span fields or items, and those that a library checks.
-const BEYOND: [&str; 24] = [
+const BEYOND: [&str; 26] = [
+    "all who may read the organization see it here",
     "CNI[1]: occurs twice",
     "rules[1]: occurs twice",
     "ssh_keys[1]: occurs twice",
@@ -43,6 +46,7 @@ const BEYOND: [&str; 24] = [
     "must have at least one group",
     "Binding; omit it",
     "must be set in a",
+    "the name of a time zone",
 ];
 
 fn validator(schema: &RefOr<Schema>) -> Validator {
@@ -120,12 +124,51 @@ fn the_examples_can_be_sent() {
         let described = ((code.spec)().described)().request();
         let document = example(&described, &BTreeMap::new());
         assert!(validator(&described).is_valid(&document), "{document}");
-        if let Err(error) = (code.read)(&document) {
+        if let Err(error) = (code.read)(&document, Unknown::Refuse) {
             panic!("{kind:?}: {error} in {document}");
         }
     }
     let login = example(&Described::of::<Login>().request(), &BTreeMap::new());
     parse::<Login>(login.to_string().as_bytes(), Unknown::Refuse).unwrap();
+}
+
+/// The policy of an upgrade has the fields of the one in the cluster, with the same bounds.
+#[test]
+fn the_policy_of_an_upgrade_is_that_of_the_cluster() {
+    let definition = serde_json::to_value(ClusterUpgrade::crd()).unwrap();
+    let in_cluster = definition
+        .pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/policy")
+        .unwrap();
+    let here = serde_json::to_value(Described::of::<Upgrade>().request()).unwrap();
+    compare("policy", in_cluster, &here["properties"]["policy"]);
+}
+
+/// That two schemas permit the same, as far as these words say it.
+fn compare(path: &str, cluster: &Value, here: &Value) {
+    for word in ["minimum", "maxItems", "maxLength", "pattern"] {
+        assert_eq!(cluster[word].as_f64(), here[word].as_f64(), "{path}: {word} in {here}");
+        assert_eq!(cluster[word].as_str(), here[word].as_str(), "{path}: {word} in {here}");
+    }
+    let words = |schema: &Value| {
+        let words = schema["enum"].as_array().into_iter().flatten();
+        words.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(words(cluster), words(here), "{path}");
+    let fields = |schema: &Value| {
+        let fields = schema["properties"].as_object();
+        fields.map(|fields| fields.keys().cloned().collect::<BTreeSet<_>>())
+    };
+    assert_eq!(fields(cluster), fields(here), "{path}");
+    for field in fields(cluster).into_iter().flatten() {
+        compare(
+            &format!("{path}.{field}"),
+            &cluster["properties"][&field],
+            &here["properties"][&field],
+        );
+    }
+    if cluster.get("items").is_some() {
+        compare(&format!("{path}[]"), &cluster["items"], &here["items"]);
+    }
 }
 
 /// The whole of a small one, so that a change of what is derived is seen.

@@ -44,6 +44,7 @@ impl Place {
                 "{type}" => "metrics",
                 "{implementation}" => "prometheus",
                 "{version}" => "1.0.0",
+                "{target}" => TEMPLATE_TARGET,
                 literal => literal,
             };
             path.push(filled.to_owned());
@@ -117,6 +118,9 @@ pub fn example(kind: Kind) -> Value {
     let spec = ((kind.code().unwrap().spec)().described)();
     schema::example(&spec.request(), &BTreeMap::new())
 }
+
+/// The version of the script templates, to which nothing is upgraded.
+const TEMPLATE_TARGET: &str = "v1.31.0";
 
 pub const SCRIPT: &str = "#!/bin/sh\necho hunter2 script\n";
 
@@ -216,6 +220,11 @@ impl World {
             &place.path(&format!("{inside}/upgrades/{{id}}/script")),
         );
         self.send(script.body(SCRIPT)).await.is(204);
+        for above in [&inside, &base] {
+            let path = format!("{above}/script-templates/{TEMPLATE_TARGET}");
+            let template = self.request(token, reqwest::Method::PUT, &path);
+            self.send(template.body(SCRIPT)).await.is(204);
+        }
         place
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sqlx::{AnyConnection, Connection as _};
 use tidewaiter_cloud::server::store;
 
-use crate::fixture::{Fixture, pool};
+use crate::fixture::{self, Fixture, pool};
 use crate::old_types::{NodePool, decode};
 use crate::stream::Listening;
 use crate::world::{World, on_both, sqlite_url};
@@ -46,6 +46,10 @@ async fn put_back(database: &mut AnyConnection, fixture: &Fixture) {
     workers["autoscaling"] = json!({"enabled": true, "max_nodes": 9, "engine": {"any": 1}});
     set(database, "spec", "node-pools", place.of("pool"), &workers).await;
     set(database, "spec", "nodes", place.of("nodes"), &json!({})).await;
+    let mut plugin = fixture::plugin();
+    plugin["configuration"] = json!({"admin": {"password": "hunter2"}});
+    plugin["description"] = json!("");
+    set(database, "spec", "plugins", place.of("plugins"), &plugin).await;
     let names = sqlx::query("DELETE FROM names WHERE kind = 'nodes'");
     names.execute(&mut *database).await.unwrap();
     let policy = json!({"type": "kubernetes", "api_groups": [], "resources": [], "resource_names": [], "verbs": ["get"],
@@ -183,5 +187,42 @@ async fn what_the_previous_version_stored_is_shown_as_this_one_writes_it(world: 
     assert_eq!(
         version.json()["compatibility"]["kubernetes"],
         json!({"min": "", "max": ""})
+    );
+    assert_plugin(&world, &fixture, &owner).await;
+}
+
+/// A plugin whose configuration would be refused today: it is shown, and everything else of it can be changed.
+async fn assert_plugin(world: &World, fixture: &Fixture, owner: &str) {
+    let path = fixture.near("/clusters/{cluster_id}/plugins/{id}");
+    let configuration = json!({"admin": {"password": "hunter2"}});
+    let seen = world.get(owner, &path).await.is(200).json();
+    assert_eq!(seen["configuration"], configuration);
+    let described = world
+        .patch(owner, &path, json!({"description": "metrics"}))
+        .await
+        .is(200);
+    assert_eq!(described.json()["configuration"], configuration);
+    world.put(owner, &path, described.json()).await.is(200);
+    let refused = world
+        .patch(owner, &path, json!({"configuration": {"a": 1}}))
+        .await
+        .is(422);
+    assert!(
+        refused.body.contains("configuration.admin.password") && !refused.body.contains("hunter2"),
+        "{refused:?}"
+    );
+    let unknown = world
+        .patch(owner, &path, json!({"descripton": "metrics"}))
+        .await
+        .is(422);
+    assert!(
+        unknown.body.contains("nearest known field is description"),
+        "{unknown:?}"
+    );
+    let without = json!({"configuration": {"admin": {"password": null, "existingSecret": "grafana"}}});
+    let changed = world.patch(owner, &path, without).await.is(200).json();
+    assert_eq!(
+        changed["configuration"],
+        json!({"admin": {"existingSecret": "grafana"}})
     );
 }

@@ -182,3 +182,35 @@ async fn reports_of_one_object_within_an_hour_are_one_change(world: World) {
     report(cluster, &path, 60).await;
     assert_eq!(changes().await.len(), before + 1);
 }
+
+/// How large the file is, without what waits to be written into it.
+async fn pages(world: &World) -> i64 {
+    let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
+    let (pages,): (i64,) = sqlx::query_as("PRAGMA page_count")
+        .fetch_one(&mut database)
+        .await
+        .unwrap();
+    pages
+}
+
+#[tokio::test]
+async fn reports_do_not_make_the_database_grow() {
+    let fixture = Fixture::new(World::sqlite().await).await;
+    let (world, cluster) = (&fixture.world, fixture.token("cluster"));
+    let path = fixture.near("/clusters/{cluster_id}/nodes/{id}/status");
+    let report = async |number: u32| {
+        let message = format!("{number} {}", "a".repeat(200));
+        let body = json!({"status": {"type": "UPDATING", "message": message, "percent": number % 100}});
+        world.put(cluster, &path, body).await.is(200);
+    };
+    for number in 0..50 {
+        report(number).await;
+    }
+    let before = pages(world).await;
+    for number in 50..800 {
+        report(number).await;
+    }
+    // Another hour may have begun: then there is another row. 750 rows would be 100 pages at least.
+    let after = pages(world).await;
+    assert!(after <= before + 4, "{before} pages, then {after}");
+}

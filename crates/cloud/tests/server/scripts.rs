@@ -15,7 +15,7 @@ use tidewaiter_kit::SystemClock;
 use tidewaiter_upgrade::signed::{Expected, Statement, Untrusted, digest, open};
 
 use crate::fixture::{Place, SCRIPT};
-use crate::world::{Answer, World};
+use crate::world::{Answer, World, on_both};
 
 /// A key, in a file of the world, and the public one.
 fn key(world: &World, name: &str, password: Option<&str>) -> (PathBuf, TrustedKey) {
@@ -125,6 +125,177 @@ async fn what_an_operator_has_signed_is_served_as_it_is() {
         accepts(&text, &place, &server_trusted),
         Err(Untrusted::Signature(SignatureError::UnknownKey(_)))
     ));
+}
+
+/// Sets a script at this path; in it, `^` is the cluster.
+async fn set(world: &World, token: &str, place: &Place, path: &str, text: &str) -> Answer {
+    let path = path.replace('^', &format!("~/clusters/{}", place.of("cluster")));
+    world
+        .send(world.request(token, Method::PUT, &path).body(text.to_owned()))
+        .await
+}
+
+async fn the_closest_script_is_served(world: World) {
+    let owner = world.owner().await;
+    world.catalogue(&owner).await;
+    let place = world.fill(&owner, &world.organization, &world.owner).await;
+    let (cluster, node) = (place.of("cluster"), place.of("nodes"));
+    let key = place.of("key");
+    let upgrade = |target: &str| json!({"type": "kubernetes", "targetVersion": target, "labelSelector": [], "nodeTimeoutSeconds": 900});
+    let upgrades = format!("~/clusters/{cluster}/upgrades");
+    let made = world
+        .post(&owner, &upgrades, upgrade("v1.32.0"))
+        .await
+        .is(201)
+        .field("id");
+    let ask = async || {
+        let path = format!("~/clusters/{cluster}/nodes/{node}/upgrade/kubernetes?version=1.32.0");
+        world.get(key, &path).await
+    };
+    let none = ask().await.is(404);
+    assert!(none.body.contains("script-templates/VERSION"), "{}", none.body);
+    // From the farthest to the closest.
+    let order = [
+        "~/script-templates/any".to_owned(),
+        "~/script-templates/v1.32.0".to_owned(),
+        "^/script-templates/any".to_owned(),
+        "^/script-templates/v1.32.0".to_owned(),
+        format!("^/upgrades/{made}/script"),
+        format!("^/upgrades/{made}/nodes/{node}/script"),
+    ];
+    for path in &order {
+        let text = format!("#!/bin/sh\n# {path}\n");
+        set(&world, &owner, &place, path, &text).await.is(204);
+        assert_eq!(ask().await.is(200).body, text);
+    }
+    // Of several upgrades to a version: the one in progress, then the newest that is not over.
+    let newer = world
+        .post(&owner, &upgrades, upgrade("v1.32.0"))
+        .await
+        .is(201)
+        .field("id");
+    let template = format!("#!/bin/sh\n# {}\n", order[3]);
+    assert_eq!(ask().await.is(200).body, template);
+    let report = async |id: &str, state: &str| {
+        let status = json!({"status": {"clusterStatus": state, "nodeStatuses": {}}});
+        world.put(key, &format!("{upgrades}/{id}/status"), status).await.is(200);
+    };
+    let of_node = format!("#!/bin/sh\n# {}\n", order[5]);
+    report(&made, "InProgress").await;
+    assert_eq!(ask().await.is(200).body, of_node);
+    report(&made, "Failed").await;
+    assert_eq!(ask().await.is(200).body, template);
+    report(&newer, "Success").await;
+    assert_eq!(ask().await.is(200).body, template);
+}
+
+on_both!(the_closest_script_is_served);
+
+#[tokio::test]
+async fn script_templates_are_listed_read_and_deleted() {
+    let world = World::sqlite().await;
+    let owner = world.owner().await;
+    world.catalogue(&owner).await;
+    let place = world.fill(&owner, &world.organization, &world.owner).await;
+    let list = format!("~/clusters/{}/script-templates", place.of("cluster"));
+    let one = format!("{list}/any");
+    let (first, second) = ("#!/bin/sh\necho hunter2 one\n", "#!/bin/sh\necho hunter2 two\n");
+    for (path, text, reason) in [
+        ("^/script-templates/1.32.0", first, "target"),
+        ("^/script-templates/latest", first, "or any"),
+        ("^/script-templates/any", "echo\n", "#!/"),
+    ] {
+        let refused = set(&world, &owner, &place, path, text).await;
+        assert!(
+            refused.status.is_client_error() && refused.body.contains(reason),
+            "{refused:?}"
+        );
+    }
+    set(&world, &owner, &place, "^/script-templates/any", first)
+        .await
+        .is(204);
+    set(&world, &owner, &place, "^/script-templates/any", second)
+        .await
+        .is(204);
+    let read = world.get(&owner, &one).await.is(200);
+    assert_eq!(read.body, second);
+    let listed = world.get(&owner, &list).await.is(200);
+    let shown = listed.json();
+    let versions: Vec<_> = shown.as_array().unwrap().iter().map(|item| &item["version"]).collect();
+    assert_eq!(versions, ["v1.31.0", "any"], "{listed:?}");
+    assert_eq!(shown[1]["sha256"], digest(second));
+    assert!(!listed.body.contains("hunter2"), "{listed:?}");
+    let of_all = world.get(&owner, "~/script-templates").await.is(200).json();
+    assert_eq!(of_all.as_array().unwrap().len(), 1);
+    assert_eq!(of_all[0]["cluster_id"], json!(null));
+    let audit = world.get(&owner, "~/audit").await.is(200).body;
+    assert!(audit.contains(&digest(second)) && !audit.contains("hunter2"));
+    world.delete(&owner, &one).await.is(204);
+    world.get(&owner, &one).await.is(404);
+}
+
+/// A template is signed for the node and the upgrade that it serves, and has no signatures of its own.
+#[tokio::test]
+async fn a_template_is_signed_for_each_node_and_upgrade() {
+    let world = World::sqlite().await;
+    let (file, trusted) = key(&world, "server", None);
+    let world = signing(world, vec![file]).await.unwrap();
+    let owner = world.owner().await;
+    world.catalogue(&owner).await;
+    let mut place = world.fill(&owner, &world.organization, &world.owner).await;
+    let upgrades = format!("~/clusters/{}/upgrades", place.of("cluster"));
+    let upgrade =
+        json!({"type": "kubernetes", "targetVersion": "v1.30.1", "labelSelector": [], "nodeTimeoutSeconds": 900});
+    let text = "#!/bin/sh\necho template\n";
+    set(&world, &owner, &place, "~/script-templates/any", text)
+        .await
+        .is(204);
+    for _ in 0..2 {
+        let made = world.post(&owner, &upgrades, upgrade.clone()).await.is(201).field("id");
+        place.set("upgrades", made);
+        let served = ask(&world, place.of("key"), &place, place.of("nodes"))
+            .await
+            .is(200)
+            .body;
+        assert_eq!(accepts(&served, &place, &trusted).as_deref(), Ok(text));
+        let refused = set(&world, &owner, &place, "^/script-templates/any", &served)
+            .await
+            .is(422);
+        assert!(
+            refused.body.contains("signatures, which are for one upgrade"),
+            "{refused:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn keys_that_sign_scripts_are_reloaded() {
+    let world = World::sqlite().await;
+    let (file, old) = key(&world, "server", None);
+    let world = signing(world, vec![file.clone()]).await.unwrap();
+    let owner = world.owner().await;
+    world.catalogue(&owner).await;
+    let place = world.fill(&owner, &world.organization, &world.owner).await;
+    let served = async || {
+        ask(&world, place.of("key"), &place, place.of("nodes"))
+            .await
+            .is(200)
+            .body
+    };
+    assert_eq!(accepts(&served().await, &place, &old).as_deref(), Ok(SCRIPT));
+    let reload = || rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::HUP).unwrap();
+    // A file that cannot be used: the key that was there goes on signing.
+    std::fs::write(&file, "nothing").unwrap();
+    reload();
+    assert_eq!(accepts(&served().await, &place, &old).as_deref(), Ok(SCRIPT));
+    let (_, new) = key(&world, "server", None);
+    tidewaiter_testkit::eventually("the new key to sign", std::time::Duration::from_secs(30), async || {
+        reload();
+        let served = served().await;
+        accepts(&served, &place, &new).map_err(|error| error.to_string())
+    })
+    .await;
+    assert!(accepts(&served().await, &place, &old).is_err());
 }
 
 #[tokio::test]

@@ -7,6 +7,8 @@
 //!   not lead any more, cannot make two nodes current.
 //! - An upgrade is decided about on the newest state of itself, and on a state of the others that is at least as new. [`step`] depends on that.
 //! - Conditions are for people. Nothing is decided by them.
+//! - What cannot be read (health, pods) is unknown to [`step`], which then starts nothing. It does not end the pass: nodes in progress are settled, and
+//!   deadlines, aborts and deletions take effect. The error is returned afterwards.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,34 +16,42 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource as _};
 use serde::{Deserialize, Serialize};
-use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, UPGRADE_FINALIZER};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Cache, Controller, ControllerContext, Events, Finalizer, Key, Next, Notice, Pass, Queue, ReconcileError,
-    Reconciler, Retry, SharedClock, Tasks, WriteError, Writer,
+    Backoff, Cache, Controller, ControllerContext, Events, Finalizer, Key, Next, Notice, Pass, Queue, Reconciler,
+    SharedClock, Tasks, Writer,
 };
 use tidewaiter_upgrade::{
-    Effect, Fate, Health, InvalidVersion, Observation, Order, Spec, Step, Upgrade, Version, form, plan, step,
+    Effect, Fate, Health, Observation, Order, Spec, Step, Upgrade, form, plan, preflight_warning, rules, step,
 };
 
-mod board;
+mod agents;
 mod drain;
+mod error;
 mod health;
 mod look;
+mod metrics;
 mod node;
 mod patch;
+mod question;
 mod status;
 
-use board::Board;
+use agents::{Agents, OwnStatus};
 use drain::NodePods;
+use error::UpgradeError;
 pub use look::{LookError, SeenUpgrade, look_at_upgrade};
+use metrics::UpgradeMetrics;
 use node::{ComponentPod, UpgradeNode, observed};
+use question::{Answer, Question};
 
 /// Our own write is not in the cache yet. Its change starts a pass; this is the fallback.
 const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// A deadline takes effect this much later at most while something cannot be read.
+const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// Where the pods of the control plane run.
 const CONTROL_PLANE_NAMESPACE: &str = "kube-system";
@@ -67,7 +77,8 @@ struct UpgradeController {
     client: Client,
     writer: Writer,
     events: Events,
-    board: Board,
+    agents: Agents,
+    metrics: UpgradeMetrics,
     clock: SharedClock,
 }
 
@@ -107,13 +118,15 @@ pub(super) fn start(
         writer: Writer::new(client.clone(), UpgradeController::NAME, Arc::clone(&kit.clock)),
         client,
         events: context.events.of(UpgradeController::NAME),
-        board: Board::new(&kit.metrics)?,
+        agents: Agents::default(),
+        metrics: UpgradeMetrics::new(&kit.metrics)?,
         clock: Arc::clone(&kit.clock),
     };
     Controller::new(controller, queue)
         .reads(&upgrades)
         .reads(&nodes)
         .reads(&pods)
+        .backoff(RETRIES)
         .start(context.clone(), tasks);
     Ok(())
 }
@@ -125,10 +138,10 @@ impl Reconciler for UpgradeController {
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, UpgradeError> {
         let Some(object) = self.upgrades.get(pass.key()) else {
             self.writer.forget::<ClusterUpgrade>(pass.key());
-            self.board.remove(pass.key());
+            self.metrics.remove(pass.key());
             return Ok(Next::UntilChanged);
         };
-        self.board.set(pass.key(), &object);
+        self.metrics.set(pass.key(), &object);
         if is_reported(&object) {
             return Ok(Next::UntilChanged);
         }
@@ -137,6 +150,8 @@ impl Reconciler for UpgradeController {
             api_server,
             health,
             pods,
+            agents,
+            unread,
         } = pass.outside(self.ask(&question)).await?;
         let Some(object) = self.upgrades.get(pass.key()) else {
             return Ok(Next::UntilChanged);
@@ -150,7 +165,10 @@ impl Reconciler for UpgradeController {
         }
         // After the upgrade itself, so that the others are at least as new.
         let upgrades: Vec<Upgrade> = self.upgrades.iter().map(|object| form::read(&object)).collect();
-        let (upgrade, nodes) = (form::read(&object), observed(self.nodes.iter(), self.pods.iter()));
+        let (upgrade, nodes) = (
+            form::read(&object),
+            observed(self.nodes.iter(), self.pods.iter(), &agents),
+        );
         let seen = Observation {
             upgrade: &upgrade,
             upgrades: &upgrades,
@@ -161,8 +179,9 @@ impl Reconciler for UpgradeController {
             now: self.clock.now(),
         };
         let step = step(&seen);
-        self.perform(&object, &seen, &step).await?;
-        self.affect(&seen, &step, &pods).await?;
+        let forecast = self.perform(&object, &seen, &step).await?;
+        let affected = self.affect(&seen, &step, &pods).await;
+        unread.map_or(Ok(()), Err).and(affected).and(forecast)?;
         let now = self.clock.now();
         let wait = step
             .wake
@@ -172,46 +191,82 @@ impl Reconciler for UpgradeController {
 }
 
 impl UpgradeController {
-    /// Asks what no cache has.
+    /// Asks what no cache has. The version every client may read; if it cannot be read, nothing can be written either.
     async fn ask(&self, question: &Question) -> Result<Answer, UpgradeError> {
         let version = self
             .client
             .apiserver_version()
             .await
             .map_err(UpgradeError::Unanswered)?;
-        let health = if question.health {
-            health::read(&self.client).await.map_err(UpgradeError::Health)?
-        } else {
-            Health::default()
+        let mut answer = Answer {
+            api_server: version.git_version.parse()?,
+            health: Health::default(),
+            pods: NodePods::default(),
+            agents: OwnStatus::new(),
+            unread: None,
         };
-        let pods = NodePods::read(&self.client, &question.drained)
-            .await
-            .map_err(UpgradeError::Drain)?;
-        let api_server = version.git_version.parse()?;
-        Ok(Answer {
-            api_server,
-            health,
-            pods,
-        })
-    }
-
-    /// What is done to Nodes and pods, after it was written that it is.
-    async fn affect(&self, seen: &Observation<'_>, step: &Step, pods: &NodePods) -> Result<(), UpgradeError> {
-        for effect in &step.effects {
-            let (Effect::Cordon(name) | Effect::Evict(name) | Effect::Delete(name) | Effect::Uncordon(name)) = effect;
-            let key = Key::new(name.as_str());
-            let node = self.nodes.get(&key);
-            // Our own write of it is not in the cache yet.
-            let node = node.filter(|node| !self.writer.awaits::<UpgradeNode>(&key, Some(node.meta())));
-            match (effect, node) {
-                (Effect::Cordon(_), Some(node)) => drain::cordon(&self.writer, &node, &seen.upgrade.name).await?,
-                (Effect::Uncordon(_), Some(node)) => drain::uncordon(&self.writer, &node).await?,
-                (Effect::Cordon(_) | Effect::Uncordon(_), None) => {}
-                (Effect::Evict(name), _) => pods.evict(&self.client, name).await.map_err(UpgradeError::Drain)?,
-                (Effect::Delete(name), _) => pods.delete(&self.client, name).await.map_err(UpgradeError::Drain)?,
+        if question.agents {
+            match self.agents.own_status(&self.client, &*self.clock).await {
+                Ok(agents) => answer.agents = agents,
+                Err(error) => answer.unread = Some(UpgradeError::Agents(error)),
             }
         }
+        match NodePods::read(&self.client, &question.drained).await {
+            Ok(pods) => answer.pods = pods,
+            Err(error) => answer.unread = Some(UpgradeError::Drain(error)),
+        }
+        if question.health {
+            match health::read(&self.client).await {
+                Ok(health) => answer.health = health,
+                Err(error) => {
+                    answer.health.is_unknown = true;
+                    answer.unread = Some(UpgradeError::Health(error));
+                }
+            }
+        }
+        Ok(answer)
+    }
+
+    /// What is done to Nodes and pods, after it was written that it is. One that fails does not prevent the others; the first error is returned.
+    async fn affect(&self, seen: &Observation<'_>, step: &Step, pods: &NodePods) -> Result<(), UpgradeError> {
+        let mut first = Ok(());
+        for effect in &step.effects {
+            first = first.and(self.take_effect(seen, effect, pods).await);
+        }
+        first
+    }
+
+    async fn take_effect(&self, seen: &Observation<'_>, effect: &Effect, pods: &NodePods) -> Result<(), UpgradeError> {
+        let (Effect::Cordon(name) | Effect::Evict(name) | Effect::Delete(name) | Effect::Uncordon(name)) = effect;
+        let key = Key::new(name.as_str());
+        let node = self.nodes.get(&key);
+        // Our own write of it is not in the cache yet.
+        let node = node.filter(|node| !self.writer.awaits::<UpgradeNode>(&key, Some(node.meta())));
+        match (effect, node) {
+            (Effect::Cordon(_), Some(node)) => drain::cordon(&self.writer, &node, &seen.upgrade.name).await?,
+            (Effect::Uncordon(_), Some(node)) => drain::uncordon(&self.writer, &node).await?,
+            (Effect::Cordon(_) | Effect::Uncordon(_), None) => {}
+            (Effect::Evict(name), _) => pods.evict(&self.client, name).await.map_err(UpgradeError::Drain)?,
+            (Effect::Delete(name), _) => pods.delete(&self.client, name).await.map_err(UpgradeError::Drain)?,
+        }
         Ok(())
+    }
+
+    /// Says what is not healthy when an upgrade begins that does not wait for it. It is asked once, and decides nothing: without the permission, the
+    /// warning says that nobody knows.
+    async fn warn(&self, about: &ObjectReference, seen: &Observation<'_>) {
+        let health = health::read(&self.client).await.unwrap_or(Health {
+            is_unknown: true,
+            ..Health::default()
+        });
+        let unhealthy = rules::unhealthy(&Observation {
+            health: &health,
+            ..*seen
+        });
+        if let Some(note) = preflight_warning(&unhealthy) {
+            self.events
+                .publish(about, Notice::warning("PreflightWarning", "Upgrade", note));
+        }
     }
 
     /// Says before the first cordon which pods will keep which node from being drained.
@@ -226,8 +281,30 @@ impl UpgradeController {
         Ok(())
     }
 
-    /// Writes the progress, then the Events, then the conditions, which may be lost with the process.
-    async fn perform(&self, object: &ClusterUpgrade, seen: &Observation<'_>, step: &Step) -> Result<(), UpgradeError> {
+    /// What is said when an upgrade begins.
+    async fn preflight(
+        &self,
+        about: &ObjectReference,
+        spec: &Spec,
+        seen: &Observation<'_>,
+    ) -> Result<(), UpgradeError> {
+        if !spec.policy.require_healthy {
+            self.warn(about, seen).await;
+        }
+        if spec.policy.drain.is_some() {
+            self.forecast(about, spec, seen).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the progress, then the Events, then the conditions, which may be lost with the process. Returns whether the forecast could be made, which
+    /// decides nothing.
+    async fn perform(
+        &self,
+        object: &ClusterUpgrade,
+        seen: &Observation<'_>,
+        step: &Step,
+    ) -> Result<Result<(), UpgradeError>, UpgradeError> {
         let mut upgrade = seen.upgrade.clone();
         for order in &step.orders {
             upgrade.progress.apply(order, seen.now);
@@ -243,15 +320,13 @@ impl UpgradeController {
         for notice in status::notices(seen.upgrade, step) {
             self.events.publish(&about, notice);
         }
-        if step.orders.contains(&Order::Begin)
-            && let Ok(spec) = &seen.upgrade.spec
-            && spec.policy.drain.is_some()
-        {
-            self.forecast(&about, spec, seen).await?;
-        }
+        let forecast = match &seen.upgrade.spec {
+            Ok(spec) if step.orders.contains(&Order::Begin) => self.preflight(&about, spec, seen).await,
+            _ => Ok(()),
+        };
         if object.metadata.deletion_timestamp.is_some() && !upgrade.is_in_progress() {
             // It is gone: nothing keeps it any more.
-            return Ok(());
+            return Ok(forecast);
         }
         let before = object.status.clone().unwrap_or_default();
         let after = Observation {
@@ -266,43 +341,8 @@ impl UpgradeController {
             };
             self.writer.apply_status(&desired, &seen_last).await?;
         }
-        Ok(())
+        Ok(forecast)
     }
-}
-
-/// What a pass asks the API server for.
-#[derive(Debug, PartialEq, Eq)]
-struct Question {
-    /// Whether the upgrade requires the cluster to be healthy.
-    health: bool,
-    /// The nodes whose pods must leave.
-    drained: Vec<NodeName>,
-}
-
-struct Answer {
-    api_server: Version,
-    health: Health,
-    pods: NodePods,
-}
-
-impl Question {
-    fn about(object: &ClusterUpgrade) -> Self {
-        let progress = form::progress(object.spec.status.as_ref());
-        let drained = progress
-            .cordons
-            .keys()
-            .filter(|node| !progress.nodes.contains_key(*node));
-        Self {
-            health: requires_health(object),
-            drained: drained.cloned().collect(),
-        }
-    }
-}
-
-/// Whether the upgrade waits for the cluster to be healthy.
-fn requires_health(object: &ClusterUpgrade) -> bool {
-    let policy = object.spec.policy.as_ref();
-    policy.is_some_and(|policy| policy.require_healthy || policy.canary.is_some())
 }
 
 /// Whether an upgrade is over, and its conditions say so.
@@ -312,47 +352,4 @@ fn is_reported(object: &ClusterUpgrade) -> bool {
         .is_some_and(|progress| matches!(progress.cluster_status, UpgradeStatus::Success | UpgradeStatus::Failed));
     let is_free = !Finalizer(UPGRADE_FINALIZER).is_on(&object.metadata);
     is_over && is_free && object.status.as_ref().is_some_and(status::is_final)
-}
-
-/// Why a pass failed.
-#[derive(Debug, thiserror::Error)]
-enum UpgradeError {
-    #[error("the version of the API server cannot be read")]
-    Unanswered(#[source] kube::Error),
-    #[error("the health of the cluster cannot be read, which spec.policy.requireHealthy needs")]
-    Health(#[source] kube::Error),
-    #[error("the pods of a node cannot be read or evicted, which spec.policy.drain needs (deploy/coordinator/drain)")]
-    Drain(#[source] kube::Error),
-    #[error("the version of the API server is not valid")]
-    Version(#[from] InvalidVersion),
-    #[error(transparent)]
-    Write(#[from] WriteError),
-}
-
-impl ReconcileError for UpgradeError {
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Unanswered(error) | Self::Health(error) | Self::Drain(error) => Retry::of(error),
-            Self::Version(_) => Retry::Slow,
-            Self::Write(error) => error.retry(),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        match self {
-            Self::Unanswered(_) | Self::Version(_) => "version",
-            Self::Health(_) => "health",
-            Self::Drain(_) => "drain",
-            Self::Write(error) => error.class(),
-        }
-    }
-
-    fn notice(&self) -> Option<Notice> {
-        match self {
-            Self::Unanswered(_) | Self::Version(_) => None,
-            Self::Drain(error) => Some(Notice::warning("DrainFailed", "Upgrade", format!("{self}: {error}"))),
-            Self::Health(error) => Some(Notice::warning("HealthUnknown", "Upgrade", format!("{self}: {error}"))),
-            Self::Write(error) => error.notice(),
-        }
-    }
 }

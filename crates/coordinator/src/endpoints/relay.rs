@@ -4,7 +4,8 @@
 //! - The token must be for the audience [`AUDIENCE`]. So whoever takes it on the way here cannot use it on the API server.
 //! - The coordinator is not trusted with what a script does: the host checks its signature.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{Query, State};
@@ -35,7 +36,11 @@ const AGENT: &str = "system:serviceaccount:tidewaiter-agent:tidewaiter-agent";
 /// Where the API server puts the name of the node.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
-/// Requests at once. One node is upgraded at a time.
+/// Questions to the API server whose a token is, at once. Further ones wait for their turn, in the order in which they came: any pod may send what it
+/// likes, and must not keep out the agents.
+const QUESTIONS: usize = 8;
+
+/// Requests of agents at once, one for each node. Few nodes are upgraded at a time.
 const AT_ONCE: usize = 8;
 
 /// How long the cloud may take.
@@ -43,10 +48,30 @@ const CLOUD: Duration = Duration::from_secs(20);
 
 /// What the handler needs.
 pub(super) struct Relay {
-    client: Client,
+    agents: Agents,
     cloud: Cloud,
     clock: SharedClock,
-    permits: Semaphore,
+}
+
+/// Whose a token is, and which agents are served now.
+struct Agents {
+    client: Client,
+    clock: SharedClock,
+    questions: Semaphore,
+    served: Mutex<BTreeSet<String>>,
+}
+
+/// The agent of a node is served. Dropped, it may ask again.
+struct Admitted<'a> {
+    node: String,
+    served: &'a Mutex<BTreeSet<String>>,
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        served.remove(&self.node);
+    }
 }
 
 /// The version to upgrade to, without `v`.
@@ -57,16 +82,51 @@ pub(super) struct Asked {
 
 impl Relay {
     pub(super) fn new(client: Client, cloud: Cloud, clock: SharedClock) -> Arc<Self> {
-        Arc::new(Self {
+        let agents = Agents {
             client,
-            cloud,
-            clock,
-            permits: Semaphore::new(AT_ONCE),
+            clock: Arc::clone(&clock),
+            questions: Semaphore::new(QUESTIONS),
+            served: Mutex::default(),
+        };
+        Arc::new(Self { agents, cloud, clock })
+    }
+
+    async fn script(&self, node: &str, version: &KubernetesVersion) -> Result<Result<String, Refusal>, ClientError> {
+        let Cloud { client, cluster, .. } = &self.cloud;
+        let listed = client.list_each::<models::Node>(cluster.nodes(), None).await?;
+        let Fetched::Complete { value, .. } = listed else {
+            return Ok(Err(away()));
+        };
+        let of_name = |found: &models::Node| found.spec.name.as_ref().is_some_and(|name| name.as_str() == node);
+        let Some(found) = value.into_iter().flatten().find(of_name) else {
+            return Ok(Err(unlisted()));
+        };
+        let script = client.script(*cluster, found.id, version).await?;
+        Ok(Ok(script.as_str().to_owned()))
+    }
+}
+
+impl Agents {
+    /// Admits the agent that has this token, once at a time for each node.
+    async fn admit(&self, token: &str) -> Result<Admitted<'_>, Refusal> {
+        let node = self.node(token).await?;
+        let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        if served.len() >= AT_ONCE || !served.insert(node.clone()) {
+            return Err(Refusal::later("too many requests at once: try again", 1));
+        }
+        Ok(Admitted {
+            node,
+            served: &self.served,
         })
     }
 
     /// The node whose agent has this token.
     async fn node(&self, token: &str) -> Result<String, Refusal> {
+        let later = || Refusal::later("the API server cannot be asked now whose the token is: try again", 5);
+        let question = timeout(&*self.clock, ANSWER, self.questions.acquire()).await;
+        let Ok(Ok(_question)) = question else {
+            return Err(later());
+        };
         let review = TokenReview {
             spec: TokenReviewSpec {
                 audiences: Some(vec![AUDIENCE.to_owned()]),
@@ -77,7 +137,6 @@ impl Relay {
         let api: Api<TokenReview> = Api::all(self.client.clone());
         let params = PostParams::default();
         let answer = timeout(&*self.clock, ANSWER, api.create(&params, &review)).await;
-        let later = || Refusal::later("the API server cannot be asked now whose the token is: try again", 5);
         let review = match answer {
             Ok(Ok(review)) => review,
             // The library's error may show the request, which has the token.
@@ -89,20 +148,6 @@ impl Relay {
         };
         node_of(&review.status.unwrap_or_default())
     }
-
-    async fn script(&self, node: &str, version: &KubernetesVersion) -> Result<String, ClientError> {
-        let Cloud { client, cluster, .. } = &self.cloud;
-        let listed = client.list_each::<models::Node>(cluster.nodes(), None).await?;
-        let Fetched::Complete { value, .. } = listed else {
-            return Ok(String::new());
-        };
-        let of_name = |found: &models::Node| found.spec.name.as_ref().is_some_and(|name| name.as_str() == node);
-        let Some(found) = value.into_iter().flatten().find(of_name) else {
-            return Ok(String::new());
-        };
-        let script = client.script(*cluster, found.id, version).await?;
-        Ok(script.as_str().to_owned())
-    }
 }
 
 /// Serves the script.
@@ -112,17 +157,13 @@ pub(super) async fn script(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let token = super::token(&headers).ok_or_else(unknown)?;
-    let version: KubernetesVersion = asked.version.parse().map_err(|_| {
-        Refusal::new(
-            StatusCode::BAD_REQUEST,
-            "version must be a version without v, for example 1.36.3",
-        )
-    })?;
-    let Ok(_permit) = relay.permits.try_acquire() else {
-        return Err(Refusal::later("too many requests at once: try again", 1));
-    };
-    let node = relay.node(token).await?;
-    let answer = timeout(&*relay.clock, CLOUD, relay.script(&node, &version)).await;
+    let version: KubernetesVersion = asked
+        .version
+        .parse()
+        .map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "version must be a version, for example 1.36.3"))?;
+    let admitted = relay.agents.admit(token).await?;
+    let node = admitted.node.as_str();
+    let answer = timeout(&*relay.clock, CLOUD, relay.script(node, &version)).await;
     let script = answer.map_err(|_| away())?.map_err(|error| {
         info!(node, %version, error = %Chain(&error), "the cloud has no script for a node");
         match error {
@@ -134,6 +175,7 @@ pub(super) async fn script(
             _ => away(),
         }
     })?;
+    let script = script?;
     if script.is_empty() {
         return Err(absent());
     }
@@ -172,6 +214,13 @@ fn away() -> Refusal {
     Refusal::later("the cloud cannot be asked now for the script: try again", 10)
 }
 
+fn unlisted() -> Refusal {
+    Refusal::new(
+        StatusCode::NOT_FOUND,
+        "the cloud has no node of this name in the cluster, so no script for it: create it with tidewaiter cloud create node",
+    )
+}
+
 fn absent() -> Refusal {
     Refusal::new(
         StatusCode::NOT_FOUND,
@@ -181,9 +230,90 @@ fn absent() -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::join_all;
+    use kube::client::Body;
     use serde_json::{Value, json};
+    use tidewaiter_kit::SystemClock;
+    use tokio::sync::watch;
 
     use super::*;
+
+    /// An API server that knows the tokens of agents, `agent.NODE.x`, and answers no question about another one before it is told to. It counts the
+    /// questions.
+    fn agents(answers: watch::Receiver<bool>, asked: Arc<AtomicUsize>) -> Agents {
+        let api = tower::service_fn(move |request: http::Request<Body>| {
+            let (mut answers, asked) = (answers.clone(), Arc::clone(&asked));
+            async move {
+                let body = request.into_body().collect_bytes().await?;
+                let review: TokenReview = serde_json::from_slice(&body).unwrap();
+                asked.fetch_add(1, Ordering::SeqCst);
+                let node = review.spec.token.split('.').nth(1).unwrap().to_owned();
+                let mut status = json!({ "authenticated": false });
+                if review.spec.token.starts_with("agent.") {
+                    status = self::review(AGENT, &json!([AUDIENCE]), &json!({NODE_NAME: [node]}));
+                } else {
+                    answers.wait_for(|may| *may).await.unwrap();
+                }
+                let answer = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "metadata": {}, "spec": {"token": ""},
+                    "status": status});
+                Ok::<_, kube::Error>(http::Response::new(Body::from(answer.to_string().into_bytes())))
+            }
+        });
+        Agents {
+            client: Client::new(api, "default"),
+            clock: SystemClock::shared(),
+            questions: Semaphore::new(QUESTIONS),
+            served: Mutex::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_tokens_delays_the_agents_and_does_not_keep_them_out() {
+        let ((answer, answers), asked) = (watch::channel(false), Arc::new(AtomicUsize::new(0)));
+        let agents = agents(answers, Arc::clone(&asked));
+        let flood = join_all((0..3 * QUESTIONS).map(|_| agents.admit("forged.x.y")));
+        let an_agent = async {
+            // All questions are taken, and more wait.
+            while asked.load(Ordering::SeqCst) < QUESTIONS {
+                tokio::task::yield_now().await;
+            }
+            let admitted = agents.admit("agent.w1.x");
+            let (admitted, ()) = tokio::join!(admitted, async {
+                answer.send_replace(true);
+            });
+            admitted
+                .map(|admitted| admitted.node.clone())
+                .map_err(|refused| refused.status)
+        };
+        let (flood, admitted) = tokio::join!(flood, an_agent);
+        assert_eq!(admitted, Ok("w1".to_owned()));
+        assert!(
+            flood
+                .iter()
+                .all(|refused| refused.as_ref().is_err_and(|it| it.status == StatusCode::UNAUTHORIZED))
+        );
+    }
+
+    #[tokio::test]
+    async fn each_agent_is_served_once_at_a_time() {
+        let agents = agents(watch::channel(true).1, Arc::default());
+        let first = agents
+            .admit("agent.w1.x")
+            .await
+            .map_err(|refused| refused.status)
+            .unwrap();
+        let status = async |token| agents.admit(token).await.err().map(|refused| refused.status);
+        assert_eq!(status("agent.w1.x").await, Some(StatusCode::SERVICE_UNAVAILABLE));
+        assert_eq!(status("agent.w2.x").await, None, "another node");
+        drop(first);
+        assert_eq!(status("agent.w1.x").await, None);
+        let names: Vec<String> = (0..AT_ONCE).map(|number| format!("agent.n{number}.x")).collect();
+        let all = join_all(names.iter().map(|name| agents.admit(name))).await;
+        assert!(all.iter().all(Result::is_ok));
+        assert_eq!(status("agent.w1.x").await, Some(StatusCode::SERVICE_UNAVAILABLE));
+    }
 
     fn says(status: Value) -> Result<String, u16> {
         let status: TokenReviewStatus = serde_json::from_value(status).unwrap();

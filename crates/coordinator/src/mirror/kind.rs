@@ -22,7 +22,7 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     const CONTROLLER: &'static str;
     /// The kinds of the change stream after which it is listed again.
     const CHANGED: &'static [Kind];
-    /// The finalizer by which a controller of ours keeps a deleted resource for a moment. The resource has it from its creation.
+    /// The finalizer by which a controller of ours keeps a deleted resource until it has finished its work.
     const FINALIZER: Option<&'static str> = None;
     /// What the cloud lists.
     type Object: Model + Send;
@@ -39,6 +39,9 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     fn belongs(&self, _object: &Self::Object, _source: &Source) -> bool {
         true
     }
+
+    /// Sees each complete list of the cloud, which may say more than what is mirrored.
+    fn sees(&self, _objects: &[Result<Self::Object, InvalidItem>]) {}
 
     /// The name of the resource that an object of the cloud becomes, which [`Self::resource`] must give it.
     fn name(id: Uuid) -> String {

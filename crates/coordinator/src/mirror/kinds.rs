@@ -23,7 +23,7 @@ pub use registry::RegistryCredentialsIn;
 pub(crate) use registry_credentials::RegistryCredentials;
 pub(crate) use role::Roles;
 pub(crate) use role_binding::RoleBindings;
-pub(crate) use upgrade::Upgrades;
+pub(crate) use upgrade::{Upgrades, is_of_cloud};
 pub(crate) use user::Users;
 
 /// The text of a value that the cloud may not have.

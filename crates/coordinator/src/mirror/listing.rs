@@ -71,6 +71,7 @@ impl<R: kube::Resource> Part<R> {
         if objects.iter().flatten().any(|object| !kind.belongs(object, &source)) {
             return Err(Foreign);
         }
+        kind.sees(&objects);
         let items = kind.items(&source, objects);
         Ok(Self { etag, source, items })
     }

@@ -1,32 +1,64 @@
 //! A response that is not a complete list changes nothing, and is visible.
 
+use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
+use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding, Plugin};
 
+use crate::objects::Kind;
 use crate::script::{Answer, id, label, registry, user};
-use crate::world::World;
+use crate::world::{NAMESPACE, World};
 
-const KINDS: [&str; 3] = ["/ssh-users", "/registries", "/labels"];
+const KINDS: [&str; 6] = [
+    "/ssh-users",
+    "/registries",
+    "/labels",
+    "/roles",
+    "/role-bindings",
+    "/plugins",
+];
+/// The kinds whose objects name their organization.
+const OF_ORGANIZATION: [&str; 4] = ["/registries", "/roles", "/role-bindings", "/plugins"];
 
 fn good(kind: &str) -> Vec<Value> {
     (1..=7)
         .map(|number| match kind {
             "/ssh-users" => user(number, "Ada"),
             "/registries" => registry(number, "hunter2 secret"),
+            "/roles" => Kind::Role.object(number, 1),
+            "/role-bindings" => Kind::RoleBinding.object(number, 1),
+            "/plugins" => Kind::Plugin.object(number, 1),
             _ => label(number, "a"),
         })
         .collect()
+}
+
+fn foreign(kind: &str) -> Vec<Value> {
+    let mut objects = good(kind);
+    for object in &mut objects {
+        object["organization_id"] = json!(id(99));
+    }
+    objects
 }
 
 fn exactly(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> Answer {
     Answer::Exactly(status, headers.to_vec(), body.to_owned())
 }
 
-async fn names(world: &World) -> Vec<usize> {
-    let everything = kube::api::ListParams::default();
+/// How many there are of each kind, and how many Secrets of registries.
+async fn counts(world: &World) -> Vec<usize> {
+    let everything = ListParams::default();
+    let (roles, bindings, plugins): (Api<AuthorizationRole>, Api<AuthorizationRoleBinding>, Api<Plugin>) = (
+        Api::namespaced(world.client(), NAMESPACE),
+        Api::namespaced(world.client(), NAMESPACE),
+        Api::namespaced(world.client(), NAMESPACE),
+    );
     vec![
         world.users().list(&everything).await.unwrap().items.len(),
         world.registries().list(&everything).await.unwrap().items.len(),
         world.labels().list(&everything).await.unwrap().items.len(),
+        roles.list(&everything).await.unwrap().items.len(),
+        bindings.list(&everything).await.unwrap().items.len(),
+        plugins.list(&everything).await.unwrap().items.len(),
         world
             .secrets()
             .list(&everything.labels("tidewaiter.dev/registry"))
@@ -45,9 +77,7 @@ async fn a_bad_response_changes_nothing_and_is_visible() {
     }
     let _running = world.coordinator().await;
     world.condition("Synced", "True Applied").await;
-    assert_eq!(names(&world).await, [7, 7, 7, 7]);
-    let mut foreign = registry(1, "hunter2 foreign");
-    foreign["organization_id"] = json!(id(99));
+    assert_eq!(counts(&world).await, [7; 7]);
     let json = [("content-type", "application/json")];
     let html = [("content-type", "text/html")];
     for (what, answer) in [
@@ -67,16 +97,18 @@ async fn a_bad_response_changes_nothing_and_is_visible() {
         ("an unasked 304", exactly(304, &[], "")),
         ("half a body", Answer::Half(good("/labels"))),
         ("silence", Answer::Silence),
-        ("another organization's list", Answer::List(vec![foreign])),
+        // In place of this, each kind lists its own objects as those of another organization.
+        ("another organization's list", Answer::List(Vec::new())),
     ] {
         let mark = world.plane.audit_mark().await;
-        let concerned = if what.starts_with("another") {
-            &KINDS[1..2]
-        } else {
-            &KINDS[..]
-        };
+        let is_foreign = what.starts_with("another");
+        let concerned = if is_foreign { &OF_ORGANIZATION[..] } else { &KINDS[..] };
         for kind in concerned {
-            world.cloud.set(*kind, answer.clone());
+            if is_foreign {
+                world.cloud.list(*kind, foreign(kind));
+            } else {
+                world.cloud.set(*kind, answer.clone());
+            }
         }
         if what != "an unasked 304" {
             let message = world.condition("Synced", "False ListFailed").await;
@@ -85,7 +117,7 @@ async fn a_bad_response_changes_nothing_and_is_visible() {
         for kind in concerned {
             world.polled(kind, 1).await;
         }
-        assert_eq!(names(&world).await, [7, 7, 7, 7], "after {what}");
+        assert_eq!(counts(&world).await, [7; 7], "after {what}");
         let written = world.written_since(mark).await;
         assert!(
             written.iter().all(|write| write.contains("cloudsyncs")),
@@ -113,7 +145,7 @@ async fn a_malformed_object_stays_as_it_is_and_the_others_proceed() {
     assert!(!message.contains("hunter2"), "{message}");
     let (_, note) = world.event("SyncRefused").await;
     assert!(note.contains("credentials") && !note.contains("hunter2"), "{note}");
-    assert_eq!(names(&world).await[1..], [3, 0, 3]);
+    assert_eq!(counts(&world).await[1..], [3, 0, 0, 0, 0, 3]);
     assert_eq!(world.registries().get(&id(2)).await.unwrap().spec.description, "theirs");
     let secret = world.secrets().get(&format!("registry-{}", id(1))).await.unwrap();
     assert!(
@@ -127,7 +159,7 @@ async fn a_malformed_object_stays_as_it_is_and_the_others_proceed() {
     next[0] = json!({"description": "who am I?"});
     world.cloud.list("/registries", next);
     world.condition("Held", "True DeletionsHeld").await;
-    assert_eq!(names(&world).await[1..], [3, 0, 3]);
+    assert_eq!(counts(&world).await[1..], [3, 0, 0, 0, 0, 3]);
 }
 
 #[tokio::test]

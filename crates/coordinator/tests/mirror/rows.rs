@@ -230,6 +230,50 @@ async fn an_upgrade_of_a_person_is_left_alone() {
 }
 
 #[tokio::test]
+async fn the_policy_of_an_upgrade_is_what_the_cloud_sets_and_what_the_cluster_adds() {
+    let world = World::start().await;
+    let upgrade = |policy: serde_json::Value| {
+        json!({"id": id(9), "addedAt": "1551441600", "type": "kubernetes", "description": "", "targetVersion": "v1.30.2",
+            "labelSelector": [], "nodeTimeoutSeconds": 900, "status": null, "policy": policy})
+    };
+    let window = json!([{"days": ["Fri"], "start": "22:00", "end": "04:00", "timeZone": "Europe/Berlin"}]);
+    world.cloud.list(
+        "/upgrades",
+        [upgrade(
+            json!({"drain": true, "canary": 1, "maintenanceWindows": window}),
+        )],
+    );
+    let _running = world.coordinator().await;
+    let is = async |wanted: serde_json::Value| {
+        eventually(format!("the policy {wanted}"), SOON, async || {
+            let object = world.upgrades().get(&id(9)).await.map_err(|error| error.to_string())?;
+            let policy = serde_json::to_value(object.spec.policy).unwrap();
+            if policy == wanted {
+                Ok(())
+            } else {
+                Err(policy.to_string())
+            }
+        })
+        .await;
+    };
+    is(json!({"drain": true, "canary": 1, "maintenanceWindows": window})).await;
+    // What the cloud sets is undone, and what it does not set is the cluster's: somebody may pause it while the cloud is away.
+    let edit = json!({"spec": {"policy": {"drain": false, "canary": 9, "maintenanceWindows": [], "paused": true, "maxFailures": 2}}});
+    world
+        .upgrades()
+        .patch(&id(9), &PatchParams::default(), &Patch::Merge(edit))
+        .await
+        .unwrap();
+    is(json!({"drain": true, "canary": 1, "maintenanceWindows": window, "paused": true, "maxFailures": 2})).await;
+    world
+        .cloud
+        .list("/upgrades", [upgrade(json!({"aborted": true, "maxFailures": 1}))]);
+    is(json!({"aborted": true, "paused": true, "maxFailures": 1})).await;
+    world.cloud.list("/upgrades", [upgrade(json!(null))]);
+    is(json!({"paused": true})).await;
+}
+
+#[tokio::test]
 async fn node_pools_become_groups_and_labels() {
     let world = World::start().await;
     let pool = |enabled: bool| {

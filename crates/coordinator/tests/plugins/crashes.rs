@@ -10,6 +10,7 @@ use tidewaiter_testkit::{ApiProxy, ApiRequest, Moment, eventually};
 use crate::approval::manual;
 use crate::cluster::{MORE, Running, SOON, coordinator, kills};
 use crate::jobs::job;
+use crate::rollback::ROLLBACK;
 use crate::world::{World, config, definition, id};
 
 /// The most writes from one state to the next, without those of the status.
@@ -186,6 +187,57 @@ async fn an_approved_upgrade_ends_whenever_it_is_killed() {
         world.is_taken(1, "tidewaiter.dev/approve").await;
     }
     assert!((6..=APPROVED_WRITES).contains(&last), "{last} writes");
+    running.stop().await;
+}
+
+/// The most writes of a rollback, or of what undoes it, without those of the status.
+const ROLLBACK_WRITES: usize = 12;
+
+#[tokio::test]
+async fn a_rollback_and_what_undoes_it_end_whenever_they_are_killed() {
+    let world = World::start().await;
+    let proxy = ApiProxy::start(world.plane(), &coordinator());
+    let mut running = world.run_through(&proxy).await;
+    for number in 1..=2 {
+        let own = config(&format!("own-{number}"), "1");
+        let manifests = json!([[config("one", &number.to_string())], [own]]);
+        world.offer(1, &format!("{number}.0.0"), &manifests);
+        world.is_ready(1, &format!("{number}.0.0")).await;
+    }
+    let mut last = 0;
+    for nth in 1..=ROLLBACK_WRITES + 1 {
+        for (turn, (version, reason)) in [("1", "RolledBack"), ("2", "Applied")].into_iter().enumerate() {
+            let moment = [Moment::Before, Moment::After][(nth + turn) % 2];
+            let killed = kills(&proxy, &running, nth, moment, is_counted);
+            if turn == 0 {
+                world.roll_back(1, "2.0.0", "1.0.0").await;
+            } else {
+                world.annotate(1, ROLLBACK, None).await;
+            }
+            let what = format!("{reason}, or the death {moment:?} write {nth}");
+            eventually(what, SOON, async || {
+                let plugin = world.plugins().get(&id(1)).await.map_err(|error| error.to_string())?;
+                let status = plugin.status.unwrap_or_default();
+                let is_there = status.conditions.iter().any(|condition| condition.reason == reason);
+                if killed.load(Ordering::SeqCst) || is_there {
+                    Ok(())
+                } else {
+                    Err(format!("{:?}", status.conditions))
+                }
+            })
+            .await;
+            proxy.clear_hook();
+            if killed.load(Ordering::SeqCst) {
+                (running, last) = (world.run_through(&proxy).await, nth);
+            }
+            let wanted = format!("True {reason}");
+            world.condition(1, "2.0.0", "Ready", &wanted).await;
+            world.config_is("one", Some(version)).await;
+            let objects = ["one", &format!("own-{version}")].map(|name| format!("ConfigMap default/{name}"));
+            world.has_exactly(1, &objects.into()).await;
+        }
+    }
+    assert!((4..=ROLLBACK_WRITES).contains(&last), "{last} writes");
     running.stop().await;
 }
 

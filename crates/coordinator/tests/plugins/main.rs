@@ -1,6 +1,13 @@
 //! Plugins of the cloud on a real API server, as the coordinator's own service account, beside a scripted cloud.
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "tests"
+)]
 
+mod answers;
 mod approval;
 mod checks;
 #[allow(dead_code, reason = "the other tests of this crate use the rest")]
@@ -17,6 +24,7 @@ mod many;
 #[allow(dead_code, reason = "the objects of other kinds are for the tests of the mirror")]
 mod objects;
 mod others;
+mod pairs;
 mod pods;
 mod popular;
 mod races;

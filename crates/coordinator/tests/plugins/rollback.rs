@@ -12,7 +12,7 @@ use crate::approval::manual;
 use crate::trust::{Signer, TIME};
 use crate::world::{World, config, id};
 
-const ROLLBACK: &str = "tidewaiter.dev/rollback";
+pub const ROLLBACK: &str = "tidewaiter.dev/rollback";
 
 impl World {
     /// What was accepted of the version.
@@ -25,7 +25,7 @@ impl World {
     }
 
     /// As a person goes back from a version to an earlier one.
-    async fn roll_back(&self, number: usize, from: &str, to: &str) {
+    pub async fn roll_back(&self, number: usize, from: &str, to: &str) {
         let revision = self.accepted(number, to).await.revision;
         self.annotate(number, ROLLBACK, Some(&format!("{revision}@{from}")))
             .await;

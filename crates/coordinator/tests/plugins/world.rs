@@ -125,6 +125,9 @@ impl World {
         let kit = role.context.kit.clone();
         let mut settings = ClientSettings::new(self.cloud.url.parse().unwrap());
         settings.sync_interval = INTERVAL;
+        // A cloud that says nothing is given up soon.
+        settings.timeout = Duration::from_secs(5);
+        settings.deadline = Duration::from_secs(6);
         let cluster = Cluster {
             organization: ORGANIZATION.parse().unwrap(),
             id: CLUSTER.parse().unwrap(),
@@ -181,6 +184,10 @@ impl World {
             .and_then(|body: Value| body.get("signature").cloned());
         self.cloud
             .set(format!("/plugins/{}", id(number)), Answer::Exactly(200, vec![], body));
+        self.list(number, version, signature);
+    }
+
+    fn list(&self, number: usize, version: &str, signature: Option<Value>) {
         let mut plugin = Kind::Plugin.object(number, 0);
         plugin["version"] = json!(version);
         if let Some(signature) = signature {
@@ -190,6 +197,17 @@ impl World {
         listed.retain(|other| other["id"] != plugin["id"]);
         listed.push(plugin);
         self.announce(&listed);
+    }
+
+    /// The cloud lists this version of the plugin, and answers this when it is asked for the manifests.
+    pub fn answer(&self, number: usize, version: &str, answer: Answer) {
+        self.cloud.set(format!("/plugins/{}", id(number)), answer);
+        self.list(number, version, None);
+    }
+
+    /// The same version of the plugin has another signature, so its manifests are fetched again.
+    pub fn sign_again(&self, number: usize, version: &str, signature: &Value) {
+        self.list(number, version, Some(signature.clone()));
     }
 
     /// The same version of the plugin has another type.

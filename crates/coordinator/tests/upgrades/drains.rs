@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -248,6 +249,63 @@ async fn an_upgrade_that_is_deleted_is_aborted_first() {
         ["w2"],
         "the node that was in progress was finished"
     );
+    world.ends("next", UpgradeStatus::Success).await;
+}
+
+/// The upgrade waits for nothing that it cannot read: deadline, abort and deletion take effect, and the node is in service again.
+#[tokio::test]
+async fn without_the_permission_to_drain_a_node_fails_in_time_and_nothing_is_kept_from_its_end() {
+    let world = World::start().await;
+    let bindings: Api<ClusterRoleBinding> = Api::all(world.cluster.client(&Identity::Admin));
+    bindings
+        .delete("tidewaiter-coordinator-drain", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.join("cp", NEW, &[]).await;
+    world.join("w1", OLD, &[]).await;
+    let _running = world.run().await;
+    world.upgrade("fails", drains(&json!({"drainTimeoutSeconds": 2}))).await;
+    let note = world.event("fails", "DrainFailed").await;
+    assert!(
+        note.contains("deploy/coordinator/drain") && note.contains("forbidden"),
+        "{note}"
+    );
+    world.ends("fails", UpgradeStatus::Failed).await;
+    let note = world.event("fails", "NodeUpgradeFailure").await;
+    assert!(note.contains("the pods on it could not be read"), "{note}");
+    assert_eq!(world.cordoned("w1").await, (false, None));
+
+    let is_cordoned = async |upgrade: &str| {
+        eventually("w1 to be cordoned", SOON, async || {
+            let found = world.cordoned("w1").await;
+            let expected = (true, Some(upgrade.to_owned()));
+            (found == expected).then_some(()).ok_or(format!("{found:?}"))
+        })
+        .await;
+    };
+    world.upgrade("aborted", drains(&json!({}))).await;
+    is_cordoned("aborted").await;
+    world
+        .change("aborted", json!({"spec": {"policy": {"aborted": true}}}))
+        .await;
+    world.ends("aborted", UpgradeStatus::Failed).await;
+    assert_eq!(world.cordoned("w1").await, (false, None));
+
+    world.upgrade("deleted", drains(&json!({}))).await;
+    is_cordoned("deleted").await;
+    world
+        .upgrades()
+        .delete("deleted", &DeleteParams::default())
+        .await
+        .unwrap();
+    eventually("the upgrade to be gone", SOON, async || {
+        let found = world.upgrades().get_opt("deleted").await.unwrap();
+        found.map_or(Ok(()), |found| Err(format!("{:?}", found.spec.status)))
+    })
+    .await;
+    assert_eq!(world.cordoned("w1").await, (false, None));
+    world.upgrade("next", json!({})).await;
+    assert_eq!(world.play("next", |_| Script::Works).await, ["w1"]);
     world.ends("next", UpgradeStatus::Success).await;
 }
 

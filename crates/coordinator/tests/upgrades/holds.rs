@@ -129,6 +129,57 @@ async fn nodes_are_started_while_the_cluster_is_healthy_alone_if_that_is_require
 }
 
 #[tokio::test]
+async fn without_a_policy_an_upgrade_begins_and_warns_of_what_is_not_healthy() {
+    let world = World::start().await;
+    world.join("cp", NEW, &[]).await;
+    for name in ["w1", "w2"] {
+        world.join(name, OLD, &[]).await;
+    }
+    world.is_ready("w2", false).await;
+    let _running = world.run().await;
+    world.upgrade("u", json!({})).await;
+    world.waits("u", "upgrading w1").await;
+    let note = world.event("u", "PreflightWarning").await;
+    assert!(
+        note.contains("The cluster is not healthy: the Node w2 is not Ready"),
+        "{note}"
+    );
+}
+
+/// The node in progress is settled, and an abort takes effect.
+#[tokio::test]
+async fn while_the_health_cannot_be_read_nothing_is_started_and_the_rest_goes_on() {
+    let world = World::start().await;
+    world.join("cp", NEW, &[]).await;
+    for name in ["w1", "w2", "w3"] {
+        world.join(name, OLD, &[]).await;
+    }
+    let proxy = ApiProxy::start(&world.cluster, &coordinator());
+    let config = kube::Config::new(proxy.url().parse().unwrap());
+    let _running = world.run_with(&config).await;
+    let policy = json!({"nodeTimeoutSeconds": 5, "policy": {"requireHealthy": true}});
+    world.upgrade("u", policy).await;
+    world.waits("u", "upgrading w1").await;
+    proxy.on(
+        |request| request.path.contains("/clusterhealths"),
+        || Action::Reply {
+            status: 403,
+            body: json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden",
+                "message": "clusterhealths is forbidden", "code": 403})
+            .to_string(),
+        },
+    );
+    // The script of w1 hangs.
+    world.waits("u", "its health cannot be read").await;
+    assert_eq!(world.statuses("u").await, "w1=Failed");
+    let note = world.event("u", "HealthUnknown").await;
+    assert!(note.contains("clusterhealths is forbidden"), "{note}");
+    world.change("u", json!({"spec": {"policy": {"aborted": true}}})).await;
+    world.ends("u", UpgradeStatus::Failed).await;
+    assert_eq!(world.statuses("u").await, "w1=Failed");
+}
+
+#[tokio::test]
 async fn the_others_follow_the_canary_when_the_cluster_stays_healthy() {
     let world = World::start().await;
     world.join("cp", NEW, &[]).await;

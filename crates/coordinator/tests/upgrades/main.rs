@@ -14,4 +14,5 @@ mod forecast;
 mod holds;
 mod lives;
 mod others;
+mod several;
 mod world;

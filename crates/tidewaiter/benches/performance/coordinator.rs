@@ -1,5 +1,5 @@
 //! The coordinator and the agents: how soon a change in the cloud takes effect, service accounts and pull secrets in many namespaces, roles and bindings,
-//! plugins, logins, and what they cost at rest.
+//! plugins, upgrades, logins, and what they cost at rest.
 
 mod access;
 mod agent;
@@ -12,6 +12,7 @@ mod load;
 mod namespaces;
 mod plugins;
 mod rest;
+mod upgrades;
 
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ pub use latency::measure as latency;
 pub use namespaces::measure as namespaces;
 pub use plugins::measure as plugins;
 pub use rest::measure as rest;
+pub use upgrades::measure as upgrades;
 
 /// How large the clusters of the coordinator are, and how long it is observed.
 #[derive(Debug, clap::Args)]
@@ -40,6 +42,10 @@ pub struct Sizes {
     /// How often a permission is given and taken away in the cloud
     #[arg(long, default_value_t = 30)]
     permissions: usize,
+
+    /// How many nodes are upgraded
+    #[arg(long, default_value_t = 500)]
+    upgraded: usize,
 
     /// How many agents watch the Users
     #[arg(long, default_value_t = 5_000)]

@@ -114,6 +114,8 @@ enum Which {
     Access,
     /// The coordinator: plugins of 500 objects
     Plugins,
+    /// The coordinator: upgrades of nodes that take no time
+    Upgrades,
     /// The coordinator at rest: memory, CPU, requests to the cloud
     Rest,
     /// The agent: edits undone, changes of the cloud, the watches of thousands, memory and CPU at rest
@@ -162,6 +164,7 @@ async fn run(which: Which, args: &Args, bed: &mut Option<Bed>) -> Result<Chapter
         Which::Namespaces => return coordinator::namespaces(&args.controller, &args.coordinator).await,
         Which::Access => return coordinator::access(&args.controller, &args.coordinator).await,
         Which::Plugins => return coordinator::plugins(&args.controller).await,
+        Which::Upgrades => return coordinator::upgrades(&args.controller, &args.coordinator, args.nodes).await,
         Which::Rest => return coordinator::rest(&args.controller, &args.coordinator, args.nodes).await,
         Which::Agent => return coordinator::agent(&args.controller, &args.coordinator).await,
         _ => {}
@@ -182,6 +185,7 @@ async fn run(which: Which, args: &Args, bed: &mut Option<Bed>) -> Result<Chapter
         | Which::Namespaces
         | Which::Access
         | Which::Plugins
+        | Which::Upgrades
         | Which::Rest
         | Which::Agent => unreachable!("measured without the bed"),
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use tidewaiter_cloud::models::values::{Slug, Version};
+use tidewaiter_cloud::models::values::{Slug, TargetVersion, Version};
 use tidewaiter_cloud::server::principal::OrgRole;
 
 use super::{CloudFormat, CloudPlace};
@@ -30,6 +30,15 @@ pub(crate) enum ActionCommand {
     ApiKeys(ApiKeysCommand),
     /// Sets the script of an upgrade, for all nodes or for one
     SetScript(SetScriptArgs),
+    /// Manages script templates, which serve for each upgrade that has no script of its own
+    #[command(subcommand)]
+    ScriptTemplates(ScriptTemplatesCommand),
+    /// Pauses an upgrade: no further node is started, and the node in progress is finished
+    PauseUpgrade(UpgradeArgs),
+    /// Resumes an upgrade that was paused here
+    ResumeUpgrade(UpgradeArgs),
+    /// Aborts an upgrade: no further node is started, and it fails when the node in progress is finished
+    AbortUpgrade(UpgradeArgs),
     /// Assigns an autoscaling policy to the node pool --node-pool
     Assign(PolicyArgs),
     /// Ends the assignment of an autoscaling policy to the node pool --node-pool
@@ -150,6 +159,49 @@ pub(crate) struct SetScriptArgs {
     /// The node, by name or id [default: all nodes]
     #[arg(long, value_name = "NODE")]
     pub(crate) node: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) place: CloudPlace,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ScriptTemplatesCommand {
+    /// Lists the templates of the cluster and of the organization
+    List(ListArgs),
+    /// Prints a template
+    Get(ScriptTemplateArgs),
+    /// Sets a template
+    Set {
+        /// The file with the script, without signatures
+        #[arg(short, long, value_name = "FILE")]
+        filename: PathBuf,
+
+        #[command(flatten)]
+        of: ScriptTemplateArgs,
+    },
+    /// Deletes a template
+    Delete(ScriptTemplateArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScriptTemplateArgs {
+    /// The version that it upgrades to [default: any]
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) target_version: Option<TargetVersion>,
+
+    /// Of the organization: for all of its clusters
+    #[arg(long, conflicts_with = "cluster")]
+    pub(crate) all_clusters: bool,
+
+    #[command(flatten)]
+    pub(crate) place: CloudPlace,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UpgradeArgs {
+    /// The upgrade's id
+    #[arg(value_name = "UPGRADE")]
+    pub(crate) upgrade: String,
 
     #[command(flatten)]
     pub(crate) place: CloudPlace,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle, NodeName};
@@ -30,7 +31,7 @@ pub(crate) struct ExplainAccessArgs {
     pub(crate) subjects: AccessSubjects,
 
     /// Only what applies in this namespace [default: all namespaces]
-    #[arg(short, long, value_name = "NAMESPACE")]
+    #[arg(short, long, value_name = "NAMESPACE", value_parser = namespace)]
     pub(crate) namespace: Option<String>,
 
     /// The kubeconfig file [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
@@ -42,6 +43,21 @@ pub(crate) struct ExplainAccessArgs {
     pub(crate) output: OutputFormat,
 }
 
+/// The name of a namespace is a DNS label (RFC 1123). It becomes a part of the path of a request.
+fn namespace(text: &str) -> Result<String, &'static str> {
+    let is_label = (1..=63).contains(&text.len())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && !text.starts_with('-')
+        && !text.ends_with('-');
+    if is_label {
+        Ok(text.to_owned())
+    } else {
+        Err("must be the name of a namespace: at most 63 lower-case letters, digits and dashes")
+    }
+}
+
 /// Who is asked about: at least one.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
@@ -51,7 +67,7 @@ pub(crate) struct AccessSubjects {
     pub(crate) user: Option<String>,
 
     /// A team, by id; more than once for several. With --user: the teams of the user, which the cluster does not know
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) team: Vec<String>,
 
     /// A node: who can log in there. With --user: only this user
@@ -162,6 +178,29 @@ impl From<LifecycleFlag> for Lifecycle {
             LifecycleFlag::OnDemand => Self::OnDemand,
             LifecycleFlag::Spot => Self::Spot,
             LifecycleFlag::Scheduled => Self::Scheduled,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_a_name_and_no_path() {
+        assert_eq!(namespace("kube-system").unwrap(), "kube-system");
+        let long = "a".repeat(64);
+        for wrong in [
+            "",
+            "../default",
+            "default/rolebindings/x?a=",
+            "A",
+            "-a",
+            "a-",
+            "a.b",
+            &long,
+        ] {
+            assert!(namespace(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -35,6 +35,14 @@ pub(crate) struct HostInstallArgs {
     /// The folder that the agent shares
     #[arg(long, value_name = "FOLDER", default_value = "/etc/containership")]
     pub(crate) folder: PathBuf,
+
+    /// The tidewaiter that the units start; without it, this one. Nobody but root may be able to replace it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) program: Option<PathBuf>,
+
+    /// The kubelet, whose version counts; without it, the one in the PATH of systemd. Nobody but root may be able to replace it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubelet: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,7 @@ use tidewaiter_cloud::models::{UpgradeScript, values::UserId};
 
 use super::output::{names, print, table, value};
 use super::session::{Session, request, text};
+use super::upgrades;
 use crate::cli::{
     ActionCommand, ActionUser, ApiKeysCommand, CloudFormat, CloudPlace as Place, ListArgs, PolicyArgs, SetPasswordArgs,
     SetScriptArgs, TokensCommand,
@@ -41,6 +42,10 @@ pub(super) async fn main(command: &ActionCommand) -> Result<()> {
         ActionCommand::Tokens(command) => tokens(command).await,
         ActionCommand::ApiKeys(command) => api_keys(command).await,
         ActionCommand::SetScript(args) => set_script(args).await,
+        ActionCommand::ScriptTemplates(command) => super::script_templates::main(command).await,
+        ActionCommand::PauseUpgrade(args) => upgrades::set(args, "paused", true).await,
+        ActionCommand::ResumeUpgrade(args) => upgrades::set(args, "paused", false).await,
+        ActionCommand::AbortUpgrade(args) => upgrades::set(args, "aborted", true).await,
         ActionCommand::Assign(args) => assign(args, Method::PUT).await,
         ActionCommand::Unassign(args) => assign(args, Method::DELETE).await,
         ActionCommand::Catalogue(command) => super::catalogue::main(command).await,

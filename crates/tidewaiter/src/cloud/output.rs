@@ -11,6 +11,7 @@ use tidewaiter_api::values::printable;
 use tidewaiter_cloud::models::Kind;
 
 use super::kinds::SECRETS;
+use super::upgrades;
 use crate::cli::CloudFormat;
 
 /// Prints objects of a kind.
@@ -20,6 +21,13 @@ pub(super) fn objects(format: CloudFormat, kind: Kind, found: &[Value]) -> Resul
             let columns: Vec<&str> = std::iter::once("id")
                 .chain(kind.facts().columns.iter().copied())
                 .collect();
+            let rows: Vec<Value>;
+            let found = if kind == Kind::Upgrade {
+                rows = found.iter().map(upgrades::row).collect();
+                &rows
+            } else {
+                found
+            };
             print(&table(&columns, found))
         }
         CloudFormat::Name => print(&names(kind.name(), found)),

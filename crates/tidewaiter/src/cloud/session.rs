@@ -152,6 +152,15 @@ impl Session {
         Ok((json, answer.etag))
     }
 
+    /// The text of the answer.
+    pub(super) async fn text(&self, request: &Request) -> Result<String> {
+        let answer = self.client.request(request).await?;
+        let text = answer
+            .text()
+            .map_err(|reason| anyhow!("the response to {request} {reason}"))?;
+        Ok(text.to_owned())
+    }
+
     /// Sends a body, and reads the answer if there is one.
     pub(super) async fn send(&self, request: &Request) -> Result<Value> {
         let answer = self.client.request(request).await?;

@@ -1,6 +1,6 @@
 //! The commands that do something with an object other than to create, change or delete it, against a real server.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::real::{Real, real};
 
@@ -187,10 +187,93 @@ async fn policies_scripts_and_locks() {
         "#!/bin/sh\necho one\n"
     );
 
+    script_templates(&real, &id, &node).await;
+    progress_and_policy(&real, &id).await;
+
     assert_eq!(real.types("lock").await, "acme is locked\n");
     real.refused("delete node-pool workers --yes", &["locked"]).await;
     assert_eq!(real.types("unlock").await, "acme is unlocked\n");
     real.types("delete node-pool workers --yes").await;
+}
+
+impl Real {
+    /// What the cloud answers to the cluster; `~` is its path.
+    async fn as_cluster(&self, method: reqwest::Method, path: &str, body: Value) -> String {
+        let [organization, cluster] = ["organization_id", "id"].map(|field| self.cluster[field].as_str().unwrap());
+        let path = path.replace('~', &format!("/v3/organizations/{organization}/clusters/{cluster}"));
+        let request = reqwest::Client::new().request(method, format!("{}{path}", self.url));
+        let request = request.bearer_auth(self.cluster["api_key"].as_str().unwrap());
+        let answer = if body.is_null() { request } else { request.json(&body) };
+        let answer = answer.send().await.unwrap();
+        assert!(answer.status().is_success(), "{path}: {answer:?}");
+        answer.text().await.unwrap()
+    }
+}
+
+/// A template is set, listed, read and deleted.
+async fn script_templates(real: &Real, upgrade: &str, node: &str) {
+    let person = &real.person;
+    let text = "#!/bin/sh\necho template\n";
+    let script = person.file("template.sh", text);
+    for (flags, said) in [
+        (&["--all-clusters"][..], "any"),
+        (&["--target-version", "v1.30.1"][..], "v1.30.1"),
+    ] {
+        let set = [&["cloud", "script-templates", "set", "-f", &script][..], flags].concat();
+        let set = person.run(&set).await.well();
+        assert_eq!(set, format!("the script template for {said} is set\n"));
+    }
+    let listed = real.types("script-templates list").await;
+    assert!(listed.contains("any") && listed.contains("v1.30.1"), "{listed}");
+    assert_eq!(real.types("script-templates get --target-version v1.30.1").await, text);
+    let deleted = real.types("script-templates delete --target-version v1.30.1").await;
+    assert_eq!(deleted, "deleted the script template for v1.30.1\n");
+    real.refused(
+        "script-templates get --target-version v1.30.1",
+        &["script-templates/v1.30.1"],
+    )
+    .await;
+    // What the upgrade has itself comes first.
+    let path = format!("~/nodes/{node}/upgrade/kubernetes?version=1.30.1");
+    let served = real.as_cluster(reqwest::Method::GET, &path, Value::Null).await;
+    assert_eq!(served, "#!/bin/sh\necho one\n", "{upgrade}");
+}
+
+/// What a cluster reports is shown, and the policy is changed.
+async fn progress_and_policy(real: &Real, upgrade: &str) {
+    let progress = json!({"status": {"clusterStatus": "InProgress", "nodeStatuses": {"node-1": "Success", "node-2": "InProgress"},
+        "currentNode": "node-2", "nodes": 5, "done": 3, "failed": 1, "message": "upgrading node-2"}});
+    real.as_cluster(reqwest::Method::PUT, &format!("~/upgrades/{upgrade}/status"), progress)
+        .await;
+    let table = real.types("get upgrades").await;
+    let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().skip(1).collect();
+    assert_eq!(row[..6], ["v1.30.1", "InProgress", "5", "3", "1", "node-2"], "{table}");
+    let described = real.types(&format!("describe upgrade {upgrade}")).await;
+    for line in [
+        "node-1: Success",
+        "currentNode: node-2",
+        "message: upgrading node-2",
+        "failed: 1",
+    ] {
+        assert!(described.contains(line), "{described}");
+    }
+    for (command, said, policy) in [
+        ("pause-upgrade", "is paused", json!({"paused": true})),
+        ("resume-upgrade", "is no longer paused", Value::Null),
+        ("abort-upgrade", "is aborted", json!({"aborted": true})),
+    ] {
+        let done = real.types(&format!("{command} {upgrade}")).await;
+        assert_eq!(done, format!("Upgrade {upgrade} {said}\n"));
+        let shown = real.types(&format!("get upgrade {upgrade} -o json")).await;
+        let shown: Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(shown["policy"], policy);
+    }
+    let file = real.person.file(
+        "refused.yaml",
+        "{type: kubernetes, targetVersion: v1.30.1, nodeTimeoutSeconds: 900, policy: {canary: 0}}",
+    );
+    let refused = real.person.run(&["cloud", "create", "upgrade", "-f", &file]).await;
+    refused.refused(1, &["policy.canary", "the number 0", "from 1"]);
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde_json::{Value, json};
+use tidewaiter_cloud::models::{PluginSpec, Unknown, parse};
 use tidewaiter_testkit::{Process, Program, Scratch, eventually, free_port};
 
 use crate::real::LONG;
@@ -135,4 +137,36 @@ async fn a_newcomer_types_the_page() {
         listed.contains("the catalogue has logs fluentd 1.0.0") && listed.contains("false"),
         "{listed}"
     );
+}
+
+/// The pieces of a file of settings that the page shows, as settings.
+#[tokio::test]
+async fn the_settings_of_the_page_are_settings() {
+    let person = Person::new().await;
+    for (text, wanted) in [
+        (
+            "publicUrl: https://cloud.example.com",
+            ["address: 0.0.0.0:3990", "tlsKey: /etc/tidewaiter/tls.key"],
+        ),
+        ("trustedProxies: [10.0.0.0/8]", ["10.0.0.0/8", "clusters: 500"]),
+    ] {
+        let file = person.file("cloud.yaml", block(text));
+        let ran = person
+            .run(&["cloud", "serve", "--print-config", "--settings", &file])
+            .await;
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        for wanted in wanted {
+            assert!(ran.out.contains(wanted), "{wanted} in {}", ran.out);
+        }
+    }
+}
+
+#[test]
+fn the_configuration_of_the_page_is_accepted() {
+    let configuration: Value = serde_saphyr::from_str(block("existingSecret: grafana-admin")).unwrap();
+    let mut plugin = json!({"type": "metrics", "implementation": "grafana", "version": "1.0.0"});
+    plugin["configuration"] = configuration["configuration"].clone();
+    let text = plugin.to_string();
+    assert!(text.contains("existingSecret"), "{text}");
+    parse::<PluginSpec>(text.as_bytes(), Unknown::Refuse).unwrap();
 }

@@ -4,19 +4,25 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::{StreamExt as _, stream};
 use reqwest::{Method, StatusCode};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
-use crate::attackers::{ATTACKS, CONNECTIONS, Field};
+use crate::attackers::{ATTACKS, CONNECTIONS, Field, elsewhere};
 use crate::world::{Answer, Ask, EMAIL, Land, On, PASSWORD, Place, Server};
 
 /// The rounds of the honest client, each of five requests.
-const ROUNDS: usize = 30;
+const ROUNDS: usize = 80;
 /// How much longer the slowest requests may take.
 const RATIO: u32 = 10;
-/// What counts as fast: a busy machine delays single requests by so much without any attack.
-const FAST: Duration = Duration::from_millis(250);
+/// What counts as fast: a busy machine delays single requests by so much without any attack. The server here is not optimized, and other tests run
+/// beside it; `make bench` measures the ratio of the released one.
+const FAST: Duration = Duration::from_millis(50);
+/// How often an attack is tried: the machine may have become busier since the quiet requests, which are measured again.
+const TRIES: usize = 3;
+/// The tokens that the owner of the other organization has before the attack with tokens begins.
+const TOKENS: usize = 3_000;
 /// An answer to the honest client, which is never an error.
 #[track_caller]
 fn good(answer: &Answer, what: &str) {
@@ -88,6 +94,15 @@ async fn another(server: &Server, operator: &str) -> (Land, String) {
     (Land::of(server, token, organization).await, user)
 }
 
+/// Gives the owner of the other organization so many tokens that whatever reads all of them at each write is seen.
+async fn with_tokens(server: &Server, token: &str) {
+    let made = (0..TOKENS).map(async |number| {
+        let body = json!({"name": number.to_string(), "expires_in_seconds": 3600});
+        server.post(token, "/v3/account/tokens", &body).await.is(201);
+    });
+    stream::iter(made).buffer_unordered(32).collect::<Vec<_>>().await;
+}
+
 async fn withstands(on: On) {
     let files = getrlimit(Resource::Nofile);
     let all = Rlimit {
@@ -104,6 +119,7 @@ async fn withstands(on: On) {
     let label = server.post(&land.token, &land.labels, &body).await.is(201).field("id");
     let label = format!("{}/{label}", land.labels);
     let (other, user) = another(&server, &land.token).await;
+    with_tokens(&server, &other.token).await;
     let field = Arc::new(Field {
         address: server.base.trim_start_matches("http://").parse().unwrap(),
         email: EMAIL.to_owned(),
@@ -114,18 +130,32 @@ async fn withstands(on: On) {
         api_key: other.api_key,
     });
     honest(&server, &land, &label, "the first requests").await;
-    let quiet = honest(&server, &land, &label, "quiet").await;
+    let mut quiet = honest(&server, &land, &label, "quiet").await;
     println!("{on:?}: quiet, p99 {quiet:?}");
     let mut failed = Vec::new();
+    let elsewhere = elsewhere().unwrap();
     for (name, attack) in ATTACKS {
-        let mut attackers = attack(&field);
-        let attacked = honest(&server, &land, &label, name).await;
-        attackers.shutdown().await;
-        println!("{on:?}: {name}, p99 {attacked:?}");
-        if attacked > quiet.max(FAST) * RATIO {
-            failed.push((name, attacked));
+        let mut all = Vec::new();
+        while all.len() < TRIES {
+            let mut attackers = {
+                let _there = elsewhere.enter();
+                attack(&field)
+            };
+            let attacked = honest(&server, &land, &label, name).await;
+            attackers.shutdown().await;
+            println!("{on:?}: {name}, p99 {attacked:?}");
+            if attacked <= quiet.max(FAST) * RATIO {
+                break;
+            }
+            all.push(attacked);
+            quiet = honest(&server, &land, &label, "quiet").await;
+            println!("{on:?}: quiet, p99 {quiet:?}");
+        }
+        if all.len() == TRIES {
+            failed.push((name, all));
         }
     }
+    elsewhere.shutdown_background();
     assert!(failed.is_empty(), "quiet {quiet:?}, and {failed:?}");
     assert!(server.process.is_running());
 }

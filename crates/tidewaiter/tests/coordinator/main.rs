@@ -21,6 +21,8 @@ mod starts;
 mod takeover;
 mod terminate;
 mod upgrade;
+mod upgrade_attacks;
+mod upgrade_reports;
 mod upgrades;
 
 use std::path::{Path, PathBuf};

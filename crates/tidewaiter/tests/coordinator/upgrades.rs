@@ -23,20 +23,25 @@ use tidewaiter_upgrade::signed::{Statement, digest};
 use crate::cloud::Cloud;
 use crate::{Replica, SOON, World, unshared};
 
-const AGENT: &str = "tidewaiter-agent";
+pub const AGENT: &str = "tidewaiter-agent";
 const AUDIENCE: &str = "tidewaiter-coordinator";
-const TARGET: &str = "v1.36.3";
+pub const TARGET: &str = "v1.36.3";
 
 /// A world with agents, and a cloud with the nodes `w1` and `w2`, which the coordinator may upgrade.
-struct Upgrading {
-    world: World,
-    cloud: Cloud,
-    replica: Replica,
-    pair: KeyPair,
+pub struct Upgrading {
+    pub world: World,
+    pub cloud: Cloud,
+    pub replica: Replica,
+    pub pair: KeyPair,
 }
 
 impl Upgrading {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// The same, whose coordinator has these settings, too.
+    pub async fn start_with(settings: &[(&'static str, String)]) -> Self {
         let world = World::on(unshared().await);
         let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
         for path in ["crds/agent", "agent", "coordinator/upgrades"] {
@@ -49,6 +54,7 @@ impl Upgrading {
         }
         let mut variables = cloud.variables();
         variables.push(("TIDEWAITER_UPGRADES", "enabled".to_owned()));
+        variables.extend(settings.iter().cloned());
         let replica = world.replica(&variables, None);
         Self {
             world,
@@ -59,7 +65,7 @@ impl Upgrading {
     }
 
     /// A Node with an old kubelet, which may be upgraded, and the token of its agent.
-    async fn node(&self, name: &str) -> String {
+    pub async fn node(&self, name: &str) -> String {
         let token = self.world.cluster.pod_token(AGENT, AGENT, name).await;
         self.reports(name, "v1.35.4").await;
         let label = json!({"metadata": {"labels": {"containership.io/managed": "true"}}});
@@ -73,8 +79,12 @@ impl Upgrading {
         Api::all(self.world.cluster.client(&Identity::Admin))
     }
 
+    pub fn upgrades(&self) -> Api<ClusterUpgrade> {
+        Api::namespaced(self.world.cluster.client(&Identity::Admin), "containership-core")
+    }
+
     /// The kubelet says that it has this version, and is Ready.
-    async fn reports(&self, node: &str, version: &str) {
+    pub async fn reports(&self, node: &str, version: &str) {
         let ready = json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
             "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"});
         let status = json!({"status": {"nodeInfo": {"kubeletVersion": version}, "conditions": [ready]}});
@@ -86,15 +96,19 @@ impl Upgrading {
     }
 
     /// An upgrade in the cloud of the node `w1`, and its id.
-    async fn upgrade(&self) -> String {
+    pub async fn upgrade(&self) -> String {
         let upgrade = json!({"type": "kubernetes", "targetVersion": TARGET, "labelSelector": [
             {"label": "kubernetes.io/hostname", "operator": "=", "value": ["w1"]}], "nodeTimeoutSeconds": 900});
         let made = self.cloud.post("^/upgrades", upgrade).await;
         made["id"].as_str().unwrap().to_owned()
     }
 
-    /// Uploads a script, signed for these nodes.
-    async fn script(&self, upgrade: &str, script: &str, nodes: &[&str]) {
+    /// A script, signed for these nodes.
+    pub fn signed(&self, upgrade: &str, script: &str, nodes: &[&str]) -> String {
+        self.signed_to(TARGET, upgrade, script, nodes)
+    }
+
+    pub fn signed_to(&self, target: &str, upgrade: &str, script: &str, nodes: &[&str]) -> String {
         let text = self.pair.sk.to_box(None).unwrap().into_string();
         let key = SigningKey::read::<SignatureError>(&text, || unreachable!("it has no password")).unwrap();
         let now = SystemClock::shared().now().as_second();
@@ -105,12 +119,18 @@ impl Upgrading {
                 node: node.parse().unwrap(),
                 upgrade: upgrade.to_owned(),
                 generation: now,
-                version: TARGET.parse().unwrap(),
+                version: target.parse().unwrap(),
                 sha256: digest(script),
                 expires: Timestamp::from_second(now + 3600).unwrap(),
             };
             signed.push_str(&statement.block(&key).unwrap());
         }
+        signed
+    }
+
+    /// Uploads a script, signed for these nodes.
+    pub async fn script(&self, upgrade: &str, script: &str, nodes: &[&str]) {
+        let signed = self.signed(upgrade, script, nodes);
         let Cloud {
             url,
             organization,
@@ -125,7 +145,7 @@ impl Upgrading {
     }
 
     /// What the coordinator says to this token: the status, and the body.
-    async fn asks(&self, token: &str) -> (u16, String) {
+    pub async fn asks(&self, token: &str) -> (u16, String) {
         let answer = self
             .world
             .get(&self.replica, "/upgrade/kubernetes?version=1.36.3", token)
@@ -136,7 +156,7 @@ impl Upgrading {
         }
     }
 
-    async fn coordinator_token(&self, namespace: &str, account: &str, pod: &str) -> String {
+    pub async fn coordinator_token(&self, namespace: &str, account: &str, pod: &str) -> String {
         let cluster = &self.world.cluster;
         cluster.another_pod_token(namespace, account, pod, &[AUDIENCE]).await
     }
@@ -179,7 +199,7 @@ async fn only_the_agent_of_a_node_gets_its_script() {
 #[tokio::test]
 async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
     let upgrading = Upgrading::start().await;
-    let host = Host::new(&upgrading);
+    let host = Host::new(&upgrading, "w1");
     let token = upgrading.node("w1").await;
     let agent = host.agent(&upgrading, &token).await;
     let upgrade = upgrading.upgrade().await;
@@ -232,8 +252,7 @@ async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
     );
 
     upgrading.reports("w1", TARGET).await;
-    let upgrades: Api<ClusterUpgrade> =
-        Api::namespaced(upgrading.world.cluster.client(&Identity::Admin), "containership-core");
+    let upgrades = upgrading.upgrades();
     eventually("the upgrade to succeed", SOON, async || {
         let object = upgrades.get(&upgrade).await.map_err(|error| error.to_string())?;
         match object.spec.status {
@@ -252,19 +271,34 @@ async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
     .await;
     // What a script prints stays on the node.
     assert!(!agent.log_tail().contains("hunter2"));
+
+    // What the host permits and lacks is seen while no upgrade is in progress.
+    let unsigned = host.shared().join("trust/unsigned-scripts");
+    fs::write(&unsigned, "allow\n").unwrap();
+    host.shows("tidewaiter_agent_unsigned_scripts_permitted 1").await;
+    fs::remove_file(&unsigned).unwrap();
+    host.shows("tidewaiter_agent_unsigned_scripts_permitted 0").await;
+    host.shows("tidewaiter_agent_upgrade_host_unprepared 0").await;
+    let [trust, aside] = ["trust", "trust-aside"].map(|name| host.shared().join(name));
+    fs::rename(&trust, &aside).unwrap();
+    host.shows("tidewaiter_agent_upgrade_host_unprepared 1").await;
+    fs::rename(&aside, &trust).unwrap();
+    host.shows("tidewaiter_agent_upgrade_host_unprepared 0").await;
 }
 
-/// The host `w1`: its folders, its kubelet, and its program.
-struct Host {
-    folder: PathBuf,
+/// The host of a node: its folders, its kubelet, and its program.
+pub struct Host {
+    pub node: String,
+    pub folder: PathBuf,
     /// Where its agent shows its metrics.
     admin: String,
 }
 
 impl Host {
-    fn new(upgrading: &Upgrading) -> Self {
+    pub fn new(upgrading: &Upgrading, node: &str) -> Self {
         let host = Self {
-            folder: upgrading.world.scratch.path().join("w1"),
+            node: node.to_owned(),
+            folder: upgrading.world.scratch.path().join(node),
             admin: format!("127.0.0.1:{}", free_port()),
         };
         fs::create_dir(&host.folder).unwrap();
@@ -278,22 +312,25 @@ impl Host {
             "--cluster",
             &upgrading.cloud.cluster,
             "--node",
-            "w1",
+            node,
             "--key",
             key.to_str().unwrap(),
             "--units",
             host.folder.join("units").to_str().unwrap(),
+            // The units are not used here. Others may be able to replace what was built.
+            "--program",
+            "/usr/bin/env",
         ]);
         let said = String::from_utf8(output.stdout.clone()).unwrap();
         assert!(said.contains("trust/key-1.pub: scripts that the key"), "{output:?}");
         host
     }
 
-    fn shared(&self) -> PathBuf {
+    pub fn shared(&self) -> PathBuf {
         self.folder.join("containership")
     }
 
-    fn current(&self) -> PathBuf {
+    pub fn current(&self) -> PathBuf {
         self.shared().join("scripts/upgrade/current")
     }
 
@@ -303,7 +340,7 @@ impl Host {
         command.output().unwrap()
     }
 
-    fn run(&self) -> Output {
+    pub fn run(&self) -> Output {
         let [state, kubelet] = ["state", "kubelet"].map(|name| self.folder.join(name));
         self.tidewaiter(&[
             "run",
@@ -314,15 +351,21 @@ impl Host {
         ])
     }
 
-    async fn agent(&self, upgrading: &Upgrading, token: &str) -> Process {
+    pub async fn agent(&self, upgrading: &Upgrading, token: &str) -> Process {
+        let url = format!("http://{}", upgrading.replica.endpoints);
+        self.agent_of(upgrading, token, &url, None).await
+    }
+
+    /// The agent, with this address of a coordinator and the file of its authority.
+    pub async fn agent_of(&self, upgrading: &Upgrading, token: &str, url: &str, authority: Option<&Path>) -> Process {
         let world = &upgrading.world;
         let file = self.folder.join("token");
-        fs::write(&file, upgrading.coordinator_token(AGENT, AGENT, "w1").await).unwrap();
+        fs::write(&file, upgrading.coordinator_token(AGENT, AGENT, &self.node).await).unwrap();
         let user = [rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()];
         let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
             .name("agent")
             .arg("agent")
-            .env("NODE_NAME", "w1")
+            .env("NODE_NAME", &self.node)
             .env(
                 "TIDEWAITER_KUBECONFIG",
                 world.cluster.kubeconfig_of(&json!({ "token": token })),
@@ -333,12 +376,12 @@ impl Host {
             .env("TIDEWAITER_OWNER_UID", user[0].to_string())
             .env("TIDEWAITER_OWNER_GID", user[1].to_string())
             .env("TIDEWAITER_UPGRADES", "enabled")
-            .env(
-                "TIDEWAITER_COORDINATOR__URL",
-                format!("http://{}", upgrading.replica.endpoints),
-            )
+            .env("TIDEWAITER_COORDINATOR__URL", url)
             .env("TIDEWAITER_COORDINATOR__TOKEN_FILE", file)
             .env("TIDEWAITER_LOG__FILTER", "debug");
+        let program = authority.into_iter().fold(program, |program, file| {
+            program.env("TIDEWAITER_COORDINATOR__CA_FILE", file)
+        });
         Process::start(&world.scratch, program)
     }
 
@@ -355,10 +398,10 @@ impl Host {
     }
 
     /// Waits until the `NodeReport` says this of the upgrade.
-    async fn reports(&self, upgrading: &Upgrading, state: UpgradeState, words: &str) {
+    pub async fn reports(&self, upgrading: &Upgrading, state: UpgradeState, words: &str) {
         let reports: Api<NodeReport> = Api::all(upgrading.world.cluster.client(&Identity::Admin));
         eventually(format!("the report to be {state:?}: {words}"), SOON, async || {
-            let report = reports.get("w1").await.map_err(|error| error.to_string())?;
+            let report = reports.get(&self.node).await.map_err(|error| error.to_string())?;
             let upgrade = report
                 .status
                 .and_then(|status| status.upgrade)

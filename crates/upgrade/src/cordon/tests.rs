@@ -179,8 +179,18 @@ fn a_drain_that_takes_too_long_fails_or_is_forced() {
         says(&draining(false), OLD, "w1", "w1", 999),
         "start w1; wait: upgrading w1"
     );
-    // It cannot be cordoned, for whatever reason: it ends all the same.
-    assert!(says(&draining(false), OLD, "", "", 300).starts_with("fail w1 ("));
+    // It cannot be cordoned, or its pods cannot be read: it ends all the same. Pods that cannot be read cannot be deleted either.
+    let not_cordoned = "fail w1 (no script was run: it could not be cordoned within drainTimeoutSeconds)";
+    let unread = "fail w1 (no script was run: the pods on it could not be read within drainTimeoutSeconds (the Event DrainFailed says why))";
+    assert!(says(&draining(false), OLD, "", "w1", 300).starts_with(not_cordoned));
+    for force in [false, true] {
+        assert_eq!(
+            says(&draining(force), OLD, "w1", "", 299),
+            "wait: draining w1; [evict w1]"
+        );
+        let failed = format!("{unread}; wait: uncordoning w1; [uncordon w1]");
+        assert_eq!(says(&draining(force), OLD, "w1", "", 300), failed);
+    }
 }
 
 #[test]

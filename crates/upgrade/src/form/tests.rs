@@ -35,14 +35,14 @@ fn without_a_policy_it_is_as_before() {
     assert_eq!(policy(json!({})), Policy::default());
     let window = json!({"days": ["Sat"], "start": "22:00", "end": "04:00"});
     let set = policy(
-        json!({"policy": {"paused": true, "aborted": true, "maxFailures": 2, "requireHealthy": true,
+        json!({"policy": {"paused": true, "aborted": true, "maxFailures": 2, "requireHealthy": true, "maxUnavailable": "25%",
         "maintenanceWindows": [window]}}),
     );
     let expected = Policy {
         paused: true,
         aborted: true,
         max_failures: Some(2),
-        max_unavailable: 1,
+        max_unavailable: Some(PoolLimit::Percent(25)),
         require_healthy: true,
         windows: Windows::new(&[serde_json::from_value(window).unwrap()]).unwrap(),
         drain: None,
@@ -78,6 +78,38 @@ fn drain_canaries_and_what_they_record_are_read_and_written() {
 }
 
 #[test]
+fn each_of_several_nodes_in_progress_has_its_start() {
+    let status = json!({"clusterStatus": "InProgress", "nodeStatuses": {"a": "InProgress", "b": "InProgress", "c": "Success"},
+        "currentNode": "b", "currentStartTime": "Sun Nov 22 05:29:17 UTC 2026", "starts": {"a": {"since": "2026-11-22T05:00:00Z"}}});
+    let mut progress = read(&object(&json!({ "status": status }))).progress;
+    let since = |time: &str| NodeState::InProgress {
+        since: Some(time.parse().unwrap()),
+    };
+    assert_eq!(progress.nodes[&name("a")], since("2026-11-22T05:00:00Z"));
+    assert_eq!(progress.nodes[&name("b")], since("2026-11-22T05:29:17Z"));
+    assert_eq!(serde_json::to_value(write(&progress)).unwrap(), status);
+    // The one that was started last is done: the other one is current.
+    progress.apply(&crate::Order::Succeed(name("b")), Timestamp::UNIX_EPOCH);
+    let written = write(&progress);
+    assert_eq!((written.current_node.as_str(), written.starts.len()), ("a", 0));
+    assert_eq!(written.current_start_time, "Sun Nov 22 05:00:00 UTC 2026");
+    let limit = |value: Value| {
+        let policy = json!({"policy": {"maxUnavailable": value}});
+        read(&object(&policy)).spec.unwrap().policy.max_unavailable.unwrap()
+    };
+    for (value, size, expected) in [
+        (json!(3), 2, 3),
+        (json!(0), 2, 1),
+        (json!("25%"), 8, 2),
+        (json!("25%"), 7, 1),
+        (json!("25%"), 1, 1),
+        (json!("100%"), 7, 7),
+    ] {
+        assert_eq!(limit(value.clone()).of(size), expected, "{value} of {size}");
+    }
+}
+
+#[test]
 fn a_progress_that_is_half_written_is_read() {
     let progress = |status: Value| read(&object(&json!({ "status": status }))).progress;
     let none = NodeState::InProgress { since: None };
@@ -101,7 +133,11 @@ fn what_cannot_be_done_is_refused_with_a_remedy() {
         (json!({"type": "etcd"}), "spec.type is etcd, which is not supported"),
         (
             json!({"nodeTimeoutSeconds": 0}),
-            "spec.nodeTimeoutSeconds is 0, so each node would fail at once",
+            "spec.nodeTimeoutSeconds is 0, not from 1 to 86400",
+        ),
+        (
+            json!({"nodeTimeoutSeconds": i64::MAX}),
+            "spec.nodeTimeoutSeconds is 9223372036854775807, not from 1 to 86400",
         ),
         (
             json!({"targetVersion": "1.36"}),
@@ -112,8 +148,12 @@ fn what_cannot_be_done_is_refused_with_a_remedy() {
             "spec.labelSelector: the operator for the label a takes at least one value",
         ),
         (
+            json!({"policy": {"maxUnavailable": "101%"}}),
+            "spec.policy.maxUnavailable is \"101%\", not a number or a percentage such as 25%. Create another upgrade with a correct one.",
+        ),
+        (
             json!({"policy": {"maintenanceWindows": [{"start": "noon", "end": "13:00"}]}}),
-            "spec.policy.maintenanceWindows[0].start is \"noon\", not a time of day such as 22:00. Correct it.",
+            "spec.policy.maintenanceWindows[0].start is \"noon\", not a time of day such as 22:00. Create another upgrade with a correct one.",
         ),
     ] {
         let refused = read(&object(&spec)).spec.unwrap_err().to_string();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::observation::Health;
+use crate::observation::{Health, PoolLimit};
 use crate::refusal::Refusal;
 use crate::testing::{MINUTE, at, in_progress, name, nodes, observation, upgrade, version};
 use crate::window::Windows;
@@ -118,7 +118,7 @@ fn a_node_fails_at_its_deadline_and_the_upgrade_goes_on() {
         ),
         (
             "cp=v1.36.3",
-            "fail w1 (after nodeTimeoutSeconds its kubelet is at no known version, and the node is not Ready); finish Failed (one node failed; the other selected nodes are at the version)",
+            "fail w1 (after nodeTimeoutSeconds its kubelet is at no known version, and the node is not Ready); finish Failed (one node failed; no other selected node is left to upgrade)",
         ),
     ] {
         assert_eq!(
@@ -130,7 +130,7 @@ fn a_node_fails_at_its_deadline_and_the_upgrade_goes_on() {
     let both = in_progress("u", "cp=Success w1=Failed w2=Failed");
     assert_eq!(
         of(&both, "cp=v1.36.3 w1=v1.35.4 w2=v1.35.4", 0),
-        "finish Failed (2 nodes failed; the other selected nodes are at the version)"
+        "finish Failed (2 nodes failed; no other selected node is left to upgrade)"
     );
 }
 
@@ -248,7 +248,7 @@ fn the_operator_pauses_aborts_and_limits_failures() {
         ),
         (
             with(upgrade("u"), |policy| policy.aborted = true),
-            "finish Failed (spec.policy.aborted is set; nodes that were not started stay as they are)",
+            "finish Failed (it was aborted (spec.policy.aborted) or deleted; nodes that were not started stay as they are)",
         ),
         (
             with(in_progress("u", "w1=InProgress"), |policy| policy.aborted = true),
@@ -256,7 +256,7 @@ fn the_operator_pauses_aborts_and_limits_failures() {
         ),
         (
             with(in_progress("u", "w1=Success"), |policy| policy.aborted = true),
-            "finish Failed (spec.policy.aborted is set; nodes that were not started stay as they are)",
+            "finish Failed (it was aborted (spec.policy.aborted) or deleted; nodes that were not started stay as they are)",
         ),
         (
             with(in_progress("u", "w1=Failed"), |policy| policy.max_failures = Some(2)),
@@ -345,7 +345,12 @@ fn nodes_are_started_while_the_cluster_is_healthy_alone_if_that_is_required() {
         ..Health::default()
     };
     let healthy = Health::default();
+    let unknown = Health {
+        is_unknown: true,
+        ..Health::default()
+    };
     for (all, health, expected) in [
+        ("cp=v1.36.3 w1=v1.35.4", &unknown, Some("its health cannot be read")),
         ("cp=v1.36.3 w1=v1.35.4", &healthy, None),
         ("cp=v1.36.3 w1!=v1.35.4", &healthy, Some("the Node w1 is not Ready")),
         (
@@ -396,28 +401,85 @@ fn nodes_are_started_while_the_cluster_is_healthy_alone_if_that_is_required() {
     assert_eq!(of(&upgrade, all, 600), format!("{failed}; {waits}"));
 }
 
+/// Workers with `parallel` agents but those in `old`; the node pool is what follows the last `-` of the name.
 #[test]
-fn several_workers_at_once_only_where_all_agents_can() {
-    let mut upgrade = in_progress("u", "cp=Success");
-    upgrade.spec.as_mut().unwrap().policy.max_unavailable = 2;
-    let mut all = nodes("cp=v1.36.3 w1=v1.35.4 w2=v1.35.4 w3=v1.35.4");
-    let api_server = version("v1.36.3");
-    assert_eq!(
-        says(&observation(&upgrade, &[], &all, &api_server, 0)),
-        "start w1; wait: upgrading w1"
-    );
-    for node in &mut all {
-        node.parallel = true;
+fn several_workers_at_once_only_as_the_policy_and_their_agents_permit() {
+    let with = |states: &str, limit: Option<PoolLimit>| {
+        let mut upgrade = in_progress("u", states);
+        upgrade.spec.as_mut().unwrap().policy.max_unavailable = limit;
+        upgrade
+    };
+    let (one, two, half) = (PoolLimit::Nodes(1), PoolLimit::Nodes(2), PoolLimit::Percent(50));
+    let workers = "a1-x=v1.35.4 a2-x=v1.35.4 a3-x=v1.35.4 b1-y=v1.35.4 b2-y=v1.35.4";
+    for (states, limit, old, more, expected) in [
+        ("", None, "", "", "start a1-x; wait: upgrading a1-x"),
+        (
+            "",
+            Some(one),
+            "",
+            "",
+            "start a1-x; start b1-y; wait: upgrading a1-x, b1-y",
+        ),
+        (
+            "",
+            Some(two),
+            "",
+            "",
+            "start a1-x; start a2-x; start b1-y; start b2-y; wait: upgrading a1-x, a2-x, b1-y, b2-y",
+        ),
+        // Half of three is one.
+        (
+            "",
+            Some(half),
+            "",
+            "",
+            "start a1-x; start b1-y; wait: upgrading a1-x, b1-y",
+        ),
+        (
+            "a1-x=InProgress b1-y=Success",
+            Some(one),
+            "",
+            "",
+            "start b2-y; wait: upgrading a1-x, b2-y",
+        ),
+        // An old agent looks at `currentNode`, so its node is alone.
+        ("", Some(two), "a1-x", "", "start a1-x; wait: upgrading a1-x"),
+        ("a2-x=InProgress", Some(two), "a2-x", "", "wait: upgrading a2-x"),
+        (
+            "",
+            Some(two),
+            "a2-x",
+            "",
+            "start a1-x; start a3-x; start b1-y; start b2-y; wait: upgrading a1-x, a3-x, b1-y, b2-y",
+        ),
+        (
+            "a1-x=Success a3-x=InProgress b1-y=Success b2-y=Success",
+            Some(two),
+            "a2-x",
+            "",
+            "wait: upgrading a3-x",
+        ),
+        // The control plane is alone, and so is a node that is gone.
+        ("", Some(two), "", "cp2=v1.35.4", "start cp2; wait: upgrading cp2"),
+        ("cp2=InProgress", Some(two), "", "cp2=v1.35.4", "wait: upgrading cp2"),
+        ("gone=InProgress", Some(two), "", "", "wait: upgrading gone"),
+    ] {
+        let mut all = nodes(&format!("{workers} cp=v1.36.3 {more}"));
+        for node in &mut all {
+            node.parallel = node.name.as_str() != old;
+            if let Some((_, pool)) = node.name.as_str().split_once('-') {
+                let label = tidewaiter_api::names::NODE_POOL_LABEL.to_owned();
+                node.labels.insert(label, pool.to_owned());
+            }
+            let is_done = states.contains(&format!("{}=Success", node.name));
+            if is_done {
+                node.kubelet = "v1.36.3".parse().ok();
+            }
+        }
+        let (upgrade, api_server) = (with(states, limit), version("v1.36.3"));
+        let said = says(&observation(&upgrade, &[], &all, &api_server, 0));
+        assert_eq!(said, expected, "{states} with {limit:?}, old: {old}");
     }
-    assert_eq!(
-        says(&observation(&upgrade, &[], &all, &api_server, 0)),
-        "start w1; start w2; wait: upgrading w1, w2"
-    );
-    all.insert(1, nodes("cp2=v1.35.4").remove(0));
-    assert_eq!(
-        says(&observation(&upgrade, &[], &all, &api_server, 0)),
-        "start cp2; wait: upgrading cp2"
-    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::{NodeSelector, SelectorOperator, UpgradeStatus};
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, ROLE_CONTROL_PLANE_LABEL};
 use tidewaiter_upgrade::agent::{CLOCK_ERROR, Host as AgentHost, Ledger, Run};
-use tidewaiter_upgrade::{Health, Node, Observation, Policy, Selector, Spec, Upgrade, Version, observation};
+use tidewaiter_upgrade::{Health, Node, Observation, Policy, PoolLimit, Selector, Spec, Upgrade, Version, observation};
 
 use crate::state::{Cluster, Host, NODES, NodeState, OldOrder, PAIR, Progress, State};
 
@@ -86,7 +86,7 @@ impl World {
                 },
                 timeout: TICK * i32::from(TIMEOUT),
                 policy: Policy {
-                    max_unavailable,
+                    max_unavailable: (max_unavailable > 1).then_some(PoolLimit::Nodes(max_unavailable)),
                     ..Policy::default()
                 },
             }),

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -72,7 +73,8 @@ fn copy(state: &Host, script: &str) -> Result<std::path::PathBuf, HostError> {
     Ok(state.path_of(&[SCRIPT]).into())
 }
 
-/// None at the deadline: the script and all that it started in its group are killed then; systemd ends the rest with the service.
+/// None at the deadline: the script and all that it started in its group are killed then; systemd ends the rest with the service. The deadline is a time
+/// of day. What is left until then is measured at the start, too, so that a clock that is put back does not lengthen it.
 fn follow(
     child: &mut Child,
     mut output: &File,
@@ -81,6 +83,8 @@ fn follow(
     tail: &mut Vec<u8>,
 ) -> io::Result<Option<ExitStatus>> {
     let mut is_open = true;
+    let left = Duration::try_from(run.until.duration_since(clock.now())).unwrap_or_default();
+    let end = clock.monotonic().saturating_add(left);
     loop {
         let ended = child.try_wait()?;
         let mut waited = [PollFd::new(output, PollFlags::IN)];
@@ -101,7 +105,7 @@ fn follow(
         } else if ended.is_some() {
             return Ok(ended);
         }
-        if clock.now() >= run.until {
+        if clock.now() >= run.until || clock.monotonic() >= end {
             if ended.is_some() {
                 return Ok(ended);
             }

@@ -2,14 +2,16 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use minisign::KeyPair;
 use serde_json::json;
 use tempfile::TempDir;
 use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
-use tidewaiter_kit::SystemClock;
+use tidewaiter_kit::{Clock, SystemClock};
 use tidewaiter_signature::{SignatureError, SigningKey};
 use tidewaiter_upgrade::signed::{REPEATABLE, Statement, digest};
 use tidewaiter_upgrade::{NodeState, Progress};
@@ -63,7 +65,8 @@ impl World {
             keys: vec![pk.to_base64().parse().unwrap()],
             folder: folder.clone(),
             units: scratch.path().join("units"),
-            program: "/usr/bin/tidewaiter".into(),
+            program: "/usr/bin/env".into(),
+            kubelet: None,
         };
         install.install().unwrap();
         let world = Self {
@@ -371,6 +374,96 @@ fn a_script_that_was_interrupted_does_not_run_again_unless_it_says_that_it_may()
     assert_eq!((world.run().unwrap().outcome, world.runs()), (Outcome::Succeeded, 1));
 }
 
+/// The script has restarted the node after it had upgraded the kubelet. The power may be away for longer than the order counts.
+#[test]
+fn a_script_that_restarts_the_node_has_succeeded_if_the_kubelet_is_new() {
+    for (version, began, expected, words) in [
+        ("v1.36.3", 0, Outcome::Succeeded, "the kubelet is at v1.36.3 since"),
+        ("v1.36.3", -3600, Outcome::Succeeded, "the kubelet is at v1.36.3 since"),
+        ("v1.35.4", 0, Outcome::Interrupted, "begun before"),
+    ] {
+        let world = World::new();
+        let mut offered = world.offered();
+        offered.began += began;
+        world.interrupt(&offered);
+        let running = RunResult {
+            id: ID.to_owned(),
+            outcome: Outcome::Running,
+            message: String::new(),
+            exit_code: None,
+            at: world.runner.clock.now(),
+            tail: String::new(),
+        };
+        world.offer(&offered);
+        own(&world.runner.folder).tell(&running).unwrap();
+        world.kubelet(version, "");
+        let result = world.run().unwrap();
+        assert_eq!((result.outcome, world.runs()), (expected, 0), "{result:?}");
+        assert!(result.message.contains(words), "{result:?}");
+        assert_eq!(world.run(), None, "it is over");
+    }
+    // Somebody else upgraded the kubelet: no script ran.
+    let world = World::new();
+    world.offer(&world.offered());
+    world.kubelet("v1.36.3", "");
+    assert!(world.refused().contains("nothing to do"));
+}
+
+/// A clock that the script puts back: the deadline would be an hour later.
+#[test]
+fn a_clock_that_is_put_back_while_a_script_runs_does_not_lengthen_it() {
+    let mut world = World::new();
+    let put_back = world.scratch.path().join("put-back");
+    world.runner.clock = Arc::new(PutBack(put_back.clone()));
+    let offered = world.offered();
+    let body = format!("#!/bin/sh\n: > {}\nexec sleep 600\n", put_back.display());
+    world.offer(&Offered {
+        body,
+        timeout: 6,
+        ..offered
+    });
+    assert_eq!(world.run().unwrap().outcome, Outcome::TimedOut);
+}
+
+/// It is an hour earlier once there is this file.
+#[derive(Debug)]
+struct PutBack(PathBuf);
+
+impl Clock for PutBack {
+    fn now(&self) -> Timestamp {
+        let back = if self.0.exists() { 3600 } else { 0 };
+        SystemClock.now() - jiff::SignedDuration::from_secs(back)
+    }
+
+    fn monotonic(&self) -> Duration {
+        SystemClock.monotonic()
+    }
+
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        SystemClock.sleep(duration)
+    }
+}
+
+/// systemd kills what the first script has left before the second one starts in another process.
+#[test]
+fn a_process_runs_one_script() {
+    let world = World::new();
+    let (first, second) = (world.offered(), world.scratch.path().join("second"));
+    let folder = world.path("scripts/upgrade");
+    world.offer(&Offered {
+        id: OTHER_ID,
+        ..first.clone()
+    });
+    // The first script offers the second one.
+    fs::rename(world.upgrade_file("current"), &second).unwrap();
+    let body = format!("{}mv {} {}/current\n", first.body, second.display(), folder.display());
+    world.offer(&Offered { body, ..first });
+    let result = world.run().unwrap();
+    assert_eq!((result.id.as_str(), world.runs()), (ID, 1));
+    let result = world.run().unwrap();
+    assert_eq!((result.id.as_str(), world.runs()), (OTHER_ID, 2));
+}
+
 #[test]
 fn an_upgrade_that_is_created_again_under_its_id_does_not_run_again() {
     let world = World::new();
@@ -456,7 +549,8 @@ fn an_installation_pins_the_new_keys_and_takes_the_others_away() {
         keys,
         folder: world.runner.folder.clone(),
         units: world.scratch.path().join("units"),
-        program: "/opt/tidewaiter".into(),
+        program: "/usr/bin/env".into(),
+        kubelet: Some("/usr/bin/id".into()),
     };
     install(vec![key(), key()]).install().unwrap();
     let said = install(vec![key()]).install().unwrap().join("\n");
@@ -467,7 +561,7 @@ fn an_installation_pins_the_new_keys_and_takes_the_others_away() {
     assert!(!world.path("trust/key-2.pub").exists());
     let unit = fs::read_to_string(world.scratch.path().join("units/tidewaiter-upgrade.service")).unwrap();
     let command = format!(
-        "ExecStart=/opt/tidewaiter host run --folder {}\n",
+        "ExecStart=/usr/bin/env host run --folder {} --kubelet /usr/bin/id\n",
         world.runner.folder.display()
     );
     assert!(unit.contains(&command), "{unit}");
@@ -483,4 +577,31 @@ fn an_installation_pins_the_new_keys_and_takes_the_others_away() {
             .to_string()
             .contains("must be an absolute path")
     );
+}
+
+/// A program below `/tmp`: whoever creates it after the folder was cleaned would be root at the next boot.
+#[test]
+fn a_program_that_others_can_replace_is_not_installed() {
+    let world = World::new();
+    let program = world.scratch.path().join("tidewaiter");
+    fs::write(&program, "").unwrap();
+    fs::set_permissions(world.scratch.path(), Permissions::from_mode(0o1777)).unwrap();
+    let units = world.scratch.path().join("other-units");
+    let install = |program: &Path, kubelet: Option<PathBuf>| Install {
+        cluster: CLUSTER.to_owned(),
+        node: "w1".parse().unwrap(),
+        keys: Vec::new(),
+        folder: world.path("other"),
+        units: units.clone(),
+        program: program.to_owned(),
+        kubelet,
+    };
+    for install in [
+        install(&program, None),
+        install(Path::new("/usr/bin/env"), Some(program.clone())),
+    ] {
+        let said = install.install().unwrap_err().to_string();
+        assert!(said.contains("so others than root could replace"), "{said}");
+        assert!(!units.exists() && !world.path("other").exists(), "nothing is written");
+    }
 }

@@ -37,7 +37,8 @@ impl UnixDate {
     }
 
     /// Only the form in which this type writes a time, so that texts are equal where times are.
-    fn parse(text: &str) -> Option<Self> {
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let time = strtime::parse(FORMAT, text).ok()?.to_datetime().ok()?;
         let time = Self::new(time.to_zoned(TimeZone::UTC).ok()?.timestamp());
         (time.to_string() == text).then_some(time)

@@ -15,13 +15,14 @@ use crate::server::access::Permission;
 use crate::server::catalogue::{self, Part};
 use crate::server::openapi::bodies::{
     AccountSpec, ApiKeyInfo, AuditRow, Authenticated, ClusterToken, CreatedApiKey, CreatedToken, Lock, LoginRequest,
-    MemberSpec, Membership, NewPassword, Operator, PasswordChange, RoleChange, TokenInfo, TokenSpec, UpgradeReport,
-    user_body,
+    MemberSpec, Membership, NewPassword, Operator, PasswordChange, RoleChange, ScriptTemplate, TokenInfo, TokenSpec,
+    UpgradeReport, user_body,
 };
 use crate::server::principal::OrgRole;
 use crate::server::token::AcceptedUses;
 use crate::server::{
-    accounts, clusters, documents, keys, lists, login, members, operators, organizations, resources, scripts, stream,
+    accounts, clusters, documents, keys, lists, login, members, operators, organizations, resources, script_templates,
+    scripts, stream,
 };
 
 #[rustfmt::skip]
@@ -112,6 +113,14 @@ pub(super) fn clusters() -> Vec<Endpoint> {
         entry(Method::GET, format!("{CLUSTER}/nodes/{{id}}/upgrade/kubernetes"), "Upgrades", reports, to!(scripts::script), Input::Nothing, Output::Text("text/x-shellscript"), "Get the upgrade script of a node").asked(SCRIPT).with(IF_NONE_MATCH),
         entry(Method::PUT, format!("{upgrade}/script"), "Upgrades", admin, to!(scripts::set_script), Input::Text, Output::Nothing, "Set the script of an upgrade for all nodes"),
         entry(Method::PUT, format!("{upgrade}/nodes/{{id}}/script"), "Upgrades", admin, to!(scripts::set_script), Input::Text, Output::Nothing, "Set the script of an upgrade for one node"),
+        entry(Method::GET, format!("{CLUSTER}/script-templates"), "Upgrades", admin, to!(script_templates::list), Input::Nothing, list::<ScriptTemplate>(), "List the script templates of a cluster"),
+        entry(Method::GET, format!("{CLUSTER}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::get), Input::Nothing, Output::Text("text/x-shellscript"), "Get a script template of a cluster").with(IF_NONE_MATCH),
+        entry(Method::PUT, format!("{CLUSTER}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::set), Input::Text, Output::Nothing, "Set the script of upgrades of a cluster to a version, or to `any`, that have none of their own"),
+        entry(Method::DELETE, format!("{CLUSTER}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::delete), Input::Nothing, Output::Nothing, "Delete a script template of a cluster").with(IF_MATCH),
+        entry(Method::GET, format!("{ORGANIZATION}/script-templates"), "Upgrades", admin, to!(script_templates::list), Input::Nothing, list::<ScriptTemplate>(), "List the script templates of all clusters"),
+        entry(Method::GET, format!("{ORGANIZATION}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::get), Input::Nothing, Output::Text("text/x-shellscript"), "Get a script template of all clusters").with(IF_NONE_MATCH),
+        entry(Method::PUT, format!("{ORGANIZATION}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::set), Input::Text, Output::Nothing, "Set the script of upgrades of all clusters to a version, or to `any`, that have none of their own"),
+        entry(Method::DELETE, format!("{ORGANIZATION}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::delete), Input::Nothing, Output::Nothing, "Delete a script template of all clusters").with(IF_MATCH),
         entry(Method::GET, &*assigned, p, reads, to!(clusters::list_assigned), Input::Nothing, list::<AutoscalingPolicy>(), "List the autoscaling policies of a node pool"),
         entry(Method::PUT, format!("{assigned}/{{id}}"), p, member, to!(clusters::assign), Input::Nothing, Output::Nothing, "Assign an autoscaling policy to a node pool"),
         entry(Method::DELETE, format!("{assigned}/{{id}}"), p, member, to!(clusters::unassign), Input::Nothing, Output::Nothing, "Unassign an autoscaling policy from a node pool"),

@@ -175,6 +175,20 @@ pub(in crate::server) struct UpgradeReport {
     status: UpgradeProgress,
 }
 
+/// A script template, without its text.
+#[derive(ToSchema)]
+pub(in crate::server) struct ScriptTemplate {
+    id: String,
+    /// The cluster; `null`: all clusters of the organization.
+    cluster_id: Option<ClusterId>,
+    /// The version that it upgrades to, or `any`.
+    #[schema(examples("v1.36.3"))]
+    version: String,
+    /// The digest of the text (SHA-256), in hexadecimal digits.
+    sha256: String,
+    updated_at: UnixMillis,
+}
+
 /// A change with its author.
 #[derive(ToSchema)]
 pub(in crate::server) struct AuditRow {

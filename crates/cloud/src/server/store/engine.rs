@@ -16,6 +16,7 @@ use tidewaiter_kit::clock::timeout;
 use url::Url;
 
 use super::StoreError;
+use super::deadline::within;
 
 /// The timeout of a request for a connection.
 const ACQUIRE: Duration = Duration::from_secs(5);
@@ -76,6 +77,12 @@ impl CommitListener {
             Ok(None) => Err(StoreError::Unavailable(sqlx::Error::PoolClosed)),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Checks that the server answers on this connection. Without it, one that a load balancer forgot would deliver nothing forever; the
+    /// library gives no access to the keepalives of the socket. What arrives meanwhile is returned by [`next`](Self::next).
+    pub(super) async fn ping(&mut self) -> Result<(), StoreError> {
+        within(self.0.execute("SELECT 1")).await.map(drop)
     }
 }
 
@@ -288,6 +295,7 @@ impl Engine for Postgres {
             .await?;
         let mut listener = PgListener::connect_with(&pool).await?;
         listener.eager_reconnect(false);
+        listener.execute(KEEPALIVE).await?;
         listener.listen(CHANNEL).await?;
         Ok(Some(CommitListener(listener)))
     }

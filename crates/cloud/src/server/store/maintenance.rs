@@ -98,8 +98,9 @@ impl Maintenance {
         self.store.feed.set_deaf(false);
         loop {
             // A dead connection delivers no notification, so changes are also polled.
-            if let Ok(next) = timeout(&*self.clock, PROBE, heard.next()).await {
-                next?;
+            match timeout(&*self.clock, PROBE, heard.next()).await {
+                Ok(next) => next?,
+                Err(_) => heard.ping().await?,
             }
             catch_up(&self.store.pool, &self.store.feed).await?;
         }

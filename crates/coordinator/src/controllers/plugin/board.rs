@@ -21,6 +21,7 @@ pub(super) struct Board {
     objects: IntGauge,
     unhealthy: IntGauge,
     drifted: IntGauge,
+    outdated: IntGauge,
     corrected: IntCounterVec,
 }
 
@@ -30,6 +31,7 @@ struct PluginCounts {
     objects: u32,
     unhealthy: u32,
     drifted: u32,
+    outdated: bool,
 }
 
 impl Board {
@@ -50,6 +52,10 @@ impl Board {
                 "tidewaiter_plugin_objects_drifted",
                 "Objects of plugins that somebody changed or deleted and that are left so, with pluginDrift: report.",
             )?,
+            outdated: metrics.gauge(
+                "tidewaiter_plugins_outdated",
+                "Plugins whose manifests could not be fetched again from the cloud. What was fetched before stays applied.",
+            )?,
             corrected: metrics.counter_vec(
                 "tidewaiter_plugin_corrections_total",
                 "Objects of plugins that somebody changed or deleted and that were made as the plugin says again.",
@@ -61,8 +67,8 @@ impl Board {
         Ok(board)
     }
 
-    /// The plugin has this status.
-    pub(super) fn set(&self, key: &Key, status: &PluginStatus) {
+    /// The plugin has this status, and its manifests may be `outdated`.
+    pub(super) fn set(&self, key: &Key, status: &PluginStatus, outdated: bool) {
         let holds = |type_| {
             let mut conditions = status.conditions.iter();
             conditions.any(|it| it.type_ == type_ && it.status == ConditionStatus::True)
@@ -82,6 +88,7 @@ impl Board {
             objects: status.objects,
             unhealthy: status.unhealthy,
             drifted: status.drifted,
+            outdated,
         };
         self.change(|all| {
             all.insert(key.clone(), counts);
@@ -116,6 +123,7 @@ impl Board {
         self.objects.set(sum(|its| its.objects));
         self.unhealthy.set(sum(|its| its.unhealthy));
         self.drifted.set(sum(|its| its.drifted));
+        self.outdated.set(sum(|its| its.outdated.into()));
     }
 }
 
@@ -149,10 +157,10 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            board.set(&Key::new(&number.to_string()), &status(ready, stalled, 2));
+            board.set(&Key::new(&number.to_string()), &status(ready, stalled, 2), number > 2);
         }
         board.remove(&Key::new("1"));
-        board.set(&Key::new("0"), &status("True", "False", 0));
+        board.set(&Key::new("0"), &status("True", "False", 0), false);
         board.correct(3);
         let text = metrics.encode().unwrap();
         for line in [
@@ -163,6 +171,7 @@ mod tests {
             "tidewaiter_plugin_objects 20",
             "tidewaiter_plugin_objects_unhealthy 6",
             "tidewaiter_plugin_objects_drifted 4",
+            "tidewaiter_plugins_outdated 2",
             "tidewaiter_plugin_corrections_total 3",
         ] {
             assert!(text.lines().any(|it| it == line), "{line} is not in {text}");

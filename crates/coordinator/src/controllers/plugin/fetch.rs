@@ -54,6 +54,8 @@ struct Held {
     depends_on: Vec<String>,
     /// What the cloud sent, compressed, to be stored.
     sent: Arc<[u8]>,
+    /// Why they could not be fetched again; None after a success.
+    outdated: Option<String>,
 }
 
 impl Manifests {
@@ -99,14 +101,20 @@ impl Manifests {
                 let held = Held {
                     at: now,
                     signature,
+                    outdated: None,
                     ..held
                 };
                 self.held().insert(name, held);
                 return Ok(Some(release));
             }
             (Ok(Fetched::Unchanged), None) => return Ok(None),
-            // What was fetched goes on being true.
-            (Err(_), Some(held)) => return Ok(Some(self.packer.unpack(&held.release))),
+            // What was fetched goes on being true, but it may be outdated, which the status says.
+            (Err(error), Some(held)) => {
+                let release = self.packer.unpack(&held.release);
+                let outdated = Some(error.reason());
+                self.held().insert(name, Held { outdated, ..held });
+                return Ok(Some(release));
+            }
             (Err(error), None) => return Err(PluginError::Cloud(error)),
         };
         if !is_of(&value, &plugin.spec).map_err(|refused| Problem::refused(&name, version, &refused))? {
@@ -116,6 +124,7 @@ impl Manifests {
         let signed_at = self.trust.verify(&plugin.spec, &value, record, self.clock.now());
         let signed_at = signed_at.map_err(|why| Problem::untrusted(&name, version, &why))?;
         let read = Release::read(&name, version, &value, &self.deny);
+        let read = read.map(|release| release.of(&plugin.spec));
         let mut release = read.map_err(|refused| Problem::refused(&name, version, &refused))?;
         release.signed_at = signed_at;
         if release.all().next().is_none() && record.len() > 0 {
@@ -131,6 +140,7 @@ impl Manifests {
             release: self.packer.pack(&release),
             depends_on: release.depends_on.clone(),
             sent: compressed(&value).into(),
+            outdated: None,
         };
         self.held().insert(name, held);
         Ok(Some(release))
@@ -141,13 +151,18 @@ impl Manifests {
         self.held().get(plugin).map(|held| Arc::clone(&held.sent))
     }
 
+    /// Why the manifests of the plugin could not be fetched again, if the last request failed.
+    pub(super) fn outdated(&self, plugin: &str) -> Option<String> {
+        self.held().get(plugin)?.outdated.clone()
+    }
+
     /// Reads what was stored of a version, with the keys and the limits of today. `plugin` is the plugin as it was when the version was accepted.
     /// A signature may be of any age: a person in the cluster decided about it.
     pub(super) fn read_stored(&self, plugin: &PluginSpec, sent: &Value) -> Result<Release, String> {
         let signed_at = self.trust.signed_at(plugin, sent, self.clock.now());
         let signed_at = signed_at.map_err(|why| why.to_string())?;
         let release = Release::read(&plugin.id, &plugin.version, sent, &self.deny);
-        let release = release.map_err(|refused| refused.to_string())?;
+        let release = release.map_err(|refused| refused.to_string())?.of(plugin);
         Ok(Release { signed_at, ..release })
     }
 

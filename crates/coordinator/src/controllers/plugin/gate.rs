@@ -194,7 +194,8 @@ impl PluginController {
         let last = self.rendered.lock().get(key).cloned();
         if let Some(last) = last.filter(|last| !anew && last.pending.revision == goal.release.revision) {
             let same = last.fingerprint == fingerprint && now < last.at + REFRESH / 2;
-            if same || self.renders.take(key).is_err() {
+            let is_shown = self.store.has_diff(&self.writer, &goal.spec.id);
+            if (same && is_shown) || self.renders.take(key).is_err() {
                 return Ok(last.pending);
             }
         }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use tidewaiter_api::containership::PluginSpec;
 use tidewaiter_api::names::{MANAGED_LABEL, ON_IMMUTABLE_ANNOTATION, PLUGIN_LABEL};
 use tidewaiter_api::values::quoted;
 
@@ -121,6 +122,16 @@ impl Release {
         release.after = reader.jobs("jobs.post_apply", version, jobs.post_apply)?;
         release.revision = release.digest(version);
         Ok(release)
+    }
+
+    /// The same as a version of this plugin. Its type and implementation decide which limits and which service account it has, so they are a part of the
+    /// revision: whoever writes another type into the inventory names a version that nobody has accepted.
+    pub(super) fn of(self, plugin: &PluginSpec) -> Self {
+        let parts = [&self.revision, &plugin.type_, &plugin.implementation];
+        Self {
+            revision: digest(parts.into_iter().map(String::as_str)),
+            ..self
+        }
     }
 
     /// Of everything that the plugin says with this version.

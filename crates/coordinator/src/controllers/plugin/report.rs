@@ -12,7 +12,7 @@ use super::fetch::REFRESH;
 use super::object::ObjectId;
 use super::problem::PluginError;
 use super::record::Record;
-use super::status::{Facts, State, status};
+use super::status::{Facts, State, manifests_outdated, status};
 use super::{CATCH_UP, PluginController, WAIT};
 
 const JITTER: f64 = 0.1;
@@ -27,6 +27,7 @@ impl PluginController {
         end: Result<State, PluginError>,
     ) -> Result<Next, PluginError> {
         let applies = record.applied_version() == plugin.spec.version;
+        facts.outdated = self.outdated(plugin, &facts);
         facts.state = match &end {
             Ok(state) => state.clone(),
             // What is applied stays so while the cloud is away.
@@ -45,7 +46,7 @@ impl PluginController {
         record.applied_version().clone_into(&mut facts.applied_version);
         record.revision().clone_into(&mut facts.revision);
         let after = status(&facts, &before, plugin.metadata.generation, self.clock.now());
-        self.board.set(&Key::of(plugin), &after);
+        self.board.set(&Key::of(plugin), &after, facts.outdated.is_some());
         self.write_status(plugin, record, before, after).await?;
         let state = end?;
         self.tidy(&Key::of(plugin), record, &facts).await?;
@@ -56,6 +57,17 @@ impl PluginController {
             State::Waits(waits) if waits.reason == "Prerequisites" => Ok(Next::Pending(CATCH_UP)),
             _ => Ok(Next::Pending(WAIT)),
         }
+    }
+
+    /// Why what is applied may not be what the cloud has now. An earlier version that a person went back to is not fetched.
+    fn outdated(&self, plugin: &Plugin, facts: &Facts) -> Option<String> {
+        let outdated = self.manifests.outdated(Key::of(plugin).name());
+        let outdated = outdated.filter(|_| facts.rolled_back.is_none());
+        if let Some(why) = &outdated {
+            let notice = Notice::warning("ManifestsUnavailable", "Apply", manifests_outdated(why));
+            self.events.publish(&plugin.object_ref(&()), notice);
+        }
+        outdated
     }
 
     async fn write_status(

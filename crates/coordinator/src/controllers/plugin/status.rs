@@ -48,6 +48,8 @@ pub(super) struct Facts {
     pub(super) pending: Option<PendingVersion>,
     /// The version of the cloud, in place of which a person went back to another one.
     pub(super) rolled_back: Option<String>,
+    /// Why the manifests that are applied could not be fetched again.
+    pub(super) outdated: Option<String>,
 }
 
 impl Facts {
@@ -62,6 +64,7 @@ impl Facts {
             drifted: 0,
             pending: None,
             rolled_back: None,
+            outdated: None,
         }
     }
 }
@@ -131,11 +134,7 @@ fn waits(facts: &Facts) -> Option<Waits> {
 fn ready(facts: &Facts) -> Word {
     let (status, reason, message) = match (&facts.state, facts.unhealthy.first()) {
         (State::Applied, None) => match &facts.rolled_back {
-            None => (
-                ConditionStatus::True,
-                APPLIED,
-                "the version is applied and healthy".to_owned(),
-            ),
+            None => (ConditionStatus::True, APPLIED, applied(facts.outdated.as_deref())),
             Some(clouds) => (
                 ConditionStatus::True,
                 ROLLED_BACK,
@@ -179,6 +178,21 @@ fn is_kept(facts: &Facts) -> bool {
         State::AwaitsApproval(_) => !facts.applied_version.is_empty(),
         State::Waits(_) | State::Keeps(_) => false,
     }
+}
+
+fn applied(outdated: Option<&str>) -> String {
+    let applied = "the version is applied and healthy";
+    outdated.map_or_else(
+        || applied.to_owned(),
+        |why| format!("{applied}; {}", manifests_outdated(why)),
+    )
+}
+
+/// What the condition and the Event say while the cloud cannot be asked whether the manifests changed.
+pub(super) fn manifests_outdated(why: &str) -> String {
+    format!(
+        "its manifests could not be fetched again from the cloud ({why}), so those that were fetched before stay applied"
+    )
 }
 
 fn rolled_back(applied: &str, clouds: &str) -> String {

@@ -99,6 +99,11 @@ impl Store {
         writer.apply(&secret, None).await.map(drop)
     }
 
+    /// Whether the diff of the plugin is stored, or is being stored.
+    pub(super) fn has_diff(&self, writer: &Writer, plugin: &str) -> bool {
+        self.has(writer, &plugin_diff_secret(plugin))
+    }
+
     /// The stored version of the plugin `today`, as if the cloud sent it now.
     pub(super) async fn read(
         &self,

@@ -25,6 +25,9 @@ use super::node::UpgradeNode;
 /// Evictions at once.
 const CONCURRENCY: usize = 8;
 
+/// What the eviction API says of a pod that several budgets select, with the code 500. Source: `pkg/registry/core/pod/storage/eviction.go`.
+const SEVERAL_BUDGETS: &str = "more than one PodDisruptionBudget";
+
 /// Of a pod that the kubelet runs from a file.
 const STATIC_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
@@ -137,8 +140,7 @@ impl NodePods {
             };
             pod.api.evict(&pod.name, &params).await.map(drop)
         });
-        // 429 is a budget, 500 are several budgets: the condition says so already.
-        first_error(evictions, |code| matches!(code, 404 | 409 | 429 | 500)).await
+        first_error(evictions, |status| stays_or_gone(status.code, &status.message)).await
     }
 
     /// Deletes the pods that have not left the node, whatever the budgets say.
@@ -150,7 +152,7 @@ impl NodePods {
         let deletions = staying
             .into_iter()
             .map(|pod| async move { pod.api.delete(&pod.name, &pod.seen).await.map(drop) });
-        first_error(deletions, |code| matches!(code, 404 | 409)).await
+        first_error(deletions, |status| matches!(status.code, 404 | 409)).await
     }
 
     /// The pods of a node that are not being deleted, of these treatments.
@@ -169,13 +171,22 @@ struct Target {
     seen: DeleteParams,
 }
 
-async fn first_error<F>(requests: impl Iterator<Item = F>, is_expected: impl Fn(u16) -> bool) -> kube::Result<()>
+/// Whether the eviction API says that the pod is gone (404), that another one has its name (409), or that budgets keep it, as the condition says
+/// already: one (429), or several (500). Another 500 is an error, such as an admission webhook that fails.
+fn stays_or_gone(code: u16, message: &str) -> bool {
+    matches!(code, 404 | 409 | 429) || (code == 500 && message.contains(SEVERAL_BUDGETS))
+}
+
+async fn first_error<F>(
+    requests: impl Iterator<Item = F>,
+    is_expected: impl Fn(&kube::core::Status) -> bool,
+) -> kube::Result<()>
 where
     F: Future<Output = kube::Result<()>>,
 {
     let results: Vec<kube::Result<()>> = stream::iter(requests).buffer_unordered(CONCURRENCY).collect().await;
     let failed = results.into_iter().filter(|result| match result {
-        Err(kube::Error::Api(status)) => !is_expected(status.code),
+        Err(kube::Error::Api(status)) => !is_expected(status),
         _ => true,
     });
     failed.collect()
@@ -269,4 +280,30 @@ pub(super) async fn cordon(writer: &Writer, node: &UpgradeNode, upgrade: &str) -
 pub(super) async fn uncordon(writer: &Writer, node: &UpgradeNode) -> Result<(), WriteError> {
     let patch = json!({"metadata": {"annotations": {CORDONED_BY_ANNOTATION: null}}, "spec": {"unschedulable": null}});
     writer.patch::<UpgradeNode>(node.meta(), patch).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_budgets_keep_and_what_is_gone_is_no_error() {
+        let several =
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+        let webhook = "Internal error occurred: failed calling webhook \"x.example.com\": connection refused";
+        for (code, message, expected) in [
+            (404, "pods \"a\" not found", true),
+            (409, "the UID in the precondition does not match", true),
+            (
+                429,
+                "Cannot evict pod as it would violate the pod's disruption budget.",
+                true,
+            ),
+            (500, several, true),
+            (500, webhook, false),
+            (403, "pods \"a\" is forbidden", false),
+        ] {
+            assert_eq!(stays_or_gone(code, message), expected, "{code} {message}");
+        }
+    }
 }

@@ -21,6 +21,7 @@ pub(super) async fn read(client: &Client) -> kube::Result<Health> {
     Ok(Health {
         unhealthy: unhealthy(client).await?,
         etcd_failed: etcd_failed(client).await?,
+        is_unknown: false,
     })
 }
 

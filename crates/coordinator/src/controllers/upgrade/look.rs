@@ -13,9 +13,11 @@ use tidewaiter_kit::{Cacheable, Guarded};
 use tidewaiter_upgrade::drain::Left;
 use tidewaiter_upgrade::{Health, InvalidVersion, Node, Observation, Outlook, Upgrade, Version, form, outlook};
 
+use super::agents::{OwnStatus, list_own_status};
 use super::drain::NodePods;
 use super::node::{ComponentPod, UpgradeNode, observed};
-use super::{CONTROL_PLANE_NAMESPACE, CONTROL_PLANE_PODS, health, requires_health};
+use super::question::requires_health;
+use super::{CONTROL_PLANE_NAMESPACE, CONTROL_PLANE_PODS, health};
 
 /// An upgrade, and what is decided about it.
 #[derive(Debug)]
@@ -47,7 +49,7 @@ pub enum LookError {
     #[error("the cluster has no definition of ClusterUpgrades: apply deploy/crds/coordinator")]
     NoDefinition,
     /// The API server does not answer, or does not permit it.
-    #[error("cannot read {what}: this needs the permission to list them")]
+    #[error("cannot list {what}")]
     Read {
         /// What was read.
         what: &'static str,
@@ -89,13 +91,12 @@ pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade,
     let pods = Api::<Guarded<ComponentPod>>::namespaced(client.clone(), CONTROL_PLANE_NAMESPACE);
     let components = control_plane(&pods).await?;
     let version = read(client.apiserver_version().await, "the version of the API server")?;
-    let health = if requires_health(&object) {
-        read(
-            health::read(client).await,
-            "the health of the cluster (ClusterHealths, /readyz)",
-        )?
-    } else {
-        Health::default()
+    let health = match health::read(client).await {
+        Err(error) if requires_health(&object) => {
+            read(Err(error), "the health of the cluster (ClusterHealths, /readyz)")?
+        }
+        // It is only warned of.
+        health => health.unwrap_or_default(),
     };
     let drains = object.spec.policy.as_ref().is_some_and(|policy| policy.drain);
     let pods = if drains {
@@ -103,7 +104,17 @@ pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade,
     } else {
         NodePods::default()
     };
-    let mut nodes = observed(&nodes, &components);
+    let several = object
+        .spec
+        .policy
+        .as_ref()
+        .is_some_and(|policy| policy.max_unavailable.is_some());
+    let agents = if several {
+        read(list_own_status(client).await, "the NodeReports")?
+    } else {
+        OwnStatus::new()
+    };
+    let mut nodes = observed(&nodes, &components, &agents);
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(SeenUpgrade {
         upgrade: form::read(&object),

@@ -13,6 +13,8 @@ use tidewaiter_api::names::CORDONED_BY_ANNOTATION;
 use tidewaiter_kit::slim;
 use tidewaiter_upgrade::{self as upgrade, Version};
 
+use super::agents::OwnStatus;
+
 /// The parts of the control plane whose images decide, as in the Go coordinator.
 const COMPONENTS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
@@ -90,7 +92,7 @@ impl UpgradeNode {
     }
 
     /// The node as the protocol observes it; None if its name is malformed.
-    fn observed(&self, components: &BTreeMap<String, Vec<Version>>) -> Option<upgrade::Node> {
+    fn observed(&self, components: &BTreeMap<String, Vec<Version>>, agents: &OwnStatus) -> Option<upgrade::Node> {
         let name = self.metadata.name.as_deref()?;
         Some(upgrade::Node {
             name: name.parse().ok()?,
@@ -102,8 +104,7 @@ impl UpgradeNode {
                 .conditions
                 .iter()
                 .any(|condition| condition.status == "True"),
-            // No agent says so far that it follows the status of its own node.
-            parallel: false,
+            parallel: agents.contains(name),
             cordoned: self.spec.unschedulable,
             cordoned_by: self
                 .metadata
@@ -158,6 +159,7 @@ impl ComponentPod {
 pub(super) fn observed<N, P>(
     nodes: impl IntoIterator<Item = N>,
     pods: impl IntoIterator<Item = P>,
+    agents: &OwnStatus,
 ) -> Vec<upgrade::Node>
 where
     N: Deref<Target = UpgradeNode>,
@@ -170,7 +172,7 @@ where
     }
     nodes
         .into_iter()
-        .filter_map(|node| node.observed(&components))
+        .filter_map(|node| node.observed(&components, agents))
         .collect()
 }
 
@@ -218,11 +220,13 @@ mod tests {
             "status": {"nodeInfo": {"kubeletVersion": "v1.36.3", "machineID": "m"},
                 "conditions": [{"type": "DiskPressure", "status": "True"}, {"type": "Ready", "status": "False", "lastHeartbeatTime": "t"}]}});
         let slim: UpgradeNode = serde_json::from_value(node.clone()).unwrap();
-        let observed = slim.observed(&BTreeMap::new()).unwrap();
+        let observed = slim.observed(&BTreeMap::new(), &OwnStatus::new()).unwrap();
         assert_eq!(
             (observed.name.as_str(), observed.ready, observed.labels.len()),
             ("a", false, 1)
         );
+        let agents = ["a".to_owned()].into();
+        assert!(!observed.parallel && slim.observed(&BTreeMap::new(), &agents).unwrap().parallel);
         assert_eq!(
             observed.kubelet.map(|version| version.to_string()).as_deref(),
             Some("v1.36.3")
@@ -237,12 +241,12 @@ mod tests {
         cordoned["spec"] = json!({"unschedulable": true});
         cordoned["metadata"]["annotations"][CORDONED_BY_ANNOTATION] = json!("u");
         let cordoned: UpgradeNode = serde_json::from_value(cordoned).unwrap();
-        let seen = cordoned.observed(&BTreeMap::new()).unwrap();
+        let seen = cordoned.observed(&BTreeMap::new(), &OwnStatus::new()).unwrap();
         assert!(!slim.is_as(&cordoned) && seen.cordoned);
         assert_eq!(seen.cordoned_by.as_deref(), Some("u"));
         let mut ready = node;
         ready["status"]["conditions"][1]["status"] = json!("True");
         let ready: UpgradeNode = serde_json::from_value(ready).unwrap();
-        assert!(!slim.is_as(&ready) && ready.observed(&BTreeMap::new()).unwrap().ready);
+        assert!(!slim.is_as(&ready) && ready.observed(&BTreeMap::new(), &OwnStatus::new()).unwrap().ready);
     }
 }

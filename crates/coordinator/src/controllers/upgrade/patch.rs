@@ -1,6 +1,9 @@
 //! The write of the progress: a merge patch with what differs. With thousands of nodes the whole would be hundreds of kilobytes for each.
 
+use std::collections::BTreeMap;
+
 use kube::api::ObjectMeta;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tidewaiter_api::containership::UpgradeProgress;
 use tidewaiter_api::names::UPGRADE_FINALIZER;
@@ -29,20 +32,26 @@ pub(super) fn patch(stored: Option<&UpgradeProgress>, progress: &Progress) -> Op
     if !nodes.is_empty() {
         status["nodeStatuses"] = nodes.into();
     }
-    let changed = after
-        .cordons
-        .iter()
-        .filter(|(name, cordon)| before.cordons.get(*name) != Some(cordon));
-    let mut cordons: Map<String, Value> = changed.map(|(name, cordon)| (name.clone(), json!(cordon))).collect();
-    let removed = before.cordons.keys().filter(|name| !after.cordons.contains_key(*name));
-    cordons.extend(removed.map(|name| (name.clone(), Value::Null)));
-    if !cordons.is_empty() {
-        status["cordons"] = cordons.into();
+    for (field, changed) in [
+        ("cordons", changes(&before.cordons, &after.cordons)),
+        ("starts", changes(&before.starts, &after.starts)),
+    ] {
+        if !changed.is_empty() {
+            status[field] = changed.into();
+        }
     }
     if before.soaking_since != after.soaking_since {
         status["soakingSince"] = json!(after.soaking_since);
     }
     Some(json!({"spec": {"status": status}}))
+}
+
+/// The entries that differ; those that are gone are null.
+fn changes<T: PartialEq + Serialize>(before: &BTreeMap<String, T>, after: &BTreeMap<String, T>) -> Map<String, Value> {
+    let changed = after.iter().filter(|(name, value)| before.get(*name) != Some(value));
+    let changed = changed.map(|(name, value)| (name.clone(), json!(value)));
+    let removed = before.keys().filter(|name| !after.contains_key(*name));
+    changed.chain(removed.map(|name| (name.clone(), Value::Null))).collect()
 }
 
 /// Adds to the patch that the upgrade has the finalizer while it is in progress, and not otherwise. None if there is nothing to write.
@@ -112,6 +121,26 @@ mod tests {
         );
         let expected = json!({"a": null, "c": {"since": "2026-11-22T05:40:00Z", "before": true}});
         assert_eq!(written["spec"]["status"]["cordons"], expected);
+    }
+
+    #[test]
+    fn the_starts_of_nodes_that_are_not_current_come_and_go() {
+        let mut progress = Progress::default();
+        let at = |minute: u8| format!("2026-11-22T05:{minute:02}:00Z").parse().unwrap();
+        progress.apply(&Order::Begin, at(0));
+        progress.apply(&Order::Start("a".parse().unwrap()), at(1));
+        let one = form::write(&progress);
+        progress.apply(&Order::Start("b".parse().unwrap()), at(2));
+        let two = form::write(&progress);
+        let written = patch(Some(&one), &progress).unwrap();
+        assert_eq!(
+            written["spec"]["status"]["starts"],
+            json!({"a": {"since": "2026-11-22T05:01:00Z"}})
+        );
+        progress.apply(&Order::Succeed("a".parse().unwrap()), at(3));
+        let written = patch(Some(&two), &progress).unwrap();
+        assert_eq!(written["spec"]["status"]["starts"], json!({ "a": null }));
+        assert_eq!(written["spec"]["status"]["currentNode"], "b");
     }
 
     #[test]

@@ -20,8 +20,18 @@ pub(super) fn status(seen: &Observation<'_>, step: &Step, before: &ClusterUpgrad
     );
     let spec = seen.upgrade.spec.as_ref();
     let counts = spec.map(|spec| Counts::of(seen, spec)).unwrap_or_default();
+    let ending = step.orders.iter().find_map(ending);
+    let numbers = match known {
+        // It ended before anybody counted, or the numbers are those of its end.
+        None if is_over && ending.is_none() => [None; 3],
+        Some(known) if is_over && known.status != ConditionStatus::Unknown => {
+            [before.nodes, before.done, before.failed]
+        }
+        // Without a spec nobody knows which nodes it has.
+        _ if spec.is_err() => [None; 3],
+        _ => [counts.nodes, counts.done, counts.failed].map(|count| Some(number(count))),
+    };
     let (progressing, succeeded) = if is_over {
-        let ending = step.orders.iter().find_map(ending);
         let kept = known.filter(|condition| ending.is_none() && condition.status != ConditionStatus::Unknown);
         let succeeded = kept.map_or_else(|| over(seen.upgrade, ending), Word::of);
         (
@@ -38,13 +48,17 @@ pub(super) fn status(seen: &Observation<'_>, step: &Step, before: &ClusterUpgrad
     };
     let conditions = [(PROGRESSING, progressing), (SUCCEEDED, succeeded)];
     let conditions = conditions.map(|(type_, word)| word.condition(type_, before, seen.upgrade.generation, seen.now));
-    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let [nodes, done, failed] = numbers;
     ClusterUpgradeStatus {
-        nodes: number(counts.nodes),
-        done: number(counts.done),
-        failed: number(counts.failed),
+        nodes,
+        done,
+        failed,
         conditions: conditions.into(),
     }
+}
+
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// Whether the conditions say that the upgrade is over.

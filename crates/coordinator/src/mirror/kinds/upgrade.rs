@@ -1,24 +1,36 @@
 //! Upgrades of the cluster. The upgrade controller writes their progress.
+//!
+//! The mirror writes the fields of `spec.policy` that the cloud sets, and undoes edits of them. Those that it does not set are the cluster's: whoever may
+//! change the `ClusterUpgrade` can pause or abort it there, also while the cloud is away.
 
 use kube::Client;
 use kube::ResourceExt as _;
 use tidewaiter_api::containership::{ClusterUpgrade, ClusterUpgradeSpec, NodeSelector, SelectorOperator, UpgradeType};
-use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE};
+use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE, UPGRADE_FINALIZER};
 use tidewaiter_cloud::client::Cluster;
-use tidewaiter_cloud::models;
-use tidewaiter_cloud::models::Kind;
+use tidewaiter_cloud::models::{self, InvalidItem, Kind};
 use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
 use crate::mirror::kind::{Listed, MirroredKind, named};
+use crate::reports::upgrades::ShownUpgrades;
 
-/// The upgrades of the cluster that the cloud ordered.
-pub(crate) struct Upgrades;
+/// The upgrades of the cluster that the cloud ordered, and what the cloud shows of their progress.
+pub(crate) struct Upgrades(pub(crate) ShownUpgrades);
+
+/// Whether the mirror created it. What a person or another program created is left alone, also if it has an id and the label: people copy upgrades to
+/// repeat them.
+pub(crate) fn is_of_cloud(upgrade: &ClusterUpgrade) -> bool {
+    let manager = format!("tidewaiter/{}", Upgrades::CONTROLLER);
+    let fields = upgrade.managed_fields();
+    fields.iter().any(|entry| entry.manager.as_ref() == Some(&manager))
+}
 
 impl MirroredKind for Upgrades {
     const NAME: &'static str = "upgrades";
     const CONTROLLER: &'static str = "sync-upgrades";
     const CHANGED: &'static [Kind] = &[Kind::Upgrade];
+    const FINALIZER: Option<&'static str> = Some(UPGRADE_FINALIZER);
     type Object = models::Upgrade;
     type Resource = ClusterUpgrade;
 
@@ -28,6 +40,12 @@ impl MirroredKind for Upgrades {
 
     fn listed(&self, cluster: Cluster) -> Listed {
         Listed::At(cluster.upgrades())
+    }
+
+    fn sees(&self, objects: &[Result<models::Upgrade, InvalidItem>]) {
+        let upgrades = objects.iter().flatten();
+        self.0
+            .set(upgrades.map(|upgrade| (upgrade.id, upgrade.status.clone())).collect());
     }
 
     fn resource(&self, upgrade: models::Upgrade) -> Option<ClusterUpgrade> {
@@ -46,18 +64,15 @@ impl MirroredKind for Upgrades {
                 target_version: spec.target_version.to_string(),
                 label_selector: spec.label_selector.into_iter().map(requirement).collect(),
                 node_timeout_seconds: spec.node_timeout_seconds.into(),
-                policy: None,
+                policy: spec.policy,
                 status: None,
             },
             status: None,
         })
     }
 
-    /// What a person or another program created is left alone, also if it has an id and the label: people copy upgrades to repeat them.
     fn ours(&self, upgrade: &ClusterUpgrade) -> bool {
-        let manager = format!("tidewaiter/{}", Self::CONTROLLER);
-        let fields = upgrade.managed_fields();
-        fields.iter().any(|entry| entry.manager.as_ref() == Some(&manager))
+        is_of_cloud(upgrade)
     }
 }
 

@@ -5,12 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use rustix::process::setpriority_process;
 use serde::Serialize;
 use serde_json::json;
-use tokio::runtime::{Builder, Runtime};
 
-use super::attackers::{ATTACKS, Field};
+use super::attackers::{ATTACKS, Field, elsewhere};
 use super::server::{Cloud, EMAIL, PASSWORD, word};
 use super::wire::{Wire, request};
 use crate::report::quantile;
@@ -44,18 +42,6 @@ pub async fn measure(cloud: &Cloud) -> Result<Attacked> {
     }
     elsewhere.shutdown_background();
     Ok(Attacked { quiet, attacks })
-}
-
-/// Threads for the attackers. On other machines they would take no time from the server and the honest client: they get what these leave.
-fn elsewhere() -> Result<Runtime> {
-    let threads = Builder::new_multi_thread()
-        .enable_all()
-        .on_thread_start(|| {
-            // Without it, the measurement is worse for the server.
-            setpriority_process(None, 19).ok();
-        })
-        .build()?;
-    Ok(threads)
 }
 
 /// The p99 of a cluster's lists, the signing keys and an owner's writes, each on a connection that is kept. None may fail.

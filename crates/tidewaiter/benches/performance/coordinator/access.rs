@@ -154,9 +154,25 @@ fn chapter(syncs: &[Synced], found: &Found, bare: &[f64]) -> Chapter {
         .at_most(1.25),
         seconds("  coordinator", "seconds", sync_seconds),
         seconds("  bare client", "bareSeconds", bare_seconds),
-        figure("  writes, coordinator", "writes", most(|sync| count(sync.writes)), "", 0),
-        figure("  writes, bare client", "bareWrites", most(|sync| count(sync.patches.len())), "", 0),
-        seconds("  time on a core, coordinator", "cpuSeconds", most(|sync| sync.cpu_seconds)),
+        figure(
+            "  writes, coordinator",
+            "writes",
+            most(|sync| count(sync.writes)),
+            "",
+            0,
+        ),
+        figure(
+            "  writes, bare client",
+            "bareWrites",
+            most(|sync| count(sync.patches.len())),
+            "",
+            0,
+        ),
+        seconds(
+            "  time on a core, coordinator",
+            "cpuSeconds",
+            most(|sync| sync.cpu_seconds),
+        ),
         figure(
             "  memory of the process alone afterwards",
             "anonymous",

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{Namespace, Node};
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use tidewaiter_testkit::builders::node;
 use tidewaiter_testkit::{
     AuditMark, ControlPlane, FakeRegistries, Identity, Process, Program, Scratch, eventually, free_port,
@@ -158,14 +158,20 @@ pub async fn make_namespaces(cluster: &ControlPlane, count: usize) -> Result<usi
 
 /// Creates this number of Nodes as kubelets write them.
 pub async fn make_nodes(cluster: &ControlPlane, count: usize) -> Result<()> {
+    let first = node(&numbered("node", 0)).internal_ip("172.20.0.1").build();
+    make_nodes_like(cluster, &first, &json!({}), count).await
+}
+
+/// Creates this number of Nodes like the first one, with this status.
+pub async fn make_nodes_like(cluster: &ControlPlane, first: &Node, status: &Value, count: usize) -> Result<()> {
     let nodes: Api<Node> = Api::all(cluster.client(&Identity::Admin));
-    let first = numbered("node", 0);
-    let made = nodes
-        .create(&PostParams::default(), &node(&first).internal_ip("172.20.0.1").build())
-        .await?;
+    let name = numbered("node", 0);
+    nodes.create(&PostParams::default(), first).await?;
+    let status = Patch::Strategic(json!({ "status": status }));
+    let made = nodes.patch_status(&name, &PatchParams::default(), &status).await?;
     copy(
         cluster,
-        &format!("minions/{first}"),
+        &format!("minions/{name}"),
         "node",
         &made.uid().context("a uid")?,
         count,

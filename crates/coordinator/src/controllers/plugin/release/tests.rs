@@ -173,3 +173,18 @@ fn what_the_api_server_writes_is_not_applied() {
     let fields: Vec<&String> = metadata.as_object().unwrap().keys().collect();
     assert_eq!(fields, ["labels", "name"]);
 }
+
+/// The type of an accepted version chooses its limits and its service account, and lies in the inventory, which others may be able to write.
+#[test]
+fn another_type_is_another_revision() {
+    let revision = |type_: &str, implementation: &str| {
+        let plugin = json!({"id": PLUGIN, "version": "1.0.0", "type": type_, "implementation": implementation});
+        let plugin: PluginSpec = serde_json::from_value(plugin).unwrap();
+        read(&json!([[config("a")]])).unwrap().of(&plugin).revision
+    };
+    let own = revision("gated", "app");
+    assert_eq!(revision("gated", "app"), own);
+    for (type_, implementation) in [("auto", "app"), ("gated", "other"), ("gatedapp", "")] {
+        assert_ne!(revision(type_, implementation), own, "{type_}/{implementation}");
+    }
+}

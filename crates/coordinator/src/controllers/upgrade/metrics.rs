@@ -1,7 +1,7 @@
 //! What is known of the upgrades, as metrics: how many are in which state, and how far those in progress are.
 //!
-//! The state is what the conditions say, so it is the same after a restart. Nobody deletes an upgrade that is over: a failed one counts as failed only until a
-//! later one has begun.
+//! The state is what the conditions say, so it is the same after a restart. Nobody deletes an upgrade that is over: a failed one counts as failed only until
+//! another one has begun after its end.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -36,8 +36,8 @@ const WAITS: [(&str, &str); 11] = [
 /// The nodes of upgrades in progress: at the version, failed, neither.
 const NODE_STATES: [&str; 3] = ["done", "failed", "remaining"];
 
-/// The upgrades.
-pub(super) struct Board {
+/// The upgrades, and their metrics.
+pub(super) struct UpgradeMetrics {
     all: Mutex<BTreeMap<Key, Entry>>,
     upgrades: IntGaugeVec,
     nodes: IntGaugeVec,
@@ -45,21 +45,28 @@ pub(super) struct Board {
 
 /// What the metrics count of one upgrade.
 struct Entry {
-    created: Option<Timestamp>,
     state: &'static str,
-    /// Whether it has claimed the cluster, or is over.
-    has_begun: bool,
+    place: Option<Place>,
     /// In the order of [`NODE_STATES`]; 0 unless it is in progress.
     nodes: [u32; 3],
 }
 
-impl Board {
+/// The place of an upgrade that has begun among the others: what is in progress comes last, and before it what ended last. An upgrade may be created
+/// before another one and begin after its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// It ended then.
+    Over(Timestamp),
+    InProgress,
+}
+
+impl UpgradeMetrics {
     pub(super) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
-        let board = Self {
+        let shown = Self {
             all: Mutex::default(),
             upgrades: metrics.gauge_vec(
                 "tidewaiter_upgrades",
-                "ClusterUpgrades by state: what those that are not over wait for (not_permitted, other_upgrade, paused, window, unhealthy, draining, uncordoning, soaking, upgrading); succeeded; failed; superseded (failed, and a later one has begun). 0 on a replica that does not lead.",
+                "ClusterUpgrades by state: what those that are not over wait for (not_permitted, other_upgrade, paused, window, unhealthy, draining, uncordoning, soaking, upgrading); succeeded; failed; superseded (failed, and another one has begun since). 0 on a replica that does not lead.",
                 &["state"],
             )?,
             nodes: metrics.gauge_vec(
@@ -68,14 +75,13 @@ impl Board {
                 &["state"],
             )?,
         };
-        board.show(&BTreeMap::new());
-        Ok(board)
+        shown.show(&BTreeMap::new());
+        Ok(shown)
     }
 
     /// The upgrade is so. One without conditions was not decided about yet.
     pub(super) fn set(&self, key: &Key, upgrade: &ClusterUpgrade) {
-        let created = upgrade.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        let entry = upgrade.status.as_ref().and_then(|status| Entry::of(status, created));
+        let entry = upgrade.status.as_ref().and_then(Entry::of);
         self.change(|all| match entry {
             Some(entry) => all.insert(key.clone(), entry),
             None => all.remove(key),
@@ -94,9 +100,9 @@ impl Board {
     }
 
     fn show(&self, all: &BTreeMap<Key, Entry>) {
-        let newest = all.values().filter(|it| it.has_begun).map(|it| it.created).max();
+        let last = all.values().filter_map(|it| it.place).max();
         let state = |it: &Entry| {
-            let is_superseded = it.state == FAILED && newest.is_some_and(|newest| newest > it.created);
+            let is_superseded = it.state == FAILED && it.place < last;
             if is_superseded { SUPERSEDED } else { it.state }
         };
         for shown in WAITS
@@ -116,9 +122,10 @@ impl Board {
 }
 
 impl Entry {
-    fn of(status: &ClusterUpgradeStatus, created: Option<Timestamp>) -> Option<Self> {
+    fn of(status: &ClusterUpgradeStatus) -> Option<Self> {
         let find = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
-        let over = match find(SUCCEEDED)?.status {
+        let succeeded = find(SUCCEEDED)?;
+        let over = match succeeded.status {
             ConditionStatus::True => Some(SUCCESS),
             ConditionStatus::False => Some(FAILED),
             ConditionStatus::Unknown => None,
@@ -126,13 +133,16 @@ impl Entry {
         let progressing = find(PROGRESSING)?;
         let waits = || WAITS.into_iter().find(|(reason, _)| *reason == progressing.reason);
         let is_in_progress = over.is_none() && progressing.status == ConditionStatus::True;
-        let remaining = status.nodes.saturating_sub(status.done).saturating_sub(status.failed);
+        let [nodes, done, failed] = [status.nodes, status.done, status.failed].map(Option::unwrap_or_default);
+        let remaining = nodes.saturating_sub(done).saturating_sub(failed);
         Some(Self {
-            created,
             state: over.or_else(|| waits().map(|(_, state)| state))?,
-            has_begun: over.is_some() || is_in_progress,
+            place: match over {
+                Some(_) => Some(Place::Over(succeeded.last_transition_time)),
+                None => is_in_progress.then_some(Place::InProgress),
+            },
             nodes: if is_in_progress {
-                [status.done, status.failed, remaining]
+                [done, failed, remaining]
             } else {
                 [0; 3]
             },
@@ -148,9 +158,9 @@ mod tests {
 
     use super::*;
 
-    /// `progressing` is the status and the reason of the condition.
+    /// `progressing` is the status and the reason of the condition. `minute` is when `Succeeded` got its status. All were created at the same time.
     fn upgrade(minute: u8, progressing: [&str; 2], succeeded: &str) -> ClusterUpgrade {
-        let condition = |type_: &str, status: &str, reason: &str| json!({"type": type_, "status": status, "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let condition = |type_: &str, status: &str, reason: &str| json!({"type": type_, "status": status, "reason": reason, "message": "", "lastTransitionTime": format!("2026-01-01T00:{minute:02}:00Z")});
         let [status, reason] = progressing;
         let conditions = [
             condition(PROGRESSING, status, reason),
@@ -158,7 +168,7 @@ mod tests {
         ];
         serde_json::from_value(
             json!({"apiVersion": "provision.containership.io/v3", "kind": "ClusterUpgrade",
-            "metadata": {"name": "u", "creationTimestamp": format!("2026-11-22T06:{minute:02}:00Z")},
+            "metadata": {"name": "u", "creationTimestamp": "2026-01-01T00:00:00Z"},
             "spec": {"type": "kubernetes", "targetVersion": "v1.36.3"},
             "status": {"nodes": 9, "done": 3, "failed": 2, "conditions": conditions}}),
         )
@@ -176,7 +186,7 @@ mod tests {
     #[test]
     fn upgrades_are_counted_by_state_and_their_nodes_while_they_are_in_progress() {
         let metrics = Metrics::new(&ManualClock::default().shared()).unwrap();
-        let board = Board::new(&metrics).unwrap();
+        let shown = UpgradeMetrics::new(&metrics).unwrap();
         let series = |text: &str| {
             text.lines()
                 .filter(|line| line.starts_with("tidewaiter_upgrade"))
@@ -194,7 +204,7 @@ mod tests {
         .iter()
         .enumerate()
         {
-            board.set(&Key::new(&number.to_string()), upgrade);
+            shown.set(&Key::new(&number.to_string()), upgrade);
         }
         shows(
             &metrics,
@@ -208,7 +218,7 @@ mod tests {
             ],
         );
         // One that has only waited does not supersede a failed one; one that is in progress does.
-        board.set(&Key::new("4"), &upgrade(5, ["True", "Paused"], "Unknown"));
+        shown.set(&Key::new("4"), &upgrade(5, ["True", "Paused"], "Unknown"));
         shows(
             &metrics,
             &[
@@ -219,7 +229,7 @@ mod tests {
                 "tidewaiter_upgrade_nodes{state=\"remaining\"} 4",
             ],
         );
-        board.remove(&Key::new("4"));
+        shown.remove(&Key::new("4"));
         shows(
             &metrics,
             &[
@@ -228,6 +238,39 @@ mod tests {
             ],
         );
         assert_eq!(series(&metrics.encode().unwrap()), before);
+    }
+
+    /// How many count as failed, and as superseded, of these: when each ended, and whether it succeeded; None for one in progress.
+    fn failed(upgrades: &[Option<(u8, bool)>]) -> (i64, i64) {
+        let metrics = Metrics::new(&ManualClock::default().shared()).unwrap();
+        let shown = UpgradeMetrics::new(&metrics).unwrap();
+        for (number, it) in upgrades.iter().enumerate() {
+            let upgrade = match it {
+                Some((minute, success)) => {
+                    upgrade(*minute, ["False", "Finished"], if *success { "True" } else { "False" })
+                }
+                None => upgrade(0, ["True", "Upgrading"], "Unknown"),
+            };
+            shown.set(&Key::new(&number.to_string()), &upgrade);
+        }
+        let count = |state: &str| shown.upgrades.with_label_values(&[state]).get();
+        (count(FAILED), count(SUPERSEDED))
+    }
+
+    #[test]
+    fn the_last_one_counts_whatever_was_created_first() {
+        for (upgrades, expected) in [
+            // The first one was created, and paused; the second one succeeded; then the first one went on and failed.
+            (&[Some((20, false)), Some((10, true))][..], (1, 0)),
+            (&[Some((10, false)), Some((20, true))], (0, 1)),
+            // The one that was created first is in progress again.
+            (&[None, Some((10, false))], (0, 1)),
+            (&[Some((10, false)), None], (0, 1)),
+            (&[Some((10, false)), Some((20, false))], (1, 1)),
+            (&[Some((10, false)), Some((10, false))], (2, 0)),
+        ] {
+            assert_eq!(failed(upgrades), expected, "{upgrades:?}");
+        }
     }
 
     #[test]
@@ -245,7 +288,7 @@ mod tests {
             (Wait::Uncordon(nodes()), "uncordoning"),
             (Wait::Nodes(nodes()), "upgrading"),
         ] {
-            let entry = Entry::of(&upgrade(1, ["True", wait.reason()], "Unknown").status.unwrap(), None);
+            let entry = Entry::of(&upgrade(1, ["True", wait.reason()], "Unknown").status.unwrap());
             assert_eq!(entry.map(|entry| entry.state), Some(state), "{wait:?}");
         }
     }

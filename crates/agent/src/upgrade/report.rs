@@ -1,0 +1,196 @@
+//! What the agent says of upgrades on its node: in the `NodeReport` and in metrics. Pure but for the metrics.
+
+use prometheus::IntGauge;
+use tidewaiter_api::node_report::{UpgradeReport, UpgradeState};
+use tidewaiter_kit::metrics::{Metrics, MetricsError};
+
+use super::files::{Outcome, RunResult};
+
+/// The length of a message in the report.
+const MESSAGE: usize = 1024;
+
+/// The length of an id in the report.
+const ID: usize = 253;
+
+/// What a pass found out.
+#[derive(Debug, Default)]
+pub(super) struct Found<'a> {
+    /// The upgrade that says that it is the turn of this node; None if none does.
+    pub(super) turn: Option<&'a str>,
+    /// Why the script is not offered to the host.
+    pub(super) error: Option<String>,
+    /// What the host says.
+    pub(super) result: Option<RunResult>,
+    /// Whether the host has had the offer for so long that it would have answered.
+    pub(super) is_overdue: bool,
+    /// Whether the host permits scripts without a signature.
+    pub(super) permits_unsigned: bool,
+    /// Why the host would refuse every script.
+    pub(super) host_problem: String,
+}
+
+impl Found<'_> {
+    /// The report. It never has what the script printed, which may be secret.
+    pub(super) fn report(self) -> UpgradeReport {
+        let id: String = self.turn.unwrap_or_default().chars().take(ID).collect();
+        // A host that cannot read the order does not know its id.
+        let answer = self
+            .result
+            .filter(|result| id.is_empty() || result.id == id || result.id.is_empty());
+        let mut report = match (self.error, answer) {
+            (Some(message), _) => said(UpgradeState::Refused, message),
+            (None, Some(result)) => reported(result),
+            (None, None) if id.is_empty() => UpgradeReport::default(),
+            (None, None) if self.is_overdue => said(UpgradeState::Offered, UNANSWERED.to_owned()),
+            (None, None) => said(UpgradeState::Offered, "the host has not answered yet".to_owned()),
+        };
+        if !id.is_empty() {
+            report.id = id;
+        }
+        report.message = report.message.chars().take(MESSAGE).collect();
+        report.unsigned_scripts = self.permits_unsigned;
+        // `offer` decides by it.
+        report.follows_own_status = true;
+        report.host_problem = self.host_problem.chars().take(MESSAGE).collect();
+        report
+    }
+}
+
+const UNANSWERED: &str = "the host does not answer: on the node, run tidewaiter host install if it was never run, \
+     then systemctl enable --now tidewaiter-upgrade.path tidewaiter-upgrade.service";
+
+fn said(state: UpgradeState, message: String) -> UpgradeReport {
+    UpgradeReport {
+        state,
+        message,
+        ..UpgradeReport::default()
+    }
+}
+
+fn reported(result: RunResult) -> UpgradeReport {
+    let state = match result.outcome {
+        Outcome::Running => UpgradeState::Running,
+        Outcome::Succeeded => UpgradeState::Succeeded,
+        Outcome::Failed => UpgradeState::Failed,
+        Outcome::TimedOut => UpgradeState::TimedOut,
+        Outcome::Interrupted => UpgradeState::Interrupted,
+        Outcome::Refused => UpgradeState::Refused,
+    };
+    UpgradeReport {
+        id: result.id.chars().take(ID).collect(),
+        exit_code: result.exit_code,
+        ..said(state, result.message)
+    }
+}
+
+/// The metrics.
+pub(super) struct UpgradeMetrics {
+    is_refused: IntGauge,
+    permits_unsigned: IntGauge,
+    is_unprepared: IntGauge,
+}
+
+impl UpgradeMetrics {
+    pub(super) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
+        Ok(Self {
+            is_refused: metrics.gauge(
+                "tidewaiter_agent_upgrade_script_refused",
+                "1 while it is the turn of this node to be upgraded and no script runs: the agent or the host refuses it, there is none, it was interrupted, or the host does not answer; else 0.",
+            )?,
+            permits_unsigned: metrics.gauge(
+                "tidewaiter_agent_unsigned_scripts_permitted",
+                "1 while this node permits upgrade scripts without a signature, else 0.",
+            )?,
+            is_unprepared: metrics.gauge(
+                "tidewaiter_agent_upgrade_host_unprepared",
+                "1 while no upgrade script can run on this node, whosever turn it is: nothing is pinned on it, or what is pinned cannot be read; else 0.",
+            )?,
+        })
+    }
+
+    pub(super) fn show(&self, report: &UpgradeReport, is_turn: bool, is_overdue: bool) {
+        let is_refused = is_turn
+            && match report.state {
+                UpgradeState::Refused | UpgradeState::Interrupted => true,
+                UpgradeState::Offered => is_overdue,
+                _ => false,
+            };
+        self.is_refused.set(i64::from(is_refused));
+        self.permits_unsigned.set(i64::from(report.unsigned_scripts));
+        self.is_unprepared.set(i64::from(!report.host_problem.is_empty()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewaiter_kit::ManualClock;
+
+    use super::*;
+
+    fn result(id: &str, outcome: Outcome) -> RunResult {
+        RunResult {
+            id: id.to_owned(),
+            outcome,
+            message: "m".to_owned(),
+            exit_code: None,
+            at: jiff::Timestamp::UNIX_EPOCH,
+            tail: "secret".to_owned(),
+        }
+    }
+
+    /// The state, the id, and whether the metric says that no script runs.
+    fn shown(found: Found<'_>) -> (UpgradeState, String, i64) {
+        let metrics = UpgradeMetrics::new(&Metrics::new(&ManualClock::default().shared()).unwrap()).unwrap();
+        let (is_turn, is_overdue) = (found.turn.is_some(), found.is_overdue);
+        let report = found.report();
+        metrics.show(&report, is_turn, is_overdue);
+        assert!(!format!("{report:?}").contains("secret"));
+        (report.state, report.id, metrics.is_refused.get())
+    }
+
+    #[test]
+    fn what_the_host_says_counts_for_its_upgrade_and_silence_is_said() {
+        use Outcome::{Failed, Interrupted, Refused, Running};
+        use UpgradeState as State;
+        for (turn, error, answer, is_overdue, expected) in [
+            (None, None, None, false, (State::None, "", 0)),
+            (Some("a"), None, None, false, (State::Offered, "a", 0)),
+            (Some("a"), None, None, true, (State::Offered, "a", 1)),
+            // What it says of another upgrade is no answer.
+            (Some("a"), None, Some(("b", Failed)), true, (State::Offered, "a", 1)),
+            (Some("a"), None, Some(("a", Running)), true, (State::Running, "a", 0)),
+            (Some("a"), None, Some(("a", Failed)), false, (State::Failed, "a", 0)),
+            (Some("a"), None, Some(("a", Refused)), false, (State::Refused, "a", 1)),
+            (
+                Some("a"),
+                None,
+                Some(("a", Interrupted)),
+                false,
+                (State::Interrupted, "a", 1),
+            ),
+            // It cannot read the order, so it does not know its id.
+            (Some("a"), None, Some(("", Refused)), false, (State::Refused, "a", 1)),
+            (
+                Some("a"),
+                Some("e"),
+                Some(("a", Running)),
+                false,
+                (State::Refused, "a", 1),
+            ),
+            // It is over.
+            (None, None, Some(("a", Refused)), false, (State::Refused, "a", 0)),
+            (None, Some("e"), None, false, (State::Refused, "", 0)),
+        ] {
+            let found = Found {
+                turn,
+                error: error.map(str::to_owned),
+                result: answer.map(|(id, outcome)| result(id, outcome)),
+                is_overdue,
+                ..Found::default()
+            };
+            let case = format!("{found:?}");
+            let (state, id, refused) = expected;
+            assert_eq!(shown(found), (state, id.to_owned(), refused), "{case}");
+        }
+    }
+}

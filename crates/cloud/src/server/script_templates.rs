@@ -1,0 +1,165 @@
+//! Script templates: the scripts of upgrades that have none of their own. One is of a cluster, or of all clusters of an organization, and for a version or for
+//! any. It is the same for all nodes and upgrades, and learns the version from its environment. It has no signatures: one is for a single upgrade.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use tidewaiter_upgrade::signed::is_signed;
+
+use super::Error;
+use super::call::{Call, Reply, text, unless_known};
+use super::cloud::Cloud;
+use super::digest::{etag, hex};
+use super::endpoints::Input;
+use super::refusal::Refusal;
+use super::scripts::{said, script_response};
+use super::source::{Source, Spot};
+use super::store::{Draft, References, Row, StoreError};
+use super::view::unix_millis;
+use crate::models::Kind;
+use crate::models::values::TargetVersion;
+
+/// The name of the template for all versions.
+const ANY: &str = "any";
+
+/// The cluster or the organization in the path.
+fn scope(spot: &Spot) -> &str {
+    if spot.cluster.is_empty() {
+        &spot.organization
+    } else {
+        &spot.cluster
+    }
+}
+
+fn template_id(scope: &str, version: &str) -> String {
+    format!("{scope}/{version}")
+}
+
+/// The version in the path, as it is stored.
+fn version(call: &Call) -> Result<String, Refusal> {
+    let word = call.word("target");
+    if word == ANY {
+        return Ok(ANY.to_owned());
+    }
+    let version: Result<TargetVersion, _> = word.parse();
+    version.map(|version| version.to_string()).map_err(|error| {
+        if call.endpoint.takes == Input::Nothing {
+            return Refusal::not_found();
+        }
+        let mut refusal = Refusal::field("target", format!("{error}; or {ANY}"));
+        refusal.status = http::StatusCode::BAD_REQUEST;
+        refusal
+    })
+}
+
+/// The template for an upgrade of a node to a version: the closest one.
+pub(super) async fn template(cloud: &Cloud, node: &Row, version: &str) -> Result<Option<Row>, StoreError> {
+    for scope in [&node.cluster_id, &node.organization_id] {
+        for version in [version, ANY] {
+            let row = cloud
+                .store
+                .get(Kind::ScriptTemplate, &template_id(scope, version))
+                .await?;
+            if row.is_some() {
+                return Ok(row);
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn template_shown(row: &Row) -> Value {
+    let cluster = Some(&row.cluster_id).filter(|id| !id.is_empty());
+    json!({ "id": row.id, "cluster_id": cluster, "version": row.spec.get("version"), "sha256": row.spec.get("sha256"),
+        "updated_at": unix_millis(&row.updated_at) })
+}
+
+pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let spot = Spot::of(call)?;
+    let mut source = Source::Store(&cloud.store);
+    spot.check(&mut source, Kind::ScriptTemplate, false).await?;
+    let rows = source.children(Kind::ScriptTemplate, scope(&spot)).await?;
+    let items: Vec<Value> = rows.iter().map(template_shown).collect();
+    let body = Bytes::from(text(&items));
+    Ok(unless_known(call, &etag(&body), body))
+}
+
+pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let (spot, version) = (Spot::of(call)?, version(call)?);
+    let mut source = Source::Store(&cloud.store);
+    spot.check(&mut source, Kind::ScriptTemplate, false).await?;
+    let row = source
+        .get(Kind::ScriptTemplate, &template_id(scope(&spot), &version))
+        .await?;
+    let script = cloud.open(&row.ok_or_else(Refusal::not_found)?)?;
+    let script = script.ok_or_else(Refusal::not_found)?;
+    Ok(script_response(call, script.as_str().to_owned()))
+}
+
+/// Stores a template, encrypted like the script of an upgrade. The audit log has its digest.
+pub(super) async fn set(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let script = said(&call.body)?;
+    if is_signed(script.as_str()) {
+        let reason = "has signatures, which are for one upgrade: set it without them, or as the script of that upgrade";
+        return Err(Refusal::field("script", reason).into());
+    }
+    let (spot, version) = (Spot::of(call)?, version(call)?);
+    let (owner, state) = (call.owner(), cloud.clone());
+    let reply = cloud.store.write(call.by(), move |transaction| {
+        Box::pin(async move {
+            let mut source = Source::Transaction(transaction);
+            spot.check(&mut source, Kind::ScriptTemplate, true).await?;
+            let id = template_id(scope(&spot), &version);
+            let sha256 = hex(digest(&SHA256, script.as_str().as_bytes()).as_ref());
+            let spec: Map<String, Value> = [("version", version), ("sha256", sha256)]
+                .map(|(key, value)| (key.to_owned(), value.into()))
+                .into_iter()
+                .collect();
+            let secret = state.seal(Kind::ScriptTemplate, &id, &spot.organization, script.as_str())?;
+            match transaction.get(Kind::ScriptTemplate, &id).await? {
+                Some(before) if before.spec == spec => {}
+                Some(before) => {
+                    transaction
+                        .update(&before, spec, secret, &References::default())
+                        .await?;
+                }
+                None => {
+                    let draft = Draft {
+                        kind: Kind::ScriptTemplate,
+                        id,
+                        organization_id: spot.organization.clone(),
+                        cluster_id: spot.cluster.clone(),
+                        parent_id: scope(&spot).to_owned(),
+                        owner_id: owner,
+                        spec,
+                        secret,
+                        ties: References::default(),
+                    };
+                    transaction.insert(draft).await?;
+                }
+            }
+            Ok(Reply::nothing())
+        })
+    });
+    Ok(reply.await?.into_response())
+}
+
+pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let (spot, version) = (Spot::of(call)?, version(call)?);
+    let (condition, state) = (call.condition(), cloud.clone());
+    let reply = cloud.store.write(call.by(), move |transaction| {
+        Box::pin(async move {
+            let mut source = Source::Transaction(transaction);
+            spot.check(&mut source, Kind::ScriptTemplate, true).await?;
+            let id = template_id(scope(&spot), &version);
+            let row = source.get(Kind::ScriptTemplate, &id).await?;
+            let row = row.ok_or_else(Refusal::not_found)?;
+            let script = state.open(&row)?;
+            condition.check(script.as_ref().map_or("", |script| script.as_str()).as_bytes())?;
+            transaction.remove(&row).await?;
+            Ok(Reply::nothing())
+        })
+    });
+    Ok(reply.await?.into_response())
+}

@@ -1,0 +1,56 @@
+//! What a pass asks the API server for, because no cache has it.
+
+use tidewaiter_api::NodeName;
+use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
+use tidewaiter_upgrade::{Health, Version, form};
+
+use super::agents::OwnStatus;
+use super::drain::NodePods;
+use super::error::UpgradeError;
+
+/// What a pass asks the API server for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    /// Whether the upgrade requires the cluster to be healthy.
+    pub(super) health: bool,
+    /// The nodes whose pods must leave.
+    pub(super) drained: Vec<NodeName>,
+    /// Whether several workers may be upgraded at once.
+    pub(super) agents: bool,
+}
+
+/// What it answers.
+pub(super) struct Answer {
+    pub(super) api_server: Version,
+    pub(super) health: Health,
+    pub(super) pods: NodePods,
+    pub(super) agents: OwnStatus,
+    /// Why one of these cannot be read.
+    pub(super) unread: Option<UpgradeError>,
+}
+
+impl Question {
+    pub(super) fn about(object: &ClusterUpgrade) -> Self {
+        let progress = form::progress(object.spec.status.as_ref());
+        let drained = progress
+            .cordons
+            .keys()
+            .filter(|node| !progress.nodes.contains_key(*node));
+        Self {
+            health: requires_health(object),
+            drained: drained.cloned().collect(),
+            agents: progress.cluster == UpgradeStatus::InProgress
+                && object
+                    .spec
+                    .policy
+                    .as_ref()
+                    .is_some_and(|policy| policy.max_unavailable.is_some()),
+        }
+    }
+}
+
+/// Whether the upgrade waits for the cluster to be healthy.
+pub(super) fn requires_health(object: &ClusterUpgrade) -> bool {
+    let policy = object.spec.policy.as_ref();
+    policy.is_some_and(|policy| policy.require_healthy || policy.canary.is_some())
+}

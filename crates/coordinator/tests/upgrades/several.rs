@@ -1,0 +1,84 @@
+//! Several workers at once, where the policy and their agents permit it.
+
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, PostParams};
+use serde_json::json;
+use tidewaiter_api::NodeReport;
+use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
+use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, NODE_POOL_LABEL};
+use tidewaiter_testkit::Identity;
+
+use crate::cluster::deploy;
+use crate::world::{NEW, OLD, World};
+
+impl World {
+    /// Upgrades as they are sent, whatever they have.
+    fn dynamic(&self) -> Api<DynamicObject> {
+        let kind = ApiResource::erase::<ClusterUpgrade>(&());
+        Api::namespaced_with(self.cluster.client(&Identity::Admin), CONTAINERSHIP_NAMESPACE, &kind)
+    }
+
+    /// The agent of the node reports that it follows the status of its own node.
+    async fn follows_own_status(&self, node: &str) {
+        let reports: Api<NodeReport> = Api::all(self.cluster.client(&Identity::Admin));
+        let report = json!({"apiVersion": "tidewaiter.dev/v1alpha1", "kind": "NodeReport", "metadata": {"name": node}, "spec": {},
+            "status": {"upgrade": {"followsOwnStatus": true}}});
+        let report = serde_json::from_value(report).unwrap();
+        reports.create(&PostParams::default(), &report).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn workers_of_each_pool_are_upgraded_at_once_and_one_with_an_old_agent_alone() {
+    let world = World::start().await;
+    world.cluster.apply_manifests(deploy("crds/agent")).await;
+    world.join("cp", OLD, &[]).await;
+    for (name, pool) in [("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")] {
+        world.join(name, OLD, &[(NODE_POOL_LABEL, pool)]).await;
+    }
+    for name in ["cp", "a1", "a2", "b1"] {
+        world.follows_own_status(name).await;
+    }
+    for bad in [json!(0), json!("0%"), json!("101%"), json!("two"), json!(1.5)] {
+        let spec = json!({"type": "kubernetes", "targetVersion": NEW, "policy": {"maxUnavailable": bad}});
+        let object = json!({"apiVersion": "provision.containership.io/v3", "kind": "ClusterUpgrade", "metadata": {"name": "bad"}, "spec": spec});
+        let refused = world
+            .dynamic()
+            .create(&PostParams::default(), &serde_json::from_value(object).unwrap())
+            .await;
+        assert!(refused.is_err(), "{bad}");
+    }
+    let running = world.run().await;
+    world.upgrade("u", json!({"policy": {"maxUnavailable": "50%"}})).await;
+    world.waits("u", "upgrading cp;").await;
+    world.is_at("cp", NEW).await;
+    world.waits("u", "upgrading a1, b1;").await;
+    let progress = world.upgrades().get("u").await.unwrap().spec.status.unwrap();
+    assert_eq!(progress.current_node, "b1");
+    assert_eq!(progress.starts.keys().collect::<Vec<_>>(), ["a1"]);
+    // Another coordinator goes on with both.
+    running.stop().await;
+    let _running = world.run().await;
+    world.is_at("a1", NEW).await;
+    world.waits("u", "upgrading a2, b1;").await;
+    // The agent of b2 looks at the current node alone.
+    world.is_at("b1", NEW).await;
+    world.waits("u", "upgrading a2; 3 of 5 nodes").await;
+    world.is_at("a2", NEW).await;
+    world.waits("u", "upgrading b2;").await;
+    world.is_at("b2", NEW).await;
+    world.ends("u", UpgradeStatus::Success).await;
+    assert_eq!(
+        world
+            .upgrades()
+            .get("u")
+            .await
+            .unwrap()
+            .spec
+            .status
+            .unwrap()
+            .starts
+            .len(),
+        0
+    );
+}

@@ -1,0 +1,66 @@
+//! `tidewaiter cloud script-templates`: scripts that serve for each upgrade to a version, or to any, of a cluster or of all clusters.
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use tidewaiter_cloud::client::{Body, Method, Path, Request};
+use tidewaiter_cloud::models::UpgradeScript;
+
+use super::actions::{list, read};
+use super::output::print;
+use super::session::Session;
+use crate::cli::{ScriptTemplateArgs, ScriptTemplatesCommand};
+
+const SEGMENT: &str = "script-templates";
+
+pub(super) async fn main(command: &ScriptTemplatesCommand) -> Result<()> {
+    match command {
+        ScriptTemplatesCommand::List(args) => {
+            let session = Session::open(&args.place)?;
+            let cluster = session.cluster(None).await?.below(SEGMENT);
+            let mut found: Vec<Value> = session.list(cluster).await?;
+            found.extend(session.list(session.organization()?.below(SEGMENT)).await?);
+            list(
+                args,
+                "ScriptTemplate",
+                &["cluster_id", "version", "sha256", "updated_at"],
+                found,
+            )
+        }
+        ScriptTemplatesCommand::Get(of) => {
+            let (session, path) = place(of).await?;
+            print(&session.text(&Request::new(Method::GET, path)).await?)
+        }
+        ScriptTemplatesCommand::Set { filename, of } => {
+            let script: UpgradeScript = read(filename)?
+                .parse()
+                .with_context(|| filename.display().to_string())?;
+            let (session, path) = place(of).await?;
+            let mut request = Request::new(Method::PUT, path);
+            request.body = Some(Body::Script(script));
+            session.send(&request).await?;
+            print(&format!("the script template for {} is set\n", version(of)))
+        }
+        ScriptTemplatesCommand::Delete(of) => {
+            let (session, path) = place(of).await?;
+            session.send(&Request::new(Method::DELETE, path)).await?;
+            print(&format!("deleted the script template for {}\n", version(of)))
+        }
+    }
+}
+
+/// The name of a template: the version that it upgrades to, or `any`.
+fn version(of: &ScriptTemplateArgs) -> String {
+    of.target_version
+        .as_ref()
+        .map_or_else(|| "any".to_owned(), ToString::to_string)
+}
+
+async fn place(of: &ScriptTemplateArgs) -> Result<(Session, Path)> {
+    let session = Session::open(&of.place)?;
+    let above = if of.all_clusters {
+        session.organization()?
+    } else {
+        session.cluster(None).await?
+    };
+    Ok((session, above.below(SEGMENT).below(version(of))))
+}
