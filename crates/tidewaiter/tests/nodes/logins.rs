@@ -1,5 +1,6 @@
 //! The agent's DaemonSet on two real nodes, and people who log in at their sshd, which is configured as docs/agent.md says.
 
+mod cuts;
 mod hosts;
 mod sessions;
 
@@ -13,15 +14,25 @@ use tidewaiter_testkit::{AUTHORIZED_KEYS, Identity, RealNode, assets, eventually
 
 use crate::{shown, site};
 
-/// The types that are written, and one that is not.
-const TYPES: [(&str, &str); 6] = [
+/// The types that are written.
+const TYPES: [(&str, &str); 5] = [
     ("ed25519", "256"),
     ("ecdsa", "256"),
     ("ecdsa", "384"),
     ("ecdsa", "521"),
     ("rsa", "2048"),
-    ("rsa", "1024"),
 ];
+
+/// Those that are not.
+const WEAK: [(&str, &str); 2] = [("rsa", "1024"), ("dsa", "1024")];
+
+/// Users with keys that are not written are numbered from here.
+const REFUSED_USERS: usize = 30;
+
+/// sshd would accept them, if the agent had written them. A client uses each of them only if it is told to.
+const ACCEPTS_ALL: &str = "printf 'PubkeyAcceptedAlgorithms +ssh-dss\nRequiredRSASize 1024\n' >>/etc/ssh/sshd_config.d/tidewaiter.conf; \
+    sshd -t; systemctl restart ssh";
+const USES_ALL: [&str; 2] = ["-oPubkeyAcceptedAlgorithms=+ssh-dss", "-oRequiredRSASize=1024"];
 
 /// Keys on devices. Nobody has these devices, so sshd accepts the key and the login ends there.
 const SECURITY_KEYS: [&str; 2] = [
@@ -77,12 +88,29 @@ impl World {
     }
 
     pub async fn user(&self, number: usize, key: &str) {
+        self.user_with(number, &[key.to_owned()]).await;
+    }
+
+    pub async fn user_with(&self, number: usize, keys: &[String]) {
         let id = id(number);
-        let key = json!({"id": "", "name": "laptop", "fingerprint": "", "key": key});
+        let key = |key| json!({"id": "", "name": "laptop", "fingerprint": "", "key": key});
+        let keys: Vec<_> = keys.iter().map(key).collect();
         let user = json!({"apiVersion": "containership.io/v3", "kind": "User", "metadata": {"name": id},
-            "spec": {"id": id, "name": format!("user-{number}"), "avatar_url": "", "added_at": "", "ssh_keys": [key]}});
+            "spec": {"id": id, "name": format!("user-{number}"), "avatar_url": "", "added_at": "", "ssh_keys": keys}});
         let params = PatchParams::apply("test").force();
         self.users().patch(&id, &params, &Patch::Apply(&user)).await.unwrap();
+    }
+
+    /// Replaces the agent of a node.
+    pub async fn another_agent(&self, node: &RealNode) {
+        let of_node = format!(
+            "-n tidewaiter-agent delete pods --field-selector spec.nodeName={}",
+            node.name()
+        );
+        self.site.kubectl(&of_node).await;
+        self.site
+            .rolled_out("tidewaiter-agent", "daemonset/tidewaiter-agent")
+            .await;
     }
 
     /// Waits until the report of a node says this.
@@ -118,7 +146,7 @@ impl World {
     }
 
     async fn is_refused(&self, key: &str) {
-        let said = self.one().logs_in(self.two(), key, "id").await;
+        let said = self.one().ssh(self.two(), key, &USES_ALL, &["id"]).await;
         assert!(said.as_ref().is_err_and(|said| said.contains(REFUSED)), "{said:?}");
     }
 }
@@ -127,16 +155,19 @@ impl World {
 async fn people_log_in_at_a_real_sshd() {
     let world = World::start().await;
     let keys = each_type_logs_in(&world).await;
+    no_other_type_does(&world, &keys[0]).await;
     security_keys_are_accepted(&world).await;
     sessions::each_is_recorded(&world, &keys[0]).await;
     changes_are_undone(&world, &keys[0]).await;
     hosts::trouble_passes(&world, &keys[0]).await;
+    cuts::the_network_is_cut(&world, &keys[0]).await;
+    cuts::the_power_is_cut(&world).await;
 
     // A user that is removed is refused, also if somebody has made the file immutable.
     world.logs_in(world.two(), &keys[1], 1).await;
     world.two().run(["chattr", "+i", AUTHORIZED_KEYS]).await;
     world.users().delete(&id(1), &DeleteParams::default()).await.unwrap();
-    world.both_report(9, 1).await;
+    world.both_report(26, 3).await;
     world.is_refused(&keys[1]).await;
 
     rolls_out(&world, &keys[0]).await;
@@ -148,7 +179,7 @@ async fn people_log_in_at_a_real_sshd() {
     world.logs_in(world.two(), &keys[0], 0).await;
 }
 
-/// Each type logs in as its user, by way of the script; a weak key does not. Returns the paths of the private keys.
+/// Each type logs in as its user, by way of the script. Returns the paths of the private keys.
 async fn each_type_logs_in(world: &World) -> Vec<String> {
     let mut keys = Vec::new();
     for (number, (kind, bits)) in TYPES.iter().enumerate() {
@@ -158,19 +189,60 @@ async fn each_type_logs_in(world: &World) -> Vec<String> {
         world.user(number, &format!("{key} x # break-glass")).await;
         keys.push(path);
     }
-    world.both_report(5, 1).await;
-    for (number, key) in keys.iter().enumerate().take(5) {
+    world.both_report(5, 0).await;
+    for (number, key) in keys.iter().enumerate() {
         world.logs_in(world.two(), key, number).await;
     }
-    world.is_refused(&keys[5]).await;
     keys
+}
+
+/// Neither weak keys nor certificates of a key that may log in, although sshd would accept them.
+async fn no_other_type_does(world: &World, good: &str) {
+    let (one, two) = (world.one(), world.two());
+    two.run(["sh", "-ec", ACCEPTS_ALL]).await;
+    let mut refused = Vec::new();
+    for (kind, bits) in WEAK {
+        let path = format!("/root/weak-{kind}");
+        refused.push((one.make_key(&path, kind, bits).await, path));
+    }
+    let sign = "cp $1 /root/certified && ssh-keygen -q -N '' -t ed25519 -f /root/authority && ssh-keygen -q -N '' -t ed25519 -f /root/other && \
+        cp /root/other /root/certified && ssh-keygen -q -s /root/authority -I certified -n root /root/other.pub && \
+        cp /root/other-cert.pub /root/certified-cert.pub && cat /root/certified-cert.pub";
+    let certificate = one.run(["sh", "-ec", sign, "sh", good]).await;
+    assert!(
+        certificate.starts_with("ssh-ed25519-cert-v01@openssh.com "),
+        "{certificate}"
+    );
+    refused.push((certificate.trim().to_owned(), "/root/certified".to_owned()));
+    for (number, (key, _)) in (REFUSED_USERS..).zip(&refused) {
+        world.user(number, key).await;
+    }
+    world.both_report(5, 3).await;
+    for (_, path) in &refused {
+        world.is_refused(path).await;
+    }
+    // What is refused is refused by the agent alone.
+    let lines = format!("{}\n{}\n", refused[0].0, refused[1].0);
+    two.run([
+        "sh",
+        "-c",
+        "mkdir -pm 700 /root/.ssh && printf %s \"$1\" >/root/.ssh/authorized_keys",
+        "sh",
+        &lines,
+    ])
+    .await;
+    for (_, path) in &refused[..2] {
+        let said = one.ssh(two, path, &USES_ALL, &["true"]).await;
+        assert!(said.is_ok(), "{path}: {said:?}");
+    }
+    two.run(["rm", "/root/.ssh/authorized_keys"]).await;
 }
 
 async fn security_keys_are_accepted(world: &World) {
     for (number, key) in (6..).zip(SECURITY_KEYS) {
         world.user(number, key).await;
     }
-    world.both_report(7, 1).await;
+    world.both_report(7, 3).await;
     for key in SECURITY_KEYS {
         let write = "umask 077 && : >/root/device && echo \"$1\" >/root/device.pub";
         world.one().run(["sh", "-c", write, "sh", key]).await;

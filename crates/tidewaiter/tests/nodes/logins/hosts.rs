@@ -1,5 +1,6 @@
 //! A host that takes no file: its disk is full, it has no inode left, or it is read-only. Who could log in still can, the report says
-//! why a new user cannot, and when the trouble is over, nobody has to do anything.
+//! why a new user cannot, and when the trouble is over, nobody has to do anything; but an agent that has started on a read-only file system must be
+//! started again.
 
 use tidewaiter_api::node_report::{APPLIED, NodeReportStatus};
 use tidewaiter_testkit::{AUTHORIZED_KEYS, RealNode};
@@ -20,27 +21,40 @@ struct Trouble {
     name: &'static str,
     begins: &'static str,
     ends: &'static str,
+    /// The mount of an agent that starts meanwhile stays as it is.
+    is_mounted_so: bool,
     /// What the report says.
     error: &'static str,
 }
 
+/// An agent has a copy of its file, which it gives up when it cannot write: then there is room for one more file. So a unit goes on to take what
+/// becomes free, and another agent begins without a copy.
 const TROUBLES: [Trouble; 3] = [
     Trouble {
         name: "a full disk",
-        begins: "dd if=/dev/zero of=/etc/containership/filler bs=1k 2>&1 | grep 'No space left'",
-        ends: "rm /etc/containership/filler",
+        begins: "systemd-run --quiet --collect --unit=fill sh -c \
+            'while :; do dd if=/dev/zero bs=1k >>/etc/containership/filler 2>/dev/null; sleep 0.02; done'; \
+            until ! echo x 2>/dev/null >/etc/containership/filler-probe; do sleep 0.02; done",
+        ends: "systemctl stop fill; rm /etc/containership/filler*",
+        is_mounted_so: false,
         error: "No space left on device",
     },
     Trouble {
         name: "no inode",
-        begins: "touch /etc/containership/filler-$(seq -s ' /etc/containership/filler-' 40) 2>&1 | grep 'No space left'",
-        ends: "rm /etc/containership/filler-*",
+        begins: "systemd-run --quiet --collect --unit=fill sh -c \
+            'while :; do n=$$((n + 1)); touch /etc/containership/filler-$$n 2>/dev/null || sleep 0.02; done'; \
+            until ! touch /etc/containership/filler-probe 2>/dev/null; do rm -f /etc/containership/filler-probe; done",
+        ends: "systemctl stop fill; rm /etc/containership/filler-*",
+        is_mounted_so: false,
         error: "No space left on device",
     },
     Trouble {
         name: "a read-only file system",
-        begins: "mount -o remount,ro /etc/containership",
+        // While an agent has its copy, the file system is in use.
+        begins: "systemd-run --quiet --collect --unit=remount sh -c \
+            'until mount -o remount,ro /etc/containership; do sleep 0.01; done'",
         ends: "mount -o remount,rw /etc/containership",
+        is_mounted_so: true,
         error: "Read-only file system",
     },
 ];
@@ -54,6 +68,7 @@ pub async fn trouble_passes(world: &World, key: &str) {
     for (number, trouble) in (10..).zip(&TROUBLES) {
         let before = node.run(["cat", AUTHORIZED_KEYS]).await;
         node.run(["sh", "-ec", trouble.begins]).await;
+        world.another_agent(node).await;
         let path = format!("/root/key-{number}");
         let added = node.make_key(&path, "ed25519", "256").await;
         world.user(number, &added).await;
@@ -70,6 +85,9 @@ pub async fn trouble_passes(world: &World, key: &str) {
         assert!(said.is_ok(), "{}: {said:?}", trouble.name);
 
         node.run(["sh", "-ec", trouble.ends]).await;
+        if trouble.is_mounted_so {
+            world.another_agent(node).await;
+        }
         world.logs_in(node, &path, number).await;
         let is_well = |status: &NodeReportStatus| {
             status
