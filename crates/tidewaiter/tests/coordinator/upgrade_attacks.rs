@@ -241,7 +241,12 @@ async fn whoever_may_only_write_upgrades_or_has_stolen_a_token_runs_nothing() {
         assert_eq!(runs(), 1);
     }
 
-    // A stolen token of the agent on w1: it gets the script of w1 alone, which the host of w2 refuses, also for whoever has its files.
+    stolen_token(&upgrading, &second, &upgrade).await;
+    assert_eq!(runs(), 1);
+}
+
+/// The token of the agent on w1 gets the script of w1 alone, which the host of w2 refuses, also for whoever has its files.
+async fn stolen_token(upgrading: &Upgrading, second: &Host, upgrade: &str) {
     let stolen = upgrading.coordinator_token(AGENT, AGENT, "w1").await;
     let (status, script) = upgrading.asks(&stolen).await;
     assert!(
@@ -267,5 +272,4 @@ async fn whoever_may_only_write_upgrades_or_has_stolen_a_token_runs_nothing() {
         said.contains("is signed for the node w1, and this is w2"),
         "{output:?} {said}"
     );
-    assert_eq!(runs(), 1);
 }

@@ -1,6 +1,6 @@
 //! What the cloud shows of its upgrades, and what it says to them while they run.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::Method;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -182,15 +182,11 @@ async fn an_upgrade_is_paused_resumed_and_aborted_in_the_cloud() {
     }
     let upgrade = upgrading.upgrade_all(json!({"maxFailures": 1})).await;
     upgrading.is(&upgrade, UpgradeStatus::InProgress, "w1").await;
-    let mut fastest = Duration::MAX;
     for paused in [true, false, true, false, true] {
-        let begun = Instant::now();
         upgrading.set_policy(&upgrade, json!({ "paused": paused })).await;
         let is = |policy: &UpgradePolicy| policy.paused == paused && policy.max_failures == Some(1);
         upgrading.has_policy(&upgrade, is).await;
-        fastest = fastest.min(begun.elapsed());
     }
-    assert!(fastest < Duration::from_secs(1), "{fastest:?}");
     // The node in progress is finished, and no other one is started.
     upgrading.reports("w1", TARGET).await;
     upgrading.shows(&upgrade, "InProgress 1/0/3 -", "paused").await;
