@@ -1,7 +1,8 @@
 //! Two coordinators at once, and what others do at the last moment.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
@@ -222,4 +223,63 @@ async fn what_was_applied_in_a_version_that_is_not_served_any_more_is_removed() 
         world.has_exactly(number, &[].into()).await;
         running.stop().await;
     }
+}
+
+/// The API server's lists of what it serves lag behind a change of a definition: here they have no version at all for a time.
+#[tokio::test]
+async fn what_the_api_server_is_about_to_serve_is_not_taken_for_gone() {
+    let world = World::start().await;
+    let proxy = ApiProxy::start(world.plane(), &coordinator());
+    let lags = Arc::new(AtomicBool::new(false));
+    let (lag, asked) = (Arc::clone(&lags), Arc::new(AtomicUsize::new(0)));
+    let seen = Arc::clone(&asked);
+    proxy.hook(move |request| match request.path.as_str() {
+        "/apis" if lag.load(Ordering::SeqCst) => {
+            seen.fetch_add(1, Ordering::SeqCst);
+            let none = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": []});
+            Action::Reply {
+                status: 200,
+                body: none.to_string(),
+            }
+        }
+        path if path.starts_with("/apis/lags.example.com") && lag.load(Ordering::SeqCst) => {
+            Action::refuse(404, "NotFound", "the server could not find the requested resource")
+        }
+        _ => Action::Forward,
+    });
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.lags.example.com"}, "spec": {"group": "lags.example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"}, "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
+    let widget = json!({"apiVersion": "lags.example.com/v1", "kind": "Widget", "metadata": {"name": "gone"}});
+    let widgets = world.objects("lags.example.com/v1", "widgets", "Widget", Some("default"));
+    world.offer(1, "1.0.0", &json!([[definition], [widget]]));
+    let running = world.run_through(&proxy).await;
+    world.is_ready(1, "1.0.0").await;
+    lags.store(true, Ordering::SeqCst);
+    world.offer(1, "2.0.0", &json!([[definition]]));
+    eventually("two looks at what is served", SOON, async || {
+        let times = asked.load(Ordering::SeqCst);
+        if times > 1 { Ok(()) } else { Err(format!("{times}")) }
+    })
+    .await;
+    lags.store(false, Ordering::SeqCst);
+    world.is_ready(1, "2.0.0").await;
+    world.shows(&widgets, "gone", Value::is_null).await;
+
+    // The whole plugin goes, its definition too: its widget is not left in the way of the definition.
+    world.offer(1, "3.0.0", &json!([[definition], [widget]]));
+    world.is_ready(1, "3.0.0").await;
+    lags.store(true, Ordering::SeqCst);
+    let before = asked.load(Ordering::SeqCst);
+    world.withdraw(1);
+    eventually("two looks at what is served", SOON, async || {
+        let times = asked.load(Ordering::SeqCst) - before;
+        if times > 1 { Ok(()) } else { Err(format!("{times}")) }
+    })
+    .await;
+    lags.store(false, Ordering::SeqCst);
+    world.is_forgotten(1).await;
+    world.has_exactly(1, &[].into()).await;
+    running.stop().await;
 }

@@ -239,18 +239,22 @@ impl PluginError {
                 ),
                 passes: true,
             }),
-            Self::Read(error) => Some(Problem {
-                reason: if matches!(error, Error::Api(status) if status.code == 403) {
-                    "Denied"
-                } else {
-                    "ReadFailed"
-                },
+            Self::Read(error) if matches!(error, Error::Api(status) if status.code == 403) => Some(Problem {
+                reason: "Denied",
                 note: format!(
                     "the objects of the plugin cannot be read: {}. Bind the service account of the coordinator to what the plugin needs \
                      (deploy/coordinator/plugins).",
                     Chain(error)
                 ),
-                passes: !matches!(error, Error::Api(status) if status.code == 403),
+                passes: false,
+            }),
+            Self::Read(error) => Some(Problem {
+                reason: "ReadFailed",
+                note: format!(
+                    "the objects of the plugin cannot be read: {}. It is tried again.",
+                    Chain(error)
+                ),
+                passes: true,
             }),
             Self::Stored(_) | Self::Write(_) => None,
         }

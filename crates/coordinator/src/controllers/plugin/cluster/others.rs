@@ -20,11 +20,11 @@ impl Cluster {
         };
         let served = match kube::discovery::group(&self.own, group).await {
             Ok(served) => served.resources_by_stability(),
-            Err(Error::Discovery(_)) => return Ok(None),
+            Err(Error::Discovery(_)) => Vec::new(),
             Err(error) => return Err(error),
         };
         let Some((resource, _)) = served.into_iter().find(|(resource, _)| resource.plural == plural) else {
-            return Ok(None);
+            return self.has_no_definition(group, plural).await.map(|()| None);
         };
         self.other(&Api::all_with(self.client.clone(), &resource), &resource, plugin)
             .await
@@ -49,8 +49,12 @@ impl Cluster {
         });
         for (resource, _) in listable {
             let api = Api::namespaced_with(self.client.clone(), namespace, &resource);
-            if let Some(found) = self.other(&api, &resource, plugin).await? {
-                return Ok(Some(found));
+            match self.other(&api, &resource, plugin).await {
+                Ok(None) => {}
+                Ok(found) => return Ok(found),
+                // The kind is not served any more.
+                Err(Error::Api(status)) if status.code == 404 => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(None)
@@ -67,11 +71,7 @@ impl Cluster {
         let everywhere = [("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")];
         let mut params = ListParams::default().labels(&selector).limit(PAGE);
         loop {
-            let page = match api.list_metadata(&params).await {
-                Ok(page) => page,
-                Err(Error::Api(status)) if status.code == 404 => return Ok(None),
-                Err(error) => return Err(error),
-            };
+            let page = api.list_metadata(&params).await?;
             let next = page.metadata.continue_.clone().filter(|next| !next.is_empty());
             let found = page.items.into_iter().find_map(|item| {
                 let meta = item.metadata;
