@@ -145,24 +145,19 @@ fn claims(nodes: &Cache<Node>, records: &Cache<Record>) -> Arc<Mutex<ClaimTable>
     let claims = Arc::<Mutex<ClaimTable>>::default();
     let table = Arc::clone(&claims);
     nodes.derive(move |change| {
-        let (Some(name), after) = (change.object().metadata.name.as_deref(), change.after) else {
-            return;
-        };
+        let name = change.key().text();
         if change
             .before
-            .zip(after)
+            .zip(change.after)
             .is_none_or(|(before, after)| !same_to_the_verdict(before, after))
         {
-            let node = after.map(|node| Arc::new(judged(node)));
+            let node = change.after.map(|node| Arc::new(judged(node).sharing_name(name)));
             lock(&table).set_node(name, node);
         }
     });
     let table = Arc::clone(&claims);
     records.derive(move |change| {
-        let Some(name) = change.object().metadata.name.as_deref() else {
-            return;
-        };
-        lock(&table).set_record(name, change.after.map(identity));
+        lock(&table).set_record(change.key().text(), change.after.map(identity));
     });
     claims
 }

@@ -117,7 +117,7 @@ impl<K: Cacheable> Cache<K> {
             let read = |object: &K| values(object).into_iter().collect::<Vec<_>>();
             let before = change.before.map(read).unwrap_or_default();
             let after = change.after.map(read).unwrap_or_default();
-            updated.update(&Key::of(change.object()), &before, after);
+            updated.update(change.key(), &before, after);
         };
         self.derive(update);
         index
@@ -142,8 +142,10 @@ impl<K: Cacheable> Cache<K> {
     }
 
     fn announce(&self, update: &dyn Fn(&Change<'_, K>)) {
-        for object in self.iter() {
-            update(&Change::applied(None, &object));
+        for key in self.keys() {
+            if let Some(object) = self.get(&key) {
+                update(&Change::applied(&key, None, &object));
+            }
         }
     }
 }

@@ -41,6 +41,12 @@ impl Key {
         }
     }
 
+    /// The text, to be shared.
+    #[must_use]
+    pub fn text(&self) -> &Arc<str> {
+        &self.0
+    }
+
     /// The object's namespace; None for a cluster-scoped object.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {

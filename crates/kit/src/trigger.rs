@@ -18,7 +18,7 @@ impl Queue {
     #[must_use]
     pub fn same_name<K: Resource>(&self) -> Trigger<K> {
         let queue = self.clone();
-        Trigger::calls(move |change: &Change<'_, K>| queue.push(Key::of(change.object())))
+        Trigger::calls(move |change: &Change<'_, K>| queue.push(change.key().clone()))
     }
 
     /// Reconciles `key`, whatever changed: for a controller that has one thing to do.

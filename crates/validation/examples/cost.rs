@@ -111,9 +111,9 @@ fn observation(count: usize, nodes: Nodes) -> Observation {
     let ready = if matches!(nodes, Nodes::Ready) { "True" } else { "False" };
     let present = if matches!(nodes, Nodes::Missing) { 0 } else { count };
     for number in 0..present {
-        let (name, provider_id) = (name(number), provider_id(number));
+        let (name, provider_id): (Arc<str>, _) = (name(number).into(), provider_id(number));
         let uid = format!("{number:08x}-0000-4000-8000-000000000000");
-        let node = json!({"metadata": {"name": name, "uid": uid, "labels": {"kubernetes.io/hostname": name}},
+        let node = json!({"metadata": {"name": *name, "uid": uid, "labels": {"kubernetes.io/hostname": *name}},
             "spec": {"providerID": provider_id}, "status": {"conditions": [{"type": "Ready", "status": ready}]}});
         table.set_node(&name, Some(Arc::new(serde_json::from_value(node).unwrap())));
         let condition = json!({"type": "Verified", "status": "True", "reason": "Proven", "message": "",

@@ -99,9 +99,12 @@ struct Row {
 
 impl ClaimTable {
     /// The Node of this name is this one, or is gone.
-    pub fn set_node(&mut self, name: &str, node: Option<Arc<Node>>) {
+    pub fn set_node(&mut self, name: &Arc<str>, node: Option<Arc<Node>>) {
         let instances = self.instances.clone();
         self.update(name, |row| {
+            if let (Some(node), Some(record)) = (&node, &mut row.record) {
+                record.share_with(node);
+            }
             row.claim = node.map(|node| Claim {
                 state: State {
                     ready: node.is_ready(),
@@ -115,8 +118,11 @@ impl ClaimTable {
     }
 
     /// The record of the Node of this name is this one, or is gone.
-    pub fn set_record(&mut self, name: &str, record: Option<IdentityRecord>) {
+    pub fn set_record(&mut self, name: &Arc<str>, mut record: Option<IdentityRecord>) {
         self.update(name, |row| {
+            if let (Some(claim), Some(record)) = (&row.claim, &mut record) {
+                record.share_with(&claim.node);
+            }
             row.record = record.map(Box::new);
             if let Some(claim) = &mut row.claim {
                 claim.proof = Proof::of(&claim.node, row.record.as_deref());
@@ -124,9 +130,9 @@ impl ClaimTable {
         });
     }
 
-    fn update(&mut self, name: &str, update: impl FnOnce(&mut Row)) {
+    fn update(&mut self, name: &Arc<str>, update: impl FnOnce(&mut Row)) {
         if !self.rows.contains_key(name) {
-            self.rows.insert(name.into(), Row::default());
+            self.rows.insert(Arc::clone(name), Row::default());
         }
         let Some(row) = self.rows.get_mut(name) else { return };
         update(row);
@@ -228,22 +234,48 @@ mod tests {
     #[test]
     fn the_list_is_made_anew_only_when_a_claim_comes_or_goes() {
         let (mut table, instances) = (ClaimTable::default(), Arc::<Instances>::default());
-        table.set_node("b", Some(node("b", "True")));
-        table.set_node("a", Some(node("a", "True")));
+        table.set_node(&"b".into(), Some(node("b", "True")));
+        table.set_node(&"a".into(), Some(node("a", "True")));
         let (all, first) = listed(&mut table, &instances);
         assert_eq!(all, ["a true Doubtful(NoRecord)", "b true Doubtful(NoRecord)"]);
-        table.set_node("b", Some(node("b", "False")));
-        table.set_record("c", None);
+        table.set_node(&"b".into(), Some(node("b", "False")));
+        table.set_record(&"c".into(), None);
         let (all, place) = listed(&mut table, &instances);
         assert_eq!(all[1], "b false Doubtful(NoRecord)");
         assert_eq!(place, first, "the other claims were copied");
-        table.set_node("a", None);
+        table.set_node(&"a".into(), None);
         assert_eq!(listed(&mut table, &instances).0, ["b false Doubtful(NoRecord)"]);
         let read = table.claims(Some(&instances));
-        table.set_node("b", Some(node("b", "True")));
+        table.set_node(&"b".into(), Some(node("b", "True")));
         assert!(!read.by_name[0].state.ready, "a verdict sees the claims at one time");
         assert_eq!(listed(&mut table, &instances).0, ["b true Doubtful(NoRecord)"]);
-        table.set_node("b", None);
+        table.set_node(&"b".into(), None);
         assert!(table.rows.is_empty());
+    }
+
+    #[test]
+    fn what_a_node_and_its_record_have_in_common_is_held_once() {
+        let sent = json!({"metadata": {"name": "a", "uid": "r"}, "spec": {"nodeUID": "a", "providerID": "aws:///a/a"}});
+        let record = || {
+            serde_json::from_value::<crate::objects::Listed>(sent.clone())
+                .unwrap()
+                .record
+        };
+        for record_first in [true, false] {
+            let (mut table, name) = (ClaimTable::default(), Arc::<str>::from("a"));
+            if record_first {
+                table.set_record(&name, Some(record()));
+            }
+            let node = node("a", "True");
+            table.set_node(&name, Some(Arc::new((*node).clone().sharing_name(&name))));
+            if !record_first {
+                table.set_record(&name, Some(record()));
+            }
+            let row = &table.rows["a"];
+            let (claim, record) = (row.claim.as_ref().unwrap(), row.record.as_ref().unwrap());
+            assert!(record.is_about(&claim.node) && record.is_about_instance_of(&claim.node));
+            // The name: here, in the table, in the Node and in the record.
+            assert_eq!(Arc::strong_count(&name), 4, "record first: {record_first}");
+        }
     }
 }

@@ -68,7 +68,7 @@ pub async fn observe(sources: &Sources) -> Observation {
         None => Identities::NotInstalled,
         Some(records) => Identities::Installed(records.map(|records| {
             for record in records {
-                let name = record.node().to_owned();
+                let name = Arc::clone(record.node());
                 table.set_record(&name, Some(record));
             }
         })),

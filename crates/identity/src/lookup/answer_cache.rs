@@ -20,14 +20,14 @@ pub(super) struct CachedAnswer {
 #[derive(Debug, Default)]
 pub(super) struct AnswerCache {
     of: HashMap<NodeUid, Answer>,
-    packer: Packer<Identity>,
+    packer: Packer<(ProviderId, Identity)>,
     prune_at: Duration,
 }
 
 #[derive(Debug)]
 struct Answer {
-    provider_id: ProviderId,
-    identity: Packed,
+    /// The providerID that was asked for, and the identity.
+    told: Packed,
     obtained: Duration,
     until: Duration,
 }
@@ -36,16 +36,20 @@ impl AnswerCache {
     /// The cached answer for this Node with this providerID, unless it has expired.
     pub(super) fn get(&self, claim: &Claim, now: Duration) -> Option<CachedAnswer> {
         let answer = self.of.get(&claim.uid)?;
-        (answer.provider_id == claim.provider_id && answer.until > now).then(|| CachedAnswer {
-            identity: Arc::new(self.packer.unpack(&answer.identity)),
+        if answer.until <= now {
+            return None;
+        }
+        let (provider_id, identity) = self.packer.unpack(&answer.told);
+        (provider_id == claim.provider_id).then(|| CachedAnswer {
+            identity: Arc::new(identity),
             until: answer.until,
         })
     }
 
     pub(super) fn keep(&mut self, claim: &Claim, kept: &CachedAnswer, now: Duration) {
+        let told = (claim.provider_id.clone(), (*kept.identity).clone());
         let answer = Answer {
-            provider_id: claim.provider_id.clone(),
-            identity: self.packer.pack(&kept.identity),
+            told: self.packer.pack(&told),
             obtained: now,
             until: kept.until,
         };

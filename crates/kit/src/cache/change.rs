@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Debug};
 
+use crate::key::Key;
+
 /// One change of a cached object. An object that was deleted and created again under its name is two changes.
 #[derive(Debug)]
 pub struct Change<'a, K> {
@@ -10,26 +12,29 @@ pub struct Change<'a, K> {
     /// The object as it is cached now; None when it is gone.
     pub after: Option<&'a K>,
     object: &'a K,
+    key: &'a Key,
 }
 
 impl<'a, K> Change<'a, K> {
     /// The object is new, or differs from `before`.
     #[must_use]
-    pub fn applied(before: Option<&'a K>, after: &'a K) -> Self {
+    pub fn applied(key: &'a Key, before: Option<&'a K>, after: &'a K) -> Self {
         Self {
             before,
             after: Some(after),
             object: after,
+            key,
         }
     }
 
     /// The object is gone.
     #[must_use]
-    pub fn deleted(before: &'a K) -> Self {
+    pub fn deleted(key: &'a Key, before: &'a K) -> Self {
         Self {
             before: Some(before),
             after: None,
             object: before,
+            key,
         }
     }
 
@@ -37,6 +42,12 @@ impl<'a, K> Change<'a, K> {
     #[must_use]
     pub fn object(&self) -> &'a K {
         self.object
+    }
+
+    /// The key of the object, whose text the cache holds: whoever keeps it should keep this one.
+    #[must_use]
+    pub fn key(&self) -> &'a Key {
+        self.key
     }
 
     /// Both versions of the object, as far as there are two.

@@ -102,13 +102,13 @@ impl<K: Cacheable> Mirror<K> {
     fn first_list(&mut self) {
         self.objects.replace_all(mem::take(&mut self.first));
         let keys = self.objects.keys();
-        let all = || keys.iter().filter_map(|key| self.objects.get(key));
-        for object in all() {
-            self.subscribers.index(&Change::applied(None, &object));
+        let all = || keys.iter().filter_map(|key| Some((key, self.objects.get(key)?)));
+        for (key, object) in all() {
+            self.subscribers.index(&Change::applied(key, None, &object));
         }
         self.synced.send_replace(true);
-        for object in all() {
-            self.subscribers.notify(&Change::applied(None, &object));
+        for (key, object) in all() {
+            self.subscribers.notify(&Change::applied(key, None, &object));
         }
     }
 
@@ -131,13 +131,13 @@ impl<K: Cacheable> Mirror<K> {
             }
         }
         let object = Arc::new(object);
-        self.objects.put(key, &object);
-        self.changed(&Change::applied(before.as_deref(), &object));
+        let key = self.objects.put(key, &object);
+        self.changed(&Change::applied(&key, before.as_deref(), &object));
     }
 
     fn deleted(&mut self, key: &Key) {
         if let Some(before) = self.objects.take(key) {
-            self.changed(&Change::deleted(&before));
+            self.changed(&Change::deleted(key, &before));
         }
     }
 

@@ -55,12 +55,19 @@ impl<K: Cacheable> Objects<K> {
         self.read().get(key).map(|held| self.open(held))
     }
 
-    pub(super) fn put(&self, key: Key, object: &Arc<K>) {
+    /// Returns the key under which it is held, which others share.
+    pub(super) fn put(&self, key: Key, object: &Arc<K>) -> Key {
         let held = self.hold(object);
         match self.write().entry(key) {
-            // The key that is there is shared with others already.
-            Entry::Occupied(mut there) => drop(there.insert(held)),
-            Entry::Vacant(place) => drop(place.insert(held)),
+            Entry::Occupied(mut there) => {
+                there.insert(held);
+                there.key().clone()
+            }
+            Entry::Vacant(place) => {
+                let key = place.key().clone();
+                place.insert(held);
+                key
+            }
         }
     }
 

@@ -9,13 +9,13 @@ use tidewaiter_api::{Condition, ConditionStatus, NodeIdentity, NodeIdentitySpec,
 use tidewaiter_identity::Refusal;
 
 use super::known;
-use super::node::Node;
+use super::node::{Node, share};
 
 /// A `NodeIdentity` with only the fields that a verdict reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityRecord {
-    node: Box<str>,
-    node_uid: Box<str>,
+    node: Arc<str>,
+    node_uid: Arc<str>,
     provider_id: Option<ProviderId>,
     result: IdentityResult,
 }
@@ -43,9 +43,18 @@ impl IdentityRecord {
         }
     }
 
+    /// Holds once what it has in common with the Node.
+    pub(crate) fn share_with(&mut self, node: &Node) {
+        share(&mut self.node, &node.name);
+        share(&mut self.node_uid, &node.uid);
+        if self.provider_id == node.provider_id {
+            self.provider_id.clone_from(&node.provider_id);
+        }
+    }
+
     /// The name of the Node.
     #[must_use]
-    pub fn node(&self) -> &str {
+    pub fn node(&self) -> &Arc<str> {
         &self.node
     }
 

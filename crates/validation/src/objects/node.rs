@@ -24,7 +24,7 @@ pub const LABELS_READ: [&str; 4] = [ROLE_CONTROL_PLANE_LABEL, HOSTNAME, ZONE, OL
 #[serde(from = "Sent")]
 pub struct Node {
     pub(crate) name: Arc<str>,
-    uid: Box<str>,
+    pub(super) uid: Arc<str>,
     /// The instance that the Node claims to be.
     pub(crate) provider_id: Option<ProviderId>,
     /// Usually the same text as the name.
@@ -109,6 +109,15 @@ impl Node {
         }
     }
 
+    /// The same, which shares this text if it is its name.
+    #[must_use]
+    pub fn sharing_name(mut self, name: &Arc<str>) -> Self {
+        for text in [&mut self.name, &mut self.hostname] {
+            share(text, name);
+        }
+        self
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -129,6 +138,13 @@ impl Node {
 
     pub(crate) fn is_control_plane(&self) -> bool {
         self.control_plane
+    }
+}
+
+/// Holds the text once if it is the same as `other`.
+pub(super) fn share(text: &mut Arc<str>, other: &Arc<str>) {
+    if *text == *other {
+        *text = Arc::clone(other);
     }
 }
 

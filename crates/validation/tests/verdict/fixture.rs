@@ -144,11 +144,11 @@ fn load(file: &Path) -> Fixture {
     let mut unknown = case.unknown;
     let mut claims = ClaimTable::default();
     for record in records {
-        let name = record.node().to_owned();
+        let name = record.node().clone();
         claims.set_record(&name, Some(record));
     }
     for (name, node) in nodes {
-        claims.set_node(&name, Some(node));
+        claims.set_node(&name.into(), Some(node));
     }
     let seen = Observation {
         cluster: "cluster.example.com".parse().unwrap(),

@@ -188,7 +188,7 @@ impl Seen {
             table.set_record(record.node(), Some(record.clone()));
         }
         for (name, node) in &self.nodes {
-            table.set_node(name, Some(Arc::clone(node)));
+            table.set_node(&Arc::from(*name), Some(Arc::clone(node)));
         }
     }
 
@@ -294,9 +294,10 @@ proptest! {
             }
             for name in NODES {
                 let node = seen.nodes.iter().find(|(other, _)| *other == name);
-                kept.set_node(name, node.map(|(_, node)| Arc::clone(node)));
-                let record = seen.records.iter().flatten().find(|record| record.node() == name);
-                kept.set_record(name, record.cloned());
+                let shared = Arc::from(name);
+                kept.set_node(&shared, node.map(|(_, node)| Arc::clone(node)));
+                let record = seen.records.iter().flatten().find(|record| **record.node() == *name);
+                kept.set_record(&shared, record.cloned());
             }
             let mut fresh = ClaimTable::default();
             seen.fill(&mut fresh);

@@ -226,13 +226,13 @@ mod tests {
 
     fn come(census: &Census, names: &[&str]) {
         for name in names {
-            census.changed(&Change::applied(None, &node(name, name)));
+            census.changed(&Change::applied(&Key::new(name), None, &node(name, name)));
             census.announce();
         }
     }
 
     fn go(census: &Census, name: &str) {
-        census.changed(&Change::deleted(&node(name, name)));
+        census.changed(&Change::deleted(&Key::new(name), &node(name, name)));
         census.announce();
     }
 
@@ -340,7 +340,11 @@ mod tests {
         come(&two, &["a", "b"]);
         two.note("a", "a", Some(Forged));
         assert_eq!(two.note("b", "b", Some(Forged)), HELD);
-        two.changed(&Change::applied(Some(&node("a", "a")), &node("a", "another")));
+        two.changed(&Change::applied(
+            &Key::new("a"),
+            Some(&node("a", "a")),
+            &node("a", "another"),
+        ));
         assert_eq!(two.note("a", "a", Some(Forged)), FREE, "that one is gone");
         assert_eq!(two.note("a", "another", Some(Forged)), HELD);
         go(&two, "a");
