@@ -179,6 +179,9 @@ pub struct UpgradeReport {
     /// The exit status of the script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
+    /// Whether the script failed, its way back ended well, and the kubelet is at the version of before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rolled_back: bool,
     /// Whether the host permits scripts without a signature.
     #[serde(default)]
     pub unsigned_scripts: bool,

@@ -184,6 +184,8 @@ pub struct Node {
     pub ready: bool,
     /// Whether its agent follows the status of its own node, and not only `currentNode`.
     pub parallel: bool,
+    /// Why its host would refuse every script, as its agent says. Nothing is decided by it.
+    pub host_problem: Option<String>,
     /// Whether it is cordoned.
     pub cordoned: bool,
     /// The upgrade that has cordoned it, if the Node says so. Its kubelet may remove that, and then the node stays cordoned.

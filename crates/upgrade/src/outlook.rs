@@ -152,6 +152,7 @@ fn in_words(seen: &Observation<'_>, spec: &Spec, node: &Planned) -> NodeOutlook 
         Fate::Started(NodeState::Failed) => "failed".to_owned(),
         Fate::AtTarget => "skipped: it is at the version".to_owned(),
         Fate::Waits if is_over(seen) => "not started".to_owned(),
+        Fate::Waits if spec.policy.aborted || seen.upgrade.deleted => "not started: the upgrade is aborted".to_owned(),
         Fate::Waits if seen.upgrade.progress.cordons.contains_key(&node.name) => "is drained".to_owned(),
         Fate::Waits => waits(seen, node),
         Fate::WillFail(refusal) => format!("fails without a script: {refusal}"),
@@ -165,7 +166,7 @@ fn in_words(seen: &Observation<'_>, spec: &Spec, node: &Planned) -> NodeOutlook 
     }
 }
 
-/// What keeps a node from being drained is said before its turn.
+/// What keeps a node from being drained, and its host from running the script, is said before its turn.
 fn waits(seen: &Observation<'_>, node: &Planned) -> String {
     let kept = seen
         .left
@@ -174,11 +175,19 @@ fn waits(seen: &Observation<'_>, node: &Planned) -> String {
         .flatten()
         .filter(|left| left.why != Why::Leaving);
     let kept: Vec<Left> = kept.cloned().collect();
-    if kept.is_empty() {
-        "waits for its turn".to_owned()
-    } else {
-        format!("waits for its turn; its drain would wait now: {}", pods(&kept))
-    }
+    let drain = (!kept.is_empty()).then(|| format!("; its drain would wait now: {}", pods(&kept)));
+    let seen = seen.nodes.iter().find(|seen| seen.name == node.name);
+    let host = seen.and_then(|seen| {
+        Some(format!(
+            "; it would not run the script: {}",
+            seen.host_problem.as_ref()?
+        ))
+    });
+    format!(
+        "waits for its turn{}{}",
+        drain.unwrap_or_default(),
+        host.unwrap_or_default()
+    )
 }
 
 fn is_over(seen: &Observation<'_>) -> bool {
@@ -246,6 +255,11 @@ mod tests {
             nodes[3]
         );
 
+        let mut aborted = in_progress("u", "cp=InProgress");
+        aborted.spec.as_mut().unwrap().policy.aborted = true;
+        let (_, nodes) = says(&aborted, "b=v1.35.4 cp=v1.35.4");
+        assert_eq!(nodes[1], "b: not started: the upgrade is aborted");
+
         let (summary, _) = says(&in_progress("u", "cp=Failed"), "b=v1.35.4 cp=v1.36.0");
         assert!(
             summary.ends_with("0 of 2 nodes are at the version, 1 failed. The next node is b."),
@@ -256,6 +270,16 @@ mod tests {
             summary.ends_with("It ends: every selected node is at the version."),
             "{summary}"
         );
+    }
+
+    #[test]
+    fn a_host_that_would_refuse_the_script_is_named_before_its_turn() {
+        let (upgrade, mut all, api_server) = (upgrade("u"), nodes("b=v1.35.4 c=v1.35.4"), version("v1.36.3"));
+        all[0].host_problem = Some("nothing is pinned".to_owned());
+        let outlook = outlook(&observation(&upgrade, &[], &all, &api_server, 60));
+        let fates: Vec<&str> = outlook.nodes.iter().map(|node| node.fate.as_str()).collect();
+        let named = "waits for its turn; it would not run the script: nothing is pinned";
+        assert_eq!(fates, [named, "waits for its turn"]);
     }
 
     #[test]

@@ -48,6 +48,9 @@ const AHEAD: SignedDuration = SignedDuration::from_mins(5);
 /// With this line, a script declares that it may run again after it was begun.
 pub const REPEATABLE: &str = "# tidewaiter: repeatable";
 
+/// With this line, a script declares that it takes back what it did when it is run with `TIDEWAITER_WAY_BACK=1`.
+pub const WAY_BACK: &str = "# tidewaiter: way back";
+
 /// What is signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
@@ -159,11 +162,21 @@ impl<'a> VerifiedScript<'a> {
     /// Whether it may run again after it was begun.
     #[must_use]
     pub fn repeatable(&self) -> Repeatable {
-        if self.body.lines().any(|line| line == REPEATABLE) {
+        if self.declares(REPEATABLE) {
             Repeatable::Yes
         } else {
             Repeatable::No
         }
+    }
+
+    /// Whether it can take back what it did.
+    #[must_use]
+    pub fn has_way_back(&self) -> bool {
+        self.declares(WAY_BACK)
+    }
+
+    fn declares(&self, what: &str) -> bool {
+        self.body.lines().any(|line| line == what)
     }
 }
 

@@ -41,6 +41,7 @@ pub(crate) fn node(node: &str, kubelet: &str) -> Node {
         components: Vec::new(),
         ready,
         parallel: false,
+        host_problem: None,
         cordoned: false,
         cordoned_by: None,
     }

@@ -405,6 +405,7 @@ mod tests {
             outcome,
             message: String::new(),
             exit_code: None,
+            rolled_back: false,
             at,
             tail: String::new(),
         }

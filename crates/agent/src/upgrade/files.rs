@@ -78,6 +78,9 @@ pub struct RunResult {
     /// The exit status of the script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
+    /// Whether the script failed, its way back ended well, and the kubelet is at the version of before.
+    #[serde(default)]
+    pub rolled_back: bool,
     /// When the host decided or the script ended.
     pub at: Timestamp,
     /// The end of what the script printed. It never leaves the node: it may show a secret.

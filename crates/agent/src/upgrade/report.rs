@@ -79,6 +79,7 @@ fn reported(result: RunResult) -> UpgradeReport {
     UpgradeReport {
         id: result.id.chars().take(ID).collect(),
         exit_code: result.exit_code,
+        rolled_back: result.rolled_back,
         ..said(state, result.message)
     }
 }
@@ -133,6 +134,7 @@ mod tests {
             outcome,
             message: "m".to_owned(),
             exit_code: None,
+            rolled_back: false,
             at: jiff::Timestamp::UNIX_EPOCH,
             tail: "secret".to_owned(),
         }

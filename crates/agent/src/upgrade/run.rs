@@ -4,7 +4,7 @@
 //! - The run is recorded before it begins, and decided again in between. So a crash at any point leads to one run or none. Only a script that declares
 //!   itself repeatable runs again after it was interrupted.
 //! - What runs is a copy in a folder that the agent cannot reach: a file that is exchanged after it was checked does not run.
-//! - A script is killed at the deadline, so that it does not run beside that of the next node.
+//! - A script is killed at the deadline, so that it does not run beside that of the next node. So is its way back.
 //! - At most one script runs in a process. systemd kills what a script has left when the process ends, before the next one starts.
 
 mod execute;
@@ -23,7 +23,7 @@ use tidewaiter_upgrade::{InvalidVersion, Upgrade, Version, form};
 use super::files::{self, FileError, Order, Outcome, RunResult};
 use super::trust::{Asked, Trust, TrustError};
 use crate::host::{AllCalls, Host, HostError, Owner};
-use execute::execute;
+use execute::{Execution, Way};
 use record::Record;
 
 /// Why the host cannot even refuse.
@@ -168,6 +168,7 @@ impl Runner {
             outcome,
             message: Chain(why).to_string(),
             exit_code: None,
+            rolled_back: false,
             at: self.clock.now(),
             tail: String::new(),
         };
@@ -199,8 +200,57 @@ impl Runner {
         record.begin(&upgrades, id, script.generation());
         record.write(state)?;
         let run = self.decide_again(host, order, &record, trust.node())?;
-        host.tell(&self.running(id, &run))?;
-        execute(state, script.body(), &run, &*self.clock).map_err(NotRun::Start)
+        host.tell(&self.running(id, &run, Way::There))?;
+        let execution = Execution::new(state, script.body(), trust.node(), &run, &*self.clock);
+        let result = execution.start(Way::There).map_err(NotRun::Start)?;
+        if result.outcome == Outcome::Failed && script.has_way_back() {
+            return self.go_back(host, &execution, version.as_ref(), result);
+        }
+        Ok(result)
+    }
+
+    /// Takes back what a script did that has failed. Not if the kubelet is new: the coordinator may count the node as done, and start the next one.
+    fn go_back(
+        &self,
+        host: &Host,
+        execution: &Execution<'_>,
+        before: Option<&Version>,
+        failed: RunResult,
+    ) -> Result<RunResult, NotRun> {
+        let said = |what: String| format!("{}; {what}", failed.message);
+        let is_new = |version: &Version| version.order(&execution.run.target).is_ge();
+        if let Some(version) = self.version().filter(is_new) {
+            let message = said(format!(
+                "its way back does not run, because the kubelet is at {version}"
+            ));
+            return Ok(RunResult { message, ..failed });
+        }
+        if execution.is_over() {
+            let message = said("its way back does not run, because no time is left".to_owned());
+            return Ok(RunResult { message, ..failed });
+        }
+        host.tell(&self.running(&failed.id, execution.run, Way::Back))?;
+        let back = execution.start(Way::Back).map_err(NotRun::Start)?;
+        let version = self.version();
+        let shown = version
+            .as_ref()
+            .map_or_else(|| "unknown".to_owned(), Version::to_string);
+        let is_back = back.outcome == Outcome::Succeeded;
+        let rolled_back = is_back && version.as_ref() == before;
+        let what = if rolled_back {
+            format!("its way back ended with the status 0, and the kubelet is at {shown} as before")
+        } else if is_back {
+            format!("its way back ended with the status 0, but the version of the kubelet is {shown} now")
+        } else {
+            format!("its way back did not end well: {}", back.message)
+        };
+        Ok(RunResult {
+            message: said(what),
+            rolled_back,
+            at: back.at,
+            tail: back.tail,
+            ..failed
+        })
     }
 
     /// What was checked must still be ordered.
@@ -218,12 +268,17 @@ impl Runner {
         Ok(confirm(id, &[identified(&still, id)], view)?)
     }
 
-    fn running(&self, id: &str, run: &Run) -> RunResult {
+    fn running(&self, id: &str, run: &Run, way: Way) -> RunResult {
+        let what = match way {
+            Way::There => "the script runs",
+            Way::Back => "the script failed, and its way back runs",
+        };
         RunResult {
             id: id.to_owned(),
             outcome: Outcome::Running,
-            message: format!("the script runs, until {} at the latest", run.until),
+            message: format!("{what}, until {} at the latest", run.until),
             exit_code: None,
+            rolled_back: false,
             at: self.clock.now(),
             tail: String::new(),
         }

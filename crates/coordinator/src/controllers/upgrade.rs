@@ -39,7 +39,7 @@ mod patch;
 mod question;
 mod status;
 
-use agents::{Agents, OwnStatus};
+use agents::{AgentReports, Agents, list_reports};
 use drain::NodePods;
 use error::UpgradeError;
 pub use look::{LookError, SeenUpgrade, look_at_upgrade};
@@ -202,11 +202,11 @@ impl UpgradeController {
             api_server: version.git_version.parse()?,
             health: Health::default(),
             pods: NodePods::default(),
-            agents: OwnStatus::new(),
+            agents: AgentReports::new(),
             unread: None,
         };
         if question.agents {
-            match self.agents.own_status(&self.client, &*self.clock).await {
+            match self.agents.reports(&self.client, &*self.clock).await {
                 Ok(agents) => answer.agents = agents,
                 Err(error) => answer.unread = Some(UpgradeError::Agents(error)),
             }
@@ -269,6 +269,23 @@ impl UpgradeController {
         }
     }
 
+    /// Says when an upgrade begins which hosts would refuse its script, as their agents say. Without the permission, nobody knows, and each node says it when it
+    /// is its turn.
+    async fn warn_of_hosts(&self, about: &ObjectReference, spec: &Spec, seen: &Observation<'_>) {
+        let Ok(agents) = list_reports(&self.client).await else {
+            return;
+        };
+        let waiting = plan(seen, spec).into_iter().filter(|node| node.fate == Fate::Waits);
+        let problems = waiting.filter_map(|node| {
+            let problem = &agents.get(node.name.as_str())?.host_problem;
+            (!problem.is_empty()).then(|| format!("{}: {problem}", node.name))
+        });
+        if let Some(note) = status::unprepared(&problems.collect::<Vec<_>>()) {
+            self.events
+                .publish(about, Notice::warning("HostsUnprepared", "Upgrade", note));
+        }
+    }
+
     /// Says before the first cordon which pods will keep which node from being drained.
     async fn forecast(&self, about: &ObjectReference, spec: &Spec, seen: &Observation<'_>) -> Result<(), UpgradeError> {
         let pods = NodePods::read_all(&self.client).await.map_err(UpgradeError::Drain)?;
@@ -291,6 +308,7 @@ impl UpgradeController {
         if !spec.policy.require_healthy {
             self.warn(about, seen).await;
         }
+        self.warn_of_hosts(about, spec, seen).await;
         if spec.policy.drain.is_some() {
             self.forecast(about, spec, seen).await?;
         }

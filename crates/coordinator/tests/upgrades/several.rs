@@ -20,9 +20,14 @@ impl World {
 
     /// The agent of the node reports that it follows the status of its own node.
     async fn follows_own_status(&self, node: &str) {
+        self.agent_reports(node, &json!({"upgrade": {"followsOwnStatus": true}}))
+            .await;
+    }
+
+    /// The agent of the node reports this.
+    async fn agent_reports(&self, node: &str, status: &serde_json::Value) {
         let reports: Api<NodeReport> = Api::all(self.cluster.client(&Identity::Admin));
-        let report = json!({"apiVersion": "tidewaiter.dev/v1alpha1", "kind": "NodeReport", "metadata": {"name": node}, "spec": {},
-            "status": {"upgrade": {"followsOwnStatus": true}}});
+        let report = json!({"apiVersion": "tidewaiter.dev/v1alpha1", "kind": "NodeReport", "metadata": {"name": node}, "spec": {}, "status": status});
         let report = serde_json::from_value(report).unwrap();
         reports.create(&PostParams::default(), &report).await.unwrap();
     }
@@ -81,4 +86,25 @@ async fn workers_of_each_pool_are_upgraded_at_once_and_one_with_an_old_agent_alo
             .len(),
         0
     );
+}
+
+/// The agents say it; nothing is decided by it.
+#[tokio::test]
+async fn hosts_that_would_refuse_the_script_are_named_when_an_upgrade_begins() {
+    let world = World::start().await;
+    world.cluster.apply_manifests(deploy("crds/agent")).await;
+    for name in ["w1", "w2", "w3", "w4"] {
+        world.join(name, OLD, &[]).await;
+    }
+    world.agent_reports("w1", &json!({"upgrade": {}})).await;
+    world
+        .agent_reports("w2", &json!({"upgrade": {"hostProblem": "nothing is pinned"}}))
+        .await;
+    world.agent_reports("w3", &json!({"kernel": "6"})).await;
+    let _running = world.run().await;
+    world.upgrade("u", json!({})).await;
+    world.waits("u", "upgrading w1").await;
+    let note = world.event("u", "HostsUnprepared").await;
+    let named = "and fail when it is their turn: w2: nothing is pinned; w3: its agent has upgrades disabled (agent.settings.upgrades).";
+    assert!(note.ends_with(named), "{note}");
 }

@@ -268,12 +268,19 @@ fn one_text_may_be_signed_for_several_nodes_and_the_refusal_is_about_this_one() 
 
 #[test]
 fn a_script_declares_itself_that_it_may_run_again() {
-    for (script, repeatable) in [
-        ("#!/bin/sh\n# tidewaiter: repeatable\n", Repeatable::Yes),
-        ("#!/bin/sh\necho '# tidewaiter: repeatable'\n", Repeatable::No),
-        ("#!/bin/sh\n # tidewaiter: repeatable\n", Repeatable::No),
+    for (script, repeatable, has_way_back) in [
+        ("#!/bin/sh\n# tidewaiter: repeatable\n", Repeatable::Yes, false),
+        ("#!/bin/sh\necho '# tidewaiter: repeatable'\n", Repeatable::No, false),
+        ("#!/bin/sh\n # tidewaiter: repeatable\n", Repeatable::No, false),
+        ("#!/bin/sh\n# tidewaiter: way back\n", Repeatable::No, true),
+        ("#!/bin/sh\n# tidewaiter: way back to nowhere\n", Repeatable::No, false),
     ] {
-        assert_eq!(open_unsigned(script).repeatable(), repeatable, "{script}");
+        let opened = open_unsigned(script);
+        assert_eq!(
+            (opened.repeatable(), opened.has_way_back()),
+            (repeatable, has_way_back),
+            "{script}"
+        );
     }
 }
 

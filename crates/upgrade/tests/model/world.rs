@@ -66,6 +66,7 @@ impl World {
                 components: Vec::new(),
                 ready: true,
                 parallel: max_unavailable > 1,
+                host_problem: None,
                 cordoned: false,
                 cordoned_by: None,
             }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
+use tidewaiter_api::NodeName;
 use tidewaiter_kit::Clock;
 use tidewaiter_upgrade::agent::Run;
 
@@ -26,41 +27,136 @@ const LOOK: Timespec = Timespec {
     tv_nsec: 100_000_000,
 };
 
-/// Runs the script. It gets the id, the version and the deadline in variables.
-pub(super) fn execute(state: &Host, script: &str, run: &Run, clock: &dyn Clock) -> io::Result<RunResult> {
-    let path = copy(state, script).map_err(io::Error::other)?;
-    let (output, writer) = io::pipe()?;
-    let mut command = Command::new(&path);
-    command
-        .env("TIDEWAITER_UPGRADE", &run.upgrade)
-        .env("TIDEWAITER_VERSION", run.target.to_string())
-        .env("TIDEWAITER_UNTIL", run.until.to_string())
-        .stdin(Stdio::null())
-        .stdout(writer.try_clone()?)
-        .stderr(writer)
-        .process_group(0);
-    let mut child = command.spawn()?;
-    // The last writer must be the script.
-    drop(command);
-    let output = File::from(std::os::fd::OwnedFd::from(output));
-    let mut tail = Vec::new();
-    let ended = follow(&mut child, &output, run, clock, &mut tail)?;
-    let (outcome, message) = match ended {
-        None => (
-            Outcome::TimedOut,
-            "the script was stopped at the deadline of the node".to_owned(),
-        ),
-        Some(status) if status.success() => (Outcome::Succeeded, "the script ended with the status 0".to_owned()),
-        Some(status) => (Outcome::Failed, format!("the script failed: {status}")),
-    };
-    Ok(RunResult {
-        id: run.upgrade.clone(),
-        outcome,
-        message,
-        exit_code: ended.and_then(|status| status.code().or_else(|| status.signal().map(|signal| 128 + signal))),
-        at: clock.now(),
-        tail: String::from_utf8_lossy(&tail).into_owned(),
-    })
+/// What a script is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Upgrade the node.
+    There,
+    /// Take back what it did.
+    Back,
+}
+
+/// A script that may run until the deadline. The deadline is a time of day. What is left until then is measured before the script begins, too, so that a
+/// clock that is put back does not lengthen it.
+pub(super) struct Execution<'a> {
+    /// Where the copy is.
+    pub(super) state: &'a Host,
+    pub(super) script: &'a str,
+    pub(super) node: &'a NodeName,
+    pub(super) run: &'a Run,
+    pub(super) clock: &'a dyn Clock,
+    /// The deadline on the monotonic clock.
+    end: Duration,
+}
+
+impl<'a> Execution<'a> {
+    pub(super) fn new(
+        state: &'a Host,
+        script: &'a str,
+        node: &'a NodeName,
+        run: &'a Run,
+        clock: &'a dyn Clock,
+    ) -> Self {
+        let left = Duration::try_from(run.until.duration_since(clock.now())).unwrap_or_default();
+        let end = clock.monotonic().saturating_add(left);
+        Self {
+            state,
+            script,
+            node,
+            run,
+            clock,
+            end,
+        }
+    }
+
+    /// Whether no time is left.
+    pub(super) fn is_over(&self) -> bool {
+        self.clock.now() >= self.run.until || self.clock.monotonic() >= self.end
+    }
+
+    /// Runs the script. It gets the node, the id, the version, the deadline and the way in variables.
+    pub(super) fn start(&self, way: Way) -> io::Result<RunResult> {
+        let Self {
+            state,
+            script,
+            node,
+            run,
+            clock,
+            ..
+        } = *self;
+        let path = copy(state, script).map_err(io::Error::other)?;
+        let (output, writer) = io::pipe()?;
+        let mut command = Command::new(&path);
+        command
+            .env("TIDEWAITER_NODE", node.as_str())
+            .env("TIDEWAITER_UPGRADE", &run.upgrade)
+            .env("TIDEWAITER_VERSION", run.target.to_string())
+            .env("TIDEWAITER_UNTIL", run.until.to_string())
+            .env("TIDEWAITER_WAY_BACK", if way == Way::Back { "1" } else { "" })
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone()?)
+            .stderr(writer)
+            .process_group(0);
+        let mut child = command.spawn()?;
+        // The last writer must be the script.
+        drop(command);
+        let output = File::from(std::os::fd::OwnedFd::from(output));
+        let mut tail = Vec::new();
+        let ended = self.follow(&mut child, &output, &mut tail)?;
+        let (outcome, message) = match ended {
+            None => (
+                Outcome::TimedOut,
+                "the script was stopped at the deadline of the node".to_owned(),
+            ),
+            Some(status) if status.success() => (Outcome::Succeeded, "the script ended with the status 0".to_owned()),
+            Some(status) => (Outcome::Failed, format!("the script failed: {status}")),
+        };
+        Ok(RunResult {
+            id: run.upgrade.clone(),
+            outcome,
+            message,
+            exit_code: ended.and_then(|status| status.code().or_else(|| status.signal().map(|signal| 128 + signal))),
+            rolled_back: false,
+            at: clock.now(),
+            tail: String::from_utf8_lossy(&tail).into_owned(),
+        })
+    }
+
+    /// None at the deadline: the script and all that it started in its group are killed then; systemd ends the rest with the service.
+    fn follow(&self, child: &mut Child, mut output: &File, tail: &mut Vec<u8>) -> io::Result<Option<ExitStatus>> {
+        let mut is_open = true;
+        loop {
+            let ended = child.try_wait()?;
+            let mut waited = [PollFd::new(output, PollFlags::IN)];
+            let ready = &mut waited[..usize::from(is_open)];
+            // What it printed before its end is still read.
+            let wait = if ended.is_some() { Timespec::default() } else { LOOK };
+            let is_ready = poll(ready, Some(&wait)).unwrap_or_default() > 0;
+            if is_ready {
+                let mut part = [0; 4096];
+                let length = output.read(&mut part)?;
+                is_open = length > 0;
+                let part = part.get(..length).unwrap_or_default();
+                // A journal that is away is no reason to stop.
+                let _ = io::stderr().write_all(part);
+                tail.extend_from_slice(part);
+                let surplus = tail.len().saturating_sub(TAIL);
+                tail.drain(..surplus);
+            } else if ended.is_some() {
+                return Ok(ended);
+            }
+            if self.is_over() {
+                if ended.is_some() {
+                    return Ok(ended);
+                }
+                if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+                    let _ = kill_process_group(group, Signal::KILL);
+                }
+                child.wait()?;
+                return Ok(None);
+            }
+        }
+    }
 }
 
 /// A copy that only this process can change.
@@ -71,49 +167,4 @@ fn copy(state: &Host, script: &str) -> Result<std::path::PathBuf, HostError> {
         state.replace(folder, SCRIPT, script.as_bytes(), 0o700, &found)?;
     }
     Ok(state.path_of(&[SCRIPT]).into())
-}
-
-/// None at the deadline: the script and all that it started in its group are killed then; systemd ends the rest with the service. The deadline is a time
-/// of day. What is left until then is measured at the start, too, so that a clock that is put back does not lengthen it.
-fn follow(
-    child: &mut Child,
-    mut output: &File,
-    run: &Run,
-    clock: &dyn Clock,
-    tail: &mut Vec<u8>,
-) -> io::Result<Option<ExitStatus>> {
-    let mut is_open = true;
-    let left = Duration::try_from(run.until.duration_since(clock.now())).unwrap_or_default();
-    let end = clock.monotonic().saturating_add(left);
-    loop {
-        let ended = child.try_wait()?;
-        let mut waited = [PollFd::new(output, PollFlags::IN)];
-        let ready = &mut waited[..usize::from(is_open)];
-        // What it printed before its end is still read.
-        let wait = if ended.is_some() { Timespec::default() } else { LOOK };
-        let is_ready = poll(ready, Some(&wait)).unwrap_or_default() > 0;
-        if is_ready {
-            let mut part = [0; 4096];
-            let length = output.read(&mut part)?;
-            is_open = length > 0;
-            let part = part.get(..length).unwrap_or_default();
-            // A journal that is away is no reason to stop.
-            let _ = io::stderr().write_all(part);
-            tail.extend_from_slice(part);
-            let surplus = tail.len().saturating_sub(TAIL);
-            tail.drain(..surplus);
-        } else if ended.is_some() {
-            return Ok(ended);
-        }
-        if clock.now() >= run.until || clock.monotonic() >= end {
-            if ended.is_some() {
-                return Ok(ended);
-            }
-            if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-                let _ = kill_process_group(group, Signal::KILL);
-            }
-            child.wait()?;
-            return Ok(None);
-        }
-    }
 }

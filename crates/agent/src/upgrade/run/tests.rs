@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
 use tidewaiter_kit::{Clock, SystemClock};
 use tidewaiter_signature::{SignatureError, SigningKey};
-use tidewaiter_upgrade::signed::{REPEATABLE, Statement, digest};
+use tidewaiter_upgrade::signed::{REPEATABLE, Statement, WAY_BACK, digest};
 use tidewaiter_upgrade::{NodeState, Progress};
 
 use super::super::install::Install;
@@ -214,6 +214,77 @@ fn a_script_that_fails_is_reported_with_its_status_and_does_not_run_again() {
     assert_eq!((world.run(), world.runs()), (None, 1));
 }
 
+/// The way back of a script runs after the script has failed, unless the kubelet is new, and what it left is checked.
+#[test]
+fn the_way_back_of_a_script_that_failed_runs_and_is_verified() {
+    let install = |world: &World, version: &str| {
+        format!(
+            "echo 'echo Kubernetes {version}' >> {}\n",
+            world.runner.kubelet.display()
+        )
+    };
+    for (there, back, rolled_back, runs, words) in [
+        (
+            "",
+            "true",
+            true,
+            2,
+            "ended with the status 0, and the kubelet is at v1.35.4 as before",
+        ),
+        (
+            "",
+            "exit 4",
+            false,
+            2,
+            "its way back did not end well: the script failed: exit status: 4",
+        ),
+        ("", "v1.35.5", false, 2, "but the version of the kubelet is v1.35.5 now"),
+        (
+            "v1.36.3",
+            "true",
+            false,
+            1,
+            "its way back does not run, because the kubelet is at v1.36.3",
+        ),
+    ] {
+        let world = World::new();
+        let offered = world.offered();
+        let command = |what: &str| match what {
+            version if version.starts_with('v') => install(&world, version),
+            command => format!("{command}\n"),
+        };
+        let body = format!(
+            "{}{WAY_BACK}\nif [ -n \"$TIDEWAITER_WAY_BACK\" ]; then\n{}exit 0\nfi\n{}exit 3\n",
+            offered.body,
+            command(back),
+            command(if there.is_empty() { "true" } else { there }),
+        );
+        world.offer(&Offered { body, ..offered });
+        let result = world.run().unwrap();
+        assert_eq!(
+            (result.outcome, result.exit_code, result.rolled_back, world.runs()),
+            (Outcome::Failed, Some(3), rolled_back, runs),
+            "{result:?}"
+        );
+        assert!(result.message.contains(words), "{result:?}");
+        // It is over, also after a reboot.
+        assert_eq!((world.run(), world.runs()), (None, runs));
+    }
+}
+
+/// A script without a way back is not run again, and one that has succeeded has nothing to take back.
+#[test]
+fn no_way_back_runs_that_is_not_declared_or_not_needed() {
+    for (declared, end) in [("", "exit 3"), (WAY_BACK, "exit 0")] {
+        let world = World::new();
+        let offered = world.offered();
+        let body = format!("{}{declared}\n{end}\n", offered.body);
+        world.offer(&Offered { body, ..offered });
+        let result = world.run().unwrap();
+        assert_eq!((result.rolled_back, world.runs()), (false, 1), "{result:?}");
+    }
+}
+
 #[test]
 fn a_script_that_hangs_is_killed_at_the_deadline_with_what_it_started() {
     let world = World::new();
@@ -391,6 +462,7 @@ fn a_script_that_restarts_the_node_has_succeeded_if_the_kubelet_is_new() {
             outcome: Outcome::Running,
             message: String::new(),
             exit_code: None,
+            rolled_back: false,
             at: world.runner.clock.now(),
             tail: String::new(),
         };
@@ -423,6 +495,31 @@ fn a_clock_that_is_put_back_while_a_script_runs_does_not_lengthen_it() {
         ..offered
     });
     assert_eq!(world.run().unwrap().outcome, Outcome::TimedOut);
+}
+
+#[test]
+fn a_clock_that_is_put_back_by_a_script_does_not_lengthen_its_way_back() {
+    let mut world = World::new();
+    let put_back = world.scratch.path().join("put-back");
+    world.runner.clock = Arc::new(PutBack(put_back.clone()));
+    let offered = world.offered();
+    let body = format!(
+        "#!/bin/sh\n{WAY_BACK}\nif [ -n \"$TIDEWAITER_WAY_BACK\" ]; then exec sleep 600; fi\n: > {}\nexit 3\n",
+        put_back.display()
+    );
+    world.offer(&Offered {
+        body,
+        timeout: 6,
+        ..offered
+    });
+    let result = world.run().unwrap();
+    assert_eq!((result.outcome, result.rolled_back), (Outcome::Failed, false));
+    assert!(
+        result
+            .message
+            .ends_with("its way back did not end well: the script was stopped at the deadline of the node"),
+        "{result:?}"
+    );
 }
 
 /// It is an hour earlier once there is this file.

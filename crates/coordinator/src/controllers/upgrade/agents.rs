@@ -1,10 +1,11 @@
-//! Which agents follow the status of their own node, as their `NodeReport`s say. Only with them, several workers are upgraded at once.
+//! What the agents say of their nodes in their `NodeReport`s: whether they follow the status of their own node, without which no several workers are upgraded
+//! at once, and why their host would refuse every script.
 //!
 //! It is a hint: an agent that claims it and does not do it keeps its own node from being upgraded in time, and no other one. So it may be a minute old, and
-//! is the only thing that is remembered between two passes. The reports are listed and not watched: they have more than this, and matter only while an
-//! upgrade with `maxUnavailable` is in progress.
+//! is the only thing that is remembered between two passes. The reports are listed and not watched: they have more than this, and matter only when an upgrade
+//! begins, and while one with `maxUnavailable` is in progress.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,13 +19,15 @@ use tidewaiter_kit::{Clock, Guarded, slim};
 /// How old what was read may be.
 const AGE: Duration = Duration::from_mins(1);
 
-/// The names of the nodes with such an agent.
-pub(super) type OwnStatus = BTreeSet<String>;
+/// What the agents say, by node. One that is missing says nothing.
+pub(super) type AgentReports = BTreeMap<String, Agent>;
+
+const DISABLED: &str = "its agent has upgrades disabled (agent.settings.upgrades)";
 
 /// A slim report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
 #[resource(inherit = NodeReport)]
-struct AgentReport {
+struct SlimReport {
     #[serde(deserialize_with = "slim::without_labels")]
     metadata: ObjectMeta,
     #[serde(default)]
@@ -34,20 +37,25 @@ struct AgentReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Status {
     #[serde(default)]
-    upgrade: Upgrade,
+    upgrade: Option<Agent>,
 }
 
+/// What an agent says of upgrades on its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Upgrade {
+pub(super) struct Agent {
+    /// Whether it follows the status of its own node.
     #[serde(default)]
-    follows_own_status: bool,
+    pub(super) follows_own_status: bool,
+    /// Why its host would refuse every script. Empty if it would not.
+    #[serde(default)]
+    pub(super) host_problem: String,
 }
 
 /// What was read last, and when (monotonic).
 #[derive(Debug, Default)]
 pub(super) struct Agents {
-    read: Mutex<Option<(Duration, OwnStatus)>>,
+    read: Mutex<Option<(Duration, AgentReports)>>,
 }
 
 impl Agents {
@@ -55,7 +63,7 @@ impl Agents {
     ///
     /// # Errors
     /// When the API server does not answer, or does not permit it.
-    pub(super) async fn own_status(&self, client: &Client, clock: &dyn Clock) -> kube::Result<OwnStatus> {
+    pub(super) async fn reports(&self, client: &Client, clock: &dyn Clock) -> kube::Result<AgentReports> {
         let now = clock.monotonic();
         let known = self.read.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((read, agents)) = known
@@ -63,7 +71,7 @@ impl Agents {
         {
             return Ok(agents);
         }
-        let agents = list_own_status(client).await?;
+        let agents = list_reports(client).await?;
         *self.read.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, agents.clone()));
         Ok(agents)
     }
@@ -73,13 +81,18 @@ impl Agents {
 ///
 /// # Errors
 /// When the API server does not answer, or does not permit it.
-pub(super) async fn list_own_status(client: &Client) -> kube::Result<OwnStatus> {
-    let (all, _) = match list_all(&Api::<Guarded<AgentReport>>::all(client.clone())).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(OwnStatus::new()),
+pub(super) async fn list_reports(client: &Client) -> kube::Result<AgentReports> {
+    let (all, _) = match list_all(&Api::<Guarded<SlimReport>>::all(client.clone())).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(AgentReports::new()),
         listed => listed?,
     };
-    let follow = all
-        .into_iter()
-        .filter(|report| report.status.upgrade.follows_own_status);
-    Ok(follow.filter_map(|report| report.metadata.name).collect())
+    let disabled = || Agent {
+        host_problem: DISABLED.to_owned(),
+        ..Agent::default()
+    };
+    let said = all.into_iter().filter_map(|report| {
+        let agent = report.status.upgrade.unwrap_or_else(disabled);
+        Some((report.metadata.name?, agent))
+    });
+    Ok(said.collect())
 }

@@ -13,7 +13,7 @@ use tidewaiter_kit::{Cacheable, Guarded};
 use tidewaiter_upgrade::drain::Left;
 use tidewaiter_upgrade::{Health, InvalidVersion, Node, Observation, Outlook, Upgrade, Version, form, outlook};
 
-use super::agents::{OwnStatus, list_own_status};
+use super::agents::list_reports;
 use super::drain::NodePods;
 use super::node::{ComponentPod, UpgradeNode, observed};
 use super::question::requires_health;
@@ -109,10 +109,10 @@ pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade,
         .policy
         .as_ref()
         .is_some_and(|policy| policy.max_unavailable.is_some());
-    let agents = if several {
-        read(list_own_status(client).await, "the NodeReports")?
-    } else {
-        OwnStatus::new()
+    let agents = match list_reports(client).await {
+        Err(error) if several => read(Err(error), "the NodeReports")?,
+        // It is only warned of.
+        agents => agents.unwrap_or_default(),
     };
     let mut nodes = observed(&nodes, &components, &agents);
     nodes.sort_by(|a, b| a.name.cmp(&b.name));

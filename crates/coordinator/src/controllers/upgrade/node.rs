@@ -13,7 +13,7 @@ use tidewaiter_api::names::CORDONED_BY_ANNOTATION;
 use tidewaiter_kit::slim;
 use tidewaiter_upgrade::{self as upgrade, Version};
 
-use super::agents::OwnStatus;
+use super::agents::AgentReports;
 
 /// The parts of the control plane whose images decide, as in the Go coordinator.
 const COMPONENTS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
@@ -92,8 +92,10 @@ impl UpgradeNode {
     }
 
     /// The node as the protocol observes it; None if its name is malformed.
-    fn observed(&self, components: &BTreeMap<String, Vec<Version>>, agents: &OwnStatus) -> Option<upgrade::Node> {
+    fn observed(&self, components: &BTreeMap<String, Vec<Version>>, agents: &AgentReports) -> Option<upgrade::Node> {
         let name = self.metadata.name.as_deref()?;
+        let agent = agents.get(name);
+        let problem = agent.map(|agent| agent.host_problem.clone());
         Some(upgrade::Node {
             name: name.parse().ok()?,
             labels: self.metadata.labels.clone().unwrap_or_default(),
@@ -104,7 +106,8 @@ impl UpgradeNode {
                 .conditions
                 .iter()
                 .any(|condition| condition.status == "True"),
-            parallel: agents.contains(name),
+            parallel: agent.is_some_and(|agent| agent.follows_own_status),
+            host_problem: problem.filter(|problem| !problem.is_empty()),
             cordoned: self.spec.unschedulable,
             cordoned_by: self
                 .metadata
@@ -159,7 +162,7 @@ impl ComponentPod {
 pub(super) fn observed<N, P>(
     nodes: impl IntoIterator<Item = N>,
     pods: impl IntoIterator<Item = P>,
-    agents: &OwnStatus,
+    agents: &AgentReports,
 ) -> Vec<upgrade::Node>
 where
     N: Deref<Target = UpgradeNode>,
@@ -193,6 +196,7 @@ fn component(image: &str) -> Option<Version> {
 mod tests {
     use serde_json::json;
 
+    use super::super::agents::Agent;
     use super::*;
 
     #[test]
@@ -220,12 +224,16 @@ mod tests {
             "status": {"nodeInfo": {"kubeletVersion": "v1.36.3", "machineID": "m"},
                 "conditions": [{"type": "DiskPressure", "status": "True"}, {"type": "Ready", "status": "False", "lastHeartbeatTime": "t"}]}});
         let slim: UpgradeNode = serde_json::from_value(node.clone()).unwrap();
-        let observed = slim.observed(&BTreeMap::new(), &OwnStatus::new()).unwrap();
+        let observed = slim.observed(&BTreeMap::new(), &AgentReports::new()).unwrap();
         assert_eq!(
             (observed.name.as_str(), observed.ready, observed.labels.len()),
             ("a", false, 1)
         );
-        let agents = ["a".to_owned()].into();
+        let follows = Agent {
+            follows_own_status: true,
+            ..Agent::default()
+        };
+        let agents = [("a".to_owned(), follows)].into();
         assert!(!observed.parallel && slim.observed(&BTreeMap::new(), &agents).unwrap().parallel);
         assert_eq!(
             observed.kubelet.map(|version| version.to_string()).as_deref(),
@@ -241,12 +249,12 @@ mod tests {
         cordoned["spec"] = json!({"unschedulable": true});
         cordoned["metadata"]["annotations"][CORDONED_BY_ANNOTATION] = json!("u");
         let cordoned: UpgradeNode = serde_json::from_value(cordoned).unwrap();
-        let seen = cordoned.observed(&BTreeMap::new(), &OwnStatus::new()).unwrap();
+        let seen = cordoned.observed(&BTreeMap::new(), &AgentReports::new()).unwrap();
         assert!(!slim.is_as(&cordoned) && seen.cordoned);
         assert_eq!(seen.cordoned_by.as_deref(), Some("u"));
         let mut ready = node;
         ready["status"]["conditions"][1]["status"] = json!("True");
         let ready: UpgradeNode = serde_json::from_value(ready).unwrap();
-        assert!(!slim.is_as(&ready) && ready.observed(&BTreeMap::new(), &OwnStatus::new()).unwrap().ready);
+        assert!(!slim.is_as(&ready) && ready.observed(&BTreeMap::new(), &AgentReports::new()).unwrap().ready);
     }
 }

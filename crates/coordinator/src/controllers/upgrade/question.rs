@@ -4,7 +4,7 @@ use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
 use tidewaiter_upgrade::{Health, Version, form};
 
-use super::agents::OwnStatus;
+use super::agents::AgentReports;
 use super::drain::NodePods;
 use super::error::UpgradeError;
 
@@ -24,7 +24,7 @@ pub(super) struct Answer {
     pub(super) api_server: Version,
     pub(super) health: Health,
     pub(super) pods: NodePods,
-    pub(super) agents: OwnStatus,
+    pub(super) agents: AgentReports,
     /// Why one of these cannot be read.
     pub(super) unread: Option<UpgradeError>,
 }

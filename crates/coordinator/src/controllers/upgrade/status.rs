@@ -196,14 +196,26 @@ pub(super) fn forecast<'a>(nodes: impl Iterator<Item = (&'a NodeName, &'a Vec<Le
         let kept = left.iter().filter(|left| left.why != Why::Leaving);
         kept.map(move |left| format!("node {node}: {left}"))
     });
-    let kept: Vec<String> = kept.collect();
-    let more = kept.len().saturating_sub(FORECAST);
-    let named = kept.iter().take(FORECAST).cloned().collect::<Vec<_>>().join("; ");
-    match (kept.len(), more) {
+    some_of("Pods would not leave their nodes now", &kept.collect::<Vec<_>>())
+}
+
+/// Which hosts would refuse the script; None if there are none.
+pub(super) fn unprepared(nodes: &[String]) -> Option<String> {
+    some_of(
+        "These nodes would not run the script, and fail when it is their turn",
+        nodes,
+    )
+}
+
+/// The first of what is wrong, and how many more there are.
+fn some_of(what: &str, all: &[String]) -> Option<String> {
+    let more = all.len().saturating_sub(FORECAST);
+    let named = all.get(..FORECAST).unwrap_or(all).join("; ");
+    match (all.len(), more) {
         (0, _) => None,
-        (_, 0) => Some(format!("Pods would not leave their nodes now: {named}.")),
+        (_, 0) => Some(format!("{what}: {named}.")),
         _ => Some(format!(
-            "Pods would not leave their nodes now: {named}; and {more} more. `tidewaiter upgrade plan` names them all."
+            "{what}: {named}; and {more} more. `tidewaiter upgrade plan` names them all."
         )),
     }
 }

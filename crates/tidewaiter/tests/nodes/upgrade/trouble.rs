@@ -21,6 +21,17 @@ const SHORT: u32 = 20;
 /// What it starts does not outlive it.
 const HANGS: &str = "(while :; do date +%s >/root/alive; done) &\nwait\n";
 
+/// It takes back what it has done.
+const FAILS: &str = "
+if [ -n \"$TIDEWAITER_WAY_BACK\" ]; then
+    rm /root/half-done
+    exit 0
+fi
+touch /root/half-done
+exit 3
+";
+const WAY_BACK: &str = "# tidewaiter: way back\n";
+
 const FILLS_THE_DISK: &str = r#"
 fallocate --length="$(df --output=avail --block-size=1 /root | tail --lines=1)" /root/filler || true
 dd if=/dev/zero bs=4k >>/root/filler
@@ -99,10 +110,10 @@ fn states(progress: &UpgradeProgress, nodes: &[&str]) -> Vec<Option<UpgradeStatu
 }
 
 /// The host stops the script at the deadline, with what it has started, without anybody's word. When the API server is back, the node has failed, and the next one
-/// has its turn.
+/// has its turn. There the script fails, and takes back what it has done.
 async fn hangs_and_fails(system: &System) {
     let [master, one, two] = system.nodes();
-    let id = order(system, &parts(system, HANGS, "echo no; exit 3"), SHORT).await;
+    let id = order(system, &(parts(system, HANGS, FAILS) + WAY_BACK), SHORT).await;
     system.host_says(one, &id, Outcome::Running).await;
     let away = now();
     system.site.control_plane.apiserver().kill();
@@ -127,7 +138,8 @@ async fn hangs_and_fails(system: &System) {
 
     system.host_says(two, &id, Outcome::Failed).await;
     let report = system.reports(two, &id, UpgradeState::Failed).await;
-    assert_eq!(report.exit_code, Some(3), "{report:?}");
+    assert_eq!((report.exit_code, report.rolled_back), (Some(3), true), "{report:?}");
+    assert_eq!(two.run(["ls", "/root"]).await.matches("half-done").count(), 0);
     let end = system.ends(&id, UpgradeStatus::Failed, |_| ()).await;
     let failed = Some(UpgradeStatus::Failed);
     assert_eq!(
