@@ -28,6 +28,7 @@ mod steady;
 mod verdict;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, ValueEnum};
@@ -54,6 +55,10 @@ struct Args {
     /// How long the controller is watched at rest, with as many heartbeats as an hour's worth of Nodes would have
     #[arg(long, default_value_t = 180)]
     heartbeat_seconds: u32,
+
+    /// For how long EC2 answers no call before the recovery
+    #[arg(long, default_value_t = 60)]
+    away_seconds: u64,
 
     /// How many Nodes the clusters have whose costs are compared, ascending
     #[arg(long, value_delimiter = ',', default_values_t = scale::SIZES)]
@@ -94,7 +99,7 @@ enum Which {
     Poison,
     /// From a new Node to its labels
     Reaction,
-    /// How soon every Node has its labels after EC2 throttled every call
+    /// How soon every Node has its labels after EC2 throttled, was silent, refused connections or failed
     Recovery,
     /// From a leader's end to the next one's first act
     Failover,
@@ -175,7 +180,7 @@ async fn run(which: Which, args: &Args, bed: &mut Option<Bed>) -> Result<Chapter
         Which::Steady => steady::measure(bed, args.heartbeat_seconds).await,
         Which::Poison => poison::measure(bed).await,
         Which::Reaction => reaction::measure(bed).await,
-        Which::Recovery => recovery::measure(bed).await,
+        Which::Recovery => recovery::measure(bed, Duration::from_secs(args.away_seconds)).await,
         Which::Failover => failover::measure(bed).await,
         Which::Gce => gce::measure(bed).await,
         Which::Verdict => verdict::measure(bed).await,
