@@ -3,10 +3,6 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Resource;
-use kube::core::ObjectMeta;
-use serde::{Deserialize, Serialize};
 use tidewaiter_api::cloud_sync::CLOUD_SYNC;
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, TERMINATE_MARKER};
 use tidewaiter_api::node_report::UpgradeReport;
@@ -23,7 +19,7 @@ use crate::node_report;
 use crate::settings::{AgentSettings, Upgrades};
 use crate::upgrade::controller;
 use crate::upgrade::relay::{Relay, RelayError};
-use crate::user_controller::{self, Observed, RETRIES, Site, Status, User, UserController};
+use crate::user_controller::{self, Marker, Observed, RETRIES, Site, Status, User, UserController};
 use crate::watcher::{WatchError, Watcher};
 
 /// Why the agent cannot start.
@@ -56,14 +52,6 @@ pub enum StartError {
     /// Two metrics have one name.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
-}
-
-/// The metadata of a ConfigMap.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
-#[resource(inherit = ConfigMap)]
-pub(crate) struct Marker {
-    #[serde(deserialize_with = "tidewaiter_kit::slim::without_labels")]
-    metadata: ObjectMeta,
 }
 
 /// Starts the controllers of the role.

@@ -19,6 +19,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Resource;
+use kube::core::ObjectMeta;
+use serde::{Deserialize, Serialize};
 use tidewaiter_api::CloudSync;
 use tidewaiter_api::cloud_sync::CLOUD_SYNC;
 use tidewaiter_kit::cache::Gone;
@@ -85,8 +89,13 @@ pub(crate) struct Observed {
     changes: Arc<AtomicU64>,
 }
 
-/// The object that says that the coordinator removes everything.
-pub(crate) type Marker = crate::start::Marker;
+/// The object that says that the coordinator removes everything: the metadata of a ConfigMap.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
+#[resource(inherit = ConfigMap)]
+pub(crate) struct Marker {
+    #[serde(deserialize_with = "tidewaiter_kit::slim::without_labels")]
+    metadata: ObjectMeta,
+}
 
 impl Observed {
     /// Starts a pass for each change, and one when the Users are known.

@@ -1,4 +1,4 @@
-//! The controllers of the role in one table, and the caches that they share.
+//! The controllers of the resources, and the caches that they share.
 
 mod authorization_role;
 mod authorization_role_binding;
@@ -14,14 +14,11 @@ mod registry;
 mod upgrade;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use tidewaiter_api::containership::{ClusterLabel, NodePoolLabel};
-use tidewaiter_cloud::client::{Client, Cluster};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::role::Role;
 use tidewaiter_kit::{Cache, ControllerContext, Metadata, Tasks};
 
 pub(crate) use authorization_role::{Limits, plan_rules};
@@ -38,28 +35,15 @@ pub use registry::{RegistrySettings, check_registry};
 pub use upgrade::{LookError, SeenUpgrade, Upgrades, look_at_upgrade};
 
 use crate::changes::Changes;
-use crate::endpoints::{self, Port};
-use crate::mirror::{self, CloudList, MassDeletion, MirrorSettings};
+use crate::cloud::Cloud;
+use crate::mirror::{CloudList, CloudLists, MassDeletion};
 use crate::node::Node;
 use crate::node_pools::sync::{self, CloudNodes};
 use crate::node_pools::{NodePools, PoolMembers};
-use crate::reports;
-use crate::terminate::Termination;
 use labels::Labels;
 use node_labels::NodeLabelParts;
 use rbac::Rbac;
 use tidewaiter_cloud::models::Kind;
-
-/// The cloud that is mirrored, and this cluster in it.
-#[derive(Clone, Debug)]
-pub struct Cloud {
-    /// The client, with the API key of the cluster.
-    pub client: Client,
-    /// This cluster.
-    pub cluster: Cluster,
-    /// The sync interval: how often the cloud is polled.
-    pub interval: Duration,
-}
 
 /// What the operator decides.
 #[derive(Clone, Debug)]
@@ -103,103 +87,53 @@ pub enum StartError {
     Http(#[from] reqwest::Error),
 }
 
-/// Starts every controller of the role. They write when this replica leads, and while everything is to be removed, only `terminate` does.
-///
-/// | controller | reads | writes |
-/// | --- | --- | --- |
-/// | sync-…, cloud-sync | what the cloud lists | the mirrored kinds ([`mirror::start`] lists them), and `CloudSync` |
-/// | containership | Namespaces, service accounts, Registries | the service account `containership` in each namespace; `imagePullSecrets` of it and of the accounts that the settings name |
-/// | registry | Registries, Secrets of `containership-core` | the pull secret of each Registry in `containership-core` |
-/// | pullsecret | Namespaces, pull secrets, Registries | the pull secret of each Registry in each namespace |
-/// | authorization-role | `AuthorizationRole`s, `AuthorizationRoleBinding`s | `ClusterRole`s |
-/// | authorization-role-binding | `AuthorizationRoleBinding`s, `AuthorizationRole`s, `ClusterRole`s, Namespaces | `ClusterRoleBinding`s, `RoleBinding`s |
-/// | plugin | Plugins, their inventories, the manifests in the cloud, the objects of plugins | those objects, the inventories, the status of Plugins |
-/// | cluster-label, node-pool-label | `ClusterLabel`s, `NodePoolLabel`s | nothing: they report on those that do not count |
-/// | node-labels | Nodes, `ClusterLabel`s, `NodePoolLabel`s, the nodes of the cloud | labels of Nodes |
-/// | upgrade | `ClusterUpgrade`s, Nodes, the pods of the control plane | the progress and the status of `ClusterUpgrade`s; cordons Nodes and evicts pods |
-/// | reports | Nodes, the nodes of the cloud | the status of the nodes and of the cluster, in the cloud |
-/// | reports of upgrades | the `ClusterUpgrade`s of the mirror | the progress of the upgrades, in the cloud |
-/// | terminate | the request to remove everything | deletes what its table lists |
+/// Starts every controller of the table in [`crate::start()`] that concerns the cluster. `lists` is what the mirror lists. Returns the Nodes.
 ///
 /// # Errors
 /// [`StartError`]; nothing was written.
-pub fn start(cloud: &Cloud, decisions: &Decisions, port: Port, mut role: Role<'_>) -> Result<(), StartError> {
-    let (termination, pause) = Termination::start(&decisions.plugins.accounts, &mut role);
-    endpoints::start(port, cloud, termination, decisions.upgrades, &mut role)?;
-    let Role {
-        context,
-        clients,
-        tasks,
-        ..
-    } = role;
-    let context = ControllerContext { pause, ..context };
-    let kit = &context.kit;
-    let Cloud {
-        client,
-        cluster,
-        interval,
-    } = cloud.clone();
-    let changes = Changes::start(client.clone(), cluster, context.leadership.clone(), &kit.metrics, tasks)?;
-    let mirrored = MirrorSettings {
-        client: client.clone(),
-        cluster,
-        interval,
-        mass_deletion: decisions.mass_deletion,
-        bindings_per_sync: decisions.bindings_per_sync,
-        registry_credentials: decisions.registries.registry_credentials,
-    };
-    let lists = mirror::start(mirrored, &changes, &clients, &context, tasks)?;
-
+pub(crate) fn start(
+    cloud: &Cloud,
+    decisions: &Decisions,
+    lists: CloudLists,
+    changes: &Changes,
+    clients: &Clients,
+    context: &ControllerContext,
+    tasks: &mut Tasks,
+) -> Result<Cache<Node>, StartError> {
     let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
     let namespaces = Cache::<Metadata<Namespace>>::metadata(reader.clone())
         .page_size(500)
         .packed()
-        .start(tasks, kit);
+        .start(tasks, &context.kit);
     let shared = Shared {
-        clients: &clients,
+        clients,
         reader: reader.clone(),
         namespaces,
         listed_registries: lists.registries,
-        context: &context,
+        context,
     };
     let shelf = registry::start(&decisions.registries, &shared, tasks)?;
     containership::start(&decisions.registries, &shared, shelf, tasks);
     let listed = Some((lists.roles, lists.role_bindings));
-    control_access(
-        decisions.rbac.clone(),
-        listed,
-        shared.namespaces,
-        &clients,
-        &context,
-        tasks,
-    )?;
-    apply_plugins(
-        decisions.plugins.clone(),
-        cloud,
-        lists.plugins,
-        &clients,
-        &context,
-        tasks,
-    )?;
-
+    let namespaces = shared.namespaces;
+    control_access(decisions.rbac.clone(), listed, namespaces, clients, context, tasks)?;
+    apply_plugins(decisions.plugins.clone(), cloud, lists.plugins, clients, context, tasks)?;
     let node_pools = NodePoolSource {
         setting: decisions.node_pools,
         cloud: Some(CloudNodes {
-            client,
-            cluster,
-            interval,
+            client: cloud.client.clone(),
+            cluster: cloud.cluster,
+            interval: cloud.interval,
             asked: changes.of(&[Kind::Node, Kind::NodePool]),
         }),
     };
-    let nodes = cache_nodes(&reader, &context, tasks);
+    let nodes = cache_nodes(&reader, context, tasks);
     let listed = Some((lists.cluster_labels, lists.node_pool_labels));
-    label_cached(nodes.clone(), node_pools, listed, &clients, &context, tasks)?;
-    reports::start(cloud, &changes, &nodes, &context, tasks);
-    reports::upgrades::start(cloud, lists.upgrades, &context, tasks);
+    label_cached(nodes.clone(), node_pools, listed, clients, context, tasks)?;
     if decisions.upgrades == Upgrades::Enabled {
-        upgrade_nodes(&clients, &context, tasks)?;
+        upgrade_nodes(clients, context, tasks)?;
     }
-    Ok(())
+    Ok(nodes)
 }
 
 /// Starts the controller of upgrades.

@@ -31,7 +31,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use crate::controllers::{Cloud, Upgrades};
+use crate::cloud::Cloud;
+use crate::controllers::Upgrades;
 use crate::terminate::Termination;
 use caller::{Denied, may_read, may_terminate};
 pub use relay::AUDIENCE;
@@ -155,7 +156,7 @@ async fn metadata(State(endpoints): State<Arc<Endpoints>>, headers: HeaderMap) -
 async fn terminate(State(endpoints): State<Arc<Endpoints>>, headers: HeaderMap) -> Result<Response, Refusal> {
     let (caller, source) = endpoints.caller(&headers).await?;
     may_terminate(&caller, endpoints.cloud.cluster).map_err(|denied| match (denied, source) {
-        (Denied::Role, Source::Keys) => away(),
+        (Denied::Role, Source::Keys) => unknown_role(),
         (denied, _) => denied.into(),
     })?;
     let progress = match endpoints.termination.progress() {
@@ -312,6 +313,14 @@ fn unknown() -> Refusal {
 fn away() -> Refusal {
     Refusal::later(
         "the cloud cannot be asked now whose the token is: try again, or send a token for this cluster (tidewaiter credential)",
+        10,
+    )
+}
+
+/// The token itself does not say that its owner may terminate, and the cloud may.
+fn unknown_role() -> Refusal {
+    Refusal::later(
+        "the token does not say that its owner is an admin of the organization, and the cloud cannot be asked now: try again",
         10,
     )
 }

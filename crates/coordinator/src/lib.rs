@@ -1,7 +1,8 @@
-//! The `coordinator` role: applies what the cloud says to the cluster as a whole. [`controllers`] is the table of its controllers.
+//! The `coordinator` role: applies what the cloud says to the cluster as a whole. [`start()`] is the table of its controllers.
 
 pub mod access;
 pub mod changes;
+mod cloud;
 pub mod controllers;
 mod digest;
 pub mod endpoints;
@@ -11,4 +12,8 @@ mod node;
 pub mod node_pools;
 mod reports;
 mod retries;
+mod start;
 pub mod terminate;
+
+pub use cloud::Cloud;
+pub use start::start;

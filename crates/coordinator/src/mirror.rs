@@ -13,6 +13,7 @@ mod kinds;
 mod lister;
 mod listing;
 mod plan;
+mod shown_upgrades;
 mod sync;
 
 use std::sync::{Arc, Mutex};
@@ -25,7 +26,6 @@ use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Cache, Controller, ControllerContext, Key, Queue, Reconciler as _, Tasks, Writer};
 
 use crate::changes::Changes;
-use crate::reports::upgrades::{MirroredUpgrades, ShownUpgrades};
 use board::Board;
 pub use brake::MassDeletion;
 pub use cloud_list::CloudList;
@@ -34,6 +34,7 @@ use kind::MirroredKind;
 pub(crate) use kind::is_id;
 pub use kinds::RegistryCredentialsIn;
 pub(crate) use kinds::is_of_cloud;
+pub(crate) use shown_upgrades::MirroredUpgrades;
 use lister::{Cloud, Lister, Memory};
 use sync::{Shared, SyncController};
 
@@ -114,7 +115,7 @@ pub fn start(
     let role_bindings = mirror.register(kinds::RoleBindings { per_sync }).list;
     mirror.register(kinds::AutoscalingPolicies);
     mirror.register(kinds::AutoscalingGroups);
-    let shown = ShownUpgrades::default();
+    let shown = shown_upgrades::ShownUpgrades::default();
     let upgrades = mirror.register(kinds::Upgrades(shown.clone())).cache;
     Ok(CloudLists {
         upgrades: MirroredUpgrades { shown, upgrades },

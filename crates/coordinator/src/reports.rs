@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use crate::changes::Changes;
-use crate::controllers::Cloud;
+use crate::cloud::Cloud;
 use crate::explained::explained;
 use crate::node::{NODE_ID_LABEL, Node};
 use cloud_nodes::{CloudNode, CloudNodes};

@@ -7,7 +7,7 @@ mod settings;
 
 use anyhow::Result;
 use tidewaiter_cloud::client::{Client, CloudEnvironment};
-use tidewaiter_coordinator::controllers::{self, Cloud};
+use tidewaiter_coordinator::Cloud;
 use tidewaiter_coordinator::endpoints::Port;
 use tidewaiter_kit::role::{self, Role, RoleSpec, WithRole};
 use tidewaiter_kit::serve::{self, Certificate};
@@ -56,7 +56,7 @@ fn read(args: &SettingsArgs, environment: &[(String, String)]) -> Result<Setting
     Ok(settings)
 }
 
-/// Starts the controllers of the role: [`controllers::start`] is their table.
+/// Starts the controllers of the role: [`tidewaiter_coordinator::start`] is their table.
 async fn start(environment: CloudEnvironment, own: CoordinatorSettings, role: Role<'_>) -> Result<()> {
     let CloudEnvironment { settings, cluster } = environment;
     let cloud = Cloud {
@@ -72,6 +72,6 @@ async fn start(environment: CloudEnvironment, own: CoordinatorSettings, role: Ro
         certificate: certificate.transpose()?,
         listener: serve::bind("endpoints.address", endpoints.address).await?,
     };
-    controllers::start(&cloud, &own.decisions(), port, role)?;
+    tidewaiter_coordinator::start(&cloud, &own.decisions(), port, role)?;
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse as _, Response};
 use http::header::CONTENT_TYPE;
@@ -25,7 +26,7 @@ use tokio::sync::Semaphore;
 use tracing::{debug, info};
 
 use super::{ANSWER, Refusal};
-use crate::controllers::Cloud;
+use crate::cloud::Cloud;
 
 /// The audience of the tokens of agents.
 pub const AUDIENCE: &str = "tidewaiter-coordinator";
@@ -153,14 +154,19 @@ impl Agents {
 /// Serves the script.
 pub(super) async fn script(
     State(relay): State<Arc<Relay>>,
-    Query(asked): Query<Asked>,
+    asked: Result<Query<Asked>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let token = super::token(&headers).ok_or_else(unknown)?;
-    let version: KubernetesVersion = asked
-        .version
-        .parse()
-        .map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "version must be a version, for example 1.36.3"))?;
+    let version = asked
+        .ok()
+        .and_then(|asked| asked.version.parse::<KubernetesVersion>().ok());
+    let version = version.ok_or_else(|| {
+        Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "version must be a version, for example ?version=1.36.3",
+        )
+    })?;
     let admitted = relay.agents.admit(token).await?;
     let node = admitted.node.as_str();
     let answer = timeout(&*relay.clock, CLOUD, relay.script(node, &version)).await;

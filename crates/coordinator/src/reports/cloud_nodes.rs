@@ -10,7 +10,7 @@ use tidewaiter_kit::Key;
 use tracing::warn;
 
 use super::status::Status;
-use crate::controllers::Cloud;
+use crate::cloud::Cloud;
 
 /// A node of the cloud.
 #[derive(Clone, Debug, PartialEq)]

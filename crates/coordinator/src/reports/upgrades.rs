@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidewaiter_api::NodeName;
@@ -18,13 +17,12 @@ use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_cloud::client::{ClientError, Method, Request};
 use tidewaiter_cloud::models::values::{Description, UnixDate, UpgradeId};
 use tidewaiter_cloud::models::{UpgradeProgress, UpgradeStatus};
-use tidewaiter_kit::{Cache, ControllerContext, Key, Tasks, Trigger};
-use tokio::sync::Notify;
+use tidewaiter_kit::{ControllerContext, Key, Tasks, Trigger};
 use tracing::{info, warn};
 
-use crate::controllers::Cloud;
+use crate::cloud::Cloud;
 use crate::explained::explained;
-use crate::mirror::is_of_cloud;
+use crate::mirror::{MirroredUpgrades, is_of_cloud};
 use crate::retries::Retries;
 
 /// The rest after a report.
@@ -36,56 +34,15 @@ const SETTLE: Duration = Duration::from_millis(250);
 /// The longest message, in characters, as the cloud accepts it.
 const MESSAGE: usize = 1024;
 
-/// What the cloud shows of its upgrades: as it last listed them, with what was sent since. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ShownUpgrades(Arc<Shown>);
-
-#[derive(Debug, Default)]
-struct Shown {
-    upgrades: Mutex<Upgrades>,
-    /// Something may have to be reported.
-    asked: Notify,
-}
-
-type Upgrades = BTreeMap<UpgradeId, Option<UpgradeProgress>>;
-
-/// The upgrades of the cloud, in the cluster and as the cloud shows them.
-#[derive(Clone, Debug)]
-pub(crate) struct MirroredUpgrades {
-    /// As the cloud shows them.
-    pub(crate) shown: ShownUpgrades,
-    /// All upgrades in the cluster.
-    pub(crate) upgrades: Cache<ClusterUpgrade>,
-}
-
-impl ShownUpgrades {
-    /// A complete list.
-    pub(crate) fn set(&self, upgrades: Upgrades) {
-        *self.lock() = upgrades;
-        self.0.asked.notify_one();
-    }
-
-    fn sent(&self, id: UpgradeId, progress: UpgradeProgress) {
-        if let Some(shown) = self.lock().get_mut(&id) {
-            *shown = Some(progress);
-        }
-    }
-
-    /// The upgrades of which the cluster says something else than the cloud shows.
-    fn differing(&self, upgrades: &Cache<ClusterUpgrade>) -> Vec<(UpgradeId, UpgradeProgress)> {
-        let shown = self.lock().clone();
-        let differs = |(id, shown): (UpgradeId, Option<UpgradeProgress>)| {
-            let key = Key::namespaced(CONTAINERSHIP_NAMESPACE, &id.to_string());
-            let object = upgrades.get(&key).filter(|object| is_of_cloud(object))?;
-            let progress = report(&object).filter(|progress| shown.as_ref() != Some(progress))?;
-            Some((id, progress))
-        };
-        shown.into_iter().filter_map(differs).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Upgrades> {
-        self.0.upgrades.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// The upgrades of which the cluster says something else than the cloud shows.
+fn differing(mirrored: &MirroredUpgrades) -> Vec<(UpgradeId, UpgradeProgress)> {
+    let differs = |(id, shown): (UpgradeId, Option<UpgradeProgress>)| {
+        let key = Key::namespaced(CONTAINERSHIP_NAMESPACE, &id.to_string());
+        let object = mirrored.upgrades.get(&key).filter(|object| is_of_cloud(object))?;
+        let progress = report(&object).filter(|progress| shown.as_ref() != Some(progress))?;
+        Some((id, progress))
+    };
+    mirrored.shown.all().into_iter().filter_map(differs).collect()
 }
 
 /// Starts the loop.
@@ -93,7 +50,7 @@ pub(crate) fn start(cloud: &Cloud, mirrored: MirroredUpgrades, context: &Control
     let asked = mirrored.shown.clone();
     mirrored
         .upgrades
-        .notify(Trigger::calls(move |_| asked.0.asked.notify_one()));
+        .notify(Trigger::calls(move |_| asked.ask()));
     let reports = UpgradeReports {
         cloud: cloud.clone(),
         mirrored,
@@ -121,7 +78,7 @@ impl UpgradeReports {
             context.leadership.acquired().await;
             let mut retries = Retries::new(&self.cloud.client, self.cloud.interval, clock.clone());
             loop {
-                self.mirrored.shown.0.asked.notified().await;
+                self.mirrored.shown.asked().await;
                 clock.sleep(SETTLE).await;
                 loop {
                     context.pause.until(false).await;
@@ -140,7 +97,7 @@ impl UpgradeReports {
 
     /// Sends what differs. Fails with the pause that the cloud asks for.
     async fn report(&mut self) -> Result<(), Duration> {
-        for (id, progress) in self.mirrored.shown.differing(&self.mirrored.upgrades) {
+        for (id, progress) in differing(&self.mirrored) {
             if self.rejected.get(&id) == Some(&progress) {
                 continue;
             }

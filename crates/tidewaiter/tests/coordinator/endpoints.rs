@@ -172,6 +172,8 @@ async fn while_the_cloud_is_away_its_keys_say_whose_a_token_is() {
             ),
             (503, "10")
         );
+        let said = later.text().await.unwrap();
+        assert!(said.contains("does not say that its owner is an admin"), "{said}");
         cloud.heal();
     }
     assert!(!world.is_terminating().await);

@@ -194,6 +194,13 @@ async fn only_the_agent_of_a_node_gets_its_script() {
         assert_eq!(said, status, "{name}: {body}");
         assert!(!body.contains("#!/bin/sh"), "{name}: {body}");
     }
+    for (query, token, status) in [("", "", 401), ("", &token, 400), ("?version=new", &token, 400)] {
+        let path = format!("/upgrade/kubernetes{query}");
+        let answer = upgrading.world.get(&upgrading.replica, &path, token).await.unwrap();
+        assert_eq!(answer.status().as_u16(), status, "{path}");
+        let said: serde_json::Value = answer.json().await.unwrap();
+        assert!(said["message"].is_string(), "{path}: {said}");
+    }
 }
 
 #[tokio::test]

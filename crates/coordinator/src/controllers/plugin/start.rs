@@ -24,7 +24,7 @@ use super::follow::Followed;
 use super::gate::Rendered;
 use super::settings::PluginSettings;
 use super::store::Store;
-use crate::controllers::Cloud;
+use crate::cloud::Cloud;
 use crate::mirror::CloudList;
 
 /// Plugins at once: each has few requests under way.

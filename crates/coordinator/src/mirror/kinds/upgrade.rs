@@ -13,7 +13,7 @@ use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
 use crate::mirror::kind::{Listed, MirroredKind, named};
-use crate::reports::upgrades::ShownUpgrades;
+use crate::mirror::shown_upgrades::ShownUpgrades;
 
 /// The upgrades of the cluster that the cloud ordered, and what the cloud shows of their progress.
 pub(crate) struct Upgrades(pub(crate) ShownUpgrades);

@@ -1,0 +1,16 @@
+//! The cloud of the role.
+
+use std::time::Duration;
+
+use tidewaiter_cloud::client::{Client, Cluster};
+
+/// The cloud that is mirrored, and this cluster in it.
+#[derive(Clone, Debug)]
+pub struct Cloud {
+    /// The client, with the API key of the cluster.
+    pub client: Client,
+    /// This cluster.
+    pub cluster: Cluster,
+    /// The sync interval: how often the cloud is polled.
+    pub interval: Duration,
+}

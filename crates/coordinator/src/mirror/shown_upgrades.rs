@@ -1,0 +1,66 @@
+//! What the cloud shows of its upgrades, for the reports of their progress.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidewaiter_api::containership::ClusterUpgrade;
+use tidewaiter_cloud::models::UpgradeProgress;
+use tidewaiter_cloud::models::values::UpgradeId;
+use tidewaiter_kit::Cache;
+use tokio::sync::Notify;
+
+/// What the cloud shows of its upgrades: as it last listed them, with what was sent since. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ShownUpgrades(Arc<Shown>);
+
+#[derive(Debug, Default)]
+struct Shown {
+    upgrades: Mutex<Upgrades>,
+    /// Something may have to be reported.
+    asked: Notify,
+}
+
+type Upgrades = BTreeMap<UpgradeId, Option<UpgradeProgress>>;
+
+/// The upgrades of the cloud, in the cluster and as the cloud shows them.
+#[derive(Clone, Debug)]
+pub(crate) struct MirroredUpgrades {
+    /// As the cloud shows them.
+    pub(crate) shown: ShownUpgrades,
+    /// All upgrades in the cluster.
+    pub(crate) upgrades: Cache<ClusterUpgrade>,
+}
+
+impl ShownUpgrades {
+    /// A complete list.
+    pub(super) fn set(&self, upgrades: Upgrades) {
+        *self.lock() = upgrades;
+        self.ask();
+    }
+
+    /// The cloud shows this of an upgrade now.
+    pub(crate) fn sent(&self, id: UpgradeId, progress: UpgradeProgress) {
+        if let Some(shown) = self.lock().get_mut(&id) {
+            *shown = Some(progress);
+        }
+    }
+
+    /// What it shows of each.
+    pub(crate) fn all(&self) -> Upgrades {
+        self.lock().clone()
+    }
+
+    /// Something may have to be reported.
+    pub(crate) fn ask(&self) {
+        self.0.asked.notify_one();
+    }
+
+    /// Completes when something may have to be reported. For the one loop that reports.
+    pub(crate) async fn asked(&self) {
+        self.0.asked.notified().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Upgrades> {
+        self.0.upgrades.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,61 @@
+//! The start of the role.
+
+use tidewaiter_kit::ControllerContext;
+use tidewaiter_kit::role::Role;
+
+use crate::changes::Changes;
+use crate::cloud::Cloud;
+use crate::controllers::{self, Decisions, StartError};
+use crate::endpoints::{self, Port};
+use crate::mirror::{self, MirrorSettings};
+use crate::reports;
+use crate::terminate::Termination;
+
+/// Starts every controller of the role. They write when this replica leads, and while everything is to be removed, only `terminate` does.
+///
+/// | controller | reads | writes |
+/// | --- | --- | --- |
+/// | sync-…, cloud-sync | what the cloud lists | the mirrored kinds ([`mirror::start`] lists them), and `CloudSync` |
+/// | containership | Namespaces, service accounts, Registries | the service account `containership` in each namespace; `imagePullSecrets` of it and of the accounts that the settings name |
+/// | registry | Registries, Secrets of `containership-core` | the pull secret of each Registry in `containership-core` |
+/// | pullsecret | Namespaces, pull secrets, Registries | the pull secret of each Registry in each namespace |
+/// | authorization-role | `AuthorizationRole`s, `AuthorizationRoleBinding`s | `ClusterRole`s |
+/// | authorization-role-binding | `AuthorizationRoleBinding`s, `AuthorizationRole`s, `ClusterRole`s, Namespaces | `ClusterRoleBinding`s, `RoleBinding`s |
+/// | plugin | Plugins, their inventories, the manifests in the cloud, the objects of plugins | those objects, the inventories, the status of Plugins |
+/// | cluster-label, node-pool-label | `ClusterLabel`s, `NodePoolLabel`s | nothing: they report on those that do not count |
+/// | node-labels | Nodes, `ClusterLabel`s, `NodePoolLabel`s, the nodes of the cloud | labels of Nodes |
+/// | upgrade | `ClusterUpgrade`s, Nodes, the pods of the control plane | the progress and the status of `ClusterUpgrade`s; cordons Nodes and evicts pods |
+/// | reports | Nodes, the nodes of the cloud | the status of the nodes and of the cluster, in the cloud |
+/// | reports of upgrades | the `ClusterUpgrade`s of the mirror | the progress of the upgrades, in the cloud |
+/// | terminate | the request to remove everything | deletes what its table lists |
+///
+/// # Errors
+/// [`StartError`]; nothing was written.
+pub fn start(cloud: &Cloud, decisions: &Decisions, port: Port, mut role: Role<'_>) -> Result<(), StartError> {
+    let (termination, pause) = Termination::start(&decisions.plugins.accounts, &mut role);
+    endpoints::start(port, cloud, termination, decisions.upgrades, &mut role)?;
+    let Role {
+        context,
+        clients,
+        tasks,
+        ..
+    } = role;
+    let context = ControllerContext { pause, ..context };
+    let (client, cluster) = (cloud.client.clone(), cloud.cluster);
+    let (leadership, metrics) = (context.leadership.clone(), &context.kit.metrics);
+    let changes = Changes::start(client.clone(), cluster, leadership, metrics, tasks)?;
+    let mirrored = MirrorSettings {
+        client,
+        cluster,
+        interval: cloud.interval,
+        mass_deletion: decisions.mass_deletion,
+        bindings_per_sync: decisions.bindings_per_sync,
+        registry_credentials: decisions.registries.registry_credentials,
+    };
+    let lists = mirror::start(mirrored, &changes, &clients, &context, tasks)?;
+    let upgrades = lists.upgrades.clone();
+    let nodes = controllers::start(cloud, decisions, lists, &changes, &clients, &context, tasks)?;
+    reports::start(cloud, &changes, &nodes, &context, tasks);
+    reports::upgrades::start(cloud, upgrades, &context, tasks);
+    Ok(())
+}
