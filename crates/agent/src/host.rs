@@ -21,6 +21,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 pub use folder::Opened;
+pub(crate) use replace::is_next;
 pub use replace::{Prepared, Replaced};
 
 /// A system call on the host's files.

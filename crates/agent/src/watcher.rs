@@ -17,6 +17,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio_util::sync::CancellationToken;
 
+use crate::host::is_next;
+
 /// All that may change what a reader of a folder finds.
 const FOLDER: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
@@ -97,8 +99,11 @@ impl Watcher {
                 tokio::select! {
                     ready = events.readable() => {
                         let mut ready = ready.map_err(WatchError::Await)?;
-                        drain(events.get_ref()).map_err(WatchError::Inotify)?;
+                        let is_change = drain(events.get_ref()).map_err(WatchError::Inotify)?;
                         ready.clear_ready();
+                        if !is_change {
+                            continue;
+                        }
                     }
                     ready = mounts.ready(Interest::PRIORITY) => ready.map_err(WatchError::Await)?.clear_ready(),
                 }
@@ -118,13 +123,16 @@ fn registered(fd: std::io::Result<OwnedFd>, interest: Interest) -> Result<AsyncF
         .map_err(WatchError::Await)
 }
 
-fn drain(inotify: &OwnedFd) -> Result<(), Errno> {
+/// Whether anything has changed besides files that the agent itself is about to write: otherwise a disk that is full would have it try without a rest.
+fn drain(inotify: &OwnedFd) -> Result<bool, Errno> {
+    let mut is_change = false;
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut events = Reader::new(inotify, &mut buffer);
     loop {
         match events.next() {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Ok(()),
+            Ok(event) => is_change |= event.file_name().is_none_or(|name| !is_next(name.to_bytes())),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(is_change),
             Err(error) => return Err(error),
         }
     }

@@ -52,11 +52,16 @@ fn run(args: &HostRunArgs) -> Result<()> {
         kubelet: args.kubelet.clone(),
         clock: SystemClock::shared(),
     };
-    let Some(result) = runner.run()? else {
-        return say("there is no upgrade script to run\n");
+    let (result, nothing) = if args.way_back {
+        (runner.way_back()?, "there is nothing to take back\n")
+    } else {
+        (runner.run()?, "there is no upgrade script to run\n")
+    };
+    let Some(result) = result else {
+        return say(nothing);
     };
     let told = format!("upgrade {}: {}", result.id, result.message);
-    if result.outcome != Outcome::Succeeded {
+    if result.outcome != Outcome::Succeeded && !result.rolled_back {
         bail!(told);
     }
     say(&format!("{told}\n"))

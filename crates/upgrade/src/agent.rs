@@ -163,7 +163,7 @@ pub fn offer<'a>(
     let Ok(spec) = &upgrade.spec else {
         return Err(Refused::NotCurrent);
     };
-    let until = until(upgrade, node).ok_or(Refused::NotCurrent)?;
+    let until = until(upgrade, node, now).ok_or(Refused::NotCurrent)?;
     if now >= until {
         return Err(Refused::TooLate { until });
     }
@@ -194,14 +194,15 @@ fn is_current(upgrade: &Upgrade, node: &NodeName) -> bool {
 }
 
 /// The coordinator counts the node as failed at the deadline, by a clock that may be ahead of ours. So the script ends earlier by the clock error, or
-/// by half of the time where that is less.
-fn until(upgrade: &Upgrade, node: &NodeName) -> Option<Timestamp> {
+/// by half of the time where that is less. No start lies in the future, whatever the order says: a run never has more time than a node has.
+fn until(upgrade: &Upgrade, node: &NodeName, now: Timestamp) -> Option<Timestamp> {
     let Some(NodeState::InProgress { since: Some(since) }) = upgrade.progress.nodes.get(node) else {
         return None;
     };
     let spec = upgrade.spec.as_ref().ok()?;
     let margin = CLOCK_ERROR.min(spec.timeout / 2);
-    deadline(spec, *since)?.checked_sub(margin).ok()
+    let longest = now.checked_add(spec.timeout).ok()?;
+    Some(deadline(spec, *since)?.checked_sub(margin).ok()?.min(longest))
 }
 
 impl Ledger {

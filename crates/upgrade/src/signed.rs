@@ -45,10 +45,10 @@ const TYPE: &str = "kubernetes";
 /// How far the clock of whoever signs may be ahead.
 const AHEAD: SignedDuration = SignedDuration::from_mins(5);
 
-/// With this line, a script declares that it may run again after it was begun.
+/// With this line in the comment at its beginning, a script declares that it may run again after it was begun.
 pub const REPEATABLE: &str = "# tidewaiter: repeatable";
 
-/// With this line, a script declares that it takes back what it did when it is run with `TIDEWAITER_WAY_BACK=1`.
+/// With this line there, it declares that it takes back what it did when it is run with `TIDEWAITER_WAY_BACK=1`.
 pub const WAY_BACK: &str = "# tidewaiter: way back";
 
 /// What is signed.
@@ -175,8 +175,13 @@ impl<'a> VerifiedScript<'a> {
         self.declares(WAY_BACK)
     }
 
+    /// In the comment at its beginning: what a script writes elsewhere declares nothing.
     fn declares(&self, what: &str) -> bool {
-        self.body.lines().any(|line| line == what)
+        let mut head = self
+            .body
+            .lines()
+            .take_while(|line| line.starts_with('#') || line.is_empty());
+        head.any(|line| line == what)
     }
 }
 

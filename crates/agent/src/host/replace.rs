@@ -17,6 +17,11 @@ use super::{Call, Found, FoundFile, Host, HostError, MOST_BYTES};
 /// Between the name of a file and the random part of the name under which the next one is written.
 const NEXT: &str = ".tidewaiter-";
 
+/// Whether it is the name under which the next content of a file is written, which is no file that anybody reads.
+pub(crate) fn is_next(name: &[u8]) -> bool {
+    name.starts_with(b".") && name.windows(NEXT.len()).any(|part| part == NEXT.as_bytes())
+}
+
 /// What was in the place of a file that was replaced.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Replaced {

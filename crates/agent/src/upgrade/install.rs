@@ -17,7 +17,7 @@ use crate::host::{Host, HostError};
 use programs::check_program;
 
 /// The units, as files of the repository: with the paths of a default installation.
-const UNITS: [(&str, &str); 2] = [
+const UNITS: [(&str, &str); 3] = [
     (
         "tidewaiter-upgrade.path",
         include_str!("../../../../deploy/host/tidewaiter-upgrade.path"),
@@ -26,14 +26,18 @@ const UNITS: [(&str, &str); 2] = [
         "tidewaiter-upgrade.service",
         include_str!("../../../../deploy/host/tidewaiter-upgrade.service"),
     ),
+    (
+        "tidewaiter-upgrade-way-back.service",
+        include_str!("../../../../deploy/host/tidewaiter-upgrade-way-back.service"),
+    ),
 ];
 
 /// The paths in them.
 const DEFAULT_PROGRAM: &str = "/usr/local/bin/tidewaiter";
 const DEFAULT_FOLDER: &str = "/etc/containership";
 
-/// The command in them.
-const DEFAULT_COMMAND: &str = "tidewaiter host run --folder /etc/containership";
+/// The end of the commands in them.
+const DEFAULT_ARGUMENTS: &str = " --folder /etc/containership";
 
 /// What is installed.
 #[derive(Debug)]
@@ -135,8 +139,8 @@ impl Install {
         let units = at(&self.units)?;
         let opened = units.ensure(&[])?;
         for (name, text) in UNITS {
-            let command = format!("{DEFAULT_COMMAND}{arguments}\n");
-            let text = text.replace(&format!("{DEFAULT_COMMAND}\n"), &command);
+            let more = format!("{DEFAULT_ARGUMENTS}{arguments}\n");
+            let text = text.replace(&format!("{DEFAULT_ARGUMENTS}\n"), &more);
             let text = text.replace(DEFAULT_PROGRAM, program).replace(DEFAULT_FOLDER, folder);
             if let Some(folder) = opened.last() {
                 put(&units, folder, name, &text)?;

@@ -5,7 +5,9 @@
 //!   itself repeatable runs again after it was interrupted.
 //! - What runs is a copy in a folder that the agent cannot reach: a file that is exchanged after it was checked does not run.
 //! - A script is killed at the deadline, so that it does not run beside that of the next node. So is its way back.
-//! - At most one script runs in a process. systemd kills what a script has left when the process ends, before the next one starts.
+//! - At most one script runs in a process, and its way back in another one. systemd kills what a script has left when the process ends, before the next one
+//!   starts.
+//! - A way back begins at most once, and only if everything that let its script run still holds.
 
 mod execute;
 mod record;
@@ -16,15 +18,15 @@ use std::sync::Arc;
 
 use tidewaiter_api::NodeName;
 use tidewaiter_kit::{Chain, SharedClock};
-use tidewaiter_upgrade::agent::{self, Refused, Run, confirm, decide};
-use tidewaiter_upgrade::signed::Untrusted;
+use tidewaiter_upgrade::agent::{self, Refused, Repeatable, Run, confirm, decide};
+use tidewaiter_upgrade::signed::{Untrusted, digest};
 use tidewaiter_upgrade::{InvalidVersion, Upgrade, Version, form};
 
 use super::files::{self, FileError, Order, Outcome, RunResult};
 use super::trust::{Asked, Trust, TrustError};
 use crate::host::{AllCalls, Host, HostError, Owner};
-use execute::{Execution, Way};
-use record::Record;
+use execute::{Execution, Way, printed};
+use record::{Record, WayBack};
 
 /// Why the host cannot even refuse.
 #[derive(Debug, thiserror::Error)]
@@ -182,61 +184,95 @@ impl Runner {
         let mut record = Record::read(state)?;
         let upgrades = [identified(order, id)];
         let version = self.version();
-        let target: Version = order.upgrade.spec.target_version.parse().map_err(NotRun::Target)?;
-        let asked = Asked {
-            upgrade: id,
-            version: &target,
-            newest: record.newest,
-            now: self.clock.now(),
-        };
-        let script = trust.open(&order.script, &asked)?;
+        let target = target(order)?;
+        let script = trust.open(&order.script, &self.asked(id, &target, &record))?;
         let view = agent::Host {
             node: trust.node(),
             version: version.as_ref(),
             ledger: &record.ledger,
             now: self.clock.now(),
         };
-        decide(&upgrades, view, script.repeatable())?;
-        record.begin(&upgrades, id, script.generation());
+        // One that has ended was not interrupted.
+        let repeatable = match record.ended.as_deref() {
+            Some(ended) if ended == id => Repeatable::No,
+            _ => script.repeatable(),
+        };
+        decide(&upgrades, view, repeatable)?;
+        record.begin(&upgrades, id, script.generation(), version.as_ref());
         record.write(state)?;
-        let run = self.decide_again(host, order, &record, trust.node())?;
-        host.tell(&self.running(id, &run, Way::There))?;
+        let run = self.decide_again(host, order, &record, trust.node(), version.as_ref())?;
+        host.tell(&self.running(id, &run))?;
         let execution = Execution::new(state, script.body(), trust.node(), &run, &*self.clock);
         let result = execution.start(Way::There).map_err(NotRun::Start)?;
-        if result.outcome == Outcome::Failed && script.has_way_back() {
-            return self.go_back(host, &execution, version.as_ref(), result);
-        }
-        Ok(result)
+        record.ended = Some(id.to_owned());
+        let is_due = result.outcome == Outcome::Failed && script.has_way_back();
+        record.way_back = is_due.then(|| WayBack {
+            script: digest(&order.script),
+            failed: result.clone(),
+        });
+        let what = match record.write(state) {
+            Ok(()) => "its way back begins when what it left has ended".to_owned(),
+            Err(error) => format!("its way back does not run: {}", Chain(&error)),
+        };
+        Ok(if is_due { and(result, &what) } else { result })
     }
 
-    /// Takes back what a script did that has failed. Not if the kubelet is new: the coordinator may count the node as done, and start the next one.
+    /// Takes back what the last script did, if it has failed, can take it back, and has not begun to. Returns what became of it; None if there is nothing to
+    /// take back. It must be called in a process of its own, when nothing of the script runs any more.
+    ///
+    /// # Errors
+    /// When neither the record nor the result can be written.
+    pub fn way_back(&self) -> Result<Option<RunResult>, RunError> {
+        let state = self.open_state()?;
+        let Some(_lock) = record::lock(&state)? else {
+            return Ok(None);
+        };
+        let mut record = Record::read(&state)?;
+        let Some(WayBack { script, failed }) = record.way_back.take() else {
+            return Ok(None);
+        };
+        // It begins at most once, whatever happens then.
+        record.write(&state)?;
+        let host = own(&self.folder);
+        let result = self.go_back(&host, &state, &record, &script, &failed);
+        let result =
+            result.unwrap_or_else(|refused| and(failed, &format!("its way back does not run: {}", Chain(&refused))));
+        host.tell(&result)?;
+        Ok(Some(result))
+    }
+
+    /// Not if the kubelet is new: the coordinator may count the node as done, and start the next one.
     fn go_back(
         &self,
         host: &Host,
-        execution: &Execution<'_>,
-        before: Option<&Version>,
-        failed: RunResult,
+        state: &Host,
+        record: &Record,
+        script: &str,
+        failed: &RunResult,
     ) -> Result<RunResult, NotRun> {
-        let said = |what: String| format!("{}; {what}", failed.message);
-        let is_new = |version: &Version| version.order(&execution.run.target).is_ge();
-        if let Some(version) = self.version().filter(is_new) {
-            let message = said(format!(
-                "its way back does not run, because the kubelet is at {version}"
-            ));
-            return Ok(RunResult { message, ..failed });
-        }
-        if execution.is_over() {
-            let message = said("its way back does not run, because no time is left".to_owned());
-            return Ok(RunResult { message, ..failed });
-        }
-        host.tell(&self.running(&failed.id, execution.run, Way::Back))?;
+        let trust = Trust::read(host)?;
+        let ordered = host.ordered()?;
+        let is_same = |order: &Order| files::id(&order.upgrade) == failed.id && digest(&order.script) == script;
+        let order = ordered.filter(is_same).ok_or(NotRun::Withdrawn)?;
+        let target = target(&order)?;
+        let script = trust.open(&order.script, &self.asked(&failed.id, &target, record))?;
+        let before = record.version_before(&failed.id);
+        // A program that was half replaced has no version, and is what a way back is for.
+        let version = self.version().or_else(|| before.clone());
+        let run = self.decide_again(host, &order, record, trust.node(), version.as_ref())?;
+        let execution = Execution::new(state, script.body(), trust.node(), &run, &*self.clock);
+        // A folder that is full is no reason not to begin.
+        let _ = host.tell(&and(
+            failed.clone(),
+            &format!("its way back runs, until {} at the latest", run.until),
+        ));
         let back = execution.start(Way::Back).map_err(NotRun::Start)?;
         let version = self.version();
         let shown = version
             .as_ref()
             .map_or_else(|| "unknown".to_owned(), Version::to_string);
         let is_back = back.outcome == Outcome::Succeeded;
-        let rolled_back = is_back && version.as_ref() == before;
+        let rolled_back = is_back && version.is_some() && version == before;
         let what = if rolled_back {
             format!("its way back ended with the status 0, and the kubelet is at {shown} as before")
         } else if is_back {
@@ -245,38 +281,48 @@ impl Runner {
             format!("its way back did not end well: {}", back.message)
         };
         Ok(RunResult {
-            message: said(what),
             rolled_back,
             at: back.at,
-            tail: back.tail,
-            ..failed
+            tail: format!("{}{}", failed.tail, back.tail),
+            ..and(failed.clone(), &what)
         })
     }
 
+    fn asked<'a>(&self, upgrade: &'a str, version: &'a Version, record: &Record) -> Asked<'a> {
+        Asked {
+            upgrade,
+            version,
+            newest: record.newest,
+            now: self.clock.now(),
+        }
+    }
+
     /// What was checked must still be ordered.
-    fn decide_again(&self, host: &Host, order: &Order, record: &Record, node: &NodeName) -> Result<Run, NotRun> {
+    fn decide_again(
+        &self,
+        host: &Host,
+        order: &Order,
+        record: &Record,
+        node: &NodeName,
+        version: Option<&Version>,
+    ) -> Result<Run, NotRun> {
         let id = files::id(&order.upgrade);
         let still = host.ordered()?.filter(|still| still.script == order.script);
         let still = still.ok_or(NotRun::Withdrawn)?;
-        let version = self.version();
         let view = agent::Host {
             node,
-            version: version.as_ref(),
+            version,
             ledger: &record.ledger,
             now: self.clock.now(),
         };
         Ok(confirm(id, &[identified(&still, id)], view)?)
     }
 
-    fn running(&self, id: &str, run: &Run, way: Way) -> RunResult {
-        let what = match way {
-            Way::There => "the script runs",
-            Way::Back => "the script failed, and its way back runs",
-        };
+    fn running(&self, id: &str, run: &Run) -> RunResult {
         RunResult {
             id: id.to_owned(),
             outcome: Outcome::Running,
-            message: format!("{what}, until {} at the latest", run.until),
+            message: format!("the script runs, until {} at the latest", run.until),
             exit_code: None,
             rolled_back: false,
             at: self.clock.now(),
@@ -293,9 +339,20 @@ impl Runner {
 
     /// The version of the kubelet on this host; None if it cannot be read.
     fn version(&self) -> Option<Version> {
-        let printed = Command::new(&self.kubelet).arg("--version").output().ok()?;
-        let text = String::from_utf8(printed.stdout).ok()?;
+        let text = printed(Command::new(&self.kubelet).arg("--version"), &*self.clock)?;
         text.split_whitespace().last()?.parse().ok()
+    }
+}
+
+fn target(order: &Order) -> Result<Version, NotRun> {
+    order.upgrade.spec.target_version.parse().map_err(NotRun::Target)
+}
+
+/// The same result, with more words.
+fn and(result: RunResult, what: &str) -> RunResult {
+    RunResult {
+        message: format!("{}; {what}", result.message),
+        ..result
     }
 }
 

@@ -58,4 +58,8 @@ pub(crate) struct HostRunArgs {
     /// The kubelet, whose version counts
     #[arg(long, value_name = "FILE", default_value = "kubelet")]
     pub(crate) kubelet: PathBuf,
+
+    /// Take back what the last script did, if it has failed and can; a systemd unit of its own calls this, when nothing of the script runs any more
+    #[arg(long)]
+    pub(crate) way_back: bool,
 }

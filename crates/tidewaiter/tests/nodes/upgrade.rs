@@ -163,7 +163,7 @@ async fn a_real_kubelet_is_upgraded_by_the_units_and_a_power_cut_does_not_run_a_
     let (previous, current) = (KubeletVersion::Previous.as_str(), KubeletVersion::Current.as_str());
     assert_eq!(world.kubelet().await, previous);
     // It returns 0 whatever it finds.
-    let units = "systemd-analyze verify /etc/systemd/system/tidewaiter-upgrade.path /etc/systemd/system/tidewaiter-upgrade.service 2>&1 | \
+    let units = "systemd-analyze verify /etc/systemd/system/tidewaiter-upgrade.path /etc/systemd/system/tidewaiter-upgrade.service /etc/systemd/system/tidewaiter-upgrade-way-back.service 2>&1 | \
         grep tidewaiter-upgrade || true";
     assert_eq!(world.node.run(["sh", "-ec", units]).await, "");
     let security =

@@ -274,6 +274,16 @@ fn a_script_declares_itself_that_it_may_run_again() {
         ("#!/bin/sh\n # tidewaiter: repeatable\n", Repeatable::No, false),
         ("#!/bin/sh\n# tidewaiter: way back\n", Repeatable::No, true),
         ("#!/bin/sh\n# tidewaiter: way back to nowhere\n", Repeatable::No, false),
+        (
+            "#!/bin/sh\n\n# It is\n# tidewaiter: repeatable\n# tidewaiter: way back\n",
+            Repeatable::Yes,
+            true,
+        ),
+        (
+            "#!/bin/sh\ncat <<X\n# tidewaiter: repeatable\n# tidewaiter: way back\nX\n",
+            Repeatable::No,
+            false,
+        ),
     ] {
         let opened = open_unsigned(script);
         assert_eq!(

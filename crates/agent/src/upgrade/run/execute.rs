@@ -21,6 +21,9 @@ const SCRIPT: &str = "script.sh";
 /// How much of what the script printed last is kept.
 const TAIL: usize = 4096;
 
+/// How long a command may take to print something short.
+const PRINTS: Duration = Duration::from_secs(10);
+
 /// How often the end of the script is looked for while it prints nothing.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
@@ -70,7 +73,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Whether no time is left.
-    pub(super) fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.clock.now() >= self.run.until || self.clock.monotonic() >= self.end
     }
 
@@ -157,6 +160,36 @@ impl<'a> Execution<'a> {
             }
         }
     }
+}
+
+/// What a command prints, if it ends well within [`PRINTS`].
+pub(super) fn printed(command: &mut Command, clock: &dyn Clock) -> Option<String> {
+    let (mut output, writer) = io::pipe().ok()?;
+    let spawned = command.stdin(Stdio::null()).stdout(writer).spawn();
+    // The last writer must be the command.
+    command.stdout(Stdio::null());
+    let mut child = spawned.ok()?;
+    let end = clock.monotonic().saturating_add(PRINTS);
+    let mut text = Vec::new();
+    let is_whole = loop {
+        if clock.monotonic() >= end {
+            break false;
+        }
+        if poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&LOOK)).unwrap_or_default() == 0 {
+            continue;
+        }
+        let mut part = [0; 4096];
+        match output.read(&mut part) {
+            Ok(0) => break true,
+            Ok(length) if text.len() < TAIL => text.extend_from_slice(part.get(..length).unwrap_or_default()),
+            _ => break false,
+        }
+    };
+    if !is_whole {
+        let _ = child.kill();
+    }
+    let status = child.wait().ok()?;
+    String::from_utf8(text).ok().filter(|_| is_whole && status.success())
 }
 
 /// A copy that only this process can change.

@@ -5,10 +5,10 @@ use std::fs::File;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use tidewaiter_upgrade::Upgrade;
 use tidewaiter_upgrade::agent::Ledger;
+use tidewaiter_upgrade::{Upgrade, Version};
 
-use super::super::files::{FileError, read_own};
+use super::super::files::{FileError, RunResult, read_own};
 use crate::host::{Host, HostError};
 
 const RECORD: &str = "upgrades.json";
@@ -21,6 +21,31 @@ pub(super) struct Record {
     pub(super) ledger: Ledger,
     /// The newest signature that it has accepted, in seconds since 1970.
     pub(super) newest: i64,
+    /// The last upgrade that was begun, and the version of the kubelet before that.
+    #[serde(default)]
+    pub(super) before: Option<Before>,
+    /// The last upgrade whose script has ended.
+    #[serde(default)]
+    pub(super) ended: Option<String>,
+    /// The script that has failed, and whose way back is to begin.
+    #[serde(default)]
+    pub(super) way_back: Option<WayBack>,
+}
+
+/// The version of the kubelet when the script of an upgrade began first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Before {
+    upgrade: String,
+    version: String,
+}
+
+/// A script that has failed, and that can take back what it did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct WayBack {
+    /// The digest of the script.
+    pub(super) script: String,
+    /// How it failed.
+    pub(super) failed: RunResult,
 }
 
 impl Record {
@@ -37,10 +62,23 @@ impl Record {
     }
 
     /// Notes that the script of this upgrade begins.
-    pub(super) fn begin(&mut self, upgrades: &[Upgrade], id: &str, generation: Option<i64>) {
+    pub(super) fn begin(&mut self, upgrades: &[Upgrade], id: &str, generation: Option<i64>, version: Option<&Version>) {
         self.ledger.see(upgrades);
         self.ledger.begun.insert(id.to_owned());
         self.newest = self.newest.max(generation.unwrap_or_default());
+        self.way_back = None;
+        if self.before.as_ref().is_none_or(|before| before.upgrade != id) {
+            self.before = version.map(|version| Before {
+                upgrade: id.to_owned(),
+                version: version.to_string(),
+            });
+        }
+    }
+
+    /// The version of the kubelet before the script of this upgrade began first.
+    pub(super) fn version_before(&self, id: &str) -> Option<Version> {
+        let before = self.before.as_ref().filter(|before| before.upgrade == id)?;
+        before.version.parse().ok()
     }
 
     /// Writes it: it is on the disk when this returns.

@@ -174,7 +174,7 @@ impl World {
     fn interrupt(&self, offered: &Offered) {
         let state = self.runner.open_state().unwrap();
         let mut record = Record::read(&state).unwrap();
-        record.begin(&[], offered.id, Some(offered.signed));
+        record.begin(&[], offered.id, Some(offered.signed), None);
         record.write(&state).unwrap();
     }
 }
@@ -214,19 +214,51 @@ fn a_script_that_fails_is_reported_with_its_status_and_does_not_run_again() {
     assert_eq!((world.run(), world.runs()), (None, 1));
 }
 
-/// The way back of a script runs after the script has failed, unless the kubelet is new, and what it left is checked.
+/// A script with this way back. It prints `there` and `back`, and both count as runs.
+fn with_way_back(offered: &Offered, there: &str, back: &str) -> String {
+    let body = offered.body.replace("#!/bin/sh\n", &format!("#!/bin/sh\n{WAY_BACK}\n"));
+    format!(
+        "{body}if [ -n \"$TIDEWAITER_WAY_BACK\" ]; then\necho back\n{back}\nexit 0\nfi\necho there\n{there}\nexit 3\n"
+    )
+}
+
+impl World {
+    fn installs(&self, version: &str) -> String {
+        format!("echo 'echo Kubernetes {version}' >> {}", self.runner.kubelet.display())
+    }
+
+    fn failed(&self, body: String) -> RunResult {
+        self.offer(&Offered { body, ..self.offered() });
+        let result = self.run().unwrap();
+        let ends = result
+            .message
+            .ends_with("its way back begins when what it left has ended");
+        assert!(
+            ends && result.outcome == Outcome::Failed && self.runs() == 1,
+            "{result:?}"
+        );
+        result
+    }
+
+    fn way_back(&self) -> RunResult {
+        let result = self.runner.way_back().unwrap().unwrap();
+        assert_eq!(
+            (result.outcome, result.exit_code),
+            (Outcome::Failed, Some(3)),
+            "{result:?}"
+        );
+        // It is over, also after a reboot.
+        assert_eq!((self.runner.way_back().unwrap(), self.run()), (None, None));
+        result
+    }
+}
+
 #[test]
 fn the_way_back_of_a_script_that_failed_runs_and_is_verified() {
-    let install = |world: &World, version: &str| {
-        format!(
-            "echo 'echo Kubernetes {version}' >> {}\n",
-            world.runner.kubelet.display()
-        )
-    };
     for (there, back, rolled_back, runs, words) in [
         (
             "",
-            "true",
+            "",
             true,
             2,
             "ended with the status 0, and the kubelet is at v1.35.4 as before",
@@ -241,35 +273,113 @@ fn the_way_back_of_a_script_that_failed_runs_and_is_verified() {
         ("", "v1.35.5", false, 2, "but the version of the kubelet is v1.35.5 now"),
         (
             "v1.36.3",
-            "true",
+            "",
             false,
             1,
-            "its way back does not run, because the kubelet is at v1.36.3",
+            "its way back does not run: the kubelet is at v1.36.3",
         ),
     ] {
         let world = World::new();
-        let offered = world.offered();
-        let command = |what: &str| match what {
-            version if version.starts_with('v') => install(&world, version),
-            command => format!("{command}\n"),
+        let command = |what: &str| {
+            if what.starts_with('v') {
+                world.installs(what)
+            } else {
+                what.to_owned()
+            }
         };
-        let body = format!(
-            "{}{WAY_BACK}\nif [ -n \"$TIDEWAITER_WAY_BACK\" ]; then\n{}exit 0\nfi\n{}exit 3\n",
-            offered.body,
-            command(back),
-            command(if there.is_empty() { "true" } else { there }),
-        );
-        world.offer(&Offered { body, ..offered });
-        let result = world.run().unwrap();
-        assert_eq!(
-            (result.outcome, result.exit_code, result.rolled_back, world.runs()),
-            (Outcome::Failed, Some(3), rolled_back, runs),
-            "{result:?}"
-        );
+        world.failed(with_way_back(&world.offered(), &command(there), &command(back)));
+        let result = world.way_back();
+        assert_eq!((result.rolled_back, world.runs()), (rolled_back, runs), "{result:?}");
         assert!(result.message.contains(words), "{result:?}");
-        // It is over, also after a reboot.
-        assert_eq!((world.run(), world.runs()), (None, runs));
+        assert!(result.tail.contains("there\n"), "{result:?}");
     }
+}
+
+/// What let the script run must still hold, and the script must be the one that failed.
+#[test]
+fn a_way_back_does_not_begin_when_its_order_is_gone_changed_or_over() {
+    type Change = fn(&World);
+    let changes: [(Change, &str); 4] = [
+        (
+            |world| fs::remove_file(world.upgrade_file("current")).unwrap(),
+            "current was changed or removed",
+        ),
+        (|world| world.offer(&world.offered()), "current was changed or removed"),
+        (
+            |world| fs::remove_file(world.path("trust/key-1.pub")).unwrap(),
+            "its way back does not run",
+        ),
+        (
+            |world| {
+                let body = with_way_back(&world.offered(), "", "");
+                let began = world.offered().began - 3600;
+                world.offer(&Offered {
+                    body,
+                    began,
+                    ..world.offered()
+                });
+            },
+            "its way back does not run",
+        ),
+    ];
+    for (change, words) in changes {
+        let world = World::new();
+        world.failed(with_way_back(&world.offered(), "", ""));
+        change(&world);
+        let result = world.runner.way_back().unwrap().unwrap();
+        assert_eq!((result.rolled_back, world.runs()), (false, 1), "{result:?}");
+        assert!(result.message.contains(words), "{result:?}");
+    }
+}
+
+/// The process ends after it has begun.
+#[test]
+fn a_way_back_begins_once() {
+    let world = World::new();
+    world.failed(with_way_back(&world.offered(), "", ""));
+    let state = world.runner.open_state().unwrap();
+    let mut record = Record::read(&state).unwrap();
+    record.way_back = None;
+    record.write(&state).unwrap();
+    assert_eq!(
+        (world.runner.way_back().unwrap(), world.run(), world.runs()),
+        (None, None, 1)
+    );
+}
+
+/// A way back that was interrupted leaves another version: the one before the first beginning counts.
+#[test]
+fn the_version_of_before_is_that_of_the_first_beginning() {
+    let world = World::new();
+    let offered = world.offered();
+    let repeatable = |body: String| body.replace(WAY_BACK, &format!("{REPEATABLE}\n{WAY_BACK}"));
+    // The first run was interrupted when it had installed a version in between.
+    let state = world.runner.open_state().unwrap();
+    let mut record = Record::read(&state).unwrap();
+    let before: Version = "v1.35.4".parse().unwrap();
+    record.begin(&[], offered.id, Some(offered.signed), Some(&before));
+    record.write(&state).unwrap();
+    world.kubelet("v1.36.0", "");
+    world.failed(repeatable(with_way_back(&offered, "", "")));
+    let result = world.way_back();
+    assert!(
+        !result.rolled_back && result.message.contains("is v1.36.0 now"),
+        "{result:?}"
+    );
+}
+
+/// A script that has ended does not run again, whatever it declares and whoever removes its result.
+#[test]
+fn what_has_ended_does_not_run_again_without_its_result() {
+    let world = World::new();
+    let offered = world.offered();
+    let body = offered
+        .body
+        .replace("#!/bin/sh\n", &format!("#!/bin/sh\n{REPEATABLE}\n"));
+    world.offer(&Offered { body, ..offered });
+    assert_eq!(world.run().unwrap().outcome, Outcome::Succeeded);
+    fs::remove_file(world.upgrade_file("result.json")).unwrap();
+    assert_eq!((world.run().unwrap().outcome, world.runs()), (Outcome::Interrupted, 1));
 }
 
 /// A script without a way back is not run again, and one that has succeeded has nothing to take back.
@@ -278,11 +388,22 @@ fn no_way_back_runs_that_is_not_declared_or_not_needed() {
     for (declared, end) in [("", "exit 3"), (WAY_BACK, "exit 0")] {
         let world = World::new();
         let offered = world.offered();
-        let body = format!("{}{declared}\n{end}\n", offered.body);
-        world.offer(&Offered { body, ..offered });
-        let result = world.run().unwrap();
-        assert_eq!((result.rolled_back, world.runs()), (false, 1), "{result:?}");
+        let body = offered.body.replace("#!/bin/sh\n", &format!("#!/bin/sh\n{declared}\n"));
+        world.offer(&Offered {
+            body: format!("{body}{end}\n"),
+            ..offered
+        });
+        world.run().unwrap();
+        assert_eq!((world.runner.way_back().unwrap(), world.runs()), (None, 1));
     }
+}
+
+#[test]
+fn a_kubelet_that_hangs_has_no_version() {
+    let world = World::new();
+    world.kubelet("v1.35.4", "exec sleep 600");
+    world.offer(&world.offered());
+    assert!(world.refused().contains("the version of the kubelet cannot be read"));
 }
 
 #[test]
@@ -440,7 +561,9 @@ fn a_script_that_was_interrupted_does_not_run_again_unless_it_says_that_it_may()
     let world = World::new();
     let offered = world.offered();
     world.interrupt(&offered);
-    let body = format!("{}{REPEATABLE}\n", offered.body);
+    let body = offered
+        .body
+        .replace("#!/bin/sh\n", &format!("#!/bin/sh\n{REPEATABLE}\n"));
     world.offer(&Offered { body, ..offered });
     assert_eq!((world.run().unwrap().outcome, world.runs()), (Outcome::Succeeded, 1));
 }
@@ -495,31 +618,6 @@ fn a_clock_that_is_put_back_while_a_script_runs_does_not_lengthen_it() {
         ..offered
     });
     assert_eq!(world.run().unwrap().outcome, Outcome::TimedOut);
-}
-
-#[test]
-fn a_clock_that_is_put_back_by_a_script_does_not_lengthen_its_way_back() {
-    let mut world = World::new();
-    let put_back = world.scratch.path().join("put-back");
-    world.runner.clock = Arc::new(PutBack(put_back.clone()));
-    let offered = world.offered();
-    let body = format!(
-        "#!/bin/sh\n{WAY_BACK}\nif [ -n \"$TIDEWAITER_WAY_BACK\" ]; then exec sleep 600; fi\n: > {}\nexit 3\n",
-        put_back.display()
-    );
-    world.offer(&Offered {
-        body,
-        timeout: 6,
-        ..offered
-    });
-    let result = world.run().unwrap();
-    assert_eq!((result.outcome, result.rolled_back), (Outcome::Failed, false));
-    assert!(
-        result
-            .message
-            .ends_with("its way back did not end well: the script was stopped at the deadline of the node"),
-        "{result:?}"
-    );
 }
 
 /// It is an hour earlier once there is this file.

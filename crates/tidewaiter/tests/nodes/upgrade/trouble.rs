@@ -30,7 +30,7 @@ fi
 touch /root/half-done
 exit 3
 ";
-const WAY_BACK: &str = "# tidewaiter: way back\n";
+const WAY_BACK: &str = "# tidewaiter: way back\nset -eu";
 
 const FILLS_THE_DISK: &str = r#"
 fallocate --length="$(df --output=avail --block-size=1 /root | tail --lines=1)" /root/filler || true
@@ -113,7 +113,7 @@ fn states(progress: &UpgradeProgress, nodes: &[&str]) -> Vec<Option<UpgradeStatu
 /// has its turn. There the script fails, and takes back what it has done.
 async fn hangs_and_fails(system: &System) {
     let [master, one, two] = system.nodes();
-    let id = order(system, &(parts(system, HANGS, FAILS) + WAY_BACK), SHORT).await;
+    let id = order(system, &parts(system, HANGS, FAILS).replace("set -eu", WAY_BACK), SHORT).await;
     system.host_says(one, &id, Outcome::Running).await;
     let away = now();
     system.site.control_plane.apiserver().kill();
@@ -137,8 +137,16 @@ async fn hangs_and_fails(system: &System) {
     system.coordinator.start_again();
 
     system.host_says(two, &id, Outcome::Failed).await;
-    let report = system.reports(two, &id, UpgradeState::Failed).await;
-    assert_eq!((report.exit_code, report.rolled_back), (Some(3), true), "{report:?}");
+    eventually("the way back", SOON, async || {
+        let report = system.reports(two, &id, UpgradeState::Failed).await;
+        assert_eq!(report.exit_code, Some(3), "{report:?}");
+        if report.rolled_back {
+            Ok(())
+        } else {
+            Err(report.message)
+        }
+    })
+    .await;
     assert_eq!(two.run(["ls", "/root"]).await.matches("half-done").count(), 0);
     let end = system.ends(&id, UpgradeStatus::Failed, |_| ()).await;
     let failed = Some(UpgradeStatus::Failed);
