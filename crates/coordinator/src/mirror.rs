@@ -34,8 +34,8 @@ use kind::MirroredKind;
 pub(crate) use kind::is_id;
 pub use kinds::RegistryCredentialsIn;
 pub(crate) use kinds::is_of_cloud;
-pub(crate) use shown_upgrades::MirroredUpgrades;
 use lister::{Cloud, Lister, Memory};
+pub(crate) use shown_upgrades::MirroredUpgrades;
 use sync::{Shared, SyncController};
 
 /// How many role bindings a sync may add, unless a setting says otherwise.

@@ -18,6 +18,7 @@ use kube::{Client, Resource as _};
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, UPGRADE_FINALIZER};
+use tidewaiter_api::values::quoted;
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
@@ -278,7 +279,7 @@ impl UpgradeController {
         let waiting = plan(seen, spec).into_iter().filter(|node| node.fate == Fate::Waits);
         let problems = waiting.filter_map(|node| {
             let problem = &agents.get(node.name.as_str())?.host_problem;
-            (!problem.is_empty()).then(|| format!("{}: {problem}", node.name))
+            (!problem.is_empty()).then(|| format!("{}: {}", node.name, quoted(problem)))
         });
         if let Some(note) = status::unprepared(&problems.collect::<Vec<_>>()) {
             self.events

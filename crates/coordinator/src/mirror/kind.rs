@@ -78,6 +78,11 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
         String::new()
     }
 
+    /// Whether the resource is created where it is missing.
+    fn creates(&self, _resource: &Self::Resource) -> bool {
+        true
+    }
+
     /// Whether an object of the cluster is one that the mirror may change and delete.
     fn ours(&self, _resource: &Self::Resource) -> bool {
         true

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidewaiter_api::containership::ClusterUpgrade;
-use tidewaiter_cloud::models::UpgradeProgress;
 use tidewaiter_cloud::models::values::UpgradeId;
+use tidewaiter_cloud::models::{UpgradeProgress, UpgradeStatus};
 use tidewaiter_kit::Cache;
 use tokio::sync::Notify;
 
@@ -43,6 +43,12 @@ impl ShownUpgrades {
         if let Some(shown) = self.lock().get_mut(&id) {
             *shown = Some(progress);
         }
+    }
+
+    /// Whether the cloud shows that the upgrade has ended.
+    pub(super) fn is_over(&self, id: UpgradeId) -> bool {
+        let shown = self.lock().get(&id).and_then(|shown| shown.as_ref()?.cluster_status);
+        matches!(shown, Some(UpgradeStatus::Success | UpgradeStatus::Failed))
     }
 
     /// What it shows of each.

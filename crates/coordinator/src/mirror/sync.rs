@@ -155,6 +155,7 @@ impl<K: MirroredKind> SyncController<K> {
             return Ok(Next::Pending(CATCH_UP));
         };
         self.leave_out_settled(&listing, &mut changes.update);
+        changes.create.retain(|resource| self.shared.kind.creates(resource));
         self.show(&listing, hold.as_ref());
         self.report_refused(&listing);
         let blocked = self.report_blocked(&actual);

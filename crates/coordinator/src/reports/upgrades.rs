@@ -48,9 +48,7 @@ fn differing(mirrored: &MirroredUpgrades) -> Vec<(UpgradeId, UpgradeProgress)> {
 /// Starts the loop.
 pub(crate) fn start(cloud: &Cloud, mirrored: MirroredUpgrades, context: &ControllerContext, tasks: &mut Tasks) {
     let asked = mirrored.shown.clone();
-    mirrored
-        .upgrades
-        .notify(Trigger::calls(move |_| asked.ask()));
+    mirrored.upgrades.notify(Trigger::calls(move |_| asked.ask()));
     let reports = UpgradeReports {
         cloud: cloud.clone(),
         mirrored,

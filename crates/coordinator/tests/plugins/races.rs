@@ -235,12 +235,15 @@ async fn what_the_api_server_is_about_to_serve_is_not_taken_for_gone() {
     let seen = Arc::clone(&asked);
     proxy.hook(move |request| match request.path.as_str() {
         "/apis" if lag.load(Ordering::SeqCst) => {
-            seen.fetch_add(1, Ordering::SeqCst);
             let none = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": []});
             Action::Reply {
                 status: 200,
                 body: none.to_string(),
             }
+        }
+        path if path.ends_with("/customresourcedefinitions") && !request.query.contains("labelSelector") => {
+            seen.fetch_add(1, Ordering::SeqCst);
+            Action::Forward
         }
         path if path.starts_with("/apis/lags.example.com") && lag.load(Ordering::SeqCst) => {
             Action::refuse(404, "NotFound", "the server could not find the requested resource")
@@ -258,7 +261,7 @@ async fn what_the_api_server_is_about_to_serve_is_not_taken_for_gone() {
     world.is_ready(1, "1.0.0").await;
     lags.store(true, Ordering::SeqCst);
     world.offer(1, "2.0.0", &json!([[definition]]));
-    eventually("two looks at what is served", SOON, async || {
+    eventually("two looks at the definitions", SOON, async || {
         let times = asked.load(Ordering::SeqCst);
         if times > 1 { Ok(()) } else { Err(format!("{times}")) }
     })
@@ -273,7 +276,7 @@ async fn what_the_api_server_is_about_to_serve_is_not_taken_for_gone() {
     lags.store(true, Ordering::SeqCst);
     let before = asked.load(Ordering::SeqCst);
     world.withdraw(1);
-    eventually("two looks at what is served", SOON, async || {
+    eventually("two looks at the definitions", SOON, async || {
         let times = asked.load(Ordering::SeqCst) - before;
         if times > 1 { Ok(()) } else { Err(format!("{times}")) }
     })
@@ -281,5 +284,43 @@ async fn what_the_api_server_is_about_to_serve_is_not_taken_for_gone() {
     lags.store(false, Ordering::SeqCst);
     world.is_forgotten(1).await;
     world.has_exactly(1, &[].into()).await;
+    running.stop().await;
+}
+
+/// Its names are those of another one, so it has no objects, and its version is listed and not served.
+#[tokio::test]
+async fn a_definition_that_is_never_established_goes_with_its_plugin() {
+    let world = World::start().await;
+    let definition = |plural: &str, version: &str| {
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.nat.example.com")}, "spec": {"group": "nat.example.com", "scope": "Namespaced",
+                "names": {"plural": plural, "kind": "Tool"}, "versions": [{"name": version, "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}})
+    };
+    let definitions = world.objects(
+        "apiextensions.k8s.io/v1",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        None,
+    );
+    let theirs = serde_json::from_value(definition("tools", "v1")).unwrap();
+    definitions.create(&PostParams::default(), &theirs).await.unwrap();
+    let running = world.run(PluginSettings::default()).await;
+    world.offer(1, "1.0.0", &json!([[definition("toolz", "v2")]]));
+    world
+        .shows(&definitions, "toolz.nat.example.com", |found| {
+            found["status"]["conditions"].as_array().is_some_and(|conditions| {
+                conditions
+                    .iter()
+                    .any(|it| it["type"] == "NamesAccepted" && it["status"] == "False")
+            })
+        })
+        .await;
+    world.withdraw(1);
+    world.is_forgotten(1).await;
+    world.shows(&definitions, "toolz.nat.example.com", Value::is_null).await;
+    world
+        .shows(&definitions, "tools.nat.example.com", |found| !found.is_null())
+        .await;
     running.stop().await;
 }

@@ -98,13 +98,13 @@ async fn hosts_that_would_refuse_the_script_are_named_when_an_upgrade_begins() {
     }
     world.agent_reports("w1", &json!({"upgrade": {}})).await;
     world
-        .agent_reports("w2", &json!({"upgrade": {"hostProblem": "nothing is pinned"}}))
+        .agent_reports("w2", &json!({"upgrade": {"hostProblem": "nothing\u{9b}31m is pinned"}}))
         .await;
     world.agent_reports("w3", &json!({"kernel": "6"})).await;
     let _running = world.run().await;
     world.upgrade("u", json!({})).await;
     world.waits("u", "upgrading w1").await;
     let note = world.event("u", "HostsUnprepared").await;
-    let named = "and fail when it is their turn: w2: nothing is pinned; w3: its agent has upgrades disabled (agent.settings.upgrades).";
+    let named = "and fail when it is their turn: w2: \"nothing\\u{9b}31m is pinned\"; w3: \"its agent has upgrades disabled (agent.settings.upgrades)\".";
     assert!(note.ends_with(named), "{note}");
 }

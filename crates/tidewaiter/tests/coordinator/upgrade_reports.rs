@@ -197,4 +197,19 @@ async fn an_upgrade_is_paused_resumed_and_aborted_in_the_cloud() {
     upgrading.reports("w2", TARGET).await;
     upgrading.is(&upgrade, UpgradeStatus::Failed, "").await;
     upgrading.shows(&upgrade, "Failed 2/0/3 -", "aborted").await;
+
+    // One that is over does not begin again where it is deleted in the cluster.
+    let params = DeleteParams::default();
+    upgrading.upgrades().delete(&upgrade, &params).await.unwrap();
+    eventually("the upgrade to be gone", SOON, async || {
+        let found = upgrading.upgrades().get_opt(&upgrade).await.unwrap();
+        found.map_or(Ok(()), |_| Err("it is there"))
+    })
+    .await;
+    throughout("the upgrade to stay away", Duration::from_secs(5), async || {
+        let found = upgrading.upgrades().get_opt(&upgrade).await.unwrap();
+        found.map_or(Ok(()), |_| Err("it is there again"))
+    })
+    .await;
+    upgrading.shows(&upgrade, "Failed 2/0/3 -", "aborted").await;
 }

@@ -71,6 +71,12 @@ impl MirroredKind for Upgrades {
         })
     }
 
+    /// One that is over would begin again, where it was deleted in the cluster.
+    fn creates(&self, upgrade: &ClusterUpgrade) -> bool {
+        let id = upgrade.spec.id.parse();
+        !id.is_ok_and(|id| self.0.is_over(id))
+    }
+
     fn ours(&self, upgrade: &ClusterUpgrade) -> bool {
         is_of_cloud(upgrade)
     }

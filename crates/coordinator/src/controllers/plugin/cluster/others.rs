@@ -6,7 +6,8 @@ use kube::discovery::Scope;
 use kube::{Api, Error};
 use tidewaiter_api::names::PLUGIN_LABEL;
 
-use super::{Cluster, ObjectId, PAGE};
+use super::versions::not_yet;
+use super::{Cluster, Kind, ObjectId, PAGE};
 
 impl Cluster {
     /// An object of the definition that is not the plugin's, which would be deleted with it.
@@ -18,16 +19,14 @@ impl Cluster {
         let Some((plural, group)) = definition.name.split_once('.') else {
             return Ok(None);
         };
-        let served = match kube::discovery::group(&self.own, group).await {
-            Ok(served) => served.resources_by_stability(),
-            Err(Error::Discovery(_)) => Vec::new(),
-            Err(error) => return Err(error),
+        let Some(Kind { resource, .. }) = self.defined(group, plural).await? else {
+            return Ok(None);
         };
-        let Some((resource, _)) = served.into_iter().find(|(resource, _)| resource.plural == plural) else {
-            return self.has_no_definition(group, plural).await.map(|()| None);
-        };
-        self.other(&Api::all_with(self.client.clone(), &resource), &resource, plugin)
-            .await
+        let api = Api::all_with(self.client.clone(), &resource);
+        match self.other(&api, &resource, plugin).await {
+            Err(Error::Api(status)) if status.code == 404 => Err(not_yet(group, &resource.kind)),
+            found => found,
+        }
     }
 
     /// An object in the namespace that is not the plugin's, which would be deleted with it.

@@ -1,7 +1,7 @@
 //! Kinds whose definition serves other versions than before. What was applied in a version that is not served any more is still there.
 //!
-//! After a change of a definition, the API server's lists of what it serves lag behind what it serves, for some seconds if it is busy. So a kind
-//! that these lists do not have is gone only if no definition has it either.
+//! After a change of a definition, the API server's lists of what it serves lag behind what it serves, for some seconds if it is busy. So the definitions
+//! are asked, and what they serve is not gone.
 
 use kube::api::ListParams;
 use kube::core::{ApiResource, Object};
@@ -20,6 +20,7 @@ const DEFINITIONS: u32 = 20;
 struct DefinitionSpec {
     group: String,
     names: Names,
+    scope: String,
     versions: Vec<Version>,
 }
 
@@ -31,6 +32,7 @@ struct Names {
 
 #[derive(Clone, Debug, Deserialize)]
 struct Version {
+    name: String,
     served: bool,
 }
 
@@ -49,13 +51,12 @@ struct Condition {
 
 type Definition = Object<DefinitionSpec, DefinitionStatus>;
 
-/// Whether the API server serves the definition's kind, or is about to.
-fn is_served(definition: &Definition) -> bool {
+/// One whose names conflict with those of another is not established, and has no objects.
+fn is_established(definition: &Definition) -> bool {
     let conditions = definition.status.iter().flat_map(|status| &status.conditions);
-    let is_established = conditions
+    conditions
         .filter(|condition| condition.type_ == "Established")
-        .any(|condition| condition.status == "True");
-    is_established && definition.spec.versions.iter().any(|version| version.served)
+        .any(|condition| condition.status == "True")
 }
 
 impl Cluster {
@@ -94,53 +95,82 @@ impl Cluster {
         }
     }
 
+    /// The kind in a version in which it is served, as its definition says; of a kind without a definition, as the API server's lists say.
     async fn other_version(&self, group: &str, kind: &str) -> Result<Option<Kind>, Error> {
-        let found = match kube::discovery::group(&self.own, group).await {
-            Ok(served) => served
-                .versions()
-                .flat_map(|version| served.versioned_resources(version))
-                .find(|(resource, _)| resource.kind == kind),
-            Err(Error::Discovery(_)) => None,
+        if let Some(defined) = self.defined(group, kind).await? {
+            return Ok(Some(defined));
+        }
+        let served = match kube::discovery::group(&self.own, group).await {
+            Ok(served) => served,
+            Err(Error::Discovery(_)) => return Ok(None),
+            // A version that is listed and not served: that of a definition that is not established, which has no objects.
+            Err(Error::Api(status)) if status.code == 404 => return Ok(None),
             Err(error) => return Err(error),
         };
-        if found.is_none() {
-            self.has_no_definition(group, kind).await?;
-        }
+        let mut all = served
+            .versions()
+            .flat_map(|version| served.versioned_resources(version));
+        let found = all.find(|(resource, _)| resource.kind == kind);
         Ok(found.map(|(resource, capabilities)| Kind {
             resource,
             namespaced: capabilities.scope == Scope::Namespaced,
         }))
     }
 
-    /// Fails if a definition has the kind, given by its name or its plural: then the API server is about to serve it.
-    pub(super) async fn has_no_definition(&self, group: &str, kind: &str) -> Result<(), Error> {
-        let resource = ApiResource {
-            group: "apiextensions.k8s.io".to_owned(),
-            version: "v1".to_owned(),
-            api_version: "apiextensions.k8s.io/v1".to_owned(),
-            kind: "CustomResourceDefinition".to_owned(),
-            plural: "customresourcedefinitions".to_owned(),
-        };
-        let definitions: Api<Definition> = Api::all_with(self.own.clone(), &resource);
+    /// The kind, given by its name or its plural, if an established definition serves it, or is about to.
+    pub(super) async fn defined(&self, group: &str, kind: &str) -> Result<Option<Kind>, Error> {
+        let definitions: Api<Definition> = Api::all_with(self.own.clone(), &definitions());
         let mut params = ListParams::default().limit(DEFINITIONS);
         loop {
             let page = definitions.list(&params).await?;
-            let has_it = |definition: &Definition| {
-                let DefinitionSpec { group: of, names, .. } = &definition.spec;
-                of == group && (names.kind == kind || names.plural == kind) && is_served(definition)
-            };
-            if page.items.iter().any(has_it) {
-                return Err(not_yet(group, kind));
+            if let Some(found) = page.items.iter().find_map(|definition| served(definition, group, kind)) {
+                return Ok(Some(found));
             }
             params.continue_token = page.metadata.continue_.filter(|next| !next.is_empty());
             if params.continue_token.is_none() {
-                return Ok(());
+                return Ok(None);
             }
         }
     }
 }
 
-fn not_yet(group: &str, kind: &str) -> Error {
+/// The kind of the definition, if that is this one.
+fn served(definition: &Definition, group: &str, kind: &str) -> Option<Kind> {
+    let DefinitionSpec {
+        group: of,
+        names,
+        scope,
+        versions,
+    } = &definition.spec;
+    let is_it = of == group && (names.kind == kind || names.plural == kind);
+    let version = versions.iter().find(|version| version.served)?;
+    (is_it && is_established(definition)).then(|| Kind {
+        resource: resource(group, &version.name, &names.kind, &names.plural),
+        namespaced: scope == "Namespaced",
+    })
+}
+
+fn definitions() -> ApiResource {
+    resource(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+    )
+}
+
+fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version: format!("{group}/{version}"),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}
+
+/// A definition serves the kind, and the API server does not: it is about to.
+pub(super) fn not_yet(group: &str, kind: &str) -> Error {
     let what = format!("{kind} of {group}, which is defined, but which the API server does not serve yet");
     Error::Discovery(DiscoveryError::MissingKind(what))
 }
