@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use kube::runtime::watcher::{self, Event};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::health::{Health, QUIET, TroubleCause};
 use super::mirror::Mirror;
@@ -36,6 +36,8 @@ pub(super) async fn follow<K: Cacheable>(
     let errors = kit.metrics.watch_errors.with_label_values(&[&kind]);
     let mut events = connect();
     let mut trouble = Failures::default();
+    // What was said of it: once, however often it is tried.
+    let mut told = None;
     // From the first page that is asked for to the last: a list may take longer than a minute and fail all the same.
     let mut listing = true;
     loop {
@@ -51,6 +53,7 @@ pub(super) async fn follow<K: Cacheable>(
         let wait = match event {
             Some(Ok(event)) => {
                 if trouble.over(&event) {
+                    told = None;
                     info!(kind = %kind, "the watch goes on");
                 }
                 match event {
@@ -71,7 +74,12 @@ pub(super) async fn follow<K: Cacheable>(
                 health.failed(said.clone(), cause(&error));
                 let (list, wait) = trouble.more(&error, kit.clock.monotonic());
                 let wait_ms = wait.as_millis();
-                warn!(kind = %kind, list, wait_ms, error = said, "the watch failed");
+                if told.as_ref() == Some(&said) {
+                    debug!(kind = %kind, list, wait_ms, error = said, "the watch failed");
+                } else {
+                    warn!(kind = %kind, list, wait_ms, error = said, "the watch failed; it is tried again until it goes on");
+                    told = Some(said);
+                }
                 if list {
                     events = connect();
                 }

@@ -23,7 +23,7 @@ pub(crate) enum CloudCommand {
 pub(crate) enum ClientCommand {
     /// Logs in with a password and creates a context
     Login(LoginArgs),
-    /// Removes the stored token of a context
+    /// Ends the login of a context on the server, and removes the stored token
     Logout(LogoutArgs),
     /// Shows the logged-in user, the server and the role
     Whoami(WhoamiArgs),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::{NonEmptyStringValueParser, StringValueParser, TypedValueParser as _};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle, NodeName};
@@ -58,12 +58,23 @@ fn namespace(text: &str) -> Result<String, &'static str> {
     }
 }
 
+/// The journal of a node has the id without dashes; everything else has it with them.
+fn dashed(user: String) -> String {
+    let is_simple = user.len() == 32 && user.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_simple {
+        return user;
+    }
+    let id = user.to_ascii_lowercase();
+    let parts = [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]];
+    parts.join("-")
+}
+
 /// Who is asked about: at least one.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub(crate) struct AccessSubjects {
-    /// The user, by id or by the name that the cluster knows
-    #[arg(long, value_name = "USER")]
+    /// The user, by id (with or without dashes) or by the name that the cluster knows
+    #[arg(long, value_name = "USER", value_parser = StringValueParser::new().map(dashed))]
     pub(crate) user: Option<String>,
 
     /// A team, by id; more than once for several. With --user: the teams of the user, which the cluster does not know
@@ -185,6 +196,19 @@ impl From<LifecycleFlag> for Lifecycle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_id_gets_its_dashes() {
+        let id = "0b8e4a52-13f7-4f0e-9d3c-7a6b5c4d3e2f";
+        for simple in ["0b8e4a5213f74f0e9d3c7a6b5c4d3e2f", "0B8E4A5213F74F0E9D3C7A6B5C4D3E2F"] {
+            assert_eq!(dashed(simple.to_owned()), id);
+        }
+        let long = "a".repeat(33);
+        let umlauts = "ä".repeat(16);
+        for other in [id, "Alice", "", "0b8e4a5213f74f0e9d3c7a6b5c4d3e2", &long, &umlauts] {
+            assert_eq!(dashed(other.to_owned()), other);
+        }
+    }
 
     #[test]
     fn a_namespace_is_a_name_and_no_path() {

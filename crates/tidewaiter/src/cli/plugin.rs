@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 pub(crate) enum PluginCommand {
     /// Shows what the version that awaits approval would change in the cluster
     Diff(PluginDiffArgs),
-    /// Shows that, and approves exactly that
+    /// Shows what the version that awaits approval would change in the cluster, and approves exactly these changes
     Approve(PluginApproveArgs),
     /// Lists the versions that were accepted
     History(PluginHistoryArgs),
