@@ -200,7 +200,7 @@ impl Runner {
         decide(&upgrades, view, repeatable)?;
         record.begin(&upgrades, id, script.generation(), version.as_ref());
         record.write(state)?;
-        let run = self.decide_again(host, order, &record, trust.node(), version.as_ref())?;
+        let run = self.decide_again(host, order, &record, trust.node(), self.version().as_ref())?;
         host.tell(&self.running(id, &run))?;
         let execution = Execution::new(state, script.body(), trust.node(), &run, &*self.clock);
         let result = execution.start(Way::There).map_err(NotRun::Start)?;
