@@ -171,6 +171,8 @@ pub enum Found {
 pub struct FoundFile {
     /// Its content, at most [`MOST_BYTES`] of whole lines.
     pub content: Vec<u8>,
+    /// Whether it has more.
+    pub is_cut: bool,
     /// Its owner.
     pub owner: Owner,
     /// Its permissions.

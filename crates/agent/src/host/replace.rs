@@ -77,8 +77,10 @@ impl Host {
             return Ok(Found::Other(kind(&stat)));
         }
         self.before(Call::Read)?;
+        let (content, is_cut) = read_lines(&fd, usize::try_from(stat.st_size).unwrap_or_default())?;
         Ok(Found::File(Box::new(FoundFile {
-            content: read_lines(&fd, usize::try_from(stat.st_size).unwrap_or_default())?,
+            content,
+            is_cut,
             owner: owner(&stat),
             mode: stat.st_mode & 0o7777,
             links: stat.st_nlink,
@@ -270,17 +272,18 @@ impl Host {
     }
 }
 
-/// The content, up to the limit and then up to the last whole line. The file has about `size` bytes.
-fn read_lines(fd: &OwnedFd, size: usize) -> Result<Vec<u8>, Errno> {
+/// The content, up to the limit and then up to the last whole line, and whether there is more. The file has about `size` bytes.
+fn read_lines(fd: &OwnedFd, size: usize) -> Result<(Vec<u8>, bool), Errno> {
     let failed = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let file = File::from(fd.try_clone().map_err(failed)?);
     let mut content = Vec::with_capacity(size.min(MOST_BYTES) + 1);
     file.take(MOST_BYTES as u64 + 1)
         .read_to_end(&mut content)
         .map_err(failed)?;
-    if content.len() > MOST_BYTES {
+    let is_cut = content.len() > MOST_BYTES;
+    if is_cut {
         let end = content.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         content.truncate(end);
     }
-    Ok(content)
+    Ok((content, is_cut))
 }

@@ -94,6 +94,9 @@ fn wrong_attributes(file: &FoundFile, owner: Owner) -> Vec<String> {
     if file.links != 1 {
         wrong.push(format!("has {} names (hard links)", file.links));
     }
+    if file.is_cut {
+        wrong.push("has more than 8 MiB, of which the rest is removed".to_owned());
+    }
     if file.is_locked {
         wrong.push("is immutable or append-only".to_owned());
     }

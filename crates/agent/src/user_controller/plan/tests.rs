@@ -25,6 +25,7 @@ fn file(after: &str) -> FoundFile {
     let mut content = format().render(&format().parse(b""), &logins(), ForeignLines::Keep);
     content.extend_from_slice(after.as_bytes());
     FoundFile {
+        is_cut: false,
         content,
         owner: ROOT,
         mode: MODE,
@@ -88,6 +89,10 @@ fn each_change_is_named_and_undone() {
         (with(&|file| file.mode = 0o666), &["has the mode 0666"]),
         (with(&|file| file.owner.uid = 1000), &["has the owner 1000:0"]),
         (with(&|file| file.links = 2), &["has 2 names (hard links)"]),
+        (
+            with(&|file| file.is_cut = true),
+            &["has more than 8 MiB, of which the rest is removed"],
+        ),
         (with(&|file| file.is_locked = true), &["is immutable or append-only"]),
         (
             with(&|file| {
