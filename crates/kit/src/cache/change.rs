@@ -44,7 +44,7 @@ impl<'a, K> Change<'a, K> {
         self.object
     }
 
-    /// The key of the object, whose text the cache holds: whoever keeps it should keep this one.
+    /// The key of the object, whose text the cache holds. Keep this one, and not another with the same text.
     #[must_use]
     pub fn key(&self) -> &'a Key {
         self.key

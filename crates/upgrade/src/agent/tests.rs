@@ -45,6 +45,12 @@ fn the_script_of_the_current_node_runs_until_shortly_before_the_deadline() {
         ("uid-u", 5, at(600 - 30))
     );
     assert!(says(&Case { seconds: 569, ..case() }).is_ok());
+    // The start lies in the future: the script has no more time than a node has.
+    let early = Case {
+        seconds: -10_000,
+        ..case()
+    };
+    assert_eq!(says(&early).unwrap().until, at(600 - 10_000));
     assert!(says(&Case { seen: 4, ..case() }).is_ok());
     assert!(
         says(&Case {
