@@ -10,6 +10,7 @@
 //! - EC2 fails a call that names an instance of a failing zone. A failed call is therefore split by zone, and then into
 //!   halves, until the failing part is isolated or all parts fail; the zone or the id is queried separately for a
 //!   while.
+//! - When all parts have failed, each query is one call for one part, until one succeeds: then the other parts follow.
 //! - No retries: the controller queries a refused Node again, with a backoff that knows how often it has failed.
 
 mod call;
@@ -18,6 +19,7 @@ mod failure;
 pub mod groups;
 mod instance;
 mod instance_id;
+mod outage;
 mod query;
 mod response;
 mod suspects;
@@ -42,6 +44,7 @@ use call::{By, Caller};
 use failure::Failure;
 use instance::Reading;
 use instance_id::InstanceId;
+use outage::Outage;
 use query::Query;
 use suspects::Suspects;
 
@@ -60,6 +63,7 @@ pub struct Ec2 {
     caller: Caller,
     reading: Reading,
     suspects: Suspects,
+    outage: Outage,
 }
 
 /// Ids that are queried in one call.
@@ -80,6 +84,7 @@ impl Ec2 {
                 tag_labels: false,
             },
             suspects: Suspects::new(clock),
+            outage: Outage::default(),
         }
     }
 
@@ -100,8 +105,11 @@ impl Ec2 {
             let failed: Vec<(Part, Failure)> = failed.into_iter().filter_map(Result::err).collect();
             // If all parts fail, the failure does not depend on the ids.
             let hopeless = size > 1 && failed.len() == size;
+            if hopeless && !query.is_answered() {
+                self.outage.begin();
+            }
             for (part, failure) in failed {
-                if matches!(failure, Failure::Timeout) {
+                if matches!(failure, Failure::Timeout) && !hopeless {
                     self.suspect_a_late_zone(&part, query);
                 }
                 if hopeless || !failure.may_depend_on_ids() || query.call_count.calls() >= MAX_CALLS {
@@ -118,6 +126,27 @@ impl Ec2 {
                 }
             }
         }
+    }
+
+    /// While all calls fail, queries one part, and refuses the others if that fails too. Returns the parts that remain.
+    async fn probe(&self, mut parts: Vec<Part>, query: &Query<'_>) -> Vec<Part> {
+        let Some(turn) = self.outage.turn() else { return parts };
+        if let [part] = &parts[..]
+            && let Some(smaller) = self.split(part, query, false)
+        {
+            parts = smaller;
+        }
+        if parts.is_empty() {
+            return parts;
+        }
+        let part = parts.swap_remove(turn % parts.len());
+        let Err((part, failure)) = self.ask(part, query).await else {
+            return parts;
+        };
+        for part in parts.iter().chain([&part]) {
+            query.refuse(&part.ids, &failure.refusal(API));
+        }
+        Vec::new()
     }
 
     /// A timeout delays every claim in the same call, and EC2 does not say which id caused it. If all ids are of one
@@ -163,6 +192,7 @@ impl Ec2 {
                 Ok(instances) => {
                     let found: HashSet<&str> = instances.iter().filter_map(Instance::instance_id).collect();
                     let (known, unknown): (Vec<_>, Vec<_>) = ids.iter().partition(|id| found.contains(id.as_str()));
+                    self.outage.end();
                     self.suspects.clear(known.into_iter(), query);
                     self.suspects.suspect_ids(unknown.into_iter());
                     query.answer(&ids, &instances, &self.reading);
@@ -199,6 +229,7 @@ impl Identifier for Ec2 {
     async fn identify(&self, claims: &[Claim], answers: &AnswerFn<'_>) {
         let query = Query::new(claims, answers);
         let parts = self.suspects.divide(&query);
+        let parts = self.probe(parts, &query).await;
         join_all(parts.into_iter().map(|part| self.settle(part, &query))).await;
     }
 }

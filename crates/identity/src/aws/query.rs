@@ -3,6 +3,7 @@
 //! Each id is queried once, no matter how many Nodes claim it, and each claim is answered.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_sdk_ec2::types::Instance;
 
@@ -21,6 +22,8 @@ pub(super) struct Query<'a> {
     asked: BTreeMap<InstanceId, Vec<(usize, Box<str>)>>,
     answers: &'a AnswerFn<'a>,
     pub(super) call_count: CallCount,
+    /// Whether EC2 has answered a call.
+    answered: AtomicBool,
 }
 
 impl<'a> Query<'a> {
@@ -37,6 +40,7 @@ impl<'a> Query<'a> {
             asked,
             answers,
             call_count: CallCount::default(),
+            answered: AtomicBool::new(false),
         }
     }
 
@@ -59,6 +63,7 @@ impl<'a> Query<'a> {
 
     /// Answers `ids` from the instances that EC2 listed. Instances that were not requested are ignored.
     pub(super) fn answer(&self, ids: &[InstanceId], instances: &[Instance], reading: &Reading) {
+        self.answered.store(true, Ordering::Relaxed);
         let mut listed: BTreeMap<&str, Vec<&Instance>> = BTreeMap::new();
         for instance in instances {
             listed
@@ -76,6 +81,10 @@ impl<'a> Query<'a> {
                 (self.answers)(*place, found.clone().and_then(|identity| in_zone(identity, zone)));
             }
         }
+    }
+
+    pub(super) fn is_answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
     }
 
     pub(super) fn not_found(&self, ids: &[InstanceId]) {

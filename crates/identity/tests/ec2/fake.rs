@@ -443,6 +443,47 @@ async fn whatever_ec2_answers_a_query_ends_in_a_bounded_number_of_calls() {
 }
 
 #[tokio::test]
+async fn while_ec2_is_away_a_query_is_one_call_and_the_first_success_asks_for_the_rest() {
+    let fleet = fleet(900);
+    let (fake, provider) = fake(fleet.clone()).await;
+    fake.always(Some(Scripted::Failed));
+    let mut spent = Vec::new();
+    for _ in 0..5 {
+        assert!(provider.ask(&claims(&fleet)).await.iter().all(Result::is_err));
+        spent.push(fake.take_calls().len());
+    }
+    assert_eq!(spent, [4, 1, 1, 1, 1]);
+    fake.always(None);
+    assert!(provider.ask(&claims(&fleet)).await.iter().all(Result::is_ok));
+    assert_eq!(fake.take_calls().len(), 3, "each zone");
+    assert!(provider.ask(&claims(&fleet)).await.iter().all(Result::is_ok));
+    assert_eq!(fake.take_calls().len(), 1);
+}
+
+/// The one zone must not keep the others away.
+#[tokio::test]
+async fn a_zone_that_comes_back_later_than_the_others_delays_them_by_a_few_tries() {
+    let fleet = fleet(900);
+    let (fake, provider) = fake(fleet.clone()).await;
+    fake.always(Some(Scripted::Failed));
+    provider.ask(&claims(&fleet)).await;
+    fake.always(None);
+    let is_late = |instance: &FakeInstance| instance.provider_id().contains("us-east-1b");
+    for instance in fleet.iter().filter(|instance| is_late(instance)) {
+        fake.fail(instance.id(), Scripted::Failed);
+    }
+    let (mut tries, mut results) = (0, provider.ask(&claims(&fleet)).await);
+    while results.iter().all(Result::is_err) {
+        tries += 1;
+        assert!(tries < 3, "{:?}", results[0]);
+        results = provider.ask(&claims(&fleet)).await;
+    }
+    for (result, instance) in results.iter().zip(&fleet) {
+        assert_eq!(result.is_ok(), !is_late(instance), "{}: {result:?}", instance.id());
+    }
+}
+
+#[tokio::test]
 async fn many_ids_that_make_ec2_fail_cost_a_bounded_number_of_calls_each_time() {
     let fleet = fleet(900);
     let (fake, provider) = fake(fleet.clone()).await;

@@ -1,0 +1,34 @@
+//! While every call fails, whichever ids it names, one part of a query finds out whether EC2 is back.
+//!
+//! Splitting each failed call would make several calls of each try, for as long as EC2 is away. The parts take turns, because EC2 may
+//! come back for one zone before another, and one id may make its part fail.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Whether the last calls failed for all ids, and how many queries have tried since.
+#[derive(Debug, Default)]
+pub(super) struct Outage(Mutex<Option<usize>>);
+
+impl Outage {
+    /// All parts of a call have failed.
+    pub(super) fn begin(&self) {
+        self.lock().get_or_insert(0);
+    }
+
+    /// A call has succeeded.
+    pub(super) fn end(&self) {
+        *self.lock() = None;
+    }
+
+    /// The number of this try, which decides the part; `None` while EC2 is there.
+    pub(super) fn turn(&self) -> Option<usize> {
+        let mut turns = self.lock();
+        let turn = turns.as_mut()?;
+        *turn = turn.wrapping_add(1);
+        Some(*turn)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
