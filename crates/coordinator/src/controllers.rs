@@ -16,7 +16,7 @@ mod upgrade;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
-use tidewaiter_api::containership::{ClusterLabel, NodePoolLabel};
+use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding, ClusterLabel, NodePoolLabel, Plugin};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Cache, ControllerContext, Metadata, Tasks};
@@ -36,7 +36,7 @@ pub use upgrade::{LookError, SeenUpgrade, Upgrades, look_at_upgrade};
 
 use crate::changes::Changes;
 use crate::cloud::Cloud;
-use crate::mirror::{CloudList, CloudLists, MassDeletion};
+use crate::mirror::{CloudList, CloudLists, MassDeletion, Mirrored};
 use crate::node::Node;
 use crate::node_pools::sync::{self, CloudNodes};
 use crate::node_pools::{NodePools, PoolMembers};
@@ -114,9 +114,9 @@ pub(crate) fn start(
     };
     let shelf = registry::start(&decisions.registries, &shared, tasks)?;
     containership::start(&decisions.registries, &shared, shelf, tasks);
-    let listed = Some((lists.roles, lists.role_bindings));
+    let roles = Some((lists.roles, lists.role_bindings));
     let namespaces = shared.namespaces;
-    control_access(decisions.rbac.clone(), listed, namespaces, clients, context, tasks)?;
+    control_access(decisions.rbac.clone(), roles, namespaces, clients, context, tasks)?;
     apply_plugins(decisions.plugins.clone(), cloud, lists.plugins, clients, context, tasks)?;
     let node_pools = NodePoolSource {
         setting: decisions.node_pools,
@@ -128,8 +128,8 @@ pub(crate) fn start(
         }),
     };
     let nodes = cache_nodes(&reader, context, tasks);
-    let listed = Some((lists.cluster_labels, lists.node_pool_labels));
-    label_cached(nodes.clone(), node_pools, listed, clients, context, tasks)?;
+    let labels = Some((lists.cluster_labels, lists.node_pool_labels));
+    label_cached(nodes.clone(), node_pools, labels, clients, context, tasks)?;
     if decisions.upgrades == Upgrades::Enabled {
         upgrade_nodes(clients, context, tasks)?;
     }
@@ -145,39 +145,38 @@ pub fn upgrade_nodes(clients: &Clients, context: &ControllerContext, tasks: &mut
     upgrade::start(&reader, clients, context, tasks)
 }
 
-/// Starts the controllers of roles and of their bindings. `listed` are the roles and the bindings that the cloud lists; without a mirror,
-/// the resources in the cluster decide.
+/// Starts the controllers of roles and of their bindings, which the mirror has; without a mirror, the resources in the cluster decide.
 ///
 /// # Errors
 /// When a metric's name is taken.
 pub fn control_access(
     settings: RbacSettings,
-    listed: Option<(CloudList, CloudList)>,
+    mirrored: Option<(Mirrored<AuthorizationRole>, Mirrored<AuthorizationRoleBinding>)>,
     namespaces: Cache<Metadata<Namespace>>,
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
 ) -> Result<(), MetricsError> {
     let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
-    let rbac = Rbac::start(settings, listed, &reader, namespaces, &context.kit, tasks);
+    let rbac = Rbac::start(settings, mirrored, &reader, namespaces, &context.kit, tasks);
     authorization_role::start(&rbac, clients, context, tasks)?;
     authorization_role_binding::start(&rbac, &reader, clients, context, tasks)
 }
 
-/// Starts the controller of plugins. `listed` are the plugins that the cloud lists.
+/// Starts the controller of plugins, which the mirror has.
 ///
 /// # Errors
 /// When a metric's name is taken.
 pub fn apply_plugins(
     settings: PluginSettings,
     cloud: &Cloud,
-    listed: CloudList,
+    mirrored: Mirrored<Plugin>,
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
 ) -> Result<(), MetricsError> {
     let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
-    plugin::start(settings, cloud, listed, &reader, clients, context, tasks)
+    plugin::start(settings, cloud, mirrored, &reader, clients, context, tasks)
 }
 
 /// Starts the controllers of the labels of Nodes, with a cache of their own and without a mirror: the resources in the cluster decide.
@@ -199,20 +198,20 @@ fn cache_nodes(reader: &kube::Client, context: &ControllerContext, tasks: &mut T
     Cache::<Node>::all(reader.clone()).packed().start(tasks, &context.kit)
 }
 
-/// `listed` are the labels of the cluster and those of node pools that the cloud lists.
+/// `mirrored` are the labels of the cluster and those of node pools.
 fn label_cached(
     nodes: Cache<Node>,
     node_pools: NodePoolSource,
-    listed: Option<(CloudList, CloudList)>,
+    mirrored: Option<(Mirrored<ClusterLabel>, Mirrored<NodePoolLabel>)>,
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
 ) -> Result<(), MetricsError> {
     let kit = &context.kit;
     let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
-    let (of_cluster, of_pools) = listed.unzip();
-    let cluster_labels = Arc::new(Labels::<ClusterLabel>::start(reader.clone(), of_cluster, tasks, kit));
-    let node_pool_labels = Arc::new(Labels::<NodePoolLabel>::start(reader, of_pools, tasks, kit));
+    let (of_cluster, of_pools) = mirrored.unzip();
+    let cluster_labels = Arc::new(Labels::<ClusterLabel>::start(of_cluster, &reader, kit, tasks));
+    let node_pool_labels = Arc::new(Labels::<NodePoolLabel>::start(of_pools, &reader, kit, tasks));
     labels::start(&cluster_labels, context, tasks);
     labels::start(&node_pool_labels, context, tasks);
     let members = PoolMembers::default();

@@ -20,10 +20,11 @@ use std::sync::{Arc, Mutex};
 
 use kube::{Client, Resource as _};
 use tidewaiter_api::cloud_sync::CLOUD_SYNC;
+use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding, ClusterLabel, NodePoolLabel, Plugin};
 use tidewaiter_cloud::client::{self as cloud, Cluster};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MANY_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{Cache, Controller, ControllerContext, Key, Queue, Reconciler as _, Tasks, Writer};
+use tidewaiter_kit::{Cache, Cacheable, Controller, ControllerContext, Key, Queue, Reconciler as _, Tasks, Writer};
 
 use crate::changes::Changes;
 use board::Board;
@@ -58,21 +59,30 @@ pub struct MirrorSettings {
     pub registry_credentials: RegistryCredentialsIn,
 }
 
-/// What the cloud lists of the kinds that other controllers act on.
+/// A kind that is mirrored, as other controllers see it.
+#[derive(Clone, Debug)]
+pub struct Mirrored<R: Cacheable> {
+    /// What the cloud lists of it.
+    pub list: CloudList,
+    /// What the cluster has of it.
+    pub cache: Cache<R>,
+}
+
+/// The kinds that other controllers act on.
 #[derive(Clone, Debug)]
 pub struct CloudLists {
-    /// Of Registry.
+    /// The registries, which are cached elsewhere without what nobody reads.
     pub registries: CloudList,
-    /// Of Plugin.
-    pub plugins: CloudList,
-    /// Of `ClusterLabel`.
-    pub cluster_labels: CloudList,
-    /// Of `NodePoolLabel`.
-    pub node_pool_labels: CloudList,
-    /// Of `AuthorizationRole`.
-    pub roles: CloudList,
-    /// Of `AuthorizationRoleBinding`.
-    pub role_bindings: CloudList,
+    /// The plugins.
+    pub plugins: Mirrored<Plugin>,
+    /// The labels of the cluster.
+    pub cluster_labels: Mirrored<ClusterLabel>,
+    /// The labels of node pools.
+    pub node_pool_labels: Mirrored<NodePoolLabel>,
+    /// The roles.
+    pub roles: Mirrored<AuthorizationRole>,
+    /// Their bindings.
+    pub role_bindings: Mirrored<AuthorizationRoleBinding>,
     /// The upgrades, whose progress is reported.
     pub(crate) upgrades: MirroredUpgrades,
 }
@@ -108,11 +118,11 @@ pub fn start(
     mirror.register(kinds::Users);
     mirror.register(kinds::RegistryCredentials(credentials));
     let registries = mirror.register(kinds::Registries(credentials)).list;
-    let plugins = mirror.register(kinds::Plugins).list;
-    let cluster_labels = mirror.register(kinds::ClusterLabels).list;
-    let node_pool_labels = mirror.register(kinds::NodePoolLabels).list;
-    let roles = mirror.register(kinds::Roles).list;
-    let role_bindings = mirror.register(kinds::RoleBindings { per_sync }).list;
+    let plugins = mirror.register(kinds::Plugins);
+    let cluster_labels = mirror.register(kinds::ClusterLabels);
+    let node_pool_labels = mirror.register(kinds::NodePoolLabels);
+    let roles = mirror.register(kinds::Roles);
+    let role_bindings = mirror.register(kinds::RoleBindings { per_sync });
     mirror.register(kinds::AutoscalingPolicies);
     mirror.register(kinds::AutoscalingGroups);
     let shown = shown_upgrades::ShownUpgrades::default();
@@ -131,14 +141,6 @@ pub fn start(
 /// The one key of every sync controller: it has one thing to do. `CloudSync` has this name, so that a release wakes all of them.
 fn key() -> Key {
     Key::new(CLOUD_SYNC)
-}
-
-/// A kind whose loop and controller were started.
-struct Registered<R> {
-    /// What the cloud lists of it.
-    list: CloudList,
-    /// What the cluster has of it.
-    cache: Cache<R>,
 }
 
 struct Mirror<'a> {
@@ -176,7 +178,7 @@ impl<'a> Mirror<'a> {
     }
 
     /// Adds the sync loop and the controller of a kind.
-    fn register<K: MirroredKind>(&mut self, kind: K) -> Registered<K::Resource> {
+    fn register<K: MirroredKind>(&mut self, kind: K) -> Mirrored<K::Resource> {
         let ControllerContext {
             kit, leadership, pause, ..
         } = self.context;
@@ -225,6 +227,6 @@ impl<'a> Mirror<'a> {
         Controller::new(controller, queue)
             .reads(&cache)
             .start(self.context.clone(), self.tasks);
-        Registered { list, cache }
+        Mirrored { list, cache }
     }
 }

@@ -36,6 +36,20 @@ pub fn annotated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMet
     })
 }
 
+/// As [`annotated`], with the finalizers: what a writer reads of a response.
+///
+/// # Errors
+/// When a field has the wrong type.
+pub(crate) fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let mut slim = Slim::<Labels, Labels>::deserialize(deserializer)?;
+    let (annotations, finalizers) = (slim.annotations.take(), slim.finalizers.take());
+    Ok(ObjectMeta {
+        annotations,
+        finalizers,
+        ..slim.with_labels(|labels| labels)
+    })
+}
+
 /// As [`metadata`], without the labels.
 ///
 /// # Errors
@@ -101,6 +115,7 @@ struct Slim<L, A = IgnoredAny> {
     generation: Option<i64>,
     labels: Option<L>,
     annotations: Option<A>,
+    finalizers: Option<Vec<String>>,
     owner_references: Option<Vec<OwnerReference>>,
     deletion_timestamp: Option<Time>,
 }

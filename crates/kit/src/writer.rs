@@ -11,11 +11,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, Resource};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::clock::SharedClock;
 use crate::key::Key;
+use crate::slim;
 
 mod error;
 mod fields;
@@ -32,6 +33,13 @@ const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 
 /// A version that no object has (the first write to etcd makes revision 2): an apply that names it can only create.
 pub const NO_VERSION: &str = "1";
+
+/// What a response says: the record of who wrote which field, most of it, is not decoded.
+#[derive(Deserialize)]
+struct Written {
+    #[serde(deserialize_with = "slim::written")]
+    metadata: ObjectMeta,
+}
 
 /// Writes for one controller.
 pub struct Writer {
@@ -292,11 +300,7 @@ impl Writer {
         let mut request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
         let accept = http::HeaderValue::from_static(METADATA_ONLY);
         request.headers_mut().insert(http::header::ACCEPT, accept);
-        let written = self
-            .client
-            .request::<PartialObjectMeta<K>>(request)
-            .await
-            .map_err(failed)?;
+        let written = self.client.request::<Written>(request).await.map_err(failed)?;
         self.note::<K>(meta, before, written.metadata.resource_version.as_deref());
         Ok(written.metadata)
     }

@@ -6,11 +6,14 @@
 //! - Of `imagePullSecrets` only the entries of ours change. An annotation names them, so that the entry of a registry that is gone is
 //!   removed, also after a restart, and whatever others put there stays. The Go coordinator recorded none: in its account, ids of the cloud are ours.
 //! - An account that has the annotation and that the settings do not name any more loses its entries.
+//! - A leader learns what the registries' credentials are a moment after it begins. An account that is missing is not created before, for two
+//!   seconds at most, because it would be changed at once.
 //! - A pull secret is attached when its registry has a working credential, and detached when the Registry is gone: a Registry whose
 //!   credential is missing or broken changes nothing.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{LocalObjectReference, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -19,7 +22,7 @@ use tidewaiter_api::names::{ATTACHED_ANNOTATION, CONTAINERSHIP_ACCOUNT, MANAGED_
 use tidewaiter_kit::client::MOST_IN_FLIGHT;
 use tidewaiter_kit::{
     Cache, ChildrenError, Controller, Desired, Difference, Everywhere, Index, Key, Next, Pass, Queue, Reconciler,
-    Tasks, Writer,
+    SharedClock, Tasks, Writer,
 };
 
 mod account;
@@ -32,6 +35,9 @@ pub(crate) use account::Account;
 /// Passes that write at once: a cold start writes one account for each namespace.
 const PERMITS: usize = 32;
 
+/// How long after the first pass an account is not created without the pull secrets that are still to come.
+const FIRST_ENTRIES: Duration = Duration::from_secs(2);
+
 struct ContainershipController {
     /// The names of the accounts to which pull secrets are attached.
     names: BTreeSet<String>,
@@ -39,6 +45,9 @@ struct ContainershipController {
     by_namespace: Index<Key>,
     registries: Registries,
     writer: Arc<Writer>,
+    clock: SharedClock,
+    /// The time of the first pass (monotonic).
+    begun: OnceLock<Duration>,
 }
 
 /// Starts it.
@@ -74,6 +83,8 @@ pub(super) fn start(settings: &RegistrySettings, shared: &Shared<'_>, registries
         by_namespace: accounts.index(|account| Key::of(account).namespace().map(Key::new)),
         registries,
         writer,
+        clock: Arc::clone(&kit.clock),
+        begun: OnceLock::new(),
     };
     Controller::new(reconciler, queue)
         .reads(&shared.namespaces)
@@ -102,6 +113,15 @@ impl Reconciler for ContainershipController {
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, ChildrenError> {
         let entries = self.registries.entries();
         let found = self.by_namespace.keys(pass.key());
+        let is_there = found.iter().any(|key| key.name() == CONTAINERSHIP_ACCOUNT);
+        if !is_there && !entries.as_ref().is_some_and(Entries::are_final) {
+            let now = self.clock.monotonic();
+            let begun = *self.begun.get_or_init(|| now);
+            let left = FIRST_ENTRIES.saturating_sub(now.saturating_sub(begun));
+            if !left.is_zero() {
+                return Ok(Next::Pending(left));
+            }
+        }
         let others = found.iter().map(Key::name).filter(|name| !self.names.contains(*name));
         let named = self.names.iter().map(String::as_str);
         let desired: Vec<DesiredAccount<'_>> = named
@@ -128,6 +148,11 @@ pub(super) struct Entries {
 }
 
 impl Entries {
+    /// Whether every registry has been answered.
+    fn are_final(&self) -> bool {
+        self.pending.is_empty() && !self.unknown
+    }
+
     fn retain(&self, name: &str) -> bool {
         self.ready.contains(name) || self.pending.contains(name) || (self.unknown && is_id(name))
     }

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
-use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_api::{LabelKey, LabelValue};
 use tidewaiter_kit::{
     Cache, Cacheable, Controller, ControllerContext, Index, Key, Kit, Next, Notice, Pass, Queue, ReconcileError,
@@ -20,7 +19,7 @@ use tidewaiter_kit::{
 };
 
 use super::listed::Listed;
-use crate::mirror::CloudList;
+use crate::mirror::Mirrored;
 
 /// A custom resource that is a label of nodes, in the namespace `containership-core`.
 pub(super) trait LabelResource:
@@ -65,23 +64,19 @@ pub(super) struct Labels<K> {
 }
 
 impl<K: LabelResource> Labels<K> {
-    /// Starts their cache, under a name of its own: the mirror has another one of the same kind. Without it, a replica can do what the
-    /// other controllers do.
-    pub(super) fn start(reader: Client, listed: Option<CloudList>, tasks: &mut Tasks, kit: &Kit) -> Self {
-        let cache = Cache::<K>::namespaced(reader, CONTAINERSHIP_NAMESPACE)
-            .named(K::CONTROLLER)
-            .optional()
-            .start(tasks, kit);
-        Self::of(cache, listed, kit)
+    /// Of the mirror, or, without it, what the cluster has.
+    pub(super) fn start(mirrored: Option<Mirrored<K>>, reader: &Client, kit: &Kit, tasks: &mut Tasks) -> Self {
+        Self::of(Listed::start(mirrored, reader, kit, tasks), kit)
     }
 
-    fn of(cache: Cache<K>, listed: Option<CloudList>, kit: &Kit) -> Self {
+    fn of(resources: Listed<K>, kit: &Kit) -> Self {
+        let cache = resources.cache();
         Self {
             by_pool: cache.index(|label: &K| has_prefix(label).then(|| label.pool().cloned())),
             by_key: cache.index(|label: &K| has_prefix(label).then(|| label.label().0.clone())),
             by_slot: cache.index(slot::<K>),
             undecodable: kit.undecodable.clone(),
-            resources: Listed::new(cache, listed),
+            resources,
         }
     }
 
@@ -244,9 +239,11 @@ fn judge<K: LabelResource>(label: &K, rivals: impl IntoIterator<Item = Arc<K>>) 
 mod tests {
     use serde_json::json;
     use tidewaiter_api::containership::{ClusterLabel, NodePoolLabel};
+    use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
     use tidewaiter_kit::{Feed, ManualClock};
 
     use super::*;
+    use crate::mirror::CloudList;
 
     fn label(name: &str, created_at: &str, key: &str, value: &str) -> Arc<ClusterLabel> {
         let label = json!({"metadata": {"name": name, "namespace": CONTAINERSHIP_NAMESPACE, "uid": name},
@@ -288,7 +285,7 @@ mod tests {
     fn a_key_outside_the_prefix_is_refused_and_hides_no_other() {
         let (kit, _) = kit();
         let (mut feed, cache) = Feed::<ClusterLabel>::new(&kit);
-        let labels = Labels::of(cache, None, &kit);
+        let labels = Labels::of(Listed::new(cache, None), &kit);
         let bad = label("bad", "9", "kubernetes.io/os", "plan9");
         feed.list([(*bad).clone(), (*label("good", "1", ENV, "x")).clone()]);
         let desired = labels.desired(None);
@@ -307,7 +304,7 @@ mod tests {
     fn the_labels_of_a_pool_are_those_of_no_other() {
         let (kit, _) = kit();
         let (mut feed, cache) = Feed::<NodePoolLabel>::new(&kit);
-        let labels = Labels::of(cache, None, &kit);
+        let labels = Labels::of(Listed::new(cache, None), &kit);
         feed.list([
             pool_label("a", "gpu", "nodepool.containership.io/disk", "ssd"),
             pool_label("b", "web", "nodepool.containership.io/disk", "hdd"),
@@ -336,7 +333,7 @@ mod tests {
         let (kit, _) = kit();
         let (mut feed, cache) = Feed::<ClusterLabel>::new(&kit);
         let list = CloudList::default();
-        let labels = Labels::of(cache, Some(list.clone()), &kit);
+        let labels = Labels::of(Listed::new(cache, Some(list.clone())), &kit);
         let deleted = |name: &str, at: &str, value: &str| {
             let mut label = (*label(name, at, ENV, value)).clone();
             label.metadata.deletion_timestamp = Some(serde_json::from_str("\"2026-01-01T00:00:00Z\"").unwrap());
@@ -373,7 +370,7 @@ mod tests {
     fn without_a_mirror_a_resource_that_is_being_deleted_does_not_count() {
         let (kit, _) = kit();
         let (mut feed, cache) = Feed::<ClusterLabel>::new(&kit);
-        let labels = Labels::of(cache, None, &kit);
+        let labels = Labels::of(Listed::new(cache, None), &kit);
         let mut forged = (*label("forged", "9", ENV, "hacked")).clone();
         forged.metadata.deletion_timestamp = Some(serde_json::from_str("\"2026-01-01T00:00:00Z\"").unwrap());
         feed.list([forged]);

@@ -5,10 +5,13 @@
 
 use std::sync::Arc;
 
+use kube::core::NamespaceResourceScope;
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
-use tidewaiter_kit::{Cache, Cacheable, Key};
+use tidewaiter_kit::{Cache, Cacheable, Key, Kit, Tasks};
 
-use crate::mirror::CloudList;
+use crate::mirror::{CloudList, Mirrored};
 
 /// The resources of one kind in the namespace `containership-core`.
 pub(super) struct Listed<K> {
@@ -20,6 +23,18 @@ pub(super) struct Listed<K> {
 impl<K: Cacheable> Listed<K> {
     pub(super) fn new(cache: Cache<K>, list: Option<CloudList>) -> Self {
         Self { cache, list }
+    }
+
+    /// With the mirror's cache, or, without a mirror, with one that is optional: a cluster may not have the definition yet.
+    pub(super) fn start(mirrored: Option<Mirrored<K>>, reader: &Client, kit: &Kit, tasks: &mut Tasks) -> Self
+    where
+        K: DeserializeOwned + Resource<Scope = NamespaceResourceScope>,
+    {
+        if let Some(Mirrored { list, cache }) = mirrored {
+            return Self::new(cache, Some(list));
+        }
+        let cache = Cache::namespaced(reader.clone(), CONTAINERSHIP_NAMESPACE).optional();
+        Self::new(cache.start(tasks, kit), None)
     }
 
     pub(super) fn cache(&self) -> &Cache<K> {

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use kube::Resource as _;
 use kube::core::ObjectMeta;
+use serde_json::json;
 use tidewaiter_api::containership::Plugin;
 use tidewaiter_api::{PluginInventory, PluginInventorySpec};
 use tidewaiter_cloud::models::values::PluginId;
@@ -69,10 +70,10 @@ use engine::Engine;
 use fetch::Manifests;
 use follow::Followed;
 use gate::{Goal, Rendered, Work};
-use observed::unhealthy;
+use observed::{Observed, unhealthy};
 use plan::{Action, End, Waits, plan};
 use problem::Problem;
-use record::Record;
+use record::{Record, changes};
 use report::kept;
 use status::{Facts, State};
 use store::Store;
@@ -163,8 +164,26 @@ impl Reconciler for PluginController {
 }
 
 impl PluginController {
-    /// Applies the version as far as possible. The facts are filled as far as they are known.
-    async fn pursue(&self, key: &Key, goal: &Goal, work: &mut Work<'_>) -> Result<State, PluginError> {
+    /// What there is of the version, and of what was applied before. It is followed from now on.
+    async fn observe(&self, goal: &Goal, record: &Record) -> Result<Observed, PluginError> {
+        let Goal { identity, release, .. } = goal;
+        let engine = self.engines.of(identity)?;
+        let observed = engine.observe(&goal.spec.id, release, record).await;
+        let (observed, places) = observed.map_err(PluginError::Read)?;
+        namespaces::check(&self.settings, identity, release, &observed)
+            .map_err(|refused| goal.refused(record, &refused))?;
+        self.followed.add_all(&engine.cluster, &places);
+        Ok(observed)
+    }
+
+    /// Applies the version as far as possible, beginning with what was observed. The facts are filled as far as they are known.
+    async fn pursue(
+        &self,
+        key: &Key,
+        goal: &Goal,
+        observed: Observed,
+        work: &mut Work<'_>,
+    ) -> Result<State, PluginError> {
         let Goal { identity, release, .. } = goal;
         let Work {
             plugin,
@@ -173,17 +192,11 @@ impl PluginController {
             facts,
         } = work;
         let (engine, name) = (self.engines.of(identity)?, key.name());
-        let mut known = None;
+        let mut known = Some(observed);
         for _ in 0..ROUNDS {
-            let observed = if let Some(observed) = known.take() {
-                observed
-            } else {
-                let observed = engine.observe(name, release, record).await;
-                let (observed, places) = observed.map_err(PluginError::Read)?;
-                namespaces::check(&self.settings, identity, release, &observed)
-                    .map_err(|refused| goal.refused(record, &refused))?;
-                self.followed.add_all(&engine.cluster, &places);
-                observed
+            let observed = match known.take() {
+                Some(observed) => observed,
+                None => self.observe(goal, record).await?,
             };
             let plan = plan(release, record, &observed, self.settings.drift);
             **record = plan.record;
@@ -265,27 +278,34 @@ impl PluginController {
         if saved.0.as_ref().is_some_and(|(saved, _)| *saved == spec) {
             return Ok(());
         }
-        // An apply of an empty spec would make it null, which the schema refuses.
+        // There is nothing to remember.
         if spec == PluginInventorySpec::default() {
             if let Some((_, known)) = saved.0.take() {
                 self.writer.delete::<PluginInventory>(&known).await?;
             }
             return Ok(());
         }
-        let desired = PluginInventory {
-            metadata: ObjectMeta {
-                name: Some(key.name().to_owned()),
-                namespace: key.namespace().map(str::to_owned),
-                ..ObjectMeta::default()
-            },
-            spec: spec.clone(),
-        };
+        // As JSON, because the API server parses an apply as YAML, and one with 500 objects takes it 20 ms.
         let written = match &saved.0 {
-            None => self.writer.apply_new(&desired, |_| true).await?,
-            Some((_, known)) => self.writer.apply_over(&desired, known).await?,
+            None => self.writer.create(&inventory(key, &spec)).await?,
+            Some((before, known)) => {
+                let patch = json!({"spec": changes(before, &spec)});
+                self.writer.patch::<PluginInventory>(known, patch).await?
+            }
         };
         saved.0 = Some((spec, written));
         Ok(())
+    }
+}
+
+fn inventory(key: &Key, spec: &PluginInventorySpec) -> PluginInventory {
+    PluginInventory {
+        metadata: ObjectMeta {
+            name: Some(key.name().to_owned()),
+            namespace: key.namespace().map(str::to_owned),
+            ..ObjectMeta::default()
+        },
+        spec: spec.clone(),
     }
 }
 

@@ -8,11 +8,11 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Client, Resource};
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding};
-use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE};
+use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE};
 use tidewaiter_kit::{Cache, Finalizer, Index, Kit, Metadata, Ownership, Tasks, WriteError, Writer};
 
 use super::listed::Listed;
-use crate::mirror::CloudList;
+use crate::mirror::Mirrored;
 
 /// What the controllers make.
 pub(crate) const OURS: Ownership = Ownership {
@@ -52,31 +52,26 @@ pub(super) struct Rbac {
 }
 
 impl Rbac {
-    /// Starts the caches. Those of custom resources are optional: a cluster may not have the definitions yet. `listed` are the roles and the
-    /// bindings that the cloud lists.
+    /// Starts the caches. Without a mirror, also those of the custom resources, which are optional: a cluster may not have the definitions yet.
     pub(super) fn start(
         settings: RbacSettings,
-        listed: Option<(CloudList, CloudList)>,
+        mirrored: Option<(Mirrored<AuthorizationRole>, Mirrored<AuthorizationRoleBinding>)>,
         reader: &Client,
         namespaces: Cache<Metadata<Namespace>>,
         kit: &Kit,
         tasks: &mut Tasks,
     ) -> Self {
-        let roles = Cache::namespaced(reader.clone(), CONTAINERSHIP_NAMESPACE)
-            .named("authorization-role-controller")
-            .optional()
-            .start(tasks, kit);
-        let bindings = Cache::<AuthorizationRoleBinding>::namespaced(reader.clone(), CONTAINERSHIP_NAMESPACE)
-            .named("authorization-role-binding-controller")
-            .optional()
-            .start(tasks, kit);
-        let bindings_of = bindings.index(|binding| Some(binding.spec.authorization_role_id.clone()));
+        let (roles, bindings) = mirrored.unzip();
+        let roles = Listed::start(roles, reader, kit, tasks);
+        let bindings = Listed::start(bindings, reader, kit, tasks);
+        let bindings_of = bindings
+            .cache()
+            .index(|binding: &AuthorizationRoleBinding| Some(binding.spec.authorization_role_id.clone()));
         let cluster_roles = Cache::all(reader.clone()).labels(&selector()).start(tasks, kit);
         let everywhere = Cache::<ClusterRoleBinding>::all(reader.clone())
             .labels(&selector())
             .start(tasks, kit);
         let bound_everywhere = everywhere.index(|binding| Some(binding.role_ref.name.clone()));
-        let (listed_roles, listed_bindings) = listed.unzip();
         let ceiling = settings.ceiling.as_ref().map(|name| {
             Cache::all(reader.clone())
                 .fields(&format!("metadata.name={name}"))
@@ -85,8 +80,8 @@ impl Rbac {
         });
         Self {
             settings,
-            roles: Listed::new(roles, listed_roles),
-            bindings: Listed::new(bindings, listed_bindings),
+            roles,
+            bindings,
             bindings_of,
             cluster_roles,
             everywhere,

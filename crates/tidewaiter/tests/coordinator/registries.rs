@@ -210,6 +210,41 @@ async fn removed_without_a_trace(world: &RegistryWorld) {
 }
 
 #[tokio::test]
+async fn a_first_sync_creates_each_account_with_its_pull_secrets() {
+    let world = RegistryWorld::start(false).await;
+    world.registries.accept(GOOD, &["u:hunter2-a"]);
+    world.registries.accept(OTHER, &["u:hunter2-b"]);
+    world.registry("r-good", GOOD, "u", "hunter2-a").await;
+    world.registry("r-other", OTHER, "u", "hunter2-b").await;
+    for nth in 0..20 {
+        world.namespace(&format!("first-{nth}")).await;
+    }
+    let mark = world.cluster.audit_mark().await;
+    let process = world.coordinator(&[]);
+    for nth in 0..20 {
+        let namespace = format!("first-{nth}");
+        world
+            .attached(&namespace, "containership", &["r-good", "r-other"])
+            .await;
+    }
+    process.stop(SOON).await;
+    let mut writes = world.written_since(mark).await;
+    writes.retain(|write| write.starts_with("patch serviceaccounts"));
+    assert_eq!(writes, [""; 0]);
+}
+
+/// One that has no answer to its credential yet.
+#[tokio::test]
+async fn a_silent_registry_does_not_keep_accounts_away() {
+    let world = RegistryWorld::start(false).await;
+    world.registries.silence(SILENT);
+    world.registry("r-silent", SILENT, "u", "hunter2-s").await;
+    let process = world.coordinator(&[]);
+    world.attached("default", "containership", &[]).await;
+    process.stop(SOON).await;
+}
+
+#[tokio::test]
 async fn a_credential_is_replaced_by_one_that_works_and_by_no_other() {
     let world = RegistryWorld::start(false).await;
     world.registries.accept(GOOD, &["u:hunter2-a", "u:hunter2-b"]);

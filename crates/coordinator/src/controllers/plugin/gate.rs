@@ -6,7 +6,7 @@
 //! - An annotation that was used, or has no effect, is removed: it must not approve something later.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::Resource as _;
@@ -22,7 +22,6 @@ use super::approval::Approval;
 use super::by_plugin::Identity;
 use super::diff::PluginDiff;
 use super::fetch::REFRESH;
-use super::namespaces;
 use super::problem::{PluginError, Problem};
 use super::proposal::{Step, proposal};
 use super::record::Record;
@@ -110,19 +109,26 @@ impl PluginController {
             return Ok(State::AwaitsApproval(pending));
         }
         self.rendered.forget(pass.key());
-        self.accept(&goal, work).await?;
+        let sent = self.accept(&goal, work);
+        let (stored, observed) = tokio::join!(self.store(&goal, &sent), self.observe(&goal, work.record));
+        stored?;
         self.take_annotation(work.plugin, APPROVE_ANNOTATION).await?;
-        self.pursue(pass.key(), &goal, work).await
+        self.pursue(pass.key(), &goal, observed?, work).await
     }
 
-    /// The version of the cloud may be applied. It is stored before anything of it is.
-    async fn accept(&self, goal: &Goal, work: &mut Work<'_>) -> Result<(), WriteError> {
+    /// The version of the cloud may be applied, after what it returns was stored.
+    fn accept(&self, goal: &Goal, work: &mut Work<'_>) -> Arc<[u8]> {
         let (plugin, revision) = (goal.spec.id.as_str(), goal.release.revision.as_str());
         let sent = self.manifests.sent(plugin).unwrap_or_default();
         work.record.begin(&goal.identity, &goal.release);
         work.record
             .accept(&goal.spec, revision, is_too_large(&sent), self.clock.now());
-        self.store.put(&self.writer, plugin, revision, &sent).await
+        sent
+    }
+
+    async fn store(&self, goal: &Goal, sent: &[u8]) -> Result<(), WriteError> {
+        let (plugin, revision) = (goal.spec.id.as_str(), goal.release.revision.as_str());
+        self.store.put(&self.writer, plugin, revision, sent).await
     }
 
     /// Keeps what is applied, and shows what the version would change. None once it is approved.
@@ -136,7 +142,8 @@ impl PluginController {
         }
         match asked {
             Some(asked) if asked == pending.digest => {
-                self.accept(goal, work).await?;
+                let sent = self.accept(goal, work);
+                self.store(goal, &sent).await?;
                 self.save(key, work.record, work.saved).await?;
                 return Ok(None);
             }
@@ -170,7 +177,8 @@ impl PluginController {
             identity: Identity::of(&then(today, &entry)),
             stored: true,
         };
-        self.pursue(key, &goal, work).await
+        let observed = self.observe(&goal, work.record).await?;
+        self.pursue(key, &goal, observed, work).await
     }
 
     /// What the version would change now. It is rendered when anything that decides about it changes, and from time to time, or `anew`.
@@ -181,12 +189,7 @@ impl PluginController {
         work: &mut Work<'_>,
         anew: bool,
     ) -> Result<PendingVersion, PluginError> {
-        let engine = self.engines.of(&goal.identity)?;
-        let observed = engine.observe(&goal.spec.id, &goal.release, work.record).await;
-        let (observed, places) = observed.map_err(PluginError::Read)?;
-        namespaces::check(&self.settings, &goal.identity, &goal.release, &observed)
-            .map_err(|refused| goal.refused(work.record, &refused))?;
-        self.followed.add_all(&engine.cluster, &places);
+        let (engine, observed) = (self.engines.of(&goal.identity)?, self.observe(goal, work.record).await?);
         let steps = proposal(&goal.release, work.record, &observed, self.settings.drift);
         let all: Vec<String> = steps.iter().map(Step::fingerprint).collect();
         let fingerprint = digest(std::iter::once(goal.release.revision.as_str()).chain(all.iter().map(String::as_str)));
@@ -265,7 +268,8 @@ impl PluginController {
         work.facts.rolled_back = Some(today.version.clone());
         work.record.begin(&goal.identity, &goal.release);
         self.take_annotation(work.plugin, APPROVE_ANNOTATION).await?;
-        self.pursue(key, &goal, work).await
+        let observed = self.observe(&goal, work.record).await?;
+        self.pursue(key, &goal, observed, work).await
     }
 
     /// Removes the annotation, if there is one.

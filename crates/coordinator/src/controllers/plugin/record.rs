@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use serde_json::Value;
 use tidewaiter_api::containership::PluginSpec;
 use tidewaiter_api::names::plugin_release_secret;
 use tidewaiter_api::{AcceptedRelease, AppliedObject, PluginInventory, PluginInventorySpec};
@@ -239,8 +240,31 @@ impl Record {
     }
 }
 
+/// The merge patch that makes an inventory another one.
+pub(super) fn changes(before: &PluginInventorySpec, after: &PluginInventorySpec) -> Value {
+    let json = |spec| serde_json::to_value(spec).unwrap_or_default();
+    merge_patch(&json(before), &json(after))
+}
+
+fn merge_patch(before: &Value, after: &Value) -> Value {
+    let (Value::Object(before), Value::Object(after)) = (before, after) else {
+        return after.clone();
+    };
+    let gone = before.keys().filter(|key| !after.contains_key(*key));
+    let changed = after.iter().filter(|(key, value)| before.get(*key) != Some(value));
+    let changed = changed.map(|(key, value)| {
+        let patch = before
+            .get(key)
+            .map_or_else(|| value.clone(), |before| merge_patch(before, value));
+        (key.clone(), patch)
+    });
+    gone.map(|key| (key.clone(), Value::Null)).chain(changed).collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn plugin(version: &str) -> PluginSpec {
@@ -251,6 +275,47 @@ mod tests {
             type_: "metrics".to_owned(),
             version: version.to_owned(),
             implementation: "prometheus".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_patch_has_what_differs_and_removes_what_is_gone() {
+        let of = |type_: &str, applied: Option<PluginSpec>, objects: &[&str]| PluginInventorySpec {
+            type_: type_.to_owned(),
+            applied,
+            objects: objects
+                .iter()
+                .map(|name| AppliedObject {
+                    name: (*name).to_owned(),
+                    ..AppliedObject::default()
+                })
+                .collect(),
+            ..PluginInventorySpec::default()
+        };
+        let before = of("metrics", Some(plugin("1")), &["a", "b"]);
+        assert_eq!(
+            changes(&before, &of("", None, &[])),
+            json!({"applied": null, "objects": null, "type": null})
+        );
+        let mut described = plugin("1");
+        described.implementation.clear();
+        for (what, after, keys) in [
+            ("nothing", before.clone(), &[][..]),
+            ("an object", of("metrics", Some(plugin("1")), &["a"]), &["objects"]),
+            (
+                "the version",
+                of("metrics", Some(plugin("2")), &["a", "b"]),
+                &["applied"],
+            ),
+            (
+                "a field of it",
+                of("metrics", Some(described), &["a", "b"]),
+                &["applied"],
+            ),
+        ] {
+            let patch = changes(&before, &after);
+            let found: Vec<&str> = patch.as_object().unwrap().keys().map(String::as_str).collect();
+            assert_eq!(found, keys, "{what}");
         }
     }
 

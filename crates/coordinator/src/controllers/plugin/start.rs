@@ -25,7 +25,7 @@ use super::gate::Rendered;
 use super::settings::PluginSettings;
 use super::store::Store;
 use crate::cloud::Cloud;
-use crate::mirror::CloudList;
+use crate::mirror::Mirrored;
 
 /// Plugins at once: each has few requests under way.
 const PERMITS: usize = 64;
@@ -53,18 +53,18 @@ fn stored(queue: &Queue) -> Trigger<Metadata<Secret>> {
 pub(in crate::controllers) fn start(
     settings: PluginSettings,
     cloud: &Cloud,
-    listed: CloudList,
+    mirrored: Mirrored<Plugin>,
     reader: &Client,
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
 ) -> Result<(), MetricsError> {
     let (queue, kit) = (Queue::new(), &context.kit);
-    // Optional: a cluster may not have the definitions yet.
-    let plugins = Cache::<Plugin>::namespaced(reader.clone(), CONTAINERSHIP_NAMESPACE)
-        .named("plugin-controller")
-        .optional()
-        .start(tasks, kit);
+    let Mirrored {
+        list: listed,
+        cache: plugins,
+    } = mirrored;
+    // Optional: a cluster may not have the definition yet.
     let inventories = Cache::<PluginInventory>::namespaced(reader.clone(), CONTAINERSHIP_NAMESPACE)
         .optional()
         .packed()
