@@ -24,12 +24,13 @@ use tidewaiter_api::{ClusterName, Role};
 use tidewaiter_kit::settings::environment;
 
 pub(crate) use actions::{
-    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, ListArgs, PolicyArgs, ScriptTemplateArgs,
+    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, PolicyArgs, ScriptTemplateArgs,
     ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, TokensCommand, UpgradeArgs, VersionArgs,
 };
 pub(crate) use cloud::{
-    ApplyArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, ContextCommand, CreateArgs, CredentialArgs,
-    DeleteArgs, DiffArgs, DocumentArgs, GetArgs, LoginArgs, LogoutArgs, ObjectArgs, Place as CloudPlace, WhoamiArgs,
+    AccountPlace, ApplyArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, ClusterPlace, Confirmation,
+    ContextCommand, CreateArgs, CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, GetArgs, LoginArgs, LogoutArgs,
+    NodePoolPlace, ObjectArgs, OrganizationPlace, Place as CloudPlace, WhoamiArgs,
 };
 pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
 pub(crate) use explain::{

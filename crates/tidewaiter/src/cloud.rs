@@ -19,6 +19,7 @@ mod output;
 mod plan;
 mod planner;
 mod script_templates;
+mod scripts;
 mod session;
 mod sign;
 mod upgrades;

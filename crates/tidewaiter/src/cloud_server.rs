@@ -22,9 +22,10 @@ use tidewaiter_kit::settings::{environment, load};
 use tracing::warn;
 use url::Url;
 
+use crate::Failure;
 use crate::cli::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
+use crate::password::{self, Variable};
 use crate::settings::print;
-use crate::{Failure, password};
 use settings::ServerSettings;
 
 /// The number of files that the server needs besides its connections.
@@ -74,7 +75,7 @@ fn read(place: &ServerPlace, flags: &impl Serialize) -> Result<(ServerSettings, 
     // The variables of the client commands are not settings of the server.
     let variables = environment()
         .into_iter()
-        .filter(|(name, _)| !name.starts_with("TIDEWAITER_CLOUD_"));
+        .filter(|(name, _)| !name.starts_with("TIDEWAITER_CLOUD_") && name != Variable::SigningKey.name());
     let settings = load::<ServerSettings>(place.settings.as_deref(), variables, flags)?;
     settings.values.check()?;
     Ok((settings.values, settings.warnings))
@@ -163,7 +164,8 @@ fn raise_limit() -> Option<u64> {
 async fn init(args: &InitArgs) -> Result<(), Failure> {
     let (settings, database) = read_with_database(&args.place)?;
     let prompt = format!("A password for {}", args.email);
-    let password = password::read(args.password_file.as_deref(), &prompt, true).map_err(Failure::Configuration)?;
+    let password = password::read(Variable::Account, args.password_file.as_deref(), &prompt, true)
+        .map_err(Failure::Configuration)?;
     let password = zeroize::Zeroizing::new(password);
     let password = Password::new(&password).context("the password");
     let password = password.map_err(Failure::Configuration)?;

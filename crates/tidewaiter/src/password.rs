@@ -10,23 +10,40 @@ use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
 use tidewaiter_kit::settings::environment;
 
-/// The environment variable of a password.
-const VARIABLE: &str = "TIDEWAITER_CLOUD_PASSWORD";
+/// The environment variable of a password. What the password opens decides which one it is, so that no password is tried on something else.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Variable {
+    /// An account of the cloud.
+    Account,
+    /// A secret key that signs.
+    SigningKey,
+}
+
+impl Variable {
+    /// Its name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Account => "TIDEWAITER_CLOUD_PASSWORD",
+            Self::SigningKey => "TIDEWAITER_SIGNING_PASSWORD",
+        }
+    }
+}
 
 /// The maximum length of a line on a terminal.
 const LINE: usize = 4096;
 
-/// Reads the password from `file`, else from the environment, else from the terminal after `prompt`; `twice` if nothing
+/// Reads the password from `file`, else from the variable, else from the terminal after `prompt`; `twice` if nothing
 /// else would reveal a typing error.
-pub(crate) fn read(file: Option<&Path>, prompt: &str, twice: bool) -> Result<String> {
+pub(crate) fn read(variable: Variable, file: Option<&Path>, prompt: &str, twice: bool) -> Result<String> {
+    let variable = variable.name();
     let password = if let Some(path) = file {
         from("--password-file", path)?
-    } else if let Some((_, value)) = environment().into_iter().find(|(name, _)| name == VARIABLE) {
+    } else if let Some((_, value)) = environment().into_iter().find(|(name, _)| name == variable) {
         value
     } else if io::stdin().is_terminal() {
         typed(prompt, twice)?
     } else {
-        bail!("no password: use --password-file FILE, set {VARIABLE}, or run in a terminal");
+        bail!("no password: use --password-file FILE, set {variable}, or run in a terminal");
     };
     if password.is_empty() {
         bail!("the password is empty");

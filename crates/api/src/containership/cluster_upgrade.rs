@@ -82,7 +82,7 @@ pub const SUCCEEDED: &str = "Succeeded";
         name = "Message",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Progressing\")].message",
-        description = "What the upgrade waits for",
+        description = "What the upgrade waits for, or why it failed",
         priority = 1
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")

@@ -1,7 +1,6 @@
 //! Script templates: the scripts of upgrades that have none of their own. One is of a cluster, or of all clusters of an organization, and for a version or for
 //! any. It is the same for all nodes and upgrades, and learns the version from its environment. It has no signatures: one is for a single upgrade.
 
-use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -10,10 +9,10 @@ use tidewaiter_upgrade::signed::is_signed;
 use super::Error;
 use super::call::{Call, Reply, text, unless_known};
 use super::cloud::Cloud;
-use super::digest::{etag, hex};
+use super::digest::etag;
 use super::endpoints::Input;
 use super::refusal::Refusal;
-use super::scripts::{said, script_response};
+use super::scripts::{said, script_response, store};
 use super::source::{Source, Spot};
 use super::store::{Draft, References, Row, StoreError};
 use super::view::unix_millis;
@@ -97,7 +96,7 @@ pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     Ok(script_response(call, script.as_str().to_owned()))
 }
 
-/// Stores a template, encrypted like the script of an upgrade. The audit log has its digest.
+/// Stores a template.
 pub(super) async fn set(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let script = said(&call.body)?;
     if is_signed(script.as_str()) {
@@ -110,35 +109,18 @@ pub(super) async fn set(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         Box::pin(async move {
             let mut source = Source::Transaction(transaction);
             spot.check(&mut source, Kind::ScriptTemplate, true).await?;
-            let id = template_id(scope(&spot), &version);
-            let sha256 = hex(digest(&SHA256, script.as_str().as_bytes()).as_ref());
-            let spec: Map<String, Value> = [("version", version), ("sha256", sha256)]
-                .map(|(key, value)| (key.to_owned(), value.into()))
-                .into_iter()
-                .collect();
-            let secret = state.seal(Kind::ScriptTemplate, &id, &spot.organization, script.as_str())?;
-            match transaction.get(Kind::ScriptTemplate, &id).await? {
-                Some(before) if before.spec == spec => {}
-                Some(before) => {
-                    transaction
-                        .update(&before, spec, secret, &References::default())
-                        .await?;
-                }
-                None => {
-                    let draft = Draft {
-                        kind: Kind::ScriptTemplate,
-                        id,
-                        organization_id: spot.organization.clone(),
-                        cluster_id: spot.cluster.clone(),
-                        parent_id: scope(&spot).to_owned(),
-                        owner_id: owner,
-                        spec,
-                        secret,
-                        ties: References::default(),
-                    };
-                    transaction.insert(draft).await?;
-                }
-            }
+            let draft = Draft {
+                kind: Kind::ScriptTemplate,
+                id: template_id(scope(&spot), &version),
+                organization_id: spot.organization.clone(),
+                cluster_id: spot.cluster.clone(),
+                parent_id: scope(&spot).to_owned(),
+                owner_id: owner,
+                spec: Map::from_iter([("version".to_owned(), version.into())]),
+                secret: String::new(),
+                ties: References::default(),
+            };
+            store(&state, transaction, draft, &script).await?;
             Ok(Reply::nothing())
         })
     });

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 use tidewaiter_upgrade::signed::{Statement, digest as script_digest, is_signed};
 use zeroize::Zeroizing;
 
@@ -17,7 +17,7 @@ use super::digest::{etag, hex};
 use super::refusal::Refusal;
 use super::script_templates::template;
 use super::source::{Source, Spot};
-use super::store::{Draft, References, Row};
+use super::store::{Draft, References, Row, Transaction};
 use crate::models::Kind;
 use crate::models::UpgradeScript;
 use crate::models::values::KubernetesVersion;
@@ -48,7 +48,33 @@ pub(super) fn script_response(call: &Call, script: String) -> Response {
     response
 }
 
-/// Stores the script of an upgrade, encrypted because it may contain a token for joining. The audit log has its digest.
+/// Stores a script in the place that `draft` names, encrypted because it may contain a token for joining. The spec, and so the audit log, has its
+/// digest. The same script again changes nothing.
+pub(super) async fn store(
+    cloud: &Cloud,
+    transaction: &mut Transaction,
+    mut draft: Draft,
+    script: &UpgradeScript,
+) -> Result<(), Error> {
+    let text = script.as_str();
+    let sha256 = hex(digest(&SHA256, text.as_bytes()).as_ref());
+    draft.spec.insert("sha256".to_owned(), sha256.into());
+    draft.secret = cloud.seal(draft.kind, &draft.id, &draft.organization_id, text)?;
+    match transaction.get(draft.kind, &draft.id).await? {
+        Some(before) if before.spec == draft.spec => {}
+        Some(before) => {
+            transaction
+                .update(&before, draft.spec, draft.secret, &draft.ties)
+                .await?;
+        }
+        None => {
+            transaction.insert(draft).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Stores the script of an upgrade.
 pub(super) async fn set_script(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let script = said(&call.body)?;
     let spot = Spot::of(call)?;
@@ -66,32 +92,18 @@ pub(super) async fn set_script(cloud: &Cloud, call: &Call) -> Result<Response, E
                 node.filter(|row| row.cluster_id == spot.cluster)
                     .ok_or_else(Refusal::not_found)?;
             }
-            let id = script_id(&upgrade, &spot.id);
-            let sha256 = hex(digest(&SHA256, script.as_str().as_bytes()).as_ref());
-            let spec = json!({ "sha256": sha256 }).as_object().cloned().unwrap_or_default();
-            let secret = state.seal(Kind::UpgradeScript, &id, &spot.organization, script.as_str())?;
-            match transaction.get(Kind::UpgradeScript, &id).await? {
-                Some(before) if before.spec == spec => {}
-                Some(before) => {
-                    transaction
-                        .update(&before, spec, secret, &References::default())
-                        .await?;
-                }
-                None => {
-                    let draft = Draft {
-                        kind: Kind::UpgradeScript,
-                        id,
-                        organization_id: spot.organization.clone(),
-                        cluster_id: spot.cluster.clone(),
-                        parent_id: upgrade,
-                        owner_id: owner,
-                        spec,
-                        secret,
-                        ties: References::default(),
-                    };
-                    transaction.insert(draft).await?;
-                }
-            }
+            let draft = Draft {
+                kind: Kind::UpgradeScript,
+                id: script_id(&upgrade, &spot.id),
+                organization_id: spot.organization.clone(),
+                cluster_id: spot.cluster.clone(),
+                parent_id: upgrade,
+                owner_id: owner,
+                spec: Map::new(),
+                secret: String::new(),
+                ties: References::default(),
+            };
+            store(&state, transaction, draft, &script).await?;
             Ok(Reply::nothing())
         })
     });

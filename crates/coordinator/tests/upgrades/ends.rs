@@ -25,6 +25,10 @@ async fn a_node_that_hangs_or_never_becomes_ready_fails_and_the_upgrade_goes_on(
     assert_eq!(world.play("u", script).await, ["w1", "w2", "w3"]);
     let message = world.ends("u", UpgradeStatus::Failed).await;
     assert_eq!(message, "2 nodes failed; no other selected node is left to upgrade");
+    let why = format!("node w1 failed: after nodeTimeoutSeconds its kubelet is at {OLD}");
+    for words in [&why, "another node failed, too"] {
+        world.waits("u", words).await;
+    }
     assert_eq!(world.statuses("u").await, "w1=Failed w2=Failed w3=Success");
     let note = world.event("u", "NodeUpgradeFailure").await;
     assert!(note.contains("failed: "), "{note}");

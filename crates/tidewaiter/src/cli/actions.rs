@@ -6,7 +6,29 @@ use clap::{Args, Subcommand};
 use tidewaiter_cloud::models::values::{Slug, TargetVersion, Version};
 use tidewaiter_cloud::server::principal::OrgRole;
 
-use super::{CloudFormat, CloudPlace};
+use super::{AccountPlace, CloudFormat, ClusterPlace, Confirmation, NodePoolPlace, OrganizationPlace};
+
+const SET_SCRIPT_NEXT: &str = "\
+A node runs the script only if it is signed with a key that is pinned there:
+  1. create the upgrade, with `policy: {paused: true}` in the file:
+     tidewaiter cloud create upgrade -f FILE
+  2. sign the script, unless the server signs it (its setting scriptKeys):
+     tidewaiter cloud sign-script -f upgrade.sh … > signed.sh
+  3. upload it:
+     tidewaiter cloud set-script UPGRADE -f signed.sh
+  4. begin the upgrade:
+     tidewaiter cloud resume-upgrade UPGRADE
+docs/upgrades.md describes the scripts and the keys.";
+
+const SCRIPT_TEMPLATES_NEXT: &str = "\
+An upgrade without a script of its own (tidewaiter cloud set-script) has that
+of the closest template:
+  1. of the cluster, for the version of the upgrade
+  2. of the cluster, for any version
+  3. of all clusters of the organization, for the version of the upgrade
+  4. of all clusters of the organization, for any version
+The server signs it with the keys of its setting scriptKeys. Without these keys,
+nodes refuse it. docs/upgrades.md describes the scripts and the keys.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ActionCommand {
@@ -28,16 +50,17 @@ pub(crate) enum ActionCommand {
     /// Manages the API keys of a cluster
     #[command(subcommand)]
     ApiKeys(ApiKeysCommand),
-    /// Sets the script of an upgrade, for all nodes or for one
+    /// Uploads the script that the nodes of an upgrade run as root, in place of the one before
+    #[command(after_help = SET_SCRIPT_NEXT)]
     SetScript(SetScriptArgs),
-    /// Manages script templates, which serve for each upgrade that has no script of its own
-    #[command(subcommand)]
+    /// Manages script templates: the scripts of the upgrades that have none of their own
+    #[command(subcommand, after_help = SCRIPT_TEMPLATES_NEXT)]
     ScriptTemplates(ScriptTemplatesCommand),
-    /// Pauses an upgrade: no further node is started, and the node in progress is finished
+    /// Pauses an upgrade that is not over: no further node is started, and the node in progress is finished
     PauseUpgrade(UpgradeArgs),
     /// Resumes an upgrade that was paused here
     ResumeUpgrade(UpgradeArgs),
-    /// Aborts an upgrade: no further node is started, and it fails when the node in progress is finished
+    /// Aborts an upgrade that is not over: no further node is started, and it fails when the node in progress is finished
     AbortUpgrade(UpgradeArgs),
     /// Assigns an autoscaling policy to the node pool --node-pool
     Assign(PolicyArgs),
@@ -47,19 +70,13 @@ pub(crate) enum ActionCommand {
     #[command(subcommand)]
     Catalogue(CatalogueCommand),
     /// Locks the organization against all changes; only operators can
-    Lock(ActionPlace),
+    Lock(OrganizationPlace),
     /// Unlocks the organization; only operators can
-    Unlock(ActionPlace),
+    Unlock(OrganizationPlace),
 }
 
 fn role(word: &str) -> Result<OrgRole, String> {
     OrgRole::of(word).ok_or_else(|| "must be read_only, member, admin or owner".to_owned())
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ActionPlace {
-    #[command(flatten)]
-    pub(crate) place: CloudPlace,
 }
 
 #[derive(Debug, Args)]
@@ -69,7 +86,7 @@ pub(crate) struct ActionUser {
     pub(crate) member: String,
 
     #[command(flatten)]
-    pub(crate) place: CloudPlace,
+    pub(crate) place: OrganizationPlace,
 }
 
 #[derive(Debug, Args)]
@@ -90,13 +107,13 @@ pub(crate) struct SetPasswordArgs {
     pub(crate) old_password_file: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) place: CloudPlace,
+    pub(crate) place: OrganizationPlace,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokensCommand {
     /// Lists your tokens and logins
-    List(ListArgs),
+    List(ListArgs<AccountPlace>),
     /// Creates a token, which is shown only once
     Create {
         /// Its name, for the list
@@ -107,7 +124,7 @@ pub(crate) enum TokensCommand {
         days: u32,
 
         #[command(flatten)]
-        of: ActionPlace,
+        place: AccountPlace,
     },
     /// Revokes a token
     Revoke {
@@ -115,14 +132,14 @@ pub(crate) enum TokensCommand {
         token: String,
 
         #[command(flatten)]
-        of: ActionPlace,
+        place: AccountPlace,
     },
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct ListArgs<P: Args> {
     #[command(flatten)]
-    pub(crate) place: CloudPlace,
+    pub(crate) place: P,
 
     /// The output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
@@ -132,79 +149,91 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApiKeysCommand {
     /// Lists the keys of the cluster, without their texts
-    List(ListArgs),
+    List(ListArgs<ClusterPlace>),
     /// Creates a key, which is shown only once; the others stay valid
-    Create(ActionPlace),
-    /// Deletes a key: whoever uses it is refused from the next request on
+    Create(ClusterPlace),
+    /// Deletes a key after confirmation: whoever uses it is refused from the next request on
     Delete {
-        /// The key's id
+        /// The key's id, as `tidewaiter cloud api-keys list` shows it
         #[arg(value_name = "KEY")]
         key: String,
 
         #[command(flatten)]
-        of: ActionPlace,
+        confirmation: Confirmation,
+
+        #[command(flatten)]
+        place: ClusterPlace,
     },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SetScriptArgs {
-    /// The upgrade's id
+    /// The upgrade's id, as `tidewaiter cloud get upgrades` shows it
     #[arg(value_name = "UPGRADE")]
     pub(crate) upgrade: String,
 
-    /// The file with the script
+    /// The file with the script, which begins with #!/: what `tidewaiter cloud sign-script` printed, or without signatures if the server signs
     #[arg(short, long, value_name = "FILE")]
     pub(crate) filename: PathBuf,
 
-    /// The node, by name or id [default: all nodes]
+    /// The node in the cloud, by name or id, that alone runs this script [default: all nodes that have none of their own]
     #[arg(long, value_name = "NODE")]
     pub(crate) node: Option<String>,
 
     #[command(flatten)]
-    pub(crate) place: CloudPlace,
+    pub(crate) place: ClusterPlace,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScriptTemplatesCommand {
-    /// Lists the templates of the cluster and of the organization
-    List(ListArgs),
-    /// Prints a template
+    /// Lists the templates of the cluster and of the organization; those without a cluster serve for all clusters
+    List(ListArgs<ClusterPlace>),
+    /// Prints the script of a template
     Get(ScriptTemplateArgs),
-    /// Sets a template
+    /// Uploads a script as a template, in place of the one for the same version
     Set {
-        /// The file with the script, without signatures
+        /// The file with the script, which begins with #!/ and has no signatures: a signature is for one upgrade
         #[arg(short, long, value_name = "FILE")]
         filename: PathBuf,
 
         #[command(flatten)]
         of: ScriptTemplateArgs,
     },
-    /// Deletes a template
-    Delete(ScriptTemplateArgs),
+    /// Deletes a template after confirmation
+    Delete {
+        #[command(flatten)]
+        of: ScriptTemplateArgs,
+
+        #[command(flatten)]
+        confirmation: Confirmation,
+    },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ScriptTemplateArgs {
-    /// The version that it upgrades to [default: any]
-    #[arg(long, value_name = "VERSION")]
+    #[arg(
+        long,
+        value_name = "VERSION",
+        help = "The version of Kubernetes that it upgrades to, for example v1.36.3 [default: the template for any version]"
+    )]
     pub(crate) target_version: Option<TargetVersion>,
 
-    /// Of the organization: for all of its clusters
+    /// The template for all clusters of the organization [default: that of the cluster]
     #[arg(long, conflicts_with = "cluster")]
     pub(crate) all_clusters: bool,
 
     #[command(flatten)]
-    pub(crate) place: CloudPlace,
+    pub(crate) place: ClusterPlace,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct UpgradeArgs {
-    /// The upgrade's id
+    /// The upgrade's id, as `tidewaiter cloud get upgrades` shows it
     #[arg(value_name = "UPGRADE")]
     pub(crate) upgrade: String,
 
     #[command(flatten)]
-    pub(crate) place: CloudPlace,
+    pub(crate) place: ClusterPlace,
 }
 
 #[derive(Debug, Args)]
@@ -214,13 +243,13 @@ pub(crate) struct PolicyArgs {
     pub(crate) policy: String,
 
     #[command(flatten)]
-    pub(crate) place: CloudPlace,
+    pub(crate) place: NodePoolPlace,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CatalogueCommand {
     /// Lists the versions of all plugins
-    List(ListArgs),
+    List(ListArgs<AccountPlace>),
     /// Adds a version with its manifests
     Add {
         #[command(flatten)]
@@ -234,7 +263,7 @@ pub(crate) enum CatalogueCommand {
         #[arg(long, value_name = "FILE")]
         definition: Option<PathBuf>,
 
-        /// Replaces the manifests if the version has been published with others
+        /// Replaces the manifests of a version that the catalogue has with others, in every cluster that has the version
         #[arg(long)]
         replace: bool,
     },
@@ -258,5 +287,5 @@ pub(crate) struct VersionArgs {
     pub(crate) plugin_version: Version,
 
     #[command(flatten)]
-    pub(crate) place: CloudPlace,
+    pub(crate) place: AccountPlace,
 }

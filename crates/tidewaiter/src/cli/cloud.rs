@@ -1,14 +1,20 @@
 //! The flags of the client commands of `tidewaiter cloud`. No flag takes a secret.
 
+mod kind;
+mod place;
+
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use tidewaiter_cloud::client::BaseUrl;
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::{Email, OrganizationId};
 
+use super::sign::SIGN_SCRIPT_NEXT;
 use super::{ActionCommand, OperatorsCommand, ServerCommand, SignArgs, SignScriptArgs};
+
+pub(crate) use kind::KindParser;
+pub(crate) use place::{AccountPlace, ClusterPlace, NodePoolPlace, ObjectPlace, OrganizationPlace, Place};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CloudCommand {
@@ -45,7 +51,8 @@ pub(crate) enum ClientCommand {
     Action(ActionCommand),
     /// Signs the manifests of a plugin for one cluster, without asking the cloud
     Sign(SignArgs),
-    /// Signs the script of an upgrade for nodes of one cluster, without asking the cloud
+    /// Signs the script of an upgrade for the nodes that may run it, and prints the signed script; does not ask the cloud
+    #[command(after_help = SIGN_SCRIPT_NEXT)]
     SignScript(SignScriptArgs),
     /// Lists changes and their authors, newest first
     Audit(AuditArgs),
@@ -57,39 +64,15 @@ pub(crate) enum ClientCommand {
     Context(ContextCommand),
 }
 
-/// The context and the parent objects.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Place {
-    /// The context [default: the current one]
-    #[arg(long, value_name = "NAME", env = "TIDEWAITER_CLOUD_CONTEXT")]
-    pub(crate) context: Option<String>,
-
-    /// The organization's id [default: that of the context]
-    #[arg(long, value_name = "ID")]
-    pub(crate) organization: Option<OrganizationId>,
-
-    /// The cluster, by name or id [default: that of the context]
-    #[arg(long, value_name = "CLUSTER")]
-    pub(crate) cluster: Option<String>,
-
-    /// The node pool, by name or id (for its nodes and labels)
-    #[arg(long, value_name = "POOL")]
-    pub(crate) node_pool: Option<String>,
-
-    /// The user, by e-mail address or id (for SSH keys) [default: the logged-in user]
-    #[arg(long, value_name = "USER")]
-    pub(crate) user: Option<String>,
-}
-
 /// A kind and its parent objects.
 #[derive(Debug, Args)]
 pub(crate) struct OfKind {
     /// The kind
-    #[arg(value_name = "KIND", value_parser = kind())]
+    #[arg(value_name = "KIND", value_parser = KindParser, ignore_case = true)]
     pub(crate) kind: Kind,
 
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: ObjectPlace,
 }
 
 /// The documents, and the parent objects that they apply to.
@@ -100,7 +83,7 @@ pub(crate) struct DocumentArgs {
     pub(crate) filename: PathBuf,
 
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: ClusterPlace,
 }
 
 #[derive(Debug, Args)]
@@ -154,7 +137,7 @@ pub(crate) struct LogoutArgs {
 #[derive(Debug, Args)]
 pub(crate) struct WhoamiArgs {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: AccountPlace,
 
     #[command(flatten)]
     pub(crate) printed: Printed,
@@ -192,6 +175,13 @@ pub(crate) struct DeleteArgs {
     #[command(flatten)]
     pub(crate) object: ObjectArgs,
 
+    #[command(flatten)]
+    pub(crate) confirmation: Confirmation,
+}
+
+/// Whether the user is asked before something is deleted.
+#[derive(Debug, Args)]
+pub(crate) struct Confirmation {
     /// Deletes without confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
@@ -224,9 +214,8 @@ pub(crate) struct ApplyArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Deletes without confirmation
-    #[arg(short, long)]
-    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) confirmation: Confirmation,
 }
 
 #[derive(Debug, Args)]
@@ -242,7 +231,7 @@ pub(crate) struct DiffArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AuditArgs {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: OrganizationPlace,
 
     /// The maximum number of changes
     #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u32).range(1..=1_000))]
@@ -284,7 +273,7 @@ pub(crate) enum ContextCommand {
 #[derive(Debug, Args)]
 pub(crate) struct CredentialArgs {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: ClusterPlace,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -297,16 +286,4 @@ pub(crate) enum CloudFormat {
     Yaml,
     /// Kind and id, one object per line
     Name,
-}
-
-/// The words of the kinds, with what each is.
-fn kind() -> impl TypedValueParser<Value = Kind> {
-    let words = Kind::resources().map(|kind| {
-        let facts = kind.facts();
-        PossibleValue::new(facts.word).help(facts.about).aliases(facts.aliases)
-    });
-    PossibleValuesParser::new(words).try_map(|word| {
-        let is_called = |kind: &Kind| kind.word() == word || kind.facts().aliases.contains(&&*word);
-        Kind::resources().find(is_called).ok_or("is not the name of a kind")
-    })
 }

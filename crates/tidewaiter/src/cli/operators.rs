@@ -2,31 +2,31 @@
 
 use clap::{Args, Subcommand};
 
-use super::{CloudFormat, CloudPlace};
+use super::{AccountPlace, CloudFormat, OrganizationPlace};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum OperatorsCommand {
     /// Lists the operators
     List {
         #[command(flatten)]
-        place: CloudPlace,
+        place: AccountPlace,
 
         /// The output format
         #[arg(short, long, value_name = "FORMAT", default_value = "table")]
         output: CloudFormat,
     },
     /// Makes a user an operator: a member of the organization, or any user by id
-    Add(OperatorArgs),
+    Add(OperatorArgs<OrganizationPlace>),
     /// Removes an operator; the last operator cannot be removed
-    Remove(OperatorArgs),
+    Remove(OperatorArgs<AccountPlace>),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct OperatorArgs {
+pub(crate) struct OperatorArgs<P: Args> {
     /// The user, by e-mail address or id
     #[arg(value_name = "OPERATOR")]
     pub(crate) operator: String,
 
     #[command(flatten)]
-    pub(crate) place: CloudPlace,
+    pub(crate) place: P,
 }

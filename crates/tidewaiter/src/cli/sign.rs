@@ -37,7 +37,7 @@ pub(crate) struct SignArgs {
     #[arg(
         long,
         value_name = "FILE",
-        help = "The secret key of minisign [default: prints the text to sign, for minisign -S]"
+        help = "The file with the secret key of minisign [default: prints the text to sign, for minisign -S]"
     )]
     pub(crate) secret_key: Option<PathBuf>,
 
@@ -45,34 +45,43 @@ pub(crate) struct SignArgs {
         long,
         value_name = "FILE",
         requires = "secret_key",
-        help = "A file with the password of the key [default: TIDEWAITER_CLOUD_PASSWORD, else a prompt]"
+        help = "A file with the password of the key [default: TIDEWAITER_SIGNING_PASSWORD, else a prompt]"
     )]
     pub(crate) password_file: Option<PathBuf>,
 }
 
+pub(super) const SIGN_SCRIPT_NEXT: &str = "\
+Redirect the output to a file, and upload it:
+  tidewaiter cloud sign-script -f upgrade.sh --cluster ID --upgrade ID \\
+      --target-version v1.36.3 --node node-1 --node node-2 \\
+      --secret-key ~/.minisign/minisign.key > signed.sh
+  tidewaiter cloud set-script UPGRADE -f signed.sh
+A node runs the script only if the public key is pinned there
+(tidewaiter host install --key minisign.pub).";
+
 /// What a node must be told of the script that it runs.
 #[derive(Debug, Args)]
 pub(crate) struct SignScriptArgs {
-    /// The file with the script
+    /// The file with the script, which begins with #!/. Signatures that it has already stay
     #[arg(short, long, value_name = "FILE")]
     pub(crate) filename: PathBuf,
 
-    /// The cluster's id
+    /// The id of the cluster in the cloud, as `tidewaiter cloud get clusters` shows it
     #[arg(long, value_name = "ID")]
     pub(crate) cluster: ClusterId,
 
-    /// The upgrade's id
+    /// The id of the upgrade in the cloud, as `tidewaiter cloud get upgrades` shows it
     #[arg(long, value_name = "ID")]
     pub(crate) upgrade: UpgradeId,
 
     #[arg(
         long,
         value_name = "VERSION",
-        help = "The version to upgrade to, for example v1.36.3"
+        help = "The version of Kubernetes to upgrade to, that of the upgrade, for example v1.36.3"
     )]
     pub(crate) target_version: tidewaiter_upgrade::Version,
 
-    /// The name of a Node that may run it; repeat it for each node
+    /// A Node that may run it, by its name in the cluster (`kubectl get nodes`); repeat it for each node
     #[arg(long = "node", value_name = "NAME", required = true)]
     pub(crate) nodes: Vec<NodeName>,
 
@@ -81,17 +90,21 @@ pub(crate) struct SignScriptArgs {
         value_name = "DURATION",
         default_value = "24h",
         value_parser = lifetime,
-        help = "How long the signature counts, up to 720h"
+        help = "How long the signature is valid, up to 720h"
     )]
     pub(crate) expires_in: SignedDuration,
 
-    #[arg(long, value_name = "FILE", help = "The secret key of minisign")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "The file with the secret key; minisign -G creates one"
+    )]
     pub(crate) secret_key: PathBuf,
 
     #[arg(
         long,
         value_name = "FILE",
-        help = "A file with the password of the key [default: TIDEWAITER_CLOUD_PASSWORD, else a prompt]"
+        help = "A file with the password of the key [default: TIDEWAITER_SIGNING_PASSWORD, else a prompt]"
     )]
     pub(crate) password_file: Option<PathBuf>,
 }

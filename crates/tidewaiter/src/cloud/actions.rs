@@ -6,18 +6,19 @@ use std::path::Path as File;
 
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Value, json};
-use tidewaiter_cloud::client::{Body, Method, Path, Request};
+use tidewaiter_cloud::client::{Method, Path, Request};
 use tidewaiter_cloud::models::Kind;
-use tidewaiter_cloud::models::{UpgradeScript, values::UserId};
+use tidewaiter_cloud::models::values::UserId;
 
-use super::output::{names, print, table, value};
+use super::apply::confirm;
+use super::output::{names, print, table, time, value};
 use super::session::{Session, request, text};
-use super::upgrades;
+use super::upgrades::{self, Change};
 use crate::cli::{
-    ActionCommand, ActionUser, ApiKeysCommand, CloudFormat, CloudPlace as Place, ListArgs, PolicyArgs, SetPasswordArgs,
-    SetScriptArgs, TokensCommand,
+    ActionCommand, ActionUser, ApiKeysCommand, CloudFormat, CloudPlace, OrganizationPlace, PolicyArgs, SetPasswordArgs,
+    TokensCommand,
 };
-use crate::password;
+use crate::password::{self, Variable};
 
 const DAY: u32 = 24 * 60 * 60;
 
@@ -41,16 +42,16 @@ pub(super) async fn main(command: &ActionCommand) -> Result<()> {
         }
         ActionCommand::Tokens(command) => tokens(command).await,
         ActionCommand::ApiKeys(command) => api_keys(command).await,
-        ActionCommand::SetScript(args) => set_script(args).await,
+        ActionCommand::SetScript(args) => super::scripts::set(args).await,
         ActionCommand::ScriptTemplates(command) => super::script_templates::main(command).await,
-        ActionCommand::PauseUpgrade(args) => upgrades::set(args, "paused", true).await,
-        ActionCommand::ResumeUpgrade(args) => upgrades::set(args, "paused", false).await,
-        ActionCommand::AbortUpgrade(args) => upgrades::set(args, "aborted", true).await,
+        ActionCommand::PauseUpgrade(args) => upgrades::change(args, Change::Pause).await,
+        ActionCommand::ResumeUpgrade(args) => upgrades::change(args, Change::Resume).await,
+        ActionCommand::AbortUpgrade(args) => upgrades::change(args, Change::Abort).await,
         ActionCommand::Assign(args) => assign(args, Method::PUT).await,
         ActionCommand::Unassign(args) => assign(args, Method::DELETE).await,
         ActionCommand::Catalogue(command) => super::catalogue::main(command).await,
-        ActionCommand::Lock(of) => lock(&of.place, true).await,
-        ActionCommand::Unlock(of) => lock(&of.place, false).await,
+        ActionCommand::Lock(of) => lock(of, true).await,
+        ActionCommand::Unlock(of) => lock(of, false).await,
     }
 }
 
@@ -63,7 +64,7 @@ async fn member(user: &ActionUser) -> Result<(Session, Path)> {
 }
 
 async fn set_password(args: &SetPasswordArgs) -> Result<()> {
-    let new = |prompt: &str| password::read(args.password_file.as_deref(), prompt, true);
+    let new = |prompt: &str| password::read(Variable::Account, args.password_file.as_deref(), prompt, true);
     let (session, request, done) = if let Some(member) = &args.member {
         let user = ActionUser {
             member: member.clone(),
@@ -86,8 +87,8 @@ async fn set_password(args: &SetPasswordArgs) -> Result<()> {
 }
 
 /// Prints a list in the wanted format.
-pub(super) fn list(args: &ListArgs, kind: &str, columns: &[&str], found: Vec<Value>) -> Result<()> {
-    match args.output {
+pub(super) fn list(format: CloudFormat, kind: &str, columns: &[&str], found: Vec<Value>) -> Result<()> {
+    match format {
         CloudFormat::Table => print(&table(columns, &found)),
         CloudFormat::Name => print(&names(kind, &found)),
         format => value(format, &Value::from(found)),
@@ -99,16 +100,16 @@ async fn tokens(command: &TokensCommand) -> Result<()> {
     match command {
         TokensCommand::List(args) => {
             let found = Session::open(&args.place)?.list(path).await?;
-            list(args, "Token", &["id", "name", "created_at", "expires_at"], found)
+            list(args.output, "Token", &["id", "name", "created_at", "expires_at"], found)
         }
-        TokensCommand::Create { name, days, of } => {
+        TokensCommand::Create { name, days, place } => {
             let body = json!({ "name": name, "expires_in_seconds": days * DAY });
-            let session = Session::open(&of.place)?;
+            let session = Session::open(place)?;
             let made = session.send(&request(Method::POST, path, body, None)).await?;
             value(CloudFormat::Yaml, &made)
         }
-        TokensCommand::Revoke { token, of } => {
-            let session = Session::open(&of.place)?;
+        TokensCommand::Revoke { token, place } => {
+            let session = Session::open(place)?;
             let id = if token.parse::<UserId>().is_ok() {
                 token.clone()
             } else {
@@ -129,13 +130,13 @@ async fn tokens(command: &TokensCommand) -> Result<()> {
 async fn api_keys(command: &ApiKeysCommand) -> Result<()> {
     let place = match command {
         ApiKeysCommand::List(args) => &args.place,
-        ApiKeysCommand::Create(of) | ApiKeysCommand::Delete { of, .. } => &of.place,
+        ApiKeysCommand::Create(place) | ApiKeysCommand::Delete { place, .. } => place,
     };
     let session = Session::open(place)?;
     let path = session.cluster(None).await?.below("api-keys");
     match command {
         ApiKeysCommand::List(args) => list(
-            args,
+            args.output,
             "ApiKey",
             &["id", "created_at", "owner_id"],
             session.list(path).await?,
@@ -144,11 +145,32 @@ async fn api_keys(command: &ApiKeysCommand) -> Result<()> {
             let made = session.send(&Request::new(Method::POST, path)).await?;
             value(CloudFormat::Yaml, &made)
         }
-        ApiKeysCommand::Delete { key, .. } => {
-            session.send(&Request::new(Method::DELETE, path.below(key))).await?;
-            print(&format!("deleted ApiKey {key}\n"))
+        ApiKeysCommand::Delete { key, confirmation, .. } => {
+            let keys = session.list(path.clone()).await?;
+            let found = keys.iter().find(|found| text(found, "id").eq_ignore_ascii_case(key));
+            let found = found.ok_or_else(|| {
+                anyhow!("the cluster has no API key {key:?}: tidewaiter cloud api-keys list shows the ids of its keys")
+            })?;
+            let id = text(found, "id");
+            if !confirmation.yes {
+                confirm(&deletion_of_key(found, keys.len()))?;
+            }
+            session.send(&Request::new(Method::DELETE, path.below(id))).await?;
+            print(&format!("deleted ApiKey {id}\n"))
         }
     }
+}
+
+/// The question before a key is deleted, one of this many.
+fn deletion_of_key(key: &Value, keys: usize) -> String {
+    let id = text(key, "id");
+    let created = time(text(key, "created_at")).map_or_else(String::new, |time| format!(", created at {time}"));
+    let last = if keys == 1 {
+        "; it is the only key of the cluster, which cannot reach the cloud without one"
+    } else {
+        ""
+    };
+    format!("Delete ApiKey {id}{created}{last}?")
 }
 
 /// The text of a file.
@@ -156,28 +178,11 @@ pub(super) fn read(file: &File) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
 }
 
-async fn set_script(args: &SetScriptArgs) -> Result<()> {
-    let script: UpgradeScript = read(&args.filename)?
-        .parse()
-        .with_context(|| args.filename.display().to_string())?;
-    let session = Session::open(&args.place)?;
-    let cluster = session.cluster(None).await?;
-    let mut path = cluster.clone().below("upgrades").below(&args.upgrade);
-    if let Some(node) = &args.node {
-        let id = session.id(Kind::Node, &cluster.below("nodes"), node).await?;
-        path = path.below("nodes").below(id);
-    }
-    let mut request = Request::new(Method::PUT, path.below("script"));
-    request.body = Some(Body::Script(script));
-    session.send(&request).await?;
-    print(&format!("the script of Upgrade {} is set\n", args.upgrade))
-}
-
 async fn assign(args: &PolicyArgs, method: Method) -> Result<()> {
     let session = Session::open(&args.place)?;
     let cluster = session.cluster(None).await?;
-    let pool = args.place.node_pool.as_ref();
-    let pool = pool.ok_or_else(|| anyhow!("no node pool is selected: use --node-pool NAME"))?;
+    let pool = CloudPlace::from(&args.place).node_pool;
+    let pool = &pool.ok_or_else(|| anyhow!("no node pool is selected: use --node-pool NAME"))?;
     let pools = cluster.clone().below("node-pools");
     let pool_id = session.id(Kind::NodePool, &pools, pool).await?;
     let policies = cluster.below("autoscaling-policies");
@@ -192,7 +197,7 @@ async fn assign(args: &PolicyArgs, method: Method) -> Result<()> {
     print(&format!("{} is {done} {pool}\n", args.policy))
 }
 
-async fn lock(place: &Place, locked: bool) -> Result<()> {
+async fn lock(place: &OrganizationPlace, locked: bool) -> Result<()> {
     let session = Session::open(place)?;
     let path = session.organization()?.below("locked");
     let organization = session

@@ -27,7 +27,7 @@ pub(super) async fn apply(args: &ApplyArgs) -> Result<()> {
         return Ok(());
     }
     let deletions = plan.deletions();
-    if deletions > 0 && !args.yes {
+    if deletions > 0 && !args.confirmation.yes {
         confirm(&format!("Delete {deletions}, as shown above?"))?;
     }
     carry_out(&session, &plan).await

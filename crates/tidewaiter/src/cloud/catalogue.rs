@@ -2,22 +2,25 @@
 
 use std::path::Path as File;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Error, Result, anyhow, bail};
 use serde_json::{Map, Value, json};
-use tidewaiter_cloud::client::{Method, Path, Request};
+use tidewaiter_cloud::client::{ClientError, Method, Path, Request};
 
 use super::actions::{list, read};
 use super::documents::values;
 use super::output::print;
-use super::session::{Session, request, text};
+use super::session::{Session, if_found, request, text};
 use crate::cli::{CatalogueCommand, VersionArgs};
+
+/// The code of a refusal to replace what is published: the request does not say what it replaces.
+const PRECONDITION_REQUIRED: u32 = 428;
 
 pub(super) async fn main(command: &CatalogueCommand) -> Result<()> {
     match command {
         CatalogueCommand::List(args) => {
             let (found, _) = Session::open(&args.place)?.get(Path::new(["plugins"])).await?;
             list(
-                args,
+                args.output,
                 "PluginVersion",
                 &["type", "implementation", "version", "disabled"],
                 rows(&found),
@@ -75,7 +78,8 @@ fn title(version: &VersionArgs) -> String {
     )
 }
 
-/// Both files are read before the first request. The manifests of a published version are replaced only on demand.
+/// Both files are read before the first request. The manifests of a published version are replaced only on demand: they are sent first, so that
+/// nothing has changed when they are refused. Those of a new version are sent after it.
 async fn add(version: &VersionArgs, file: &File, definition: Option<&File>, replace: bool) -> Result<()> {
     let manifests = manifests(file).with_context(|| file.display().to_string())?;
     let mut body = match definition {
@@ -84,17 +88,36 @@ async fn add(version: &VersionArgs, file: &File, definition: Option<&File>, repl
     };
     body.insert("version".to_owned(), version.plugin_version.to_string().into());
     let session = Session::open(&version.place)?;
-    session
-        .send(&request(Method::PUT, path(version), body.into(), None))
-        .await?;
+    let body = request(Method::PUT, path(version), body.into(), None);
     let path = path(version).below("manifests");
-    let known = if replace {
-        session.get(path.clone()).await?.1
+    let published = if_found(session.get(path.clone()).await)?;
+    let known = published
+        .as_ref()
+        .filter(|_| replace)
+        .and_then(|(_, etag)| etag.clone());
+    let manifests = request(Method::PUT, path, manifests, known);
+    let requests = if published.is_some() {
+        [manifests, body]
     } else {
-        None
+        [body, manifests]
     };
-    session.send(&request(Method::PUT, path, manifests, known)).await?;
+    for request in &requests {
+        let sent = session.send(request).await;
+        sent.map_err(|error| explained(error, version))?;
+    }
     print(&format!("the catalogue has {}\n", title(version)))
+}
+
+/// What the server says of headers, in the words of the command line.
+fn explained(error: Error, version: &VersionArgs) -> Error {
+    match error.downcast_ref() {
+        Some(ClientError::Rejected { failure, .. }) if failure.code == PRECONDITION_REQUIRED => anyhow!(
+            "the catalogue has {} already, with other manifests: publish another version, or use --replace to replace them in every cluster \
+             that has this version",
+            title(version)
+        ),
+        _ => error,
+    }
 }
 
 fn mapping(file: &File) -> Result<Map<String, Value>> {

@@ -17,13 +17,14 @@ use super::contexts::{Contexts, Login};
 use super::output::{print, table, value};
 use super::session::{Session, is_called, settings, text};
 use crate::cli::{CloudFormat, CloudPlace as Place, ContextCommand, LoginArgs, LogoutArgs, WhoamiArgs};
+use crate::password::{self, Variable};
 
 /// Logs in, and remembers the token.
 pub(super) async fn login(args: &LoginArgs) -> Result<()> {
     let mut contexts = Contexts::load()?;
     let (name, mut login) = wanted(args, &contexts)?;
     let prompt = format!("Password of {} at {}", login.email, login.server);
-    let password = crate::password::read(args.password_file.as_deref(), &prompt, false)?;
+    let password = password::read(Variable::Account, args.password_file.as_deref(), &prompt, false)?;
     let token = token(&login, &password).await?;
     let mut settings = settings(&login)?;
     settings.token = Some(
@@ -119,7 +120,7 @@ pub(super) async fn logout(args: &LogoutArgs) -> Result<()> {
         ..Place::default()
     };
     let revoke = Request::new(Method::DELETE, Path::new(["account", "tokens", "current"]));
-    let revoked = match Session::open(&place) {
+    let revoked = match Session::open(place) {
         Ok(session) => session.send(&revoke).await.map(drop),
         // There is no token.
         Err(_) => Ok(()),
@@ -252,7 +253,7 @@ async fn check_cluster(context: String, organization: Option<&str>, cluster: &st
         ..Place::default()
     };
     let listed = async {
-        let session = Session::open(&place)?;
+        let session = Session::open(place)?;
         session.list(session.organization()?.below("clusters")).await
     };
     let clusters = match listed.await {

@@ -18,7 +18,7 @@ use super::documents;
 use super::output::{object, objects, print, table, value, without_secrets, yaml};
 use super::plan::patch;
 use super::session::{Session, request, text};
-use crate::cli::{AuditArgs, CloudFormat, CreateArgs, DeleteArgs, GetArgs, ObjectArgs};
+use crate::cli::{AuditArgs, CloudFormat, CloudPlace, CreateArgs, DeleteArgs, GetArgs, ObjectArgs};
 
 /// Lists the objects of a kind, or shows one.
 pub(super) async fn get(args: &GetArgs) -> Result<()> {
@@ -72,14 +72,14 @@ async fn one(session: &Session, kind: Kind, list: Path, name: &str) -> Result<(P
 pub(super) async fn create(args: &CreateArgs) -> Result<()> {
     let document = documents::read_one(&args.filename, args.of.kind, &environment())?;
     let names = names(&document).with_context(|| document.origin.clone())?;
-    let mut place = args.of.place.clone();
+    let mut place = CloudPlace::from(&args.of.place);
     place.cluster = place.cluster.or_else(|| document.cluster.clone());
     place.node_pool = place.node_pool.or_else(|| document.node_pool.clone());
     place.user = place.user.or_else(|| document.user.clone());
     if args.of.kind == Kind::Node && place.node_pool.is_none() {
         bail!("a node is created in a node pool: use --node-pool NAME");
     }
-    let session = Session::open(&place)?;
+    let session = Session::open(place)?;
     let list = session.list_path(args.of.kind).await?;
     let mut ids = HashMap::new();
     for (kind, name) in names {
@@ -168,7 +168,7 @@ pub(super) async fn delete(args: &DeleteArgs) -> Result<()> {
     let list = session.list_path(of.kind).await?;
     let (path, found, etag) = one(&session, of.kind, list, name).await?;
     let id = text(&found, "id").to_owned();
-    if !args.yes {
+    if !args.confirmation.yes {
         confirm(&format!("Delete {} {name} ({id})?", kind.name()))?;
     }
     let mut request = Request::new(Method::DELETE, path);

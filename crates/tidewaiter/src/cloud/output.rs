@@ -87,7 +87,7 @@ fn cell(row: &Value, column: &str) -> String {
 }
 
 /// Milliseconds since 1970, the form of times in the API, in a readable form.
-fn time(text: &str) -> Option<String> {
+pub(super) fn time(text: &str) -> Option<String> {
     let time = Timestamp::from_millisecond(text.parse().ok()?).ok()?;
     Some(time.to_string())
 }

@@ -1,13 +1,14 @@
 //! `tidewaiter cloud script-templates`: scripts that serve for each upgrade to a version, or to any, of a cluster or of all clusters.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use serde_json::Value;
 use tidewaiter_cloud::client::{Body, Method, Path, Request};
 use tidewaiter_cloud::models::UpgradeScript;
 
 use super::actions::{list, read};
+use super::apply::confirm;
 use super::output::print;
-use super::session::Session;
+use super::session::{Session, if_found};
 use crate::cli::{ScriptTemplateArgs, ScriptTemplatesCommand};
 
 const SEGMENT: &str = "script-templates";
@@ -20,7 +21,7 @@ pub(super) async fn main(command: &ScriptTemplatesCommand) -> Result<()> {
             let mut found: Vec<Value> = session.list(cluster).await?;
             found.extend(session.list(session.organization()?.below(SEGMENT)).await?);
             list(
-                args,
+                args.output,
                 "ScriptTemplate",
                 &["cluster_id", "version", "sha256", "updated_at"],
                 found,
@@ -28,7 +29,7 @@ pub(super) async fn main(command: &ScriptTemplatesCommand) -> Result<()> {
         }
         ScriptTemplatesCommand::Get(of) => {
             let (session, path) = place(of).await?;
-            print(&session.text(&Request::new(Method::GET, path)).await?)
+            print(&script(&session, &path, of).await?)
         }
         ScriptTemplatesCommand::Set { filename, of } => {
             let script: UpgradeScript = read(filename)?
@@ -38,14 +39,32 @@ pub(super) async fn main(command: &ScriptTemplatesCommand) -> Result<()> {
             let mut request = Request::new(Method::PUT, path);
             request.body = Some(Body::Script(script));
             session.send(&request).await?;
-            print(&format!("the script template for {} is set\n", version(of)))
+            print(&format!(
+                "the script template of {} is set\nthe server signs it with the keys of its setting scriptKeys; without them, nodes refuse it\n",
+                title(of)
+            ))
         }
-        ScriptTemplatesCommand::Delete(of) => {
+        ScriptTemplatesCommand::Delete { of, confirmation } => {
             let (session, path) = place(of).await?;
+            script(&session, &path, of).await?;
+            if !confirmation.yes {
+                confirm(&format!("Delete the script template of {}?", title(of)))?;
+            }
             session.send(&Request::new(Method::DELETE, path)).await?;
-            print(&format!("deleted the script template for {}\n", version(of)))
+            print(&format!("deleted the script template of {}\n", title(of)))
         }
     }
+}
+
+/// The script of a template.
+async fn script(session: &Session, path: &Path, of: &ScriptTemplateArgs) -> Result<String> {
+    let found = if_found(session.text(&Request::new(Method::GET, path.clone())).await)?;
+    found.ok_or_else(|| {
+        anyhow!(
+            "there is no script template of {}: tidewaiter cloud script-templates list shows those that there are",
+            title(of)
+        )
+    })
 }
 
 /// The name of a template: the version that it upgrades to, or `any`.
@@ -53,6 +72,15 @@ fn version(of: &ScriptTemplateArgs) -> String {
     of.target_version
         .as_ref()
         .map_or_else(|| "any".to_owned(), ToString::to_string)
+}
+
+/// Whose template it is, and for which version, for people.
+fn title(of: &ScriptTemplateArgs) -> String {
+    let owner = if of.all_clusters { "all clusters" } else { "the cluster" };
+    match &of.target_version {
+        Some(version) => format!("{owner} for {version}"),
+        None => format!("{owner} for any version"),
+    }
 }
 
 async fn place(of: &ScriptTemplateArgs) -> Result<(Session, Path)> {

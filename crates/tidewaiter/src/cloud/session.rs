@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
-use tidewaiter_cloud::client::{AccessToken, BaseUrl, Client, ClientSettings, ETag, Method, Path, Request};
+use tidewaiter_cloud::client::{
+    AccessToken, BaseUrl, Client, ClientError, ClientSettings, ETag, Method, Path, Request,
+};
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::UserId;
 use tidewaiter_kit::SystemClock;
@@ -36,7 +38,8 @@ pub(super) fn settings(login: &Login) -> Result<ClientSettings> {
 
 impl Session {
     /// Opens the context that `place` names.
-    pub(super) fn open(place: &Place) -> Result<Self> {
+    pub(super) fn open(place: impl Into<Place>) -> Result<Self> {
+        let mut place: Place = place.into();
         let contexts = Contexts::load()?;
         let (name, login) = contexts.find(place.context.as_deref())?;
         let Some(token) = &login.token else {
@@ -44,7 +47,6 @@ impl Session {
         };
         let mut settings = settings(login)?;
         settings.token = Some(token.parse::<AccessToken>().context("the token of the context")?);
-        let mut place = place.clone();
         place.cluster = place.cluster.or_else(|| login.cluster.clone());
         let organization = place.organization.map(|id| id.to_string());
         Ok(Self {
@@ -178,6 +180,15 @@ pub(super) fn is_called(kind: Kind, object: &Value, name: &str) -> bool {
     let fields = kind.facts().key.iter().copied().chain(["name"]);
     let mut texts = fields.filter_map(|field| object.get(field)?.as_str());
     texts.any(|text| text == name || (kind == Kind::User && text.eq_ignore_ascii_case(name)))
+}
+
+/// What was found; `None` if the server has no such object, or does not show it to this user.
+pub(super) fn if_found<T>(found: Result<T>) -> Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.downcast_ref(), Some(ClientError::NotOurs { .. })) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// A request with a body.

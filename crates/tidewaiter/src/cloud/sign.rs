@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow};
+use tidewaiter_api::NodeName;
 use tidewaiter_cloud::models::{PluginManifests, Unknown, UpgradeScript, parse};
 use tidewaiter_cloud::signed::{self, SigningKey, Statement, manifests_digest};
 use tidewaiter_kit::SystemClock;
@@ -13,7 +14,7 @@ use tidewaiter_upgrade::signed as script;
 use super::actions::read;
 use super::documents::values;
 use crate::cli::{SignArgs, SignScriptArgs};
-use crate::password;
+use crate::password::{self, Variable};
 
 /// Prints the signature, or, without a key, the text to sign.
 pub(super) fn sign(args: &SignArgs) -> Result<()> {
@@ -38,13 +39,15 @@ pub(super) fn sign(args: &SignArgs) -> Result<()> {
     print(&text)
 }
 
-/// Prints the script with a signature for each node. Signatures that it has already stay, so that it can be signed with two keys.
+/// Prints the script with a signature for each node. Signatures that it has already stay, so that it can be signed with two keys. What to do
+/// next goes to standard error, because standard output is the script.
 pub(super) fn sign_script(args: &SignScriptArgs) -> Result<()> {
     let text: UpgradeScript = read(&args.filename)?
         .parse()
         .with_context(|| args.filename.display().to_string())?;
     let key = key(&args.secret_key, args.password_file.as_deref())?;
     let now = SystemClock::shared().now().as_second();
+    let expires = jiff::Timestamp::from_second(now + args.expires_in.as_secs())?;
     let mut signed = text.as_str().to_owned();
     for node in &args.nodes {
         let statement = script::Statement {
@@ -54,20 +57,31 @@ pub(super) fn sign_script(args: &SignScriptArgs) -> Result<()> {
             generation: now,
             version: args.target_version.clone(),
             sha256: script::digest(text.as_str()),
-            expires: jiff::Timestamp::from_second(now + args.expires_in.as_secs())?,
+            expires,
         };
         signed.push_str(&statement.block(&key)?);
     }
     // What the cloud would refuse, for example because of its length, is not printed.
     let signed: UpgradeScript = signed.parse().context("the signed script")?;
-    print(signed.as_str())
+    print(signed.as_str())?;
+    let nodes: Vec<&str> = args.nodes.iter().map(NodeName::as_str).collect();
+    let next = format!(
+        "signed for {} until {expires}; upload it: tidewaiter cloud set-script {} -f FILE",
+        nodes.join(", "),
+        args.upgrade
+    );
+    // Nobody misses it where standard error is closed.
+    let _ = writeln!(io::stderr(), "{next}");
+    Ok(())
 }
 
 fn key(path: &Path, password_file: Option<&Path>) -> Result<SigningKey> {
     let text = std::fs::read_to_string(path).with_context(|| format!("--secret-key {}", path.display()))?;
     let text = zeroize::Zeroizing::new(text);
     let prompt = format!("The password of {}", path.display());
-    SigningKey::read(&text, || password::read(password_file, &prompt, false))
+    SigningKey::read(&text, || {
+        password::read(Variable::SigningKey, password_file, &prompt, false)
+    })
 }
 
 fn print(text: &str) -> Result<()> {

@@ -1,13 +1,17 @@
 //! Upgrades of the cloud: their progress as a row of a table, and what changes their policy.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, bail};
 use serde_json::{Value, json};
-use tidewaiter_cloud::client::Method;
+use tidewaiter_api::values::printable;
+use tidewaiter_cloud::client::{Method, Path};
 use tidewaiter_cloud::models::Kind;
 
 use super::output::print;
-use super::session::{Session, request, text};
+use super::session::{Session, if_found, request, text};
 use crate::cli::UpgradeArgs;
+
+/// How many nodes are named.
+const NAMED: usize = 5;
 
 /// The upgrade with the columns of a table: what its cluster reports last.
 pub(super) fn row(upgrade: &Value) -> Value {
@@ -27,21 +31,111 @@ pub(super) fn row(upgrade: &Value) -> Value {
     row
 }
 
-/// Sets a field of the policy.
-pub(super) async fn set(args: &UpgradeArgs, field: &str, value: bool) -> Result<()> {
+/// What a command changes of the policy.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    Pause,
+    Resume,
+    Abort,
+}
+
+impl Change {
+    /// The merge patch of the policy.
+    fn patch(self) -> Value {
+        match self {
+            Self::Pause => json!({"paused": true}),
+            Self::Resume => json!({"paused": null}),
+            Self::Abort => json!({"aborted": true}),
+        }
+    }
+
+    /// What the upgrade is afterwards.
+    const fn done(self) -> &'static str {
+        match self {
+            Self::Pause => "paused",
+            Self::Resume => "no longer paused",
+            Self::Abort => "aborted",
+        }
+    }
+
+    /// What cannot be done to an upgrade that is over.
+    const fn participle(self) -> &'static str {
+        match self {
+            Self::Pause => "paused",
+            Self::Resume => "resumed",
+            Self::Abort => "aborted",
+        }
+    }
+}
+
+/// Changes the policy of an upgrade that is not over.
+pub(super) async fn change(args: &UpgradeArgs, change: Change) -> Result<()> {
     let session = Session::open(&args.place)?;
+    let (path, upgrade) = find(&session, &args.upgrade).await?;
+    if is_over(&upgrade) {
+        bail!(
+            "Upgrade {} is over and cannot be {}: {}",
+            text(&upgrade, "id"),
+            change.participle(),
+            ending(&upgrade)
+        );
+    }
+    let policy = json!({ "policy": change.patch() });
+    let upgrade = session.send(&request(Method::PATCH, path, policy, None)).await?;
+    print(&format!("Upgrade {} is {}\n", text(&upgrade, "id"), change.done()))
+}
+
+/// An upgrade of the cluster, and its path.
+pub(super) async fn find(session: &Session, upgrade: &str) -> Result<(Path, Value)> {
     let list = session.list_path(Kind::Upgrade).await?;
-    let id = session.id(Kind::Upgrade, &list, &args.upgrade).await?;
-    let change = json!({ "policy": { field: value.then_some(true) } });
-    let changed = session
-        .send(&request(Method::PATCH, list.below(&id), change, None))
-        .await?;
-    let word = match (field, value) {
-        ("aborted", _) => "aborted",
-        (_, true) => "paused",
-        (_, false) => "no longer paused",
+    let id = session.id(Kind::Upgrade, &list, upgrade).await?;
+    let path = list.below(id);
+    let found = if_found(session.get(path.clone()).await)?;
+    let (found, _) = found.ok_or_else(|| {
+        anyhow!("the cluster has no Upgrade {upgrade:?}: tidewaiter cloud get upgrades shows the ids of its upgrades")
+    })?;
+    Ok((path, found))
+}
+
+/// Whether the cluster reports that the upgrade is over.
+pub(super) fn is_over(upgrade: &Value) -> bool {
+    matches!(upgrade["status"]["clusterStatus"].as_str(), Some("Success" | "Failed"))
+}
+
+/// How an upgrade that is over ended, and what can be done then.
+fn ending(upgrade: &Value) -> String {
+    const CREATE: &str = "tidewaiter cloud create upgrade -f FILE";
+    let status = &upgrade["status"];
+    if status["clusterStatus"] == "Success" {
+        return format!("it has succeeded. To upgrade to another version, create another upgrade: {CREATE}");
+    }
+    let mut reasons = Vec::from_iter(
+        status["message"]
+            .as_str()
+            .map(|text| text.trim_end_matches('.').to_owned()),
+    );
+    let by_node = status["nodeStatuses"].as_object().into_iter().flatten();
+    let failed: Vec<&str> = by_node
+        .filter(|(_, state)| *state == "Failed")
+        .map(|(node, _)| node.as_str())
+        .collect();
+    let more = failed.len().saturating_sub(NAMED);
+    let named = failed.get(..NAMED).unwrap_or(&failed).join(", ");
+    match (failed.len(), more) {
+        (0, _) => {}
+        (_, 0) => reasons.push(format!("failed: {named}")),
+        _ => reasons.push(format!("failed: {named} and {more} more")),
+    }
+    let reasons = if reasons.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", printable(&reasons.join("; ")))
     };
-    print(&format!("Upgrade {} is {word}\n", text(&changed, "id")))
+    format!(
+        "it has failed{reasons}. To retry the nodes that are not at the version, create another upgrade to it: {CREATE}. \
+         tidewaiter cloud describe upgrade {} shows the state of each node",
+        text(upgrade, "id")
+    )
 }
 
 #[cfg(test)]

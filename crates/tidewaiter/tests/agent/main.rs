@@ -197,6 +197,15 @@ async fn wrong_settings_are_refused() {
             &[("NODE_NAME", "n"), ("TIDEWAITER_FOREIGN_LINES", "drop")],
             "foreignLines",
         ),
+        (
+            &[
+                ("NODE_NAME", "n"),
+                ("TIDEWAITER_FOLDER", "/tmp"),
+                ("TIDEWAITER_UPGRADES", "enabled"),
+                ("TIDEWAITER_OWNER_UID", "2000000"),
+            ],
+            "upgrades is enabled, and ownerUid is 2000000: set ownerUid to 0, or upgrades to disabled",
+        ),
     ] {
         let world = World::start().await;
         let process = world.unready(world.cluster.kubeconfig(&world::account()), variables);

@@ -96,7 +96,7 @@ fn fields(root: &Value, schema: &Value) -> BoxedStrategy<Value> {
     object.prop_map(Value::Object).boxed()
 }
 
-/// What no schema can say: a role is enabled, the image and the cloud are named, and a limit is not below its request.
+/// What no schema can say: a role is enabled, the image and the cloud are named, upgrade scripts belong to root, and a limit is not below its request.
 fn completed(mut values: Value) -> Value {
     let image = values["image"]["repository"].as_str().unwrap_or_default();
     if image.is_empty() {
@@ -115,6 +115,9 @@ fn completed(mut values: Value) -> Value {
     settings["database"] = "postgres://tidewaiter@postgres.example.com/tidewaiter".into();
     if settings["address"].is_null() {
         settings["address"] = "0.0.0.0:3990".into();
+    }
+    if values["agent"]["settings"].get("upgrades") == Some(&json!("enabled")) {
+        values["agent"]["settings"]["ownerUid"] = 0.into();
     }
     for role in roles {
         let Some(resources) = values[role]["resources"].as_object_mut() else {

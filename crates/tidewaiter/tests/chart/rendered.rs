@@ -204,6 +204,10 @@ fn values_that_cannot_be_meant_are_refused_by_name() {
             json!({"image": image, "agent": {"enabled": true, "settings": {"onStop": "delete"}}}),
             &["/agent/settings/onStop", "'keep', 'clear'"],
         ),
+        (
+            json!({"image": image, "agent": {"enabled": true, "settings": {"ownerUid": -1}}}),
+            &["/agent/settings/ownerUid"],
+        ),
     ] {
         let refusal = template(&values, &[]).refusal();
         for wanted in wanted {
@@ -218,6 +222,46 @@ fn values_that_cannot_be_meant_are_refused_by_name() {
         refusal.contains("cloud.priorityClass.name is system-cloud"),
         "{refusal}"
     );
+}
+
+/// The agent would not start.
+#[test]
+fn upgrade_scripts_are_refused_where_their_files_do_not_belong_to_root() {
+    let agent = |settings: Value, env: Value| {
+        let agent = json!({"enabled": true, "settings": settings, "env": env});
+        template(
+            &json!({"image": {"repository": "registry.example.com/tidewaiter"}, "agent": agent}),
+            &[],
+        )
+    };
+    let none = json!({});
+    let both = json!({"ownerUid": 2_000_000, "upgrades": "enabled"});
+    for (settings, env) in [
+        (both, none.clone()),
+        (
+            json!({"upgrades": "enabled"}),
+            json!({"TIDEWAITER_OWNER_UID": "2000000"}),
+        ),
+        (
+            json!({"ownerUid": 2_000_000}),
+            json!({"TIDEWAITER_UPGRADES": "enabled"}),
+        ),
+    ] {
+        let refusal = agent(settings, env).refusal();
+        for wanted in [
+            "agent.settings.upgrades is enabled",
+            "agent.settings.ownerUid is 2000000",
+            "Set ownerUid to 0, or upgrades to disabled",
+        ] {
+            assert!(refusal.contains(wanted), "no {wanted} in {refusal}");
+        }
+    }
+    for settings in [
+        json!({"ownerUid": 2_000_000, "upgrades": "disabled"}),
+        json!({"ownerUid": 0, "ownerGid": 2000, "upgrades": "enabled"}),
+    ] {
+        agent(settings, none.clone()).output();
+    }
 }
 
 #[test]

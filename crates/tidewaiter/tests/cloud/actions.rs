@@ -123,8 +123,16 @@ async fn tokens_and_keys_are_shown_once_and_revoked() {
         assert_eq!(real.status(key, &cluster).await, 200);
     }
     let first = listed.iter().find(|key| key["id"] != field(&made, "id")).unwrap();
-    real.types(&format!("api-keys delete {}", first["id"].as_str().unwrap()))
-        .await;
+    let delete = format!("api-keys delete {}", first["id"].as_str().unwrap());
+    real.refused(&delete, &["no terminal to confirm", "--yes"]).await;
+    assert_eq!(real.status(old, &cluster).await, 200, "nothing was deleted");
+    let unknown = real.cluster["id"].as_str().unwrap();
+    real.refused(
+        &format!("api-keys delete {unknown} --yes"),
+        &["no API key", unknown, "api-keys list"],
+    )
+    .await;
+    real.types(&format!("{delete} --yes")).await;
     assert_eq!(
         (real.status(&new, &cluster).await, real.status(old, &cluster).await),
         (200, 401)
@@ -164,7 +172,7 @@ async fn policies_scripts_and_locks() {
     let without = person.run(&["cloud", "assign", "By CPU"]).await;
     without.refused(1, &["--node-pool"]);
 
-    let upgrade = "{type: kubernetes, targetVersion: v1.30.1, labelSelector: [], nodeTimeoutSeconds: 900}";
+    let upgrade = "{type: kubernetes, targetVersion: v1.30.1, labelSelector: [], nodeTimeoutSeconds: 900, policy: {paused: true}}";
     let file = person.file("upgrade.yaml", upgrade);
     let made = person.run(&["cloud", "create", "upgrade", "-f", &file]).await.well();
     let node = person.file("node.yaml", "name: node-1\n");
@@ -172,12 +180,27 @@ async fn policies_scripts_and_locks() {
     let node = field(&person.run(&node).await.well(), "id");
     let script = person.file("script.sh", "#!/bin/sh\necho all\n");
     let id = field(&made, "id");
-    person.run(&["cloud", "set-script", &id, "-f", &script]).await.well();
+    let set = person.run(&["cloud", "set-script", &id, "-f", &script]).await.well();
+    let lines: Vec<&str> = set.lines().collect();
+    assert_eq!(
+        lines[0],
+        format!("the script of Upgrade {id} is set for all nodes that have none of their own")
+    );
+    // What is missing, and what comes next.
+    assert!(
+        lines[1].contains("no signature") && lines[1].contains("sign-script"),
+        "{set}"
+    );
+    assert!(lines[2].ends_with(&format!("resume-upgrade {id}")), "{set}");
     let script = person.file("script.sh", "#!/bin/sh\necho one\n");
-    person
-        .run(&["cloud", "set-script", &id, "-f", &script, "--node", "node-1"])
-        .await
-        .well();
+    let set = ["cloud", "set-script", &id, "-f", &script, "--node", "node-1"];
+    let set = person.run(&set).await.well();
+    assert!(set.contains("is set for the node node-1\n"), "{set}");
+    real.refused(
+        &format!("set-script {node} -f {script}"),
+        &["the cluster has no Upgrade", "get upgrades"],
+    )
+    .await;
     let path = format!("{}{cluster}/nodes/{node}/upgrade/kubernetes?version=1.30.1", real.url);
     let asked = reqwest::Client::new()
         .get(path)
@@ -216,23 +239,30 @@ async fn script_templates(real: &Real, upgrade: &str, node: &str) {
     let text = "#!/bin/sh\necho template\n";
     let script = person.file("template.sh", text);
     for (flags, said) in [
-        (&["--all-clusters"][..], "any"),
-        (&["--target-version", "v1.30.1"][..], "v1.30.1"),
+        (&["--all-clusters"][..], "all clusters for any version"),
+        (&["--target-version", "v1.30.1"][..], "the cluster for v1.30.1"),
     ] {
         let set = [&["cloud", "script-templates", "set", "-f", &script][..], flags].concat();
         let set = person.run(&set).await.well();
-        assert_eq!(set, format!("the script template for {said} is set\n"));
+        let (done, next) = set.split_once('\n').unwrap();
+        assert_eq!(done, format!("the script template of {said} is set"));
+        assert!(next.contains("scriptKeys"), "{set}");
     }
     let listed = real.types("script-templates list").await;
     assert!(listed.contains("any") && listed.contains("v1.30.1"), "{listed}");
     assert_eq!(real.types("script-templates get --target-version v1.30.1").await, text);
-    let deleted = real.types("script-templates delete --target-version v1.30.1").await;
-    assert_eq!(deleted, "deleted the script template for v1.30.1\n");
-    real.refused(
-        "script-templates get --target-version v1.30.1",
-        &["script-templates/v1.30.1"],
-    )
-    .await;
+    let delete = "script-templates delete --target-version v1.30.1";
+    real.refused(delete, &["no terminal to confirm", "--yes"]).await;
+    assert_eq!(real.types("script-templates get --target-version v1.30.1").await, text);
+    let deleted = real.types(&format!("{delete} --yes")).await;
+    assert_eq!(deleted, "deleted the script template of the cluster for v1.30.1\n");
+    for command in ["get", "delete --yes"] {
+        real.refused(
+            &format!("script-templates {command} --target-version v1.30.1"),
+            &["no script template of the cluster for v1.30.1", "script-templates list"],
+        )
+        .await;
+    }
     // What the upgrade has itself comes first.
     let path = format!("~/nodes/{node}/upgrade/kubernetes?version=1.30.1");
     let served = real.as_cluster(reqwest::Method::GET, &path, Value::Null).await;
@@ -268,12 +298,54 @@ async fn progress_and_policy(real: &Real, upgrade: &str) {
         let shown: Value = serde_json::from_str(&shown).unwrap();
         assert_eq!(shown["policy"], policy);
     }
+    is_over(real, upgrade).await;
     let file = real.person.file(
         "refused.yaml",
         "{type: kubernetes, targetVersion: v1.30.1, nodeTimeoutSeconds: 900, policy: {canary: 0}}",
     );
     let refused = real.person.run(&["cloud", "create", "upgrade", "-f", &file]).await;
     refused.refused(1, &["policy.canary", "the number 0", "from 1"]);
+}
+
+/// An upgrade that is over is not changed: the message says how it ended, and what one can do.
+async fn is_over(real: &Real, upgrade: &str) {
+    let shown = async || real.types(&format!("get upgrade {upgrade} -o json")).await;
+    let message = "2 nodes failed; no other selected node is left to upgrade";
+    for (status, words) in [
+        (
+            json!({"clusterStatus": "Failed", "nodeStatuses": {"node-1": "Success", "node-2": "Failed", "node-3": "Failed"},
+                "currentNode": null, "message": message}),
+            &[
+                "it has failed",
+                message,
+                "failed: node-2, node-3",
+                "create upgrade",
+                "describe upgrade",
+            ][..],
+        ),
+        (
+            json!({"clusterStatus": "Failed", "nodeStatuses": {}, "currentNode": null}),
+            &["it has failed. To retry", "create upgrade"],
+        ),
+        (
+            json!({"clusterStatus": "Success", "nodeStatuses": {"node-1": "Success"}, "currentNode": null}),
+            &["it has succeeded", "another version", "create upgrade"],
+        ),
+    ] {
+        let path = format!("~/upgrades/{upgrade}/status");
+        real.as_cluster(reqwest::Method::PUT, &path, json!({ "status": status }))
+            .await;
+        let before = shown().await;
+        for (command, word) in [("pause", "paused"), ("resume", "resumed"), ("abort", "aborted")] {
+            let over = format!("Upgrade {upgrade} is over and cannot be {word}");
+            real.refused(&format!("{command}-upgrade {upgrade}"), &[&[&*over], words].concat())
+                .await;
+        }
+        assert_eq!(shown().await, before);
+    }
+    let script = real.person.file("late.sh", "#!/bin/sh\necho late\n");
+    let set = real.types(&format!("set-script {upgrade} -f {script}")).await;
+    assert!(set.contains("the upgrade is over"), "{set}");
 }
 
 #[tokio::test]
@@ -289,13 +361,20 @@ async fn versions_of_plugins() {
     assert_eq!(listed, "PluginVersion/logs/fluentd/1.0.0\n");
     // Other manifests only on demand.
     person.file("objects.yaml", &objects.replace("{name: logs}", "{name: other}"));
-    let refused = person.run(&add).await;
-    assert!(refused.code == 1 && refused.err.contains("If-Match"), "{}", refused.err);
     let definition = person.file("definition.yaml", "disabled: true\n");
-    person
-        .run(&[&add[..], &["--replace", "--definition", &definition]].concat())
-        .await
-        .well();
+    let disable = [&add[..], &["--definition", &definition]].concat();
+    person.run(&disable).await.refused(
+        1,
+        &[
+            "the catalogue has logs fluentd 1.0.0 already",
+            "another version",
+            "--replace",
+        ],
+    );
+    // Nor is its definition changed then.
+    let listed = real.types("catalogue list").await;
+    assert!(listed.contains("false") && !listed.contains("true"), "{listed}");
+    person.run(&[&disable[..], &["--replace"]].concat()).await.well();
     assert!(real.types("catalogue list").await.contains("true"));
     for wrong in ["kind: [", "- 1\n", "name: a\n", ""] {
         person.file("objects.yaml", wrong);

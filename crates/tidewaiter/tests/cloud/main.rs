@@ -7,6 +7,7 @@ mod apply;
 mod contexts;
 mod credential;
 mod documented;
+mod help;
 mod impact;
 mod objects;
 mod prune;

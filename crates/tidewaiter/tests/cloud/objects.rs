@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use http::StatusCode;
 use serde_json::{Value, json};
+use tidewaiter_cloud::models::Kind;
 
 use crate::world::{ALICE, API_KEY, CLUSTER, Person, of_cluster, of_organization};
 
@@ -47,6 +48,40 @@ async fn lists_are_printed_for_people_and_programs_without_secrets() {
         .run(&["cloud", "get", "registries", "gcr.io"])
         .await
         .refused(1, &["no Registry \"gcr.io\""]);
+}
+
+#[tokio::test]
+async fn a_kind_has_the_names_of_the_page_and_an_unknown_one_lists_all() {
+    let person = Person::logged_in().await;
+    for name in ["registries", "registry", "Registry", "REGISTRIES"] {
+        person.run(&["cloud", "get", name]).await.well();
+        let seen = person.cloud.seen();
+        assert!(
+            seen.len() == 1 && seen[0].line.ends_with("/registries"),
+            "{name}: {seen:?}"
+        );
+    }
+    let ran = person.run(&["cloud", "get", "registrys"]).await;
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    let first = ran.err.lines().next().unwrap();
+    assert!(
+        first.contains("no kind \"registrys\"") && first.contains("did you mean registries?"),
+        "{first}"
+    );
+    let help = person.run(&["cloud", "get", "--help"]).await.well();
+    for kind in Kind::resources() {
+        // One kind a line, with its other names.
+        let mut lines = ran.err.lines();
+        let line = lines.find(|line| line.split_whitespace().next() == Some(kind.word()));
+        let line = line.unwrap_or_else(|| panic!("no {} in {}", kind.word(), ran.err));
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for other in kind.facts().aliases.iter().chain(&[kind.name()]) {
+            let other = other.to_lowercase();
+            assert!(line.to_lowercase().contains(&other), "{other} in {line}");
+            assert!(help.to_lowercase().contains(&other), "{other} in {help}");
+        }
+    }
+    assert!(!ran.err.contains("possible values"), "{}", ran.err);
 }
 
 #[tokio::test]

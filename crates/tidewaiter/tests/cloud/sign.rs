@@ -131,6 +131,15 @@ async fn a_script_is_signed_for_its_nodes_and_with_two_keys() {
     }
     assert!(opened(&twice, &new, "w3", 0).is_err());
 
+    // The script is on standard output, and what comes next beside it.
+    let signing = sign(&person.file("upgrade.sh", SCRIPT), &old_key, &[]).await;
+    for words in [
+        "signed for w1, w2 until ",
+        &format!("tidewaiter cloud set-script {UPGRADE} -f FILE"),
+    ] {
+        assert!(signing.err.contains(words), "{words} in {}", signing.err);
+    }
+
     // What the cloud would refuse is not signed.
     let wrong = person.file("wrong.sh", "echo\n");
     sign(&wrong, &old_key, &[])
@@ -142,4 +151,37 @@ async fn a_script_is_signed_for_its_nodes_and_with_two_keys() {
         .refused(1, &["the secret key cannot be used"]);
     let long = sign(&file, &old_key, &["--expires-in", "721h"]).await;
     assert!(long.code == 2 && long.err.contains("from 1m to 720h"), "{}", long.err);
+}
+
+/// The password of an account is not tried on a key.
+#[tokio::test]
+async fn the_password_of_a_key_has_a_variable_of_its_own() {
+    let person = Person::new().await;
+    let (right, other) = ("hunter2-of-the-key", "hunter2-of-the-account");
+    let pair = KeyPair::generate_encrypted_keypair(Some(right.to_owned())).unwrap();
+    let key = person.file("minisign.key", &pair.sk.to_box(None).unwrap().into_string());
+    let script = person.file("upgrade.sh", SCRIPT);
+    let manifests = person.file("manifests.yaml", MANIFESTS);
+    let script = format!(
+        "cloud sign-script --cluster {CLUSTER} --upgrade {UPGRADE} --target-version v1.36.3 --node w1 -f {script} --secret-key {key}"
+    );
+    let manifests = format!(
+        "cloud sign --cluster {CLUSTER} --plugin {PLUGIN} --type a --implementation b --plugin-version 1.2.3 -f {manifests} --secret-key {key}"
+    );
+    for line in [script, manifests] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let account = ("TIDEWAITER_CLOUD_PASSWORD", other);
+        let run = async |variables: &[(&str, &str)]| person.run_with(&words, variables).await;
+        run(&[account, ("TIDEWAITER_SIGNING_PASSWORD", right)]).await.well();
+        run(&[("TIDEWAITER_CLOUD_PASSWORD", right)])
+            .await
+            .refused(1, &["no password", "--password-file", "TIDEWAITER_SIGNING_PASSWORD"]);
+        run(&[("TIDEWAITER_SIGNING_PASSWORD", other)])
+            .await
+            .refused(1, &["the secret key cannot be used"]);
+    }
+    // Nor is it taken for a setting of the server.
+    let serve = ["cloud", "serve", "--print-config"];
+    let printed = person.run_with(&serve, &[("TIDEWAITER_SIGNING_PASSWORD", right)]).await;
+    assert_eq!((printed.code, &*printed.err), (0, ""));
 }

@@ -93,16 +93,28 @@ async fn the_first_owner_types_his_password_twice() {
     assert!(data.join("cloud.db").is_file());
 }
 
-/// Somebody with a label that no document names, and the commands that delete it.
-async fn about_to_delete() -> (Person, [Vec<String>; 2]) {
-    let person = Person::logged_in().await;
-    let label = json!({"id": ALICE, "key": "old", "value": "a"});
+/// Puts what the commands delete.
+fn put(person: &Person) {
+    let label = json!({"id": CLUSTER, "key": "old", "value": "a"});
     person.cloud.put(&of_cluster("labels"), vec![label]);
+    let key = json!({"id": ALICE, "created_at": "1767225600000", "owner_id": ALICE});
+    person.cloud.put(&of_cluster("api-keys"), vec![key]);
+    person
+        .cloud
+        .put(&of_cluster("script-templates"), vec![json!({"id": "any"})]);
+}
+
+/// Somebody with a label that no document names, a key and a template, and the commands that delete them.
+async fn about_to_delete() -> (Person, [Vec<String>; 4]) {
+    let person = Person::logged_in().await;
+    put(&person);
     let file = person.file("a.yaml", "kind: Scope\nprune: [ClusterLabel]\nclusters: [production]\n");
     let words = |line: &str| line.split(' ').map(str::to_owned).collect();
     let commands = [
         words("cloud delete label old"),
         words(&format!("cloud apply --prune -f {file}")),
+        words(&format!("cloud api-keys delete {ALICE}")),
+        words("cloud script-templates delete"),
     ];
     (person, commands)
 }
@@ -125,7 +137,25 @@ async fn only_a_yes_deletes() {
         run("y\r", 0).await;
         let writes = person.cloud.writes();
         assert!(writes.len() == 1 && writes[0].line.starts_with("DELETE "), "{writes:?}");
-        let label = json!({"id": CLUSTER, "key": "old", "value": "a"});
-        person.cloud.put(&of_cluster("labels"), vec![label]);
+        put(&person);
     }
+}
+
+#[tokio::test]
+async fn the_question_names_the_key_and_says_if_it_is_the_last() {
+    let (person, [.., key, _]) = about_to_delete().await;
+    let key: Vec<&str> = key.iter().map(String::as_str).collect();
+    let asked = async || {
+        let shown = answered(shell(&person, &key), &[("? [y/N]", "n\r")], 1).await;
+        // The terminal breaks long lines.
+        shown.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let shown = asked().await;
+    let created = format!("Delete ApiKey {ALICE}, created at 2026-01-01T00:00:00Z");
+    let last = "the only key of the cluster";
+    assert!(shown.contains(&created) && shown.contains(last), "{shown}");
+    let keys = [ALICE, CLUSTER].map(|id| json!({ "id": id }));
+    person.cloud.put(&of_cluster("api-keys"), keys.to_vec());
+    let shown = asked().await;
+    assert!(shown.contains(&format!("Delete ApiKey {ALICE}? [y/N]")), "{shown}");
 }

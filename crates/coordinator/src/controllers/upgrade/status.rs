@@ -6,10 +6,17 @@ use tidewaiter_api::containership::{ClusterUpgradeStatus, UpgradeStatus};
 use tidewaiter_api::{Condition, ConditionStatus, NodeName};
 use tidewaiter_kit::Notice;
 use tidewaiter_upgrade::drain::{Left, Why};
-use tidewaiter_upgrade::{Counts, Ending, NodeState, Observation, Order, Step, Upgrade};
+use tidewaiter_upgrade::{Counts, Ending, NodeState, Observation, Order, Progress, Step, Upgrade};
 
 /// How many pods a forecast names: an Event has room for 1,024 characters.
 const FORECAST: usize = 4;
+
+/// The reason of the condition `Progressing` of an upgrade that is over.
+const FINISHED: &str = "Finished";
+
+/// The message of the condition `Succeeded` until the upgrade is over. What follows it, after a semicolon, is the first node that failed: the end of
+/// the upgrade may be many steps later, and nothing else records why a node failed.
+const NOT_OVER: &str = "the upgrade is not over";
 
 /// The conditions after a step. The upgrade of `seen` has the progress that the step made.
 pub(super) fn status(seen: &Observation<'_>, step: &Step, before: &ClusterUpgradeStatus) -> ClusterUpgradeStatus {
@@ -31,19 +38,17 @@ pub(super) fn status(seen: &Observation<'_>, step: &Step, before: &ClusterUpgrad
         _ if spec.is_err() => [None; 3],
         _ => [counts.nodes, counts.done, counts.failed].map(|count| Some(number(count))),
     };
+    let failure = first_failure(&seen.upgrade.progress, step, known);
     let (progressing, succeeded) = if is_over {
         let kept = known.filter(|condition| ending.is_none() && condition.status != ConditionStatus::Unknown);
         let succeeded = kept.map_or_else(|| over(seen.upgrade, ending), Word::of);
-        (
-            Word::new(ConditionStatus::False, "Finished", "the upgrade is over".to_owned()),
-            succeeded,
-        )
+        let mut conditions = before.conditions.iter().filter(|_| kept.is_some());
+        let said = conditions.find(|condition| condition.type_ == PROGRESSING && condition.reason == FINISHED);
+        let finished = said.map_or_else(|| finished(&seen.upgrade.progress, &succeeded, failure), Word::of);
+        (finished, succeeded)
     } else {
-        let waits = Word::new(
-            ConditionStatus::Unknown,
-            "NotFinished",
-            "the upgrade is not over".to_owned(),
-        );
+        let message = failure.map_or_else(|| NOT_OVER.to_owned(), |failure| format!("{NOT_OVER}; {failure}"));
+        let waits = Word::new(ConditionStatus::Unknown, "NotFinished", message);
         (progressing(seen, step, counts), waits)
     };
     let conditions = [(PROGRESSING, progressing), (SUCCEEDED, succeeded)];
@@ -65,6 +70,51 @@ fn number(count: usize) -> u32 {
 pub(super) fn is_final(status: &ClusterUpgradeStatus) -> bool {
     let mut conditions = status.conditions.iter();
     conditions.any(|condition| condition.type_ == SUCCEEDED && condition.status != ConditionStatus::Unknown)
+}
+
+/// The first node that failed, and why, if it is known: from the condition, or else from this step. A process that was killed before it wrote the
+/// conditions has not recorded it.
+fn first_failure(progress: &Progress, step: &Step, known: Option<&Condition>) -> Option<String> {
+    if progress.count(NodeState::Failed) == 0 {
+        return None;
+    }
+    let recorded = known.and_then(|condition| condition.message.strip_prefix(NOT_OVER)?.strip_prefix("; "));
+    let failed = step.orders.iter().find_map(|order| match order {
+        Order::Fail(node, failure) => Some(node_failed(node, Some(&failure.to_string()))),
+        _ => None,
+    });
+    recorded.map(str::to_owned).or(failed)
+}
+
+fn node_failed(node: &NodeName, why: Option<&str>) -> String {
+    let why = why.map_or_else(String::new, |why| format!(": {}", first_sentence(why)));
+    format!("node {node} failed{why}")
+}
+
+/// The condition `Progressing` of an upgrade that is over. `kubectl get -o wide` shows its message, so it says in one sentence why the upgrade failed.
+fn finished(progress: &Progress, succeeded: &Word, failure: Option<String>) -> Word {
+    let mut failed = progress.nodes.iter().filter(|(_, state)| **state == NodeState::Failed);
+    let first = failed.next().map(|(node, _)| node_failed(node, None));
+    let message = match (failure.or(first), failed.count()) {
+        _ if succeeded.status == ConditionStatus::True => "the upgrade is over".to_owned(),
+        (Some(failure), 0) if is_of_nodes(succeeded) => failure,
+        (Some(failure), 1) if is_of_nodes(succeeded) => format!("{failure}; another node failed, too"),
+        (Some(failure), more) if is_of_nodes(succeeded) => format!("{failure}; {more} other nodes failed, too"),
+        _ => first_sentence(&succeeded.message).to_owned(),
+    };
+    Word::new(ConditionStatus::False, FINISHED, message)
+}
+
+/// Whether nodes that failed are why the upgrade ended.
+fn is_of_nodes(succeeded: &Word) -> bool {
+    let endings = [Ending::Failures(1), Ending::TooManyFailures(1), Ending::CanaryFailed];
+    endings.iter().any(|ending| ending.reason() == succeeded.reason)
+}
+
+/// Without the remedy that follows in another sentence.
+fn first_sentence(text: &str) -> &str {
+    let first = text.split_once(". ").map_or(text, |(first, _)| first);
+    first.trim_end_matches('.')
 }
 
 fn ending(order: &Order) -> Option<&Ending> {

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use tidewaiter_api::containership::ClusterUpgrade;
-use tidewaiter_upgrade::{Health, Refusal, Version, form, step};
+use tidewaiter_upgrade::{Health, NodeFailure, Refusal, Version, form, step};
 
 use super::*;
 
@@ -82,7 +82,7 @@ fn the_conditions_say_what_is_waited_for_and_how_it_ended() {
         ),
         (
             upgrade(true, &json!(null)),
-            "Progressing False Finished: the upgrade is over",
+            "Progressing False Finished: no Node with the label containership.io/managed=true matches spec.labelSelector, so nothing would be upgraded",
             "Succeeded False Refused: no Node with the label containership.io/managed=true matches spec.labelSelector, so nothing would be upgraded. Label the nodes, or create another upgrade.",
         ),
         (
@@ -90,7 +90,7 @@ fn the_conditions_say_what_is_waited_for_and_how_it_ended() {
                 spec: Err(Refusal::Etcd),
                 ..upgrade(true, &json!(null))
             },
-            "Progressing False Finished: the upgrade is over",
+            "Progressing False Finished: spec.type is etcd, which is not supported",
             "Succeeded False Refused: spec.type is etcd, which is not supported. Create an upgrade of type kubernetes.",
         ),
         // The process was killed before it could say how it ended, or the Go coordinator was it.
@@ -104,17 +104,97 @@ fn the_conditions_say_what_is_waited_for_and_how_it_ended() {
                 true,
                 &json!({"clusterStatus": "Failed", "nodeStatuses": {"a": "Failed"}}),
             ),
-            "Progressing False Finished: the upgrade is over",
+            "Progressing False Finished: node a failed",
             "Succeeded False NodesFailed: one node failed; no other selected node is left to upgrade",
         ),
         (
             upgrade(true, &json!({"clusterStatus": "Failed"})),
-            "Progressing False Finished: the upgrade is over",
+            "Progressing False Finished: the upgrade was refused or aborted; its Events of that time say why",
             "Succeeded False Refused: the upgrade was refused or aborted; its Events of that time say why",
         ),
     ] {
         assert_eq!(says(&upgrade, &none), [progressing, succeeded]);
     }
+}
+
+/// The conditions after a step with these orders.
+fn after(upgrade: &mut Upgrade, orders: Vec<Order>, before: &ClusterUpgradeStatus) -> ClusterUpgradeStatus {
+    let api_server: Version = "v1.36.3".parse().unwrap();
+    let now = "2026-11-22T06:00:00Z".parse().unwrap();
+    for order in &orders {
+        upgrade.progress.apply(order, now);
+    }
+    let step = Step {
+        orders,
+        ..Step::default()
+    };
+    let seen = Observation {
+        upgrade,
+        upgrades: &[],
+        nodes: &[],
+        api_server: &api_server,
+        health: &Health::default(),
+        left: &BTreeMap::new(),
+        now,
+    };
+    status(&seen, &step, before)
+}
+
+fn message<'a>(status: &'a ClusterUpgradeStatus, type_: &str) -> &'a str {
+    let mut conditions = status.conditions.iter();
+    &conditions.find(|condition| condition.type_ == type_).unwrap().message
+}
+
+/// The column Message of `kubectl get -o wide`.
+#[test]
+fn an_upgrade_that_failed_says_which_node_failed_first_and_why() {
+    let node = |name: &str| name.parse::<NodeName>().unwrap();
+    let late = NodeFailure::TimedOut {
+        version: Some("v1.35.4".parse().unwrap()),
+        at_target: false,
+        ready: true,
+    };
+    let why = "node c failed: after nodeTimeoutSeconds its kubelet is at v1.35.4, and the node is Ready";
+    let begun = || upgrade(true, &json!({"clusterStatus": "InProgress", "nodeStatuses": {}}));
+
+    // The one node that failed, long before the end.
+    let mut one = begun();
+    let failed = after(
+        &mut one,
+        vec![Order::Fail(node("c"), late.clone())],
+        &ClusterUpgradeStatus::default(),
+    );
+    assert_eq!(message(&failed, SUCCEEDED), format!("the upgrade is not over; {why}"));
+    let waits = after(&mut one, vec![Order::Start(node("d"))], &failed);
+    assert_eq!(message(&waits, SUCCEEDED), format!("the upgrade is not over; {why}"));
+    let end = vec![Order::Succeed(node("d")), Order::Finish(Ending::Failures(1))];
+    let ended = after(&mut one, end, &waits);
+    assert_eq!(message(&ended, PROGRESSING), why);
+    // It stays, also after a restart.
+    assert_eq!(message(&after(&mut one, Vec::new(), &ended), PROGRESSING), why);
+
+    // Several: the first is named, and a refusal without its remedy.
+    let skips = Refusal::SkipsMinor {
+        node: node("b"),
+        version: "v1.34.9".parse().unwrap(),
+        target: "v1.36.3".parse().unwrap(),
+    };
+    for (others, said) in [(1, "another node failed, too"), (2, "2 other nodes failed, too")] {
+        let mut orders = vec![Order::Fail(node("b"), NodeFailure::Refused(skips.clone()))];
+        orders.extend((0..others).map(|number| Order::Fail(node(&format!("a{number}")), late.clone())));
+        orders.push(Order::Finish(Ending::TooManyFailures(others + 1)));
+        let ended = after(&mut begun(), orders, &ClusterUpgradeStatus::default());
+        let why = "node b failed: no script was run: b is at v1.34.9: an upgrade to v1.36.3 would skip a minor version";
+        assert_eq!(message(&ended, PROGRESSING), format!("{why}; {said}"));
+    }
+
+    // Nodes that failed are not why it was aborted, and an upgrade that succeeded has nothing to explain.
+    let end = vec![Order::Fail(node("c"), late), Order::Finish(Ending::Aborted)];
+    let ended = after(&mut begun(), end, &ClusterUpgradeStatus::default());
+    assert!(message(&ended, PROGRESSING).starts_with("it was aborted"), "{ended:?}");
+    let end = vec![Order::Succeed(node("c")), Order::Finish(Ending::Success)];
+    let ended = after(&mut begun(), end, &ClusterUpgradeStatus::default());
+    assert_eq!(message(&ended, PROGRESSING), "the upgrade is over");
 }
 
 #[test]
