@@ -117,7 +117,7 @@ impl Writer {
 
     /// Makes the fields of `desired` ours with these values, by server-side apply, and gives up those that we applied before and do not
     /// apply any more. Sends nothing, and returns None, when `cached` shows that it is so already: that takes metadata by
-    /// [`slim::for_writer`](crate::slim::for_writer).
+    /// [`slim::for_writer`].
     ///
     /// # Errors
     /// When the API server does not accept it.

@@ -114,13 +114,11 @@ impl Reconciler for ContainershipController {
         let entries = self.registries.entries();
         let found = self.by_namespace.keys(pass.key());
         let is_there = found.iter().any(|key| key.name() == CONTAINERSHIP_ACCOUNT);
-        if !is_there && !entries.as_ref().is_some_and(Entries::are_final) {
-            let now = self.clock.monotonic();
-            let begun = *self.begun.get_or_init(|| now);
-            let left = FIRST_ENTRIES.saturating_sub(now.saturating_sub(begun));
-            if !left.is_zero() {
-                return Ok(Next::Pending(left));
-            }
+        let now = self.clock.monotonic();
+        let begun = *self.begun.get_or_init(|| now);
+        let left = FIRST_ENTRIES.saturating_sub(now.saturating_sub(begun));
+        if !is_there && !left.is_zero() && !entries.as_ref().is_some_and(Entries::are_final) {
+            return Ok(Next::Pending(left));
         }
         let others = found.iter().map(Key::name).filter(|name| !self.names.contains(*name));
         let named = self.names.iter().map(String::as_str);
