@@ -10,7 +10,8 @@
 //! - EC2 fails a call that names an instance of a failing zone. A failed call is therefore split by zone, and then into
 //!   halves, until the failing part is isolated or all parts fail; the zone or the id is queried separately for a
 //!   while.
-//! - When all parts have failed, each query is one call for one part, until one succeeds: then the other parts follow.
+//! - When everything of a query failed, in several zones, the next ones are one call for one part, until one succeeds: then the other
+//!   parts follow.
 //! - No retries: the controller queries a refused Node again, with a backoff that knows how often it has failed.
 
 mod call;
@@ -96,18 +97,17 @@ impl Ec2 {
         self
     }
 
-    /// Queries `part`. A failed part is split and queried again while that can isolate the failing ids.
-    async fn settle(&self, part: Part, query: &Query<'_>) {
-        let mut families = vec![vec![part]];
+    /// Queries `part`. A failed part is split and queried again while that can isolate the failing ids. Returns whether all parts of a
+    /// split failed.
+    async fn settle(&self, part: Part, query: &Query<'_>) -> bool {
+        let (mut families, mut any_hopeless) = (vec![vec![part]], false);
         while let Some(family) = families.pop() {
             let size = family.len();
             let failed = join_all(family.into_iter().map(|part| self.ask(part, query))).await;
             let failed: Vec<(Part, Failure)> = failed.into_iter().filter_map(Result::err).collect();
             // If all parts fail, the failure does not depend on the ids.
             let hopeless = size > 1 && failed.len() == size;
-            if hopeless && !query.is_answered() {
-                self.outage.begin();
-            }
+            any_hopeless |= hopeless;
             for (part, failure) in failed {
                 if matches!(failure, Failure::Timeout) && !hopeless {
                     self.suspect_a_late_zone(&part, query);
@@ -126,19 +126,16 @@ impl Ec2 {
                 }
             }
         }
+        any_hopeless
     }
 
-    /// While all calls fail, queries one part, and refuses the others if that fails too. Returns the parts that remain.
-    async fn probe(&self, mut parts: Vec<Part>, query: &Query<'_>) -> Vec<Part> {
-        let Some(turn) = self.outage.turn() else { return parts };
-        if let [part] = &parts[..]
-            && let Some(smaller) = self.split(part, query, false)
-        {
-            parts = smaller;
-        }
-        if parts.is_empty() {
+    /// While EC2 is away, queries the ids of one zone, and refuses the others if that fails too. Returns the parts that remain.
+    async fn probe(&self, parts: Vec<Part>, query: &Query<'_>) -> Vec<Part> {
+        let Some(turn) = self.outage.turn().filter(|_| !parts.is_empty()) else {
             return parts;
-        }
+        };
+        let zones = |Part { ids, by }: Part| query.by_zone(&ids).into_iter().map(move |(_, ids)| Part { ids, by });
+        let mut parts: Vec<Part> = parts.into_iter().flat_map(zones).collect();
         let part = parts.swap_remove(turn % parts.len());
         let Err((part, failure)) = self.ask(part, query).await else {
             return parts;
@@ -230,6 +227,9 @@ impl Identifier for Ec2 {
         let query = Query::new(claims, answers);
         let parts = self.suspects.divide(&query);
         let parts = self.probe(parts, &query).await;
-        join_all(parts.into_iter().map(|part| self.settle(part, &query))).await;
+        let hopeless = join_all(parts.into_iter().map(|part| self.settle(part, &query))).await;
+        if hopeless.contains(&true) && !query.is_answered() && query.has_several_zones() {
+            self.outage.begin();
+        }
     }
 }

@@ -53,6 +53,12 @@ impl<'a> Query<'a> {
         self.claimants(id).first().map_or("", |(_, zone)| zone)
     }
 
+    pub(super) fn has_several_zones(&self) -> bool {
+        let mut zones = self.ids().map(|id| self.zone(id));
+        let first = zones.next();
+        zones.any(|zone| Some(zone) != first)
+    }
+
     pub(super) fn by_zone(&self, ids: &[InstanceId]) -> Vec<(String, Vec<InstanceId>)> {
         let mut zones: BTreeMap<&str, Vec<InstanceId>> = BTreeMap::new();
         for id in ids {

@@ -448,11 +448,11 @@ async fn while_ec2_is_away_a_query_is_one_call_and_the_first_success_asks_for_th
     let (fake, provider) = fake(fleet.clone()).await;
     fake.always(Some(Scripted::Failed));
     let mut spent = Vec::new();
-    for _ in 0..5 {
+    for _ in 0..10 {
         assert!(provider.ask(&claims(&fleet)).await.iter().all(Result::is_err));
         spent.push(fake.take_calls().len());
     }
-    assert_eq!(spent, [4, 1, 1, 1, 1]);
+    assert_eq!(spent, [4, 1, 1, 1, 1, 1, 1, 1, 4, 1]);
     fake.always(None);
     assert!(provider.ask(&claims(&fleet)).await.iter().all(Result::is_ok));
     assert_eq!(fake.take_calls().len(), 3, "each zone");
@@ -468,7 +468,7 @@ async fn a_zone_that_comes_back_later_than_the_others_delays_them_by_a_few_tries
     fake.always(Some(Scripted::Failed));
     provider.ask(&claims(&fleet)).await;
     fake.always(None);
-    let is_late = |instance: &FakeInstance| instance.provider_id().contains("us-east-1b");
+    let is_late = |instance: &FakeInstance| in_zone(instance, "us-east-1b");
     for instance in fleet.iter().filter(|instance| is_late(instance)) {
         fake.fail(instance.id(), Scripted::Failed);
     }
@@ -480,6 +480,57 @@ async fn a_zone_that_comes_back_later_than_the_others_delays_them_by_a_few_tries
     }
     for (result, instance) in results.iter().zip(&fleet) {
         assert_eq!(result.is_ok(), !is_late(instance), "{}: {result:?}", instance.id());
+    }
+}
+
+fn in_zone(instance: &FakeInstance, zone: &str) -> bool {
+    instance.provider_id().contains(zone)
+}
+
+/// Nodes of a zone in trouble are tried again without the others.
+#[tokio::test]
+async fn one_zone_in_trouble_is_not_taken_for_the_whole_of_ec2() {
+    let fleet = fleet(90);
+    let (fake, provider) = fake(fleet.clone()).await;
+    let (bad, healthy): (Vec<_>, Vec<_>) = fleet.iter().cloned().partition(|it| in_zone(it, "us-east-1b"));
+    for instance in &bad {
+        fake.fail(instance.id(), Scripted::Failed);
+    }
+    provider.ask(&claims(&fleet)).await;
+    for _ in 0..6 {
+        assert!(provider.ask(&claims(&bad)).await.iter().all(Result::is_err));
+        let mixed = [&healthy[..], &bad[..1]].concat();
+        let results = provider.ask(&claims(&mixed)).await;
+        assert!(results[..healthy.len()].iter().all(Result::is_ok), "{:?}", results[0]);
+    }
+}
+
+/// After EC2 was away, a zone and an id of another zone still make calls fail: the others are answered after a few tries.
+#[tokio::test]
+async fn a_bad_id_beside_a_zone_in_trouble_is_found() {
+    let fleet = fleet(60);
+    let (fake, provider) = fake(fleet.clone()).await;
+    for instance in fleet.iter().filter(|it| in_zone(it, "us-east-1b")) {
+        fake.fail(instance.id(), Scripted::Failed);
+    }
+    provider.ask(&claims(&fleet)).await;
+    fake.always(Some(Scripted::Failed));
+    provider.ask(&claims(&fleet)).await;
+    fake.always(None);
+    let of_two_zones: Vec<_> = fleet.iter().filter(|it| !in_zone(it, "us-east-1c")).cloned().collect();
+    let bad = of_two_zones.iter().find(|it| in_zone(it, "us-east-1a")).unwrap();
+    fake.fail(bad.id(), Scripted::Failed);
+    let mut tries = 0;
+    while provider
+        .ask(&claims(&of_two_zones))
+        .await
+        .iter()
+        .filter(|it| it.is_ok())
+        .count()
+        < 19
+    {
+        tries += 1;
+        assert!(tries < 8, "nothing isolates the bad id");
     }
 }
 
