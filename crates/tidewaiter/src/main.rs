@@ -14,6 +14,7 @@ mod place;
 mod plugin;
 mod release;
 mod settings;
+mod text_file;
 mod upgrade;
 mod validate;
 

@@ -10,6 +10,8 @@ use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
 use tidewaiter_kit::settings::environment;
 
+use crate::text_file;
+
 /// The environment variable of a password. What the password opens decides which one it is, so that no password is tried on something else.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Variable {
@@ -61,7 +63,7 @@ pub(crate) fn current(file: Option<&Path>, prompt: &str) -> Result<String> {
 }
 
 fn from(flag: &str, path: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("{flag} {}", path.display()))?;
+    let text = text_file::read(path).with_context(|| format!("{flag} {}", path.display()))?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 

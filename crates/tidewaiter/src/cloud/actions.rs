@@ -1,7 +1,6 @@
 //! The commands that do something with an object other than to create, change or delete it. Tokens and API keys are printed when they
 //! are created, and never again.
 
-use std::fs;
 use std::path::Path as File;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -19,6 +18,7 @@ use crate::cli::{
     TokensCommand,
 };
 use crate::password::{self, Variable};
+use crate::text_file;
 
 const DAY: u32 = 24 * 60 * 60;
 
@@ -148,8 +148,14 @@ async fn api_keys(command: &ApiKeysCommand) -> Result<()> {
         ApiKeysCommand::Delete { key, confirmation, .. } => {
             let keys = session.list(path.clone()).await?;
             let found = keys.iter().find(|found| text(found, "id").eq_ignore_ascii_case(key));
+            // A person may have typed the key itself, which must not be shown.
+            let shown = if key.starts_with("twk_") {
+                "of this text".to_owned()
+            } else {
+                format!("{key:?}")
+            };
             let found = found.ok_or_else(|| {
-                anyhow!("the cluster has no API key {key:?}: tidewaiter cloud api-keys list shows the ids of its keys")
+                anyhow!("the cluster has no API key {shown}: tidewaiter cloud api-keys list shows the ids of its keys")
             })?;
             let id = text(found, "id");
             if !confirmation.yes {
@@ -175,7 +181,7 @@ fn deletion_of_key(key: &Value, keys: usize) -> String {
 
 /// The text of a file.
 pub(super) fn read(file: &File) -> Result<String> {
-    fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
+    text_file::read(file).with_context(|| format!("reading {}", file.display()))
 }
 
 async fn assign(args: &PolicyArgs, method: Method) -> Result<()> {

@@ -16,6 +16,7 @@ use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::Chain;
 
 use super::kinds::{SECRETS, named};
+use crate::text_file;
 
 const FIELDS: &str = "kind, id, cluster, nodePool, user, spec";
 
@@ -67,7 +68,7 @@ pub(super) fn read(
     }
     let (mut all, mut invalid) = (Documents::default(), Vec::new());
     for file in files {
-        let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+        let text = text_file::read(&file).with_context(|| format!("reading {}", file.display()))?;
         let folder = file.parent().unwrap_or(Path::new("."));
         let secrets = Secrets { folder, environment };
         let values = values(&text).with_context(|| file.display().to_string());
@@ -100,7 +101,7 @@ fn refuse(mut invalid: Vec<anyhow::Error>) -> Result<()> {
 /// Reads a file with one object of that kind: a document, or the contents of its `spec`.
 pub(super) fn read_one(path: &Path, kind: Kind, environment: &[(String, String)]) -> Result<Document> {
     let origin = path.display().to_string();
-    let text = fs::read_to_string(path).with_context(|| format!("reading {origin}"))?;
+    let text = text_file::read(path).with_context(|| format!("reading {origin}"))?;
     let mut values = values(&text).with_context(|| origin.clone())?;
     let (Some(value), true) = (values.pop(), values.is_empty()) else {
         bail!("{origin} must contain exactly one document; for several, use tidewaiter cloud apply");
@@ -241,7 +242,7 @@ impl Secrets<'_> {
         let source = |key: &str| (map.len() == 1).then(|| map.get(key)).flatten().and_then(Value::as_str);
         if let Some(path) = source("fromFile") {
             let path = self.folder.join(path);
-            let text = fs::read_to_string(&path).with_context(|| format!("{field}: reading {}", path.display()))?;
+            let text = text_file::read(&path).with_context(|| format!("{field}: reading {}", path.display()))?;
             let text = text
                 .strip_suffix('\n')
                 .map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));

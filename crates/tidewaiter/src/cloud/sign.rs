@@ -15,6 +15,7 @@ use super::actions::read;
 use super::documents::values;
 use crate::cli::{SignArgs, SignScriptArgs};
 use crate::password::{self, Variable};
+use crate::text_file;
 
 /// Prints the signature, or, without a key, the text to sign.
 pub(super) fn sign(args: &SignArgs) -> Result<()> {
@@ -76,7 +77,7 @@ pub(super) fn sign_script(args: &SignScriptArgs) -> Result<()> {
 }
 
 fn key(path: &Path, password_file: Option<&Path>) -> Result<SigningKey> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("--secret-key {}", path.display()))?;
+    let text = text_file::read(path).with_context(|| format!("--secret-key {}", path.display()))?;
     let text = zeroize::Zeroizing::new(text);
     let prompt = format!("The password of {}", path.display());
     SigningKey::read(&text, || {
@@ -91,7 +92,7 @@ fn print(text: &str) -> Result<()> {
 
 /// The digest of the manifests as the cloud stores them.
 fn digest(args: &SignArgs) -> Result<String> {
-    let text = std::fs::read_to_string(&args.filename)?;
+    let text = text_file::read(&args.filename)?;
     let mut documents = values(&text)?;
     let (Some(document), true) = (documents.pop(), documents.is_empty()) else {
         return Err(anyhow!("must contain one document, with the field manifests"));

@@ -132,6 +132,12 @@ async fn tokens_and_keys_are_shown_once_and_revoked() {
         &["no API key", unknown, "api-keys list"],
     )
     .await;
+    let pasted = "twk_0123456789abcdef_the-text-of-a-key";
+    real.refused(
+        &format!("api-keys delete {pasted} --yes"),
+        &["the cluster has no API key of this text"],
+    )
+    .await;
     real.types(&format!("{delete} --yes")).await;
     assert_eq!(
         (real.status(&new, &cluster).await, real.status(old, &cluster).await),
