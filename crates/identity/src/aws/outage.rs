@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Every so many tries, all parts are queried.
+/// One try in this many queries all parts.
 const WHOLE: usize = 8;
 
 /// Whether the last query failed for all ids in all zones, and how many have tried since.

@@ -53,7 +53,7 @@ async fn a_command_offers_the_parents_that_it_uses_and_no_others() {
     }
 }
 
-/// Whoever begins with one of the commands finds the others.
+/// A person who begins with one of the commands finds the others.
 #[tokio::test]
 async fn the_commands_for_scripts_say_what_comes_next() {
     let person = Person::new().await;
