@@ -152,7 +152,7 @@ pub(crate) enum ApiKeysCommand {
     List(ListArgs<ClusterPlace>),
     /// Creates a key, which is shown only once; the others stay valid
     Create(ClusterPlace),
-    /// Deletes a key after confirmation: whoever uses it is refused from the next request on
+    /// Deletes a key after confirmation: its user is refused from the next request on
     Delete {
         /// The key's id, as `tidewaiter cloud api-keys list` shows it
         #[arg(value_name = "KEY")]
