@@ -1,6 +1,7 @@
 //! What a kind of the API states beside its model, once: the endpoints, the description, the store, the client and the
 //! command line follow from it.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -22,7 +23,7 @@ use super::secret::Credentials;
 pub const MAX_BYTES: usize = 1024 * 1024;
 
 /// A kind of the API, implemented by what clients send of it: its spec.
-pub trait Resource: Model + Serialize + ToSchema {
+pub trait Resource: Model + Serialize + ToSchema + Send + Sync + 'static {
     /// The object as clients read it, with the fields that the server sets.
     type Object: Model + ToSchema;
 
@@ -172,9 +173,10 @@ impl Code {
     }
 }
 
-/// A parsed spec.
+/// A parsed spec, and what the store needs of it.
 #[derive(Debug)]
 pub struct Document {
+    typed: Box<dyn Any + Send + Sync>,
     /// The fields that are stored and returned.
     pub spec: Map<String, Value>,
     /// Credentials as JSON, which are stored encrypted; `None` if there are none.
@@ -183,6 +185,45 @@ pub struct Document {
     pub name: Option<UniqueName>,
     /// The objects that it refers to.
     pub uses: Vec<Use>,
+}
+
+impl Document {
+    /// What the store needs of a spec.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn of<R: Resource>(said: R) -> Result<Self, InvalidField> {
+        let invalid = |reason: String| InvalidField {
+            field: String::new(),
+            reason,
+        };
+        let spec = match serde_json::to_value(&said) {
+            Ok(Value::Object(spec)) => spec,
+            Ok(_) => return Err(invalid("must be an object".to_owned())),
+            Err(error) => return Err(invalid(format!("cannot be written: {error}"))),
+        };
+        let credentials = match said.credentials().map(Credentials::revealed) {
+            Some(shown) if !shown.is_empty() => {
+                let text = serde_json::to_string(&shown)
+                    .map_err(|_| invalid("has credentials that cannot be written".to_owned()))?;
+                Some(Credential(Zeroizing::new(text)))
+            }
+            _ => None,
+        };
+        Ok(Self {
+            name: said.name(&spec),
+            uses: said.uses(),
+            spec,
+            credentials,
+            typed: Box::new(said),
+        })
+    }
+
+    /// The spec as its type; None if it is of another kind.
+    #[must_use]
+    pub fn typed<R: Resource>(&self) -> Option<&R> {
+        self.typed.downcast_ref()
+    }
 }
 
 /// The text of credentials, cleared when it is dropped.
@@ -251,40 +292,23 @@ impl UniqueName {
 }
 
 fn read<R: Resource>(said: &Value, unknown: Unknown) -> Result<Document, InvalidField> {
-    let said = R::read(&At::root(said, unknown))?;
-    let invalid = |reason: String| InvalidField {
-        field: String::new(),
-        reason,
-    };
-    let spec = match serde_json::to_value(&said) {
-        Ok(Value::Object(spec)) => spec,
-        Ok(_) => return Err(invalid("must be an object".to_owned())),
-        Err(error) => return Err(invalid(format!("cannot be written: {error}"))),
-    };
-    let credentials = match said.credentials().map(Credentials::revealed) {
-        Some(shown) if !shown.is_empty() => {
-            let text = serde_json::to_string(&shown)
-                .map_err(|_| invalid("has credentials that cannot be written".to_owned()))?;
-            Some(Credential(Zeroizing::new(text)))
-        }
-        _ => None,
-    };
-    Ok(Document {
-        name: said.name(&spec),
-        uses: said.uses(),
-        spec,
-        credentials,
-    })
+    Document::of(R::read(&At::root(said, unknown))?)
+}
+
+/// A stored spec as its model. Rules about secrets that are newer than it do not apply.
+///
+/// # Errors
+/// The first field that this version does not accept.
+pub fn stored<M: Model>(spec: &Map<String, Value>) -> Result<M, InvalidField> {
+    M::read(&At::root(&Value::Object(spec.clone()), Unknown::Ignore))
 }
 
 /// `stored` in the form in which this version writes the model `M`.
 #[must_use]
 pub fn current<M: Model + Serialize>(stored: Map<String, Value>) -> Map<String, Value> {
-    let stored = Value::Object(stored);
-    let model = M::read(&At::root(&stored, Unknown::Ignore)).ok();
-    match (serde_json::to_value(model), stored) {
-        (Ok(Value::Object(current)), _) | (_, Value::Object(current)) => current,
-        _ => Map::new(),
+    match serde_json::to_value(self::stored::<M>(&stored).ok()) {
+        Ok(Value::Object(current)) => current,
+        _ => stored,
     }
 }
 

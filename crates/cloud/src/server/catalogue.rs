@@ -21,7 +21,7 @@ use super::refusal::Refusal;
 use super::source::Source;
 use super::store::{Draft, References, Row, Scope, Transaction};
 use crate::models::values::{Slug, Version};
-use crate::models::{self, Document, Kind, PluginManifests, PluginVersion, Unknown, parse};
+use crate::models::{self, Document, Kind, PluginManifests, PluginSpec, PluginVersion, Unknown, parse};
 
 /// A part of the catalogue.
 #[derive(Clone, Copy, Debug)]
@@ -247,35 +247,42 @@ pub(super) async fn add_manifests(source: &mut Source<'_>, plugin: &mut Map<Stri
 
 /// A plugin's document, with its type as the catalogue spells it.
 pub(super) async fn respelled(transaction: &mut Transaction, document: Document) -> Result<Document, Error> {
-    let said = document.spec.get("type").and_then(Value::as_str).unwrap_or_default();
-    let known = spelled(transaction, said).await?;
-    if known == said {
+    let Some(plugin) = document.typed::<PluginSpec>() else {
+        return Ok(document);
+    };
+    let known = spelled(transaction, plugin.plugin_type.as_str()).await?;
+    if known == plugin.plugin_type.as_str() {
         return Ok(document);
     }
-    let mut spec = document.spec;
-    spec.insert("type".to_owned(), Value::from(known));
-    Ok(Kind::Plugin.read_accepted(&Value::Object(spec))?)
+    let plugin_type = known.parse().map_err(|error| Refusal::field("type", error))?;
+    Ok(Document::of(PluginSpec {
+        plugin_type,
+        ..plugin.clone()
+    })?)
 }
 
-/// Checks that a plugin can be upgraded from its version to the one in `after`.
-pub(super) async fn check_upgrade(
-    transaction: &mut Transaction,
-    before: &Row,
-    after: &Map<String, Value>,
-) -> Result<(), Error> {
-    for field in ["type", "implementation"] {
-        if before.spec.get(field) != after.get(field) {
+/// Checks that a plugin can be upgraded from its version to the one in `after`. What is no plugin is not checked.
+pub(super) async fn check_upgrade(transaction: &mut Transaction, before: &Row, after: &Document) -> Result<(), Error> {
+    let Some(after) = after.typed::<PluginSpec>() else {
+        return Ok(());
+    };
+    let from: PluginSpec = models::stored(&before.spec)?;
+    for (field, is_same) in [
+        ("type", from.plugin_type == after.plugin_type),
+        ("implementation", from.implementation == after.implementation),
+    ] {
+        if !is_same {
             return Err(Refusal::field(field, "cannot be changed; delete the plugin and create another one").into());
         }
     }
-    let (from, to) = (before.spec.get("version"), after.get("version"));
-    if from == to {
+    if from.version == after.version {
         return Ok(());
     }
+    let to = Value::from(after.version.to_string());
     let current = transaction.get(Kind::PluginVersion, &version_of(&before.spec)).await?;
     let upgrades = current.and_then(|row| row.spec.get("compatibility")?.get("upgrades")?.as_array().cloned());
     match upgrades {
-        Some(upgrades) if !upgrades.is_empty() && !to.is_some_and(|to| upgrades.contains(to)) => {
+        Some(upgrades) if !upgrades.is_empty() && !upgrades.contains(&to) => {
             let words: Vec<_> = upgrades.iter().filter_map(Value::as_str).collect();
             let reason = format!(
                 "must be a version that the current one can be upgraded to: {}",

@@ -64,14 +64,8 @@ pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error
             let mut spot = spot;
             may_write(transaction, &mut spot, kind, &known.principal).await?;
             let organization = home_of(transaction, kind, &spot).await?;
-            let document = if kind == Kind::Plugin {
-                super::catalogue::respelled(transaction, document).await?
-            } else {
-                document
-            };
-            if kind == Kind::Team {
-                bound_teams(transaction, &organization, &document, None).await?;
-            }
+            let document = super::catalogue::respelled(transaction, document).await?;
+            bound_teams(transaction, &organization, &document, None).await?;
             let ties = ties(transaction, kind, spot.parent(kind), &organization, &document).await?;
             let id = Uuid::new_v4().hyphenated().to_string();
             let secret = state.sealed(kind, &id, &organization, document.credentials.as_ref(), None)?;
@@ -161,14 +155,10 @@ pub(super) async fn change(cloud: &Cloud, call: &Call) -> Result<Response, Error
             let secrets = known.principal.sees_secrets(uuid(&before.organization_id));
             let seen = whole(&state, &mut Source::Transaction(transaction), &before, secrets).await?;
             condition.check(text(&seen).as_bytes())?;
-            let mut document = said(&state, &before, &seen, body, patch)?;
-            if kind == Kind::Plugin {
-                document = super::catalogue::respelled(transaction, document).await?;
-                super::catalogue::check_upgrade(transaction, &before, &document.spec).await?;
-            }
-            if kind == Kind::Team {
-                bound_teams(transaction, &before.organization_id, &document, Some(&before)).await?;
-            }
+            let document = said(&state, &before, &seen, body, patch)?;
+            let document = super::catalogue::respelled(transaction, document).await?;
+            super::catalogue::check_upgrade(transaction, &before, &document).await?;
+            bound_teams(transaction, &before.organization_id, &document, Some(&before)).await?;
             let ties = ties(transaction, kind, &before.parent_id, &before.organization_id, &document).await?;
             let secret = state.sealed(
                 kind,

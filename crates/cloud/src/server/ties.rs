@@ -7,7 +7,7 @@ use super::cloud::Cloud;
 use super::refusal::Refusal;
 use super::source::membership_id;
 use super::store::{Name, References, Row, Transaction};
-use crate::models::{Document, Kind};
+use crate::models::{Document, Kind, TeamSpec, stored};
 
 /// The maximum number of teams of a user in one organization. Each is named in the user's tokens for kube-apiservers.
 pub(super) const MAX_TEAMS: usize = 80;
@@ -62,21 +62,22 @@ pub(super) async fn ties(
     })
 }
 
-/// Checks that no user whom the team `document` adds is then in more than [`MAX_TEAMS`] of the organization.
+/// Checks that no user whom the team `document` adds is then in more than [`MAX_TEAMS`] of the organization. What is no team is not checked.
 pub(super) async fn bound_teams(
     transaction: &mut Transaction,
     organization: &str,
     document: &Document,
     before: Option<&Row>,
 ) -> Result<(), Error> {
-    let had = before.and_then(|row| row.spec.get("user_ids")?.as_array());
-    let added = document.uses.iter().filter(|used| {
-        let has = |had: &Vec<Value>| had.iter().any(|id| id.as_str() == Some(&used.id));
-        used.kind == Kind::User && !had.is_some_and(has)
-    });
-    for user in added {
+    let Some(team) = document.typed::<TeamSpec>() else {
+        return Ok(());
+    };
+    let had = before.and_then(|row| stored::<TeamSpec>(&row.spec).ok());
+    let had = had.map(|team| team.user_ids).unwrap_or_default();
+    for (index, user) in team.user_ids.iter().enumerate().filter(|(_, user)| !had.contains(user)) {
+        let user = user.to_string();
         let mut teams = 0;
-        for (kind, id) in transaction.users_of(Kind::User, &user.id).await? {
+        for (kind, id) in transaction.users_of(Kind::User, &user).await? {
             let team = if kind == Kind::Team {
                 transaction.get(kind, &id).await?
             } else {
@@ -85,11 +86,9 @@ pub(super) async fn bound_teams(
             teams += usize::from(team.is_some_and(|team| team.organization_id == organization));
         }
         if teams >= MAX_TEAMS {
-            let reason = format!(
-                "the user {} is in {teams} teams, the maximum; remove the user from another team first",
-                user.id
-            );
-            return Err(Refusal::field(user.field.clone(), reason).into());
+            let reason =
+                format!("the user {user} is in {teams} teams, the maximum; remove the user from another team first");
+            return Err(Refusal::field(format!("user_ids[{index}]"), reason).into());
         }
     }
     Ok(())
