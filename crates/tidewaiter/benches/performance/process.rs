@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -13,6 +14,20 @@ use crate::observer::Observer;
 use tidewaiter_testkit::usage::{Memory, cpu_seconds};
 
 pub const SOON: Duration = Duration::from_secs(30);
+
+/// One client for all that is asked while something is measured: each new one reads the certificates of the system, which takes as long as the creation of
+/// dozens of objects.
+static CLIENT: LazyLock<reqwest::Client> =
+    LazyLock::new(|| reqwest::Client::builder().no_proxy().build().unwrap_or_default());
+
+/// What a role answers at this address.
+///
+/// # Errors
+/// When it does not answer with 200.
+pub async fn page(url: &str) -> reqwest::Result<String> {
+    let answer = CLIENT.get(url).send().await?;
+    answer.error_for_status()?.text().await
+}
 
 /// One cold start.
 #[derive(Debug, Serialize)]
@@ -108,8 +123,7 @@ impl Role {
     /// Waits until its caches are full.
     pub async fn ready(&self) {
         eventually("the controller to be ready", SOON, async || {
-            let answer = reqwest::get(format!("{}/readyz", self.admin)).await;
-            answer.and_then(reqwest::Response::error_for_status).map(drop)
+            page(&format!("{}/readyz", self.admin)).await.map(drop)
         })
         .await;
     }
@@ -121,14 +135,14 @@ impl Role {
 
     /// The value of a series that the role exports, as `name` or `name{label="value"}` with its labels in order; NaN if there is none.
     pub async fn series(&self, name: &str) -> Result<f64> {
-        let page = reqwest::get(format!("{}/metrics", self.admin)).await?.text().await?;
+        let page = page(&format!("{}/metrics", self.admin)).await?;
         let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         Ok(value.map_or(Ok(f64::NAN), str::parse)?)
     }
 
     /// The sum of the series that begin so.
     pub async fn total(&self, prefix: &str) -> Result<f64> {
-        let page = reqwest::get(format!("{}/metrics", self.admin)).await?.text().await?;
+        let page = page(&format!("{}/metrics", self.admin)).await?;
         let values = page
             .lines()
             .filter_map(|line| line.strip_prefix(prefix)?.rsplit(' ').next()?.parse::<f64>().ok());

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tidewaiter_testkit::{Process, Program, Scratch, eventually, free_port};
 
 use super::wire::{Wire, request};
+use crate::process::page;
 
 pub const CLUSTERS: usize = 1_000;
 pub const USERS: usize = 20;
@@ -142,11 +143,7 @@ impl Cloud {
 
     async fn ready(&self) {
         let ready = format!("http://{}/readyz", self.address);
-        eventually("the server to be ready", SOON, async || {
-            let answer = reqwest::get(&ready).await;
-            answer.and_then(reqwest::Response::error_for_status).map(drop)
-        })
-        .await;
+        eventually("the server to be ready", SOON, async || page(&ready).await.map(drop)).await;
     }
 
     /// Kills it with SIGKILL; after how many seconds the next one is ready.

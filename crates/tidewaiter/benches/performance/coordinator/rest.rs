@@ -18,7 +18,7 @@ use super::namespaces::settle;
 use super::{Sizes, pause};
 use crate::cloud::server::Cloud;
 use crate::cloud::wire::Wire;
-use crate::process::Role;
+use crate::process::{Role, page};
 use crate::report::{Chapter, count, figure, most, note};
 use crate::steady::REPORT_EVERY;
 
@@ -208,10 +208,7 @@ async fn heartbeats(bed: &Bed, nodes: usize) -> Result<()> {
 
 /// The requests to the cloud so far, by the path of the list.
 async fn asked(cloud: &Cloud) -> Result<BTreeMap<String, f64>> {
-    let page = reqwest::get(format!("http://{}/metrics", cloud.address))
-        .await?
-        .text()
-        .await?;
+    let page = page(&format!("http://{}/metrics", cloud.address)).await?;
     let mut paths = BTreeMap::new();
     for line in page.lines() {
         let Some(series) = line.strip_prefix("tidewaiter_cloud_requests_total{method=\"GET\",path=\"") else {

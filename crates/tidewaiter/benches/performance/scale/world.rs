@@ -18,7 +18,7 @@ use tidewaiter_testkit::{FakeEc2, Scratch, TokenBucket, eventually};
 use tokio::sync::watch;
 
 use crate::bed::{CLUSTER, CONFIG, fake_ec2, fill_store, instances, registered};
-use crate::process::{self, Role};
+use crate::process::{self, Role, page};
 
 /// Longer than anything takes.
 const PATIENCE: Duration = Duration::from_mins(6);
@@ -152,7 +152,7 @@ impl World {
 
     /// Fails unless the verdict is that this number of Nodes is ready.
     async fn check_ready(&self, controller: &Role, nodes: usize) -> Result<()> {
-        let page = reqwest::get(&controller.metrics).await?.text().await?;
+        let page = page(&controller.metrics).await?;
         let ready = format!("kops_node_ready{{cluster_name=\"{CLUSTER}\"}} {nodes}");
         ensure!(page.lines().any(|line| line == ready), "no line {ready} in\n{page}");
         Ok(())
