@@ -12,7 +12,7 @@ use std::str::FromStr;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use minisign::{PublicKey, SecretKey, SecretKeyBox, SignatureBox};
+use minisign::{PublicKey, PublicKeyBox, SecretKey, SecretKeyBox, SignatureBox};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -181,6 +181,10 @@ impl SigningKey {
     where
         E: From<SignatureError>,
     {
+        if PublicKeyBox::from_string(text).is_ok_and(|key| key.into_public_key().is_ok()) {
+            let public = "it is a public key; the secret key is in the other file that minisign -G wrote";
+            return Err(SignatureError::SecretKey(public.to_owned()).into());
+        }
         let invalid = |error: minisign::PError| SignatureError::SecretKey(error.to_string());
         let key_box = SecretKeyBox::from_string(text).map_err(invalid)?;
         let bytes = key_bytes(text);

@@ -168,14 +168,21 @@ impl FromStr for UpgradeScript {
 
     fn from_str(text: &str) -> Result<Self, InvalidValue> {
         let control = |b: u8| b.is_ascii_control() && !matches!(b, b'\n' | b'\t');
-        if text.len() <= MAX_SCRIPT && text.starts_with("#!/") && text.ends_with('\n') && !text.bytes().any(control) {
+        let rule = if text.len() > MAX_SCRIPT {
+            "must have 1 MiB at most"
+        } else if !text.starts_with("#!/") {
+            "must begin with #!/ and its interpreter, for example #!/bin/sh"
+        } else if text.contains("\r\n") {
+            "must end its lines with a line feed alone, and not with a carriage return before it, as Windows does"
+        } else if text.bytes().any(control) {
+            "must be text, without control characters except line feeds and tabs"
+        } else if !text.ends_with('\n') {
+            "must end with a line feed"
+        } else {
             return Ok(Self(text.to_owned()));
-        }
-        Err(super::values::invalid(
-            "upgrade script",
-            text.lines().next().unwrap_or_default(),
-            "must be text of at most 1 MiB that begins with #!/, ends with a line feed, and contains no control characters except line feeds and tabs",
-        ))
+        };
+        let first = text.lines().next().unwrap_or_default();
+        Err(super::values::invalid("upgrade script", first, rule))
     }
 }
 

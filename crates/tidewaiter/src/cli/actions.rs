@@ -126,10 +126,13 @@ pub(crate) enum TokensCommand {
         #[command(flatten)]
         place: AccountPlace,
     },
-    /// Revokes a token
+    /// Revokes a token after confirmation
     Revoke {
         /// The token, by name or id
         token: String,
+
+        #[command(flatten)]
+        confirmation: Confirmation,
 
         #[command(flatten)]
         place: AccountPlace,
@@ -267,8 +270,14 @@ pub(crate) enum CatalogueCommand {
         #[arg(long)]
         replace: bool,
     },
-    /// Removes a version that no cluster has
-    Remove(VersionArgs),
+    /// Removes a version that no cluster has, after confirmation
+    Remove {
+        #[command(flatten)]
+        version: VersionArgs,
+
+        #[command(flatten)]
+        confirmation: Confirmation,
+    },
 }
 
 /// A version in the catalogue.

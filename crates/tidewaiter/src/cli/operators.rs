@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::{AccountPlace, CloudFormat, OrganizationPlace};
+use super::{AccountPlace, CloudFormat, Confirmation, OrganizationPlace};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum OperatorsCommand {
@@ -17,8 +17,14 @@ pub(crate) enum OperatorsCommand {
     },
     /// Makes a user an operator: a member of the organization, or any user by id
     Add(OperatorArgs<OrganizationPlace>),
-    /// Removes an operator; the last operator cannot be removed
-    Remove(OperatorArgs<AccountPlace>),
+    /// Removes an operator after confirmation; the last operator cannot be removed
+    Remove {
+        #[command(flatten)]
+        operator: OperatorArgs<AccountPlace>,
+
+        #[command(flatten)]
+        confirmation: Confirmation,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -108,7 +108,11 @@ async fn tokens(command: &TokensCommand) -> Result<()> {
             let made = session.send(&request(Method::POST, path, body, None)).await?;
             value(CloudFormat::Yaml, &made)
         }
-        TokensCommand::Revoke { token, place } => {
+        TokensCommand::Revoke {
+            token,
+            confirmation,
+            place,
+        } => {
             let session = Session::open(place)?;
             let id = if token.parse::<UserId>().is_ok() {
                 token.clone()
@@ -121,6 +125,11 @@ async fn tokens(command: &TokensCommand) -> Result<()> {
                     _ => return Err(anyhow!("several tokens are named {token:?}: use an id")),
                 }
             };
+            if !confirmation.yes {
+                confirm(&format!(
+                    "Revoke the token {token:?}? Programs that use it are refused from then on."
+                ))?;
+            }
             session.send(&Request::new(Method::DELETE, path.below(&id))).await?;
             print(&format!("revoked {token}\n"))
         }
@@ -162,7 +171,12 @@ async fn api_keys(command: &ApiKeysCommand) -> Result<()> {
                 confirm(&deletion_of_key(found, keys.len()))?;
             }
             session.send(&Request::new(Method::DELETE, path.below(id))).await?;
-            print(&format!("deleted ApiKey {id}\n"))
+            let last = if keys.len() == 1 {
+                "; the cluster has none left, and cannot reach the cloud without one: tidewaiter cloud api-keys create"
+            } else {
+                ""
+            };
+            print(&format!("deleted ApiKey {id}{last}\n"))
         }
     }
 }

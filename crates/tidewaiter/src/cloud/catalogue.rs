@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use tidewaiter_cloud::client::{ClientError, Method, Path, Request};
 
 use super::actions::{list, read};
+use super::apply::confirm;
 use super::documents::values;
 use super::output::print;
 use super::session::{Session, if_found, request, text};
@@ -32,8 +33,11 @@ pub(super) async fn main(command: &CatalogueCommand) -> Result<()> {
             definition,
             replace,
         } => add(version, filename, definition.as_deref(), *replace).await,
-        CatalogueCommand::Remove(version) => {
+        CatalogueCommand::Remove { version, confirmation } => {
             let session = Session::open(&version.place)?;
+            if !confirmation.yes {
+                confirm(&format!("Remove {} from the catalogue?", title(version)))?;
+            }
             session.send(&Request::new(Method::DELETE, path(version))).await?;
             print(&format!("removed {}\n", title(version)))
         }

@@ -18,11 +18,11 @@ use super::documents;
 use super::output::{object, objects, print, table, value, without_secrets, yaml};
 use super::plan::patch;
 use super::session::{Session, request, text};
-use crate::cli::{AuditArgs, CloudFormat, CloudPlace, CreateArgs, DeleteArgs, GetArgs, ObjectArgs};
+use crate::cli::{AuditArgs, CloudFormat, CreateArgs, DeleteArgs, GetArgs, ObjectArgs};
 
 /// Lists the objects of a kind, or shows one.
 pub(super) async fn get(args: &GetArgs) -> Result<()> {
-    let session = Session::open(&args.of.place)?;
+    let session = Session::open(args.of.place.of(args.of.kind)?)?;
     let kind = args.of.kind;
     let list = session.list_path(args.of.kind).await?;
     let Some(name) = &args.object else {
@@ -44,7 +44,7 @@ pub(super) async fn get(args: &GetArgs) -> Result<()> {
 
 /// Shows one object, and of a cluster what is in it.
 pub(super) async fn describe(args: &ObjectArgs) -> Result<()> {
-    let session = Session::open(&args.of.place)?;
+    let session = Session::open(args.of.place.of(args.of.kind)?)?;
     let list = session.list_path(args.of.kind).await?;
     let (path, mut found, _) = one(&session, args.of.kind, list, &args.object).await?;
     without_secrets(&mut found);
@@ -72,7 +72,7 @@ async fn one(session: &Session, kind: Kind, list: Path, name: &str) -> Result<(P
 pub(super) async fn create(args: &CreateArgs) -> Result<()> {
     let document = documents::read_one(&args.filename, args.of.kind, &environment())?;
     let names = names(&document).with_context(|| document.origin.clone())?;
-    let mut place = CloudPlace::from(&args.of.place);
+    let mut place = args.of.place.of(args.of.kind)?;
     place.cluster = place.cluster.or_else(|| document.cluster.clone());
     place.node_pool = place.node_pool.or_else(|| document.node_pool.clone());
     place.user = place.user.or_else(|| document.user.clone());
@@ -96,7 +96,7 @@ pub(super) async fn create(args: &CreateArgs) -> Result<()> {
 
 /// Opens an object in an editor and sends the changes.
 pub(super) async fn edit(args: &ObjectArgs) -> Result<()> {
-    let session = Session::open(&args.of.place)?;
+    let session = Session::open(args.of.place.of(args.of.kind)?)?;
     let kind = args.of.kind;
     let list = session.list_path(args.of.kind).await?;
     let (path, mut before, etag) = one(&session, args.of.kind, list, &args.object).await?;
@@ -163,7 +163,7 @@ fn read_after_editor(file: &std::path::Path) -> Result<Value> {
 /// Deletes an object after confirmation.
 pub(super) async fn delete(args: &DeleteArgs) -> Result<()> {
     let ObjectArgs { of, object: name } = &args.object;
-    let session = Session::open(&of.place)?;
+    let session = Session::open(of.place.of(of.kind)?)?;
     let kind = of.kind;
     let list = session.list_path(of.kind).await?;
     let (path, found, etag) = one(&session, of.kind, list, name).await?;

@@ -5,6 +5,7 @@ use serde_json::Value;
 use tidewaiter_cloud::client::{Method, Path, Request};
 use tidewaiter_cloud::models::Kind;
 
+use super::apply::confirm;
 use super::output::{names, print, table, value};
 use super::session::Session;
 use crate::cli::{CloudFormat, OperatorsCommand};
@@ -28,14 +29,17 @@ pub(super) async fn main(command: &OperatorsCommand) -> Result<()> {
             session.send(&Request::new(Method::PUT, operators.below(&id))).await?;
             print(&format!("{} is now an operator\n", args.operator))
         }
-        OperatorsCommand::Remove(args) => {
-            let session = Session::open(&args.place)?;
-            // Wherever he is at home.
-            let id = session.id(Kind::User, &operators, &args.operator).await?;
+        OperatorsCommand::Remove { operator, confirmation } => {
+            let session = Session::open(&operator.place)?;
+            // In whichever organization the user is.
+            let id = session.id(Kind::User, &operators, &operator.operator).await?;
+            if !confirmation.yes {
+                confirm(&format!("Remove the operator {}?", operator.operator))?;
+            }
             session
                 .send(&Request::new(Method::DELETE, operators.below(&id)))
                 .await?;
-            print(&format!("{} is no longer an operator\n", args.operator))
+            print(&format!("{} is no longer an operator\n", operator.operator))
         }
     }
 }

@@ -71,18 +71,29 @@ pub(super) fn sign_script(args: &SignScriptArgs) -> Result<()> {
         nodes.join(", "),
         args.upgrade
     );
-    // Nobody misses it where standard error is closed.
-    let _ = writeln!(io::stderr(), "{next}");
+    note(&next);
     Ok(())
 }
 
+/// Says something beside the output.
+fn note(text: &str) {
+    // Nobody misses it where standard error is closed.
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 fn key(path: &Path, password_file: Option<&Path>) -> Result<SigningKey> {
-    let text = text_file::read(path).with_context(|| format!("--secret-key {}", path.display()))?;
-    let text = zeroize::Zeroizing::new(text);
+    let flag = || format!("--secret-key {}", path.display());
+    let text = zeroize::Zeroizing::new(text_file::read(path).with_context(flag)?);
     let prompt = format!("The password of {}", path.display());
-    SigningKey::read(&text, || {
-        password::read(Variable::SigningKey, password_file, &prompt, false)
-    })
+    let key = SigningKey::read(&text, || -> Result<String> {
+        let password = password::read(Variable::SigningKey, password_file, &prompt, false);
+        if password.is_ok() {
+            // A minute of a slow processor looks like a program that has stopped.
+            note("decrypting the secret key, which takes some seconds");
+        }
+        password
+    });
+    key.with_context(flag)
 }
 
 fn print(text: &str) -> Result<()> {

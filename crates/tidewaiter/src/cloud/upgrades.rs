@@ -80,6 +80,12 @@ pub(super) async fn change(args: &UpgradeArgs, change: Change) -> Result<()> {
             ending(&upgrade)
         );
     }
+    if matches!(change, Change::Resume) && upgrade["policy"]["paused"] != true {
+        return print(&format!(
+            "Upgrade {0} is not paused here; tidewaiter cloud describe upgrade {0} shows what it waits for\n",
+            text(&upgrade, "id")
+        ));
+    }
     let policy = json!({ "policy": change.patch() });
     let upgrade = session.send(&request(Method::PATCH, path, policy, None)).await?;
     print(&format!("Upgrade {} is {}\n", text(&upgrade, "id"), change.done()))

@@ -106,7 +106,10 @@ async fn tokens_and_keys_are_shown_once_and_revoked() {
     assert_eq!(real.status(&token, "/v3/account").await, 200);
     let listed = real.types("tokens list").await;
     assert!(listed.contains("ci") && !listed.contains(&token), "{listed}");
-    real.types("tokens revoke ci").await;
+    real.refused("tokens revoke ci", &["no terminal to confirm", "--yes"])
+        .await;
+    assert_eq!(real.status(&token, "/v3/account").await, 200, "nothing was revoked");
+    real.types("tokens revoke ci --yes").await;
     assert_eq!(real.status(&token, "/v3/account").await, 401);
     real.refused("tokens revoke ci", &["no token \"ci\""]).await;
 
@@ -296,6 +299,11 @@ async fn progress_and_policy(real: &Real, upgrade: &str) {
     for (command, said, policy) in [
         ("pause-upgrade", "is paused", json!({"paused": true})),
         ("resume-upgrade", "is no longer paused", Value::Null),
+        (
+            "resume-upgrade",
+            &format!("is not paused here; tidewaiter cloud describe upgrade {upgrade} shows what it waits for"),
+            Value::Null,
+        ),
         ("abort-upgrade", "is aborted", json!({"aborted": true})),
     ] {
         let done = real.types(&format!("{command} {upgrade}")).await;
@@ -386,9 +394,9 @@ async fn versions_of_plugins() {
         person.file("objects.yaml", wrong);
         person.run(&add).await.refused(1, &["objects.yaml"]);
     }
-    person
-        .run(&["cloud", "catalogue", "remove", "logs", "fluentd", "1.0.0"])
-        .await
-        .well();
+    let remove = "catalogue remove logs fluentd 1.0.0";
+    real.refused(remove, &["no terminal to confirm", "--yes"]).await;
+    assert_ne!(real.types("catalogue list -o name").await, "");
+    real.types(&format!("{remove} --yes")).await;
     assert_eq!(real.types("catalogue list -o name").await, "");
 }

@@ -131,6 +131,10 @@ async fn a_newcomer_types_the_page() {
         .await;
     assert!(pruned.contains("0 to delete"), "{pruned}");
 
+    person.file("node-pool.yaml", block("# node-pool.yaml"));
+    let pool = newcomer.types_all(block("tidewaiter cloud create node-pool")).await;
+    assert!(pool.contains("name: workers"), "{pool}");
+
     person.file("fluentd.yaml", block("# fluentd.yaml"));
     let listed = newcomer.types_all(block("tidewaiter cloud catalogue add")).await;
     assert!(

@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tidewaiter_cloud::models::Kind;
 
-use crate::world::{ALICE, API_KEY, CLUSTER, Person, of_cluster, of_organization};
+use crate::world::{ALICE, API_KEY, CLUSTER, ORGANIZATION, Person, of_cluster, of_organization};
 
 const REGISTRY: &str = "44444444-4444-4444-8444-444444444444";
 
@@ -48,6 +48,41 @@ async fn lists_are_printed_for_people_and_programs_without_secrets() {
         .run(&["cloud", "get", "registries", "gcr.io"])
         .await
         .refused(1, &["no Registry \"gcr.io\""]);
+}
+
+#[tokio::test]
+async fn a_flag_for_a_parent_that_a_kind_does_not_have_is_refused() {
+    let person = Person::logged_in().await;
+    for (words, flag) in [
+        ("get registries --cluster production", "--cluster"),
+        ("get node-pools --node-pool workers", "--node-pool"),
+        ("describe registry quay.io --user alice@example.com", "--user"),
+        (
+            "get organizations --organization 11111111-1111-4111-8111-111111111111",
+            "--organization",
+        ),
+    ] {
+        let words: Vec<&str> = ["cloud"].into_iter().chain(words.split(' ')).collect();
+        let said = format!("{flag} has no meaning for ");
+        person.run(&words).await.refused(1, &[&said, "omit it"]);
+    }
+    assert!(person.cloud.seen().is_empty());
+    let users = ["cloud", "get", "users", "--organization", ORGANIZATION];
+    person.run(&users).await.well();
+}
+
+#[tokio::test]
+async fn what_is_no_kind_and_has_a_command_is_named() {
+    let person = Person::logged_in().await;
+    for (word, command) in [
+        ("tokens", "tokens list"),
+        ("operator", "operators list"),
+        ("api-keys", "api-keys list"),
+    ] {
+        let said = format!("there is no kind {word:?}; use tidewaiter cloud {command}");
+        let ran = person.run(&["cloud", "get", word]).await;
+        assert!(ran.code == 2 && ran.err.contains(&said), "{}", ran.err);
+    }
 }
 
 #[tokio::test]

@@ -238,7 +238,10 @@ async fn operators_are_added_and_removed_by_name() {
     assert!(listed().await.contains("bob@example.com"));
     let names = ["cloud", "operators", "list", "-o", "name"];
     assert_eq!(person.run(&names).await.well().matches("Operator/").count(), 2);
-    let remove = |who| ["cloud", "operators", "remove", who];
+    let asked = person.run(&["cloud", "operators", "remove", "bob@example.com"]).await;
+    asked.refused(1, &["no terminal to confirm", "--yes"]);
+    assert!(listed().await.contains("bob@example.com"));
+    let remove = |who| ["cloud", "operators", "remove", who, "--yes"];
     person.run(&remove("bob@example.com")).await.well();
     assert!(!listed().await.contains("bob@example.com"));
     let last = person.run(&remove("alice@example.com")).await;

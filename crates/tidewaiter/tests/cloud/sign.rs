@@ -144,11 +144,19 @@ async fn a_script_is_signed_for_its_nodes_and_with_two_keys() {
     let wrong = person.file("wrong.sh", "echo\n");
     sign(&wrong, &old_key, &[])
         .await
-        .refused(1, &["wrong.sh", "begins with #!/"]);
+        .refused(1, &["wrong.sh", "must begin with #!/"]);
+    let windows = person.file("windows.sh", "#!/bin/sh\r\nexit 0\r\n");
+    sign(&windows, &old_key, &[])
+        .await
+        .refused(1, &["windows.sh", "carriage return"]);
     let file = person.file("upgrade.sh", SCRIPT);
     sign(&file, &file, &[])
         .await
         .refused(1, &["the secret key cannot be used"]);
+    let public = person.file("minisign.pub", &old.pk.to_box().unwrap().into_string());
+    sign(&file, &public, &[])
+        .await
+        .refused(1, &["minisign.pub", "it is a public key", "the other file"]);
     let long = sign(&file, &old_key, &["--expires-in", "721h"]).await;
     assert!(long.code == 2 && long.err.contains("from 1m to 720h"), "{}", long.err);
 }
@@ -172,13 +180,18 @@ async fn the_password_of_a_key_has_a_variable_of_its_own() {
         let words: Vec<&str> = line.split(' ').collect();
         let account = ("TIDEWAITER_CLOUD_PASSWORD", other);
         let run = async |variables: &[(&str, &str)]| person.run_with(&words, variables).await;
-        run(&[account, ("TIDEWAITER_SIGNING_PASSWORD", right)]).await.well();
+        let signing = run(&[account, ("TIDEWAITER_SIGNING_PASSWORD", right)]).await;
+        assert!(signing.err.contains("takes some seconds"), "{}", signing.err);
+        signing.well();
         run(&[("TIDEWAITER_CLOUD_PASSWORD", right)])
             .await
             .refused(1, &["no password", "--password-file", "TIDEWAITER_SIGNING_PASSWORD"]);
-        run(&[("TIDEWAITER_SIGNING_PASSWORD", other)])
-            .await
-            .refused(1, &["the secret key cannot be used"]);
+        let wrong = run(&[("TIDEWAITER_SIGNING_PASSWORD", other)]).await;
+        assert!(
+            wrong.code == 1 && wrong.err.contains("minisign.key: the secret key cannot be used"),
+            "{}",
+            wrong.err
+        );
     }
     // Nor is it taken for a setting of the server.
     let serve = ["cloud", "serve", "--print-config"];

@@ -8,6 +8,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, Error};
 use tidewaiter_cloud::models::Kind;
 
+/// What is no kind, and has a command that lists it.
+const LISTED: [&str; 5] = ["tokens", "api-keys", "operators", "script-templates", "catalogue"];
+
 /// Reads a kind; its error lists all of them.
 #[derive(Clone)]
 pub(crate) struct KindParser;
@@ -65,7 +68,12 @@ fn similar(refused: &Error) -> Option<&str> {
 
 fn unknown(value: &str, similar: Option<&str>) -> String {
     let mut text = format!("there is no kind {value:?}");
-    if let Some(similar) = similar {
+    let stem = value.to_lowercase();
+    let stem = stem.trim_end_matches('s');
+    let listed = LISTED.iter().find(|word| word.trim_end_matches('s') == stem);
+    if let Some(listed) = listed {
+        let _ = write!(text, "; use tidewaiter cloud {listed} list");
+    } else if let Some(similar) = similar {
         let _ = write!(text, "; did you mean {similar}?");
     }
     text += "\n\nKinds:\n";

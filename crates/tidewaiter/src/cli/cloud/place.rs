@@ -1,6 +1,8 @@
 //! The context and the parent objects. Each command has the flags that mean something to it, and no others.
 
+use anyhow::{Result, bail};
 use clap::Args;
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::OrganizationId;
 
 /// The context and the parent objects, as far as they are given.
@@ -70,6 +72,29 @@ pub(crate) struct ObjectPlace {
     /// The user, by e-mail address or id (for SSH keys) [default: the logged-in user]
     #[arg(long, value_name = "USER")]
     user: Option<String>,
+}
+
+impl ObjectPlace {
+    /// The context and the parents of an object of this kind.
+    ///
+    /// # Errors
+    /// A flag names a parent that no object of this kind has.
+    pub(crate) fn of(&self, kind: Kind) -> Result<Place> {
+        let place = Place::from(self);
+        let given = [
+            ("--organization", Kind::Organization, place.organization.is_some()),
+            ("--cluster", Kind::Cluster, place.cluster.is_some()),
+            ("--node-pool", Kind::NodePool, place.node_pool.is_some()),
+            ("--user", Kind::User, place.user.is_some()),
+        ];
+        for (flag, parent, is_given) in given {
+            let mut above = std::iter::successors(kind.parent(), |parent| parent.parent());
+            if is_given && !above.any(|above| above == parent) {
+                bail!("{flag} has no meaning for {}: omit it", kind.word());
+            }
+        }
+        Ok(place)
+    }
 }
 
 impl From<&AccountPlace> for Place {
