@@ -69,10 +69,12 @@ struct Found {
     taken: Vec<f64>,
 }
 
-/// The coordinator and the bare client in turn, twice, because the speed of a machine changes.
+/// How often the coordinator and the bare client are measured in turn: the speed of a machine changes.
+const TURNS: usize = 3;
+
 pub async fn measure(program: &Path, sizes: &Sizes) -> Result<Chapter> {
     let (mut syncs, mut bare) = (Vec::new(), Vec::new());
-    for _ in 0..2 {
+    for _ in 0..TURNS {
         let sync = Synced::by_coordinator(program).await?;
         note("access: the bare client");
         let cluster = control_plane().await;

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use http::Request;
 use k8s_openapi::api::core::v1::{Namespace, Node};
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tidewaiter_testkit::builders::node;
@@ -126,7 +128,25 @@ pub async fn control_plane() -> ControlPlane {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
     cluster.apply_manifests(deploy.join("coordinator")).await;
     cluster.apply_manifests(deploy.join("crds/coordinator")).await;
+    list_each_kind(&cluster).await;
     cluster
+}
+
+/// The API server builds what serves a kind at the first request for it. Whoever is measured finds it built.
+async fn list_each_kind(cluster: &ControlPlane) {
+    let client = cluster.client(&Identity::Admin);
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    eventually("each kind to be served", LONG, async || {
+        for definition in definitions.list(&ListParams::default()).await? {
+            let spec = definition.spec;
+            for version in spec.versions.iter().filter(|version| version.served) {
+                let path = format!("/apis/{}/{}/{}", spec.group, version.name, spec.names.plural);
+                client.request_text(Request::get(path).body(Vec::new())?).await?;
+            }
+        }
+        anyhow::Ok(())
+    })
+    .await;
 }
 
 /// The name of the `number`th namespace, or Node, of this kind.
@@ -149,11 +169,7 @@ pub async fn make_namespaces(cluster: &ControlPlane, count: usize) -> Result<usi
     )
     .await;
     seen(&namespaces, &numbered("many", count - 1)).await;
-    Ok(namespaces
-        .list_metadata(&kube::api::ListParams::default())
-        .await?
-        .items
-        .len())
+    Ok(namespaces.list_metadata(&ListParams::default()).await?.items.len())
 }
 
 /// Creates this number of Nodes as kubelets write them.

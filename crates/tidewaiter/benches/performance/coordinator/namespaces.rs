@@ -21,6 +21,12 @@ use crate::report::{Chapter, count, figure, note};
 /// A Registry that the cloud does not know, so that the mirror deletes it.
 const UNKNOWN: &str = "00000000-0000-4000-8000-000000000001";
 
+/// How often the coordinator is measured, with the bare client before and after: the speed of a machine changes by a quarter within minutes.
+const TURNS: usize = 3;
+
+/// Between two looks at the metrics, each of which takes some milliseconds of the cores that are measured.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
 /// What was found of the coordinator.
 struct Found {
     rate: Rate,
@@ -41,19 +47,23 @@ pub async fn measure(program: &Path, sizes: &Sizes) -> Result<Chapter> {
     note("namespaces: learning what the coordinator creates");
     let bodies = Bodies::learn(program).await?;
     note(&format!("namespaces: the bare client in {number}"));
-    let before = Rate::of(&bodies.create(number).await?)?;
-    note("namespaces: the coordinator");
-    let first = Filled::of(program, number).await?;
-    first.coordinator.stop().await;
-    drop(first.bed);
-    note("namespaces: the bare client again");
-    let between = Rate::of(&bodies.create(number).await?)?;
-    note("namespaces: the coordinator again");
-    let found = of_coordinator(program, number).await?;
-    note("namespaces: the bare client a third time");
-    let after = Rate::of(&bodies.create(number).await?)?;
+    let mut bare = vec![Rate::of(&bodies.create(number).await?)?];
+    let (mut rates, mut found) = (Vec::new(), None);
+    for turn in 1..=TURNS {
+        note("namespaces: the coordinator");
+        let filled = Filled::of(program, number).await?;
+        if turn < TURNS {
+            rates.push(filled.rate);
+            filled.coordinator.stop().await;
+        } else {
+            found = Some(of_coordinator(filled).await?);
+        }
+        note("namespaces: the bare client again");
+        bare.push(Rate::of(&bodies.create(number).await?)?);
+    }
+    let found = found.context("a turn")?;
     let title = format!("A service account and 2 pull secrets in each of {number} namespaces");
-    Ok(chapter(title, &found, &first.rate, &[before, between, after]))
+    Ok(chapter(title, &found, &rates, &bare))
 }
 
 /// A cluster whose namespaces a coordinator has filled.
@@ -84,14 +94,14 @@ impl Filled {
     }
 }
 
-async fn of_coordinator(program: &Path, number: usize) -> Result<Found> {
+async fn of_coordinator(filled: Filled) -> Result<Found> {
     let Filled {
         bed,
         coordinator,
         namespaces,
         rate,
         seconds: filled,
-    } = Filled::of(program, number).await?;
+    } = filled;
     let (memory, cpu_seconds) = (coordinator.memory(), coordinator.cpu_seconds());
     let again = pass_again(&bed, &coordinator, namespaces).await?;
     let changed = change_credential(&bed, &coordinator, namespaces).await?;
@@ -115,10 +125,10 @@ async fn of_coordinator(program: &Path, number: usize) -> Result<Found> {
     })
 }
 
-fn chapter(title: String, found: &Found, first: &Rate, bare: &[Rate]) -> Chapter {
-    let of_coordinator = [first.creations_per_second, found.rate.creations_per_second];
-    let rate = f64::midpoint(of_coordinator[0], of_coordinator[1]);
-    let bare_rate = bare.iter().map(|rate| rate.creations_per_second).sum::<f64>() / count(bare.len());
+fn chapter(title: String, found: &Found, before: &[Rate], bare: &[Rate]) -> Chapter {
+    let mean = |rates: &[&Rate]| rates.iter().map(|rate| rate.creations_per_second).sum::<f64>() / count(rates.len());
+    let of_coordinator: Vec<&Rate> = before.iter().chain([&found.rate]).collect();
+    let (rate, bare_rate) = (mean(&of_coordinator), mean(&bare.iter().collect::<Vec<_>>()));
     let seconds = |what: &str, key, seconds| figure(what, key, seconds, " s", 1);
     let number = |what: &str, key, number| figure(what, key, number, "", 0);
     let ratio = rate / bare_rate;
@@ -149,7 +159,7 @@ fn chapter(title: String, found: &Found, first: &Rate, bare: &[Rate]) -> Chapter
             seconds("a registry removed from all namespaces", "removed", found.removed),
         ],
         details: json!({
-            "bare": bare.iter().map(Rate::seen).collect::<Vec<_>>(), "coordinator": [first.seen(), found.rate.seen()],
+            "bare": bare.iter().map(Rate::seen).collect::<Vec<_>>(), "coordinator": of_coordinator.iter().map(|rate| rate.seen()).collect::<Vec<_>>(),
             "secondPass": found.again, "restart": found.restarted,
         }),
     }
@@ -247,6 +257,7 @@ async fn writes(coordinator: &Role, resource: &str, verb: &str) -> Result<f64> {
 /// Waits until the coordinator has made this number of writes.
 async fn written(coordinator: &Role, resource: &str, verb: &str, wanted: f64) {
     eventually(format!("{wanted} of {verb} {resource}"), LONG, async || {
+        pause(LOOK_EVERY).await;
         let found = writes(coordinator, resource, verb)
             .await
             .map_err(|error| error.to_string())?;
