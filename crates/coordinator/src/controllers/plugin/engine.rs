@@ -67,7 +67,7 @@ impl Engine {
         let mut performed = Performed::default();
         for group in actions {
             let acts = group.into_iter().map(|action| self.act(plugin, action, record).boxed());
-            let outcomes = requests::perform(acts.collect()).await;
+            let outcomes = requests::write(acts.collect()).await;
             for outcome in outcomes {
                 match outcome {
                     Outcome::Applied {

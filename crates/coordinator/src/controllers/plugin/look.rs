@@ -51,7 +51,7 @@ impl Cluster {
         let (many, few): (Vec<Place>, Vec<Place>) = places.into_values().partition(|place| place.ids.len() >= MANY);
         let pages = many.into_iter().map(|place| self.page(place, plugin).boxed());
         let (mut seen, mut single) = (Vec::new(), few);
-        for page in requests::perform(pages.collect()).await {
+        for page in requests::read(pages.collect()).await {
             match page? {
                 Ok(found) => seen.extend(found),
                 Err(place) => single.push(place),
@@ -61,7 +61,7 @@ impl Cluster {
             .iter()
             .flat_map(|place| place.ids.iter().map(|id| (&place.kind, id)));
         let looks = each.map(|(kind, id)| self.look_at(kind, id, plugin).boxed());
-        for found in requests::perform(looks.collect()).await {
+        for found in requests::read(looks.collect()).await {
             seen.extend(found?);
         }
         Ok(seen)

@@ -249,7 +249,9 @@ impl Reader<'_> {
             let why = format!("a plugin may have at most {MOST_OBJECTS} objects: split the plugin");
             return Err(refused("the manifests", why));
         }
-        object.digest = digest([Value::Object(object.body.clone()).to_string().as_str()]);
+        let text =
+            serde_json::to_string(&object.body).map_err(|error| refused(object.id.to_string(), error.to_string()))?;
+        object.digest = digest([text.as_str()]);
         Ok(())
     }
 

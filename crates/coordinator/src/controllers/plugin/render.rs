@@ -25,7 +25,7 @@ impl Engine {
     ) -> Result<PluginDiff, Vec<Problem>> {
         let numbered = steps.into_iter().enumerate();
         let renders = numbered.map(|(place, step)| async move { (place, self.change(step).await) }.boxed());
-        let mut rendered = requests::perform(renders.collect()).await;
+        let mut rendered = requests::write(renders.collect()).await;
         rendered.sort_by_key(|(place, _)| *place);
         let (mut changes, mut problems) = (Vec::new(), Vec::new());
         for (_, change) in rendered {

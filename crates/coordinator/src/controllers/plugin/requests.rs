@@ -1,4 +1,5 @@
-//! Requests of one plugin at the same time: few at first, and one more with each that ends.
+//! Requests of one plugin at the same time: few at first, and one more with each that ends. Reads begin with more, because no webhook keeps them waiting, and
+//! most plugins have fewer kinds than that.
 //!
 //! A plugin whose requests hang, at a webhook for example, takes few permits from the other plugins. One whose requests are answered
 //! has so many under way that the API server is not waiting for it.
@@ -6,16 +7,27 @@
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 
-/// Requests at once before any has ended.
+/// Writes at once before any has ended.
 const FEW: usize = 4;
+/// The same of reads: a quarter of the permits of the controller.
+const FEW_READS: usize = 8;
 /// The most at once: three quarters of the permits of the controller.
 const MOST: usize = 24;
 
-/// Performs them all; the results come in any order.
-pub(super) async fn perform<T>(requests: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+/// Performs writes; the results come in any order.
+pub(super) async fn write<T>(requests: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    perform(requests, FEW).await
+}
+
+/// Performs reads; the results come in any order.
+pub(super) async fn read<T>(requests: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    perform(requests, FEW_READS).await
+}
+
+async fn perform<T>(requests: Vec<BoxFuture<'_, T>>, few: usize) -> Vec<T> {
     let mut waiting = requests.into_iter();
     let (mut under_way, mut results) = (FuturesUnordered::new(), Vec::new());
-    let mut most = FEW;
+    let mut most = few;
     loop {
         under_way.extend(waiting.by_ref().take(most - under_way.len()));
         let Some(result) = under_way.next().await else {
@@ -44,7 +56,7 @@ mod tests {
             under_way.fetch_sub(1, Ordering::Relaxed);
             number
         };
-        let mut done = perform((0..500).map(|number| request(number).boxed()).collect()).await;
+        let mut done = write((0..500).map(|number| request(number).boxed()).collect()).await;
         done.sort_unstable();
         assert_eq!((done, most.into_inner()), ((0..500).collect(), MOST));
     }
@@ -56,11 +68,10 @@ mod tests {
             begun.fetch_add(1, Ordering::Relaxed);
             pending::<()>().await;
         };
-        assert!(
-            perform((0..500).map(|_| hang().boxed()).collect())
-                .now_or_never()
-                .is_none()
-        );
-        assert_eq!(begun.into_inner(), FEW);
+        let all = || (0..500).map(|_| hang().boxed()).collect();
+        assert!(write(all()).now_or_never().is_none());
+        assert_eq!(begun.swap(0, Ordering::Relaxed), FEW);
+        assert!(read(all()).now_or_never().is_none());
+        assert_eq!(begun.into_inner(), FEW_READS);
     }
 }

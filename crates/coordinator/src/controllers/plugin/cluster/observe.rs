@@ -32,7 +32,7 @@ impl Cluster {
         let listing = expected
             .iter()
             .map(|expected| self.list_or_refusal(expected, plugin, release).boxed());
-        for list in requests::perform(listing.collect()).await {
+        for list in requests::read(listing.collect()).await {
             observed.seen.extend(list?);
         }
         let placed = release
