@@ -17,7 +17,8 @@ use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 use tidewaiter_api::names::PLUGIN_LABEL;
 use tidewaiter_kit::writer::NO_VERSION;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinSet, spawn_blocking};
+use tracing::Instrument as _;
 
 use super::account::PluginAccount;
 use super::health::{Health, health, is_inert};
@@ -157,12 +158,15 @@ impl Cluster {
     pub(super) async fn apply(&self, id: &ObjectId, object: &Object, uid: Option<&str>) -> Result<Written, Error> {
         let kind = self.served(id, &object.version).await?;
         let (params, body) = applied(&kind, id, object, uid);
-        let api = self.api(&kind, id);
-        let written = api.patch_metadata(&id.name, &params, &Patch::Apply(body)).await?;
-        Ok(Written {
-            fields: our_fields(&written.metadata),
-            uid: written.metadata.uid.unwrap_or_default(),
-        })
+        let (api, name) = (self.api(&kind, id), id.name.clone());
+        let apply = async move {
+            let written = api.patch_metadata(&name, &params, &Patch::Apply(body)).await?;
+            Ok(Written {
+                fields: our_fields(&written.metadata),
+                uid: written.metadata.uid.unwrap_or_default(),
+            })
+        };
+        in_a_task(apply).await
     }
 
     /// What [`Cluster::apply`] would make of the object, as the API server says without doing it.
@@ -247,6 +251,21 @@ impl Cluster {
     fn known(&self) -> MutexGuard<'_, HashMap<GroupVersion, Arc<Vec<Kind>>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Runs a request in a task of its own, which ends with the pass: the hundreds of requests of a plugin are written and read on all cores, and not one after
+/// the other in its pass.
+async fn in_a_task<T: Send + 'static>(
+    request: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
+    let mut task = JoinSet::new();
+    task.spawn(request.in_current_span());
+    let ended = task
+        .join_next()
+        .await
+        .transpose()
+        .map_err(|error| Error::Service(error.into()))?;
+    ended.unwrap_or_else(|| Err(Error::Service("the task of a request is gone".into())))
 }
 
 /// How the object is applied. With `uid`, that one only is changed; without, it is created, and nothing is changed.
