@@ -88,7 +88,7 @@ fn key(path: &Path, password_file: Option<&Path>) -> Result<SigningKey> {
     let key = SigningKey::read(&text, || -> Result<String> {
         let password = password::read(Variable::SigningKey, password_file, &prompt, false);
         if password.is_ok() {
-            // A minute of a slow processor looks like a program that has stopped.
+            // Else the program seems to have stopped.
             note("decrypting the secret key, which takes some seconds");
         }
         password

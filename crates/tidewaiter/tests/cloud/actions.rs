@@ -141,11 +141,16 @@ async fn tokens_and_keys_are_shown_once_and_revoked() {
         &["the cluster has no API key of this text"],
     )
     .await;
-    real.types(&format!("{delete} --yes")).await;
+    let said = real.types(&format!("{delete} --yes")).await;
+    assert!(!said.contains("none left"), "{said}");
     assert_eq!(
         (real.status(&new, &cluster).await, real.status(old, &cluster).await),
         (200, 401)
     );
+    let last = format!("api-keys delete {} --yes", field(&made, "id"));
+    let said = real.types(&last).await;
+    assert!(said.contains("the cluster has none left"), "{said}");
+    assert_eq!(real.status(&new, &cluster).await, 401);
 }
 
 #[tokio::test]

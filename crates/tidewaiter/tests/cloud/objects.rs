@@ -58,7 +58,7 @@ async fn a_flag_for_a_parent_that_a_kind_does_not_have_is_refused() {
         ("get node-pools --node-pool workers", "--node-pool"),
         ("describe registry quay.io --user alice@example.com", "--user"),
         (
-            "get organizations --organization 11111111-1111-4111-8111-111111111111",
+            &format!("get organizations --organization {ORGANIZATION}"),
             "--organization",
         ),
     ] {

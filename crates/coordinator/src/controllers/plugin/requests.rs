@@ -1,5 +1,5 @@
-//! Requests of one plugin at the same time: few at first, and one more with each that ends. Reads begin with more, because no webhook keeps them waiting, and
-//! most plugins have fewer kinds than that.
+//! Requests of one plugin at the same time: few at first, and one more with each that ends. Reads begin with more, because admission webhooks do not keep
+//! them waiting.
 //!
 //! A plugin whose requests hang, at a webhook for example, takes few permits from the other plugins. One whose requests are answered
 //! has so many under way that the API server is not waiting for it.

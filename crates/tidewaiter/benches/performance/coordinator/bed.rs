@@ -132,7 +132,7 @@ pub async fn control_plane() -> ControlPlane {
     cluster
 }
 
-/// The API server builds what serves a kind at the first request for it. Whoever is measured finds it built.
+/// Lists each kind once. The API server prepares a kind at the first request for it, which is not to be measured.
 async fn list_each_kind(cluster: &ControlPlane) {
     let client = cluster.client(&Identity::Admin);
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());

@@ -24,7 +24,7 @@ const UNKNOWN: &str = "00000000-0000-4000-8000-000000000001";
 /// How often the coordinator is measured, with the bare client before and after: the speed of a machine changes by a quarter within minutes.
 const TURNS: usize = 3;
 
-/// Between two looks at the metrics, each of which takes some milliseconds of the cores that are measured.
+/// Between two looks at the metrics, which take time on the cores that are measured.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// What was found of the coordinator.

@@ -7,8 +7,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -26,6 +24,9 @@ use crate::cloud::wire::Wire;
 use crate::observer::{follow, next};
 use crate::process::{Role, SOON};
 use crate::report::{Chapter, count, figure, median, most, note};
+use contents::{CONTENTS, labelled, name, objects};
+
+mod contents;
 
 const PLUGINS: usize = 20;
 /// The first of them are applied one after the other, each while nothing else happens.
@@ -34,15 +35,6 @@ const ALONE: usize = 11;
 const EDITS: usize = 15;
 const PAUSE: Duration = Duration::from_millis(400);
 
-/// The objects of a plugin besides its namespace, by path of the API, plural and kind.
-const CONTENTS: [(&str, &str, &str, usize); 6] = [
-    ("api/v1", "serviceaccounts", "ServiceAccount", 49),
-    ("api/v1", "configmaps", "ConfigMap", 150),
-    ("api/v1", "secrets", "Secret", 50),
-    ("apis/rbac.authorization.k8s.io/v1", "roles", "Role", 100),
-    ("apis/rbac.authorization.k8s.io/v1", "rolebindings", "RoleBinding", 100),
-    ("apis/networking.k8s.io/v1", "networkpolicies", "NetworkPolicy", 50),
-];
 const OBJECTS: usize = 500;
 
 /// As the audit log has the field manager of the plugin controller.
@@ -219,60 +211,6 @@ async fn add(bed: &Bed, wire: &mut Wire, number: usize) -> Result<String> {
     let rest: Vec<Value> = objects.map(|(_, object)| object).collect();
     let kind = format!("kind-{number}");
     bed.cloud.add_plugin(wire, &kind, &json!([[namespace], rest])).await
-}
-
-/// The objects of the plugin in this namespace, each with the path of its collection, the namespace first.
-fn objects(namespace: &str) -> Vec<(String, Value)> {
-    let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-    let mut objects = vec![("/api/v1/namespaces".to_owned(), body)];
-    for (api, plural, kind, number) in CONTENTS {
-        let version = api.trim_start_matches("apis/").trim_start_matches("api/");
-        let collection = format!("/{api}/namespaces/{namespace}/{plural}");
-        for number in 0..number {
-            let mut object = content(kind, number);
-            object["apiVersion"] = json!(version);
-            object["kind"] = json!(kind);
-            let labels = json!({"app.kubernetes.io/name": "bench", "app.kubernetes.io/component": name(number)});
-            object["metadata"] = json!({"name": name(number), "namespace": namespace, "labels": labels});
-            objects.push((collection.clone(), object));
-        }
-    }
-    objects
-}
-
-fn name(number: usize) -> String {
-    format!("component-{number:03}")
-}
-
-/// What an object of this kind has besides its metadata.
-fn content(kind: &str, number: usize) -> Value {
-    let group = "rbac.authorization.k8s.io";
-    let text = |line: usize| format!("line {line} of the settings of {}\n", name(number));
-    match kind {
-        "ConfigMap" => json!({"data": {"settings": (0..20).map(text).collect::<String>(), "mode": "plain"}}),
-        "Secret" => json!({"data": {"token": STANDARD.encode(name(number))}, "type": "Opaque"}),
-        "Role" => json!({"rules": [
-            {"apiGroups": [""], "resources": ["pods", "services", "endpoints"], "verbs": ["get", "list", "watch"]},
-            {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]},
-        ]}),
-        "RoleBinding" => json!({
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": name(number)},
-            "subjects": [{"kind": "ServiceAccount", "name": name(number % 49), "namespace": "default"}],
-        }),
-        "NetworkPolicy" => json!({"spec": {
-            "podSelector": {"matchLabels": {"app.kubernetes.io/component": name(number)}},
-            "policyTypes": ["Ingress"],
-            "ingress": [{"from": [{"podSelector": {}}], "ports": [{"protocol": "TCP", "port": 8080}]}],
-        }}),
-        _ => json!({}),
-    }
-}
-
-/// The apply of an object of a plugin, with a label as long as the one that the controller gives it.
-fn labelled((collection, mut object): (String, Value)) -> applies::Patch {
-    object["metadata"]["labels"]["bench.example.org/plugin-id"] = json!("00000000-0000-4000-8000-000000000001");
-    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    applies::Patch::apply(&collection, &name, &object)
 }
 
 /// Waits until these plugins are applied to their ends.
