@@ -1,21 +1,20 @@
 //! Logging in, and a user's own account: profile, password, tokens, organizations.
 
 use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
 use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::Error;
-use super::call::{Call, Reply, object, refuse_others, text, unless_known};
+use super::call::{Call, Reply, object, refuse_others, respond, text};
 use super::cloud::Cloud;
-use super::digest::{etag, uuid};
+use super::digest::uuid;
 use super::login::{right, token_draft};
 use super::principal::{Known, OrgRole, Principal};
 use super::refusal::Refusal;
-use super::remember::made;
-use super::source::{Source, unlocked};
-use super::store::{Row, Transaction};
+use super::remember::{made, written};
+use super::source::unlocked;
+use super::store::{Row, Source, Transaction};
 use super::token::{Claims, TokenUse};
 use super::users::{hashed, replace_password, rewrite};
 use super::view::unix_millis;
@@ -94,26 +93,23 @@ fn account(row: &Row) -> Map<String, Value> {
 }
 
 pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let body = Bytes::from(text(&account(&own_row(cloud, call).await?)));
-    Ok(unless_known(call, &etag(&body), body))
+    Ok(respond(call, &account(&own_row(cloud, call).await?)))
 }
 
 pub(super) async fn change(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let patch = call.is_patch();
     let body = object(&call.body)?;
     let (id, condition) = (call.owner(), call.condition());
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            let before = transaction.get(Kind::User, &id).await?.ok_or_else(Refusal::not_found)?;
-            unlocked(&mut Source::Transaction(transaction), &before.organization_id).await?;
-            let seen = account(&before);
-            condition.check(text(&seen).as_bytes())?;
-            let (document, phone) = said_account(&before, &seen, body, patch)?;
-            let after = rewrite(transaction, &before, document, phone).await?;
-            Ok(Reply::ok(&account(&after)))
-        })
-    });
-    Ok(reply.await?.into_response())
+    written(cloud, call, async move |transaction| {
+        let before = transaction.existing(Kind::User, &id).await?;
+        unlocked(transaction, &before.organization_id).await?;
+        let seen = account(&before);
+        condition.check(text(&seen).as_bytes())?;
+        let (document, phone) = said_account(&before, &seen, body, patch)?;
+        let after = rewrite(transaction, &before, document, phone).await?;
+        Ok(Reply::ok(&account(&after)))
+    })
+    .await
 }
 
 fn said_account(
@@ -158,14 +154,12 @@ pub(super) async fn change_password(cloud: &Cloud, call: &Call) -> Result<Respon
         return Err(Refusal::field("old_password", "is not your current password").into());
     }
     let kept = call.known()?.claims.as_ref().map(|claims| claims.id);
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            let user = still_logged_in(transaction, &id, kept).await?;
-            replace_password(transaction, &user, hash, kept).await?;
-            Ok(Reply::nothing())
-        })
-    });
-    Ok(reply.await?.into_response())
+    written(cloud, call, async move |transaction| {
+        let user = still_logged_in(transaction, &id, kept).await?;
+        replace_password(transaction, &user, hash, kept).await?;
+        Ok(Reply::nothing())
+    })
+    .await
 }
 
 /// The user, if the calling token was not revoked meanwhile: a user whose login has ended, for example because an admin
@@ -188,8 +182,7 @@ fn token_shown(row: &Row) -> Map<String, Value> {
 pub(super) async fn list_tokens(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let rows = cloud.store.children(Kind::Token, &call.owner()).await?;
     let items: Vec<_> = rows.iter().map(token_shown).collect();
-    let body = Bytes::from(text(&items));
-    Ok(unless_known(call, &etag(&body), body))
+    Ok(respond(call, &items))
 }
 
 pub(super) async fn create_token(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
@@ -212,19 +205,17 @@ pub(super) async fn create_token(cloud: &Cloud, call: &Call) -> Result<Response,
     let user = call.user()?;
     let (state, id, path) = (cloud.clone(), call.owner(), call.path.clone());
     let asked_by = call.known()?.claims.as_ref().map(|claims| claims.id);
-    made(cloud, call, move |transaction| {
-        Box::pin(async move {
-            let user_row = still_logged_in(transaction, &id, asked_by).await?;
-            let life = SignedDuration::from_secs(seconds);
-            let claims = Claims::new(TokenUse::User(UserId(user)), transaction.now(), life);
-            let token = state.tokens.load().sign(&claims).map_err(Error::internal)?;
-            let row = transaction
-                .insert(token_draft(&claims, &user_row, name.as_str()))
-                .await?;
-            let mut item = token_shown(&row);
-            item.insert("token".to_owned(), Value::from(token));
-            Ok(Reply::made(format!("{path}/{}", row.id), &item).without_etag())
-        })
+    made(cloud, call, async move |transaction| {
+        let user_row = still_logged_in(transaction, &id, asked_by).await?;
+        let life = SignedDuration::from_secs(seconds);
+        let claims = Claims::new(TokenUse::User(UserId(user)), transaction.now(), life);
+        let token = state.tokens.load().sign(&claims).map_err(Error::internal)?;
+        let row = transaction
+            .insert(token_draft(&claims, &user_row, name.as_str()))
+            .await?;
+        let mut item = token_shown(&row);
+        item.insert("token".to_owned(), Value::from(token));
+        Ok(Reply::made(format!("{path}/{}", row.id), &item).without_etag())
     })
     .await
 }
@@ -235,13 +226,11 @@ pub(super) async fn revoke_token(cloud: &Cloud, call: &Call) -> Result<Response,
         _ => call.key("id")?,
     };
     let user = call.owner();
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            let row = transaction.get(Kind::Token, &id).await?;
-            let row = row.filter(|row| row.parent_id == user).ok_or_else(Refusal::not_found)?;
-            transaction.remove(&row).await?;
-            Ok(Reply::nothing())
-        })
-    });
-    Ok(reply.await?.into_response())
+    written(cloud, call, async move |transaction| {
+        let row = transaction.get(Kind::Token, &id).await?;
+        let row = row.filter(|row| row.parent_id == user).ok_or_else(Refusal::not_found)?;
+        transaction.remove(&row).await?;
+        Ok(Reply::nothing())
+    })
+    .await
 }

@@ -84,16 +84,12 @@ impl Call {
     pub(super) fn number(&self, name: &str, most: u32) -> Result<Option<u32>, Refusal> {
         let Some(text) = self.asked(name) else { return Ok(None) };
         let number = text.parse().ok().filter(|number| (1..=most).contains(number));
-        let refusal = || {
-            let mut refusal = Refusal::field(name, format!("must be a whole number from 1 to {most}"));
-            refusal.status = StatusCode::BAD_REQUEST;
-            refusal
-        };
+        let refusal = || Refusal::parameter(name, format!("must be a whole number from 1 to {most}"));
         number.map(Some).ok_or_else(refusal)
     }
 
-    pub(super) fn known(&self) -> Result<&Known, Refusal> {
-        self.known.as_deref().ok_or_else(super::access::unknown)
+    pub(super) fn known(&self) -> Result<&Arc<Known>, Refusal> {
+        self.known.as_ref().ok_or_else(super::access::unknown)
     }
 
     /// The calling user.
@@ -233,6 +229,12 @@ impl IntoResponse for Reply {
         }
         response
     }
+}
+
+/// 200 with `value` as JSON, or 304 if the caller has this version.
+pub(super) fn respond(call: &Call, value: &impl Serialize) -> Response {
+    let body = Bytes::from(text(value));
+    unless_known(call, &etag(&body), body)
 }
 
 /// 200 with `body`, or 304 if the caller has this version.

@@ -13,13 +13,12 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::Error;
-use super::call::{Call, Condition, Reply, text, unless_known};
+use super::call::{Call, Condition, Reply, respond, text};
 use super::cloud::{Answer, Cloud, Kept};
-use super::digest::etag;
-use super::lists::answered;
+use super::lists::cached;
 use super::refusal::Refusal;
-use super::source::Source;
-use super::store::{Draft, References, Row, Scope, Transaction};
+use super::remember::written;
+use super::store::{Draft, References, Row, Scope, Source, Transaction};
 use crate::models::values::{Slug, Version};
 use crate::models::{self, Document, Kind, PluginManifests, PluginSpec, PluginVersion, Unknown, parse};
 
@@ -33,12 +32,7 @@ pub(super) enum Part {
 }
 
 pub(super) async fn get(cloud: &Cloud, call: &Call, part: Part) -> Result<Response, Error> {
-    if let Some(answer) = cloud.kept(&call.path).await
-        && let Some(response) = answered(call, &answer)
-    {
-        return Ok(response);
-    }
-    let answer = cloud.computed(&call.path, Kept::Everything, || async {
+    cached(cloud, call, &call.path, Kept::Everything, || async {
         let as_of = cloud.store.feed().latest();
         let rows = cloud.store.children(Kind::PluginVersion, "").await?;
         let found = narrowed(&rows, call, part).ok_or_else(Refusal::not_found)?;
@@ -48,8 +42,8 @@ pub(super) async fn get(cloud: &Cloud, call: &Call, part: Part) -> Result<Respon
             cluster: Uuid::nil(),
         };
         Ok(Answer::new(as_of, vec![scope], Bytes::from(text(&found)), None))
-    });
-    answered(call, &*answer.await?).ok_or_else(|| Refusal::not_found().into())
+    })
+    .await
 }
 
 fn narrowed(rows: &[Row], call: &Call, part: Part) -> Option<Value> {
@@ -148,8 +142,7 @@ pub(super) async fn manifests(cloud: &Cloud, call: &Call) -> Result<Response, Er
     let types = rows.iter().filter_map(|row| row.id.split('/').next());
     let id = version_id(spelling(types, call.word("type")), call);
     let row = cloud.store.get(Kind::PluginManifests, &id).await?;
-    let body = Bytes::from(text(&row.ok_or_else(Refusal::not_found)?.spec));
-    Ok(unless_known(call, &etag(&body), body))
+    Ok(respond(call, &row.ok_or_else(Refusal::not_found)?.spec))
 }
 
 /// Clusters may have applied manifests already, so they are replaced only by an operator who names them.
@@ -173,62 +166,49 @@ fn as_map(said: &impl serde::Serialize) -> Result<Map<String, Value>, Error> {
 async fn put(cloud: &Cloud, call: &Call, kind: Kind, spec: Map<String, Value>) -> Result<Response, Error> {
     let (owner, plugin_type) = (call.owner(), call.word("type").to_owned());
     let (rest, condition) = (version_id("", call), call.condition());
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            let id = spelled(transaction, &plugin_type).await? + &rest;
-            if kind == Kind::PluginManifests {
-                let version = transaction.get(Kind::PluginVersion, &id).await?;
-                version.ok_or_else(Refusal::not_found)?;
-            }
-            let row = if let Some(before) = transaction.get(kind, &id).await? {
-                check_published(&before, &spec, &condition)?;
-                transaction
-                    .update(&before, spec, String::new(), &References::default())
-                    .await?
+    written(cloud, call, async move |transaction| {
+        let id = spelled(transaction, &plugin_type).await? + &rest;
+        if kind == Kind::PluginManifests {
+            transaction.existing(Kind::PluginVersion, &id).await?;
+        }
+        let row = if let Some(before) = transaction.get(kind, &id).await? {
+            check_published(&before, &spec, &condition)?;
+            transaction
+                .update(&before, spec, String::new(), &References::default())
+                .await?
+        } else {
+            let parent_id = if kind == Kind::PluginManifests {
+                id.clone()
             } else {
-                let parent_id = if kind == Kind::PluginManifests {
-                    id.clone()
-                } else {
-                    String::new()
-                };
-                let draft = Draft {
-                    kind,
-                    id,
-                    organization_id: String::new(),
-                    cluster_id: String::new(),
-                    parent_id,
-                    owner_id: owner,
-                    spec,
-                    secret: String::new(),
-                    ties: References::default(),
-                };
-                transaction.insert(draft).await?
+                String::new()
             };
-            Ok(Reply::ok(&row.spec))
-        })
-    });
-    Ok(reply.await?.into_response())
+            let draft = Draft {
+                parent_id,
+                owner_id: owner,
+                spec,
+                ..Draft::new(kind, id)
+            };
+            transaction.insert(draft).await?
+        };
+        Ok(Reply::ok(&row.spec))
+    })
+    .await
 }
 
 pub(super) async fn delete_version(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let (plugin_type, rest) = (call.word("type").to_owned(), version_id("", call));
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            let id = spelled(transaction, &plugin_type).await? + &rest;
-            let row = transaction
-                .get(Kind::PluginVersion, &id)
-                .await?
-                .ok_or_else(Refusal::not_found)?;
-            if !transaction.users_of(Kind::PluginVersion, &id).await?.is_empty() {
-                // The message must not reveal whose clusters they are.
-                let message = "clusters use this version; disable it, or change the clusters first";
-                return Err(Refusal::conflict(message).into());
-            }
-            transaction.remove(&row).await?;
-            Ok(Reply::nothing())
-        })
-    });
-    Ok(reply.await?.into_response())
+    written(cloud, call, async move |transaction| {
+        let id = spelled(transaction, &plugin_type).await? + &rest;
+        let row = transaction.existing(Kind::PluginVersion, &id).await?;
+        if !transaction.users_of(Kind::PluginVersion, &id).await?.is_empty() {
+            // The message must not reveal whose clusters they are.
+            let message = "clusters use this version; disable it, or change the clusters first";
+            return Err(Refusal::conflict(message).into());
+        }
+        transaction.remove(&row).await?;
+        Ok(Reply::nothing())
+    })
+    .await
 }
 
 fn version_of(plugin: &Map<String, Value>) -> String {
@@ -238,7 +218,7 @@ fn version_of(plugin: &Map<String, Value>) -> String {
 
 /// Adds the manifests of its version to a plugin: the old API returned both under one path. If the catalogue has none
 /// they are omitted, because empty manifests would mean that there is nothing to apply.
-pub(super) async fn add_manifests(source: &mut Source<'_>, plugin: &mut Map<String, Value>) -> Result<(), Error> {
+pub(super) async fn add_manifests(source: &mut dyn Source, plugin: &mut Map<String, Value>) -> Result<(), Error> {
     if let Some(row) = source.get(Kind::PluginManifests, &version_of(plugin)).await? {
         plugin.extend(row.spec);
     }

@@ -1,11 +1,9 @@
 //! The state that all requests share: the store, the keys, the limits, and the caches of responses and identities.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -16,16 +14,16 @@ use serde_json::Value;
 use tidewaiter_kit::SharedClock;
 use tidewaiter_signature::SigningKey;
 use tokio_util::sync::CancellationToken;
-use url::Url;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::Error;
-use super::digest::{etag, uuid};
+use super::digest::{derived, etag, uuid};
 use super::guesses::Guesses;
 use super::limits::Limits;
 use super::principal::Known;
 use super::sealing::{Owner, Sealer};
+use super::serve::ServerParts;
 use super::store::{Feed, Row, Scope, Store};
 use super::token::Tokens;
 use crate::models::{Credential, Kind};
@@ -35,7 +33,7 @@ const ANSWERS: u64 = 64 * 1024 * 1024;
 /// The time after which a computed response is dropped that nobody took.
 const FLIGHT: Duration = Duration::from_secs(1);
 /// The maximum number of cached identities.
-const IDENTITIES: u64 = 20_000;
+pub(super) const IDENTITIES: u64 = 20_000;
 
 /// The lifetimes of tokens.
 #[derive(Clone, Copy, Debug)]
@@ -58,60 +56,57 @@ impl Default for TokenLifetimes {
     }
 }
 
-/// The parts of a [`Cloud`].
-pub struct CloudParts {
-    /// The database.
-    pub store: Store,
-    /// Signs and verifies tokens.
-    pub tokens: Tokens,
-    /// Encrypts credentials.
-    pub sealer: Sealer,
-    /// The directory of the signing keys, which are reloaded from time to time.
-    pub keys: PathBuf,
-    /// The file of the sealing keys.
-    pub sealing: PathBuf,
-    /// Sign the scripts of upgrades.
-    pub script_keys: Vec<SigningKey>,
-    /// The files of these keys, which are reloaded from time to time.
-    pub script_key_files: Vec<PathBuf>,
-    /// The public URL of this server; the issuer of its tokens.
-    pub issuer: Url,
-    /// The lifetimes of tokens.
-    pub lives: TokenLifetimes,
-    /// The rate limits.
-    pub limits: Limits,
-    /// Counts the responses that were computed, and not taken from the cache.
-    pub computed: IntCounter,
-    /// The source of time.
-    pub clock: SharedClock,
-    /// Cancelled when the process shuts down: then streams end.
-    pub shutdown: CancellationToken,
-}
-
 /// The state that all requests share. Clones share it.
 #[derive(Clone)]
-pub struct Cloud(Arc<Inner>);
+pub struct Cloud(pub(super) Arc<Inner>);
 
 /// The fields of [`Cloud`].
 pub struct Inner {
+    /// The settings.
+    pub(super) parts: ServerParts,
+    /// The database.
     pub(super) store: Store,
+    /// Signs and verifies tokens.
     pub(super) tokens: ArcSwap<Tokens>,
+    /// Encrypts credentials.
     pub(super) sealer: ArcSwap<Sealer>,
-    pub(super) keys: PathBuf,
-    pub(super) sealing: PathBuf,
+    /// Sign the scripts of upgrades.
     pub(super) script_keys: ArcSwap<Vec<SigningKey>>,
-    pub(super) script_key_files: Vec<PathBuf>,
-    pub(super) issuer: Url,
-    pub(super) lives: TokenLifetimes,
+    /// The limits of requests.
     pub(super) limits: Limits,
+    /// Counts wrong passwords.
     pub(super) guesses: Guesses,
+    /// The source of time.
     pub(super) clock: SharedClock,
+    /// Cancelled when the process shuts down: then streams end.
     pub(super) shutdown: CancellationToken,
+    /// The identities of verified tokens, by the digest of the token.
     pub(super) identities: Cache<[u8; 32], Arc<Known>>,
-    answers: Cache<String, Arc<Answer>>,
+    /// The cached responses.
+    pub(super) answers: Answers,
+}
+
+/// The cached responses.
+pub(super) struct Answers {
+    cached: Cache<String, Arc<Answer>>,
     /// The responses that are being computed, each for all requests that wait for it.
     flights: Cache<String, Result<Arc<Answer>, Error>>,
     computed: IntCounter,
+}
+
+impl Answers {
+    /// An empty cache. `computed` counts the responses that were computed, and not taken from the cache.
+    pub(super) fn new(computed: IntCounter) -> Self {
+        let weigh = |key: &String, answer: &Arc<Answer>| {
+            let body = answer.body.as_ref().map_or(0, Bytes::len);
+            u32::try_from(key.len() + body + 256).unwrap_or(u32::MAX)
+        };
+        Self {
+            cached: Cache::builder().max_capacity(ANSWERS).weigher(weigh).build(),
+            flights: Cache::builder().time_to_live(FLIGHT).build(),
+            computed,
+        }
+    }
 }
 
 impl std::ops::Deref for Cloud {
@@ -125,7 +120,7 @@ impl std::ops::Deref for Cloud {
 impl std::fmt::Debug for Cloud {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cloud")
-            .field("issuer", &self.issuer.as_str())
+            .field("issuer", &self.parts.issuer.as_str())
             .finish_non_exhaustive()
     }
 }
@@ -170,37 +165,10 @@ impl Answer {
 }
 
 impl Cloud {
-    /// The state of a server.
-    #[must_use]
-    pub fn new(parts: CloudParts) -> Self {
-        let weigh = |key: &String, answer: &Arc<Answer>| {
-            let body = answer.body.as_ref().map_or(0, Bytes::len);
-            u32::try_from(key.len() + body + 256).unwrap_or(u32::MAX)
-        };
-        Self(Arc::new(Inner {
-            store: parts.store,
-            tokens: ArcSwap::from_pointee(parts.tokens),
-            sealer: ArcSwap::from_pointee(parts.sealer),
-            keys: parts.keys,
-            sealing: parts.sealing,
-            script_keys: ArcSwap::from_pointee(parts.script_keys),
-            script_key_files: parts.script_key_files,
-            issuer: parts.issuer,
-            lives: parts.lives,
-            limits: parts.limits,
-            guesses: Guesses::default(),
-            clock: parts.clock,
-            shutdown: parts.shutdown,
-            identities: Cache::new(IDENTITIES),
-            answers: Cache::builder().max_capacity(ANSWERS).weigher(weigh).build(),
-            flights: Cache::builder().time_to_live(FLIGHT).build(),
-            computed: parts.computed,
-        }))
-    }
-
     /// The response cached under `key`, if it is still valid.
     pub(super) async fn kept(&self, key: &str) -> Option<Arc<Answer>> {
         self.answers
+            .cached
             .get(key)
             .await
             .filter(|answer| answer.holds(self.store.feed()))
@@ -216,14 +184,14 @@ impl Cloud {
     {
         let arrived = self.store.feed().latest();
         loop {
-            let flight = self.flights.get_with_by_ref(key, async {
-                self.computed.inc();
+            let flight = self.answers.flights.get_with_by_ref(key, async {
+                self.answers.computed.inc();
                 let answer = Arc::new(compute().await?);
                 self.keep(key, &answer, kept).await;
                 Ok(answer)
             });
             let flight = flight.await;
-            self.flights.invalidate(key).await;
+            self.answers.flights.invalidate(key).await;
             // One that began before this request arrived may lack a change that the caller has seen.
             match &flight {
                 Ok(answer) if answer.as_of < arrived && !answer.holds(self.store.feed()) => {}
@@ -244,7 +212,7 @@ impl Cloud {
                 next: answer.next.clone(),
             }),
         };
-        self.answers.insert(key.to_owned(), answer).await;
+        self.answers.cached.insert(key.to_owned(), answer).await;
     }
 
     /// Encrypts `text` for the secret column.
@@ -330,13 +298,6 @@ impl Cloud {
         }
         self.seal(kind, id, organization, text)
     }
-}
-
-/// A UUID derived from an id that is not a UUID.
-fn derived(id: &str) -> Uuid {
-    let digest = digest(&SHA256, id.as_bytes());
-    let bytes = std::array::from_fn(|index| digest.as_ref()[index]);
-    uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
 /// Binds a value to its object and organization, so that it cannot be moved to another.

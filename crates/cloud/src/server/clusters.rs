@@ -7,15 +7,16 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::Error;
-use super::call::{Call, Reply, json, object, text, unless_known};
+use super::call::{Call, Reply, json, object, respond, text};
 use super::cloud::Cloud;
-use super::digest::{etag, uuid};
+use super::digest::uuid;
 use super::refusal::Refusal;
-use super::source::{Source, Spot, cluster};
-use super::store::{Draft, References, Row};
+use super::remember::written;
+use super::source::{Spot, cluster};
+use super::store::{Draft, References, Row, Source};
 use super::ties::MAX_TEAMS;
 use super::token::{Claims, TokenUse};
-use super::view::shown;
+use super::view::{all_shown, shown};
 use crate::models::Kind;
 use crate::models::values::{ClusterId, TeamId, UserId};
 use crate::models::{NodeStatusReport, Unknown, UpgradeProgress, parse};
@@ -25,7 +26,7 @@ use crate::models::{NodeStatusReport, Unknown, UpgradeProgress, parse};
 pub(super) async fn token(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let spot = Spot::of(call)?;
     let user = call.user()?;
-    cluster(&mut Source::Store(&cloud.store), &spot).await?;
+    cluster(&mut &cloud.store, &spot).await?;
     let teams = cloud
         .store
         .using(Kind::Team, Kind::User, &user.hyphenated().to_string())
@@ -46,7 +47,7 @@ pub(super) async fn token(cloud: &Cloud, call: &Call) -> Result<Response, Error>
         cluster: ClusterId(uuid(&spot.cluster)),
         teams: teams.iter().map(|team| TeamId(uuid(&team.id))).collect(),
     };
-    let claims = Claims::new(token_use, cloud.clock.now(), cloud.lives.kubernetes);
+    let claims = Claims::new(token_use, cloud.clock.now(), cloud.parts.lives.kubernetes);
     let token = cloud.tokens.load().sign(&claims).map_err(Error::internal)?;
     let body = json!({ "token": token, "expires_at": claims.expires_at.to_string() });
     Ok(Reply::ok(&body).into_response())
@@ -58,21 +59,18 @@ pub(super) async fn set_status(cloud: &Cloud, call: &Call) -> Result<Response, E
     let status = said_status(kind, &call.body)?;
     let spot = Spot::of(call)?;
     let state = cloud.clone();
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            let mut source = Source::Transaction(transaction);
-            spot.check(&mut source, kind, true).await?;
-            let row = source.get(kind, &spot.id).await?;
-            let own = |row: &Row| match kind {
-                Kind::Cluster => row.organization_id == spot.organization,
-                _ => row.cluster_id == spot.cluster,
-            };
-            let row = row.filter(own).ok_or_else(Refusal::not_found)?;
-            let row = transaction.set_status(&row, status).await?;
-            Ok(Reply::ok(&shown(&state, &row, false)?))
-        })
-    });
-    Ok(reply.await?.into_response())
+    written(cloud, call, async move |transaction| {
+        spot.check(transaction, kind, true).await?;
+        let row = transaction.get(kind, &spot.id).await?;
+        let own = |row: &Row| match kind {
+            Kind::Cluster => row.organization_id == spot.organization,
+            _ => row.cluster_id == spot.cluster,
+        };
+        let row = row.filter(own).ok_or_else(Refusal::not_found)?;
+        let row = transaction.set_status(&row, status).await?;
+        Ok(Reply::ok(&shown(&state, &row, false)?))
+    })
+    .await
 }
 
 fn said_status(kind: Kind, body: &[u8]) -> Result<Value, Error> {
@@ -99,12 +97,9 @@ fn said_status(kind: Kind, body: &[u8]) -> Result<Value, Error> {
 
 pub(super) async fn nodes(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let spot = Spot::of(call)?;
-    cluster(&mut Source::Store(&cloud.store), &spot).await?;
+    cluster(&mut &cloud.store, &spot).await?;
     let (rows, next) = super::lists::part(call, cloud.store.in_cluster(Kind::Node, &spot.cluster).await?)?;
-    let items: Vec<_> = rows
-        .iter()
-        .map(|row| shown(cloud, row, false))
-        .collect::<Result<_, _>>()?;
+    let items = all_shown(cloud, &rows, false)?;
     let body = Bytes::from(text(&items));
     let answer = super::cloud::Answer::new(0, Vec::new(), body, next);
     super::lists::answered(call, &answer).ok_or_else(|| Refusal::not_found().into())
@@ -112,7 +107,7 @@ pub(super) async fn nodes(cloud: &Cloud, call: &Call) -> Result<Response, Error>
 
 /// A node of any pool.
 pub(super) async fn node_row(cloud: &Cloud, spot: &Spot) -> Result<Row, Error> {
-    let mut source = Source::Store(&cloud.store);
+    let mut source = &cloud.store;
     cluster(&mut source, spot).await?;
     let row = source.get(Kind::Node, &spot.id).await?;
     let row = row.filter(|row| row.cluster_id == spot.cluster);
@@ -121,8 +116,7 @@ pub(super) async fn node_row(cloud: &Cloud, spot: &Spot) -> Result<Row, Error> {
 
 pub(super) async fn node(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let row = node_row(cloud, &Spot::of(call)?).await?;
-    let body = Bytes::from(text(&shown(cloud, &row, false)?));
-    Ok(unless_known(call, &etag(&body), body))
+    Ok(respond(call, &shown(cloud, &row, false)?))
 }
 
 /// Nothing is provisioned here.
@@ -136,7 +130,7 @@ fn assignment_id(spot: &Spot) -> String {
 
 pub(super) async fn list_assigned(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let spot = Spot::of(call)?;
-    let mut source = Source::Store(&cloud.store);
+    let mut source = &cloud.store;
     spot.check(&mut source, Kind::PolicyAssignment, false).await?;
     let assigned = source.children(Kind::PolicyAssignment, &spot.pool).await?;
     let policies = source.children(Kind::AutoscalingPolicy, &spot.cluster).await?;
@@ -144,64 +138,50 @@ pub(super) async fn list_assigned(cloud: &Cloud, call: &Call) -> Result<Response
         let of = |row: &Row| row.spec.get("policy_id").and_then(Value::as_str) == Some(&policy.id);
         assigned.iter().any(of)
     };
-    let items: Vec<_> = policies
-        .iter()
-        .filter(is_assigned)
-        .map(|row| shown(cloud, row, false))
-        .collect::<Result<_, _>>()?;
-    let body = Bytes::from(text(&items));
-    Ok(unless_known(call, &etag(&body), body))
+    let items = all_shown(cloud, policies.iter().filter(is_assigned), false)?;
+    Ok(respond(call, &items))
 }
 
 pub(super) async fn assign(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let spot = Spot::of(call)?;
     let owner = call.owner();
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            let mut source = Source::Transaction(transaction);
-            spot.check(&mut source, Kind::PolicyAssignment, true).await?;
-            let policy = source.get(Kind::AutoscalingPolicy, &spot.id).await?;
-            policy
-                .filter(|policy| policy.parent_id == spot.cluster)
-                .ok_or_else(Refusal::not_found)?;
-            if source
-                .get(Kind::PolicyAssignment, &assignment_id(&spot))
-                .await?
-                .is_some()
-            {
-                return Ok(Reply::nothing());
-            }
-            let draft = Draft {
-                kind: Kind::PolicyAssignment,
-                id: assignment_id(&spot),
-                organization_id: spot.organization.clone(),
-                cluster_id: spot.cluster.clone(),
-                parent_id: spot.pool.clone(),
-                owner_id: owner,
-                spec: json!({ "policy_id": spot.id }).as_object().cloned().unwrap_or_default(),
-                secret: String::new(),
-                ties: References {
-                    name: None,
-                    uses: vec![(Kind::AutoscalingPolicy, spot.id.clone())],
-                },
-            };
-            transaction.insert(draft).await?;
-            Ok(Reply::nothing())
-        })
-    });
-    Ok(reply.await?.into_response())
+    written(cloud, call, async move |transaction| {
+        spot.check(transaction, Kind::PolicyAssignment, true).await?;
+        let policy = transaction.get(Kind::AutoscalingPolicy, &spot.id).await?;
+        policy
+            .filter(|policy| policy.parent_id == spot.cluster)
+            .ok_or_else(Refusal::not_found)?;
+        if transaction
+            .get(Kind::PolicyAssignment, &assignment_id(&spot))
+            .await?
+            .is_some()
+        {
+            return Ok(Reply::nothing());
+        }
+        let draft = Draft {
+            organization_id: spot.organization.clone(),
+            cluster_id: spot.cluster.clone(),
+            parent_id: spot.pool.clone(),
+            owner_id: owner,
+            spec: json!({ "policy_id": spot.id }).as_object().cloned().unwrap_or_default(),
+            ties: References::to(Kind::AutoscalingPolicy, &spot.id),
+            ..Draft::new(Kind::PolicyAssignment, assignment_id(&spot))
+        };
+        transaction.insert(draft).await?;
+        Ok(Reply::nothing())
+    })
+    .await
 }
 
 pub(super) async fn unassign(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let spot = Spot::of(call)?;
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            let mut source = Source::Transaction(transaction);
-            spot.check(&mut source, Kind::PolicyAssignment, true).await?;
-            let row = source.get(Kind::PolicyAssignment, &assignment_id(&spot)).await?;
-            transaction.remove(&row.ok_or_else(Refusal::not_found)?).await?;
-            Ok(Reply::nothing())
-        })
-    });
-    Ok(reply.await?.into_response())
+    written(cloud, call, async move |transaction| {
+        spot.check(transaction, Kind::PolicyAssignment, true).await?;
+        let row = transaction
+            .existing(Kind::PolicyAssignment, &assignment_id(&spot))
+            .await?;
+        transaction.remove(&row).await?;
+        Ok(Reply::nothing())
+    })
+    .await
 }

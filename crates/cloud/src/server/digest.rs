@@ -7,8 +7,18 @@ use uuid::Uuid;
 
 /// The strong ETag of a body.
 pub(super) fn etag(body: &[u8]) -> String {
-    let digest = digest(&SHA256, body);
-    format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest.as_ref()[..16]))
+    format!("\"{}\"", URL_SAFE_NO_PAD.encode(head::<16>(body)))
+}
+
+/// A UUID derived from `text`.
+pub(super) fn derived(text: &str) -> Uuid {
+    uuid::Builder::from_custom_bytes(head(text.as_bytes())).into_uuid()
+}
+
+/// The first bytes of the digest of `bytes`.
+pub(super) fn head<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let digest = digest(&SHA256, bytes);
+    std::array::from_fn(|index| digest.as_ref()[index])
 }
 
 /// The bytes as hexadecimal digits.

@@ -3,12 +3,10 @@
 use std::sync::LazyLock;
 
 use axum::response::Response;
-use bytes::Bytes;
 
 use super::Error;
-use super::call::{Call, text, unless_known};
+use super::call::{Call, respond};
 use super::cloud::Cloud;
-use super::digest::etag;
 use super::endpoints::ENDPOINTS;
 use super::openapi::{Served, document};
 use super::signing::Discovery;
@@ -20,13 +18,11 @@ static DESCRIPTION: LazyLock<[Served; 2]> = LazyLock::new(|| {
 });
 
 pub(super) async fn discovery(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let body = Bytes::from(text(&Discovery::new(cloud.tokens.load().issuer())));
-    Ok(unless_known(call, &etag(&body), body))
+    Ok(respond(call, &Discovery::new(cloud.tokens.load().issuer())))
 }
 
 pub(super) async fn jwks(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let body = Bytes::from(text(&cloud.tokens.load().ring().jwks()));
-    Ok(unless_known(call, &etag(&body), body))
+    Ok(respond(call, &cloud.tokens.load().ring().jwks()))
 }
 
 pub(super) async fn openapi(_: &Cloud, call: &Call) -> Result<Response, Error> {

@@ -16,7 +16,7 @@ use super::refusal::Refusal;
 use super::sealing::Sealer;
 use super::serve::ServeError;
 use super::signing::KeyRing;
-use super::store::{Author, Draft, Name, Opened, References, Store, Transaction};
+use super::store::{Author, Draft, Opened, Source, Store, Transaction};
 use super::users::join;
 use crate::models::{Document, Kind};
 
@@ -74,8 +74,8 @@ pub async fn found(url: &Url, clock: SharedClock, founder: InitOptions<'_>) -> R
     };
     let made = async {
         let made = store
-            .write(by, move |transaction| {
-                Box::pin(first(transaction, organization, user, hash))
+            .write(by, async move |transaction| {
+                first(transaction, organization, user, hash).await
             })
             .await;
         done.cancel();
@@ -115,18 +115,15 @@ async fn first(
     let id = owner.hyphenated().to_string();
     let organization = new_organization(transaction, organization.spec, &id).await?;
     let draft = |kind, parent: &str, spec, secret| Draft {
-        kind,
-        id: id.clone(),
         organization_id: organization.id.clone(),
-        cluster_id: String::new(),
         parent_id: parent.to_owned(),
         owner_id: id.clone(),
         spec,
         secret,
-        ties: References::default(),
+        ..Draft::new(kind, &id)
     };
     let mut row = draft(Kind::User, &organization.id, user.spec, String::new());
-    row.ties.name = user.name.map(|name| Name::new(name, String::new()));
+    row.ties.name = user.name;
     transaction.insert(row).await?;
     transaction.insert(draft(Kind::Password, &id, Map::new(), hash)).await?;
     transaction

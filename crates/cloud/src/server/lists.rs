@@ -11,9 +11,9 @@ use super::cloud::{Answer, Cloud, Kept};
 use super::digest::uuid;
 use super::principal::Principal;
 use super::refusal::Refusal;
-use super::source::{Source, Spot};
+use super::source::Spot;
 use super::store::{Row, Scope};
-use super::view::shown;
+use super::view::all_shown;
 use crate::models::Kind;
 
 /// The maximum number of items in a page.
@@ -27,19 +27,36 @@ pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
     // A cluster sees only those bindings of its organization that concern it.
     let bound = bound_cluster(call, kind)?;
     let key = format!("{} {:?} {secrets} {bound:?} {}", call.path, call.query, spot.user);
-    if let Some(answer) = cloud.kept(&key).await
-        && let Some(response) = answered(call, &answer)
-    {
-        return Ok(response);
-    }
     let kept = match kind {
         Kind::SshKey if spot.organization.is_empty() => Kept::Nothing,
         _ if secrets => Kept::Etag,
         _ => Kept::Everything,
     };
     let bound = bound.as_deref();
-    let answer = cloud.computed(&key, kept, || computed(cloud, call, kind, &spot, secrets, bound));
-    answered(call, &*answer.await?).ok_or_else(|| Error::Refused(Refusal::not_found()))
+    cached(cloud, call, &key, kept, || {
+        computed(cloud, call, kind, &spot, secrets, bound)
+    })
+    .await
+}
+
+/// Responds with what is cached under `key`, or with what `compute` reads, which is then cached as `kept` says.
+pub(super) async fn cached<F>(
+    cloud: &Cloud,
+    call: &Call,
+    key: &str,
+    kept: Kept,
+    compute: impl Fn() -> F,
+) -> Result<Response, Error>
+where
+    F: Future<Output = Result<Answer, Error>>,
+{
+    if let Some(answer) = cloud.kept(key).await
+        && let Some(response) = answered(call, &answer)
+    {
+        return Ok(response);
+    }
+    let answer = cloud.computed(key, kept, compute).await?;
+    answered(call, &answer).ok_or_else(|| Refusal::not_found().into())
 }
 
 async fn computed(
@@ -51,14 +68,11 @@ async fn computed(
     bound: Option<&str>,
 ) -> Result<Answer, Error> {
     let as_of = cloud.store.feed().latest();
-    let mut source = Source::Store(&cloud.store);
+    let mut source = &cloud.store;
     spot.check(&mut source, kind, false).await?;
     let rows = source.children(kind, spot.parent(kind)).await?;
     let (rows, next) = part(call, rows)?;
-    let mut items = Vec::with_capacity(rows.len());
-    for row in &rows {
-        items.push(shown(cloud, row, secrets)?);
-    }
+    let mut items = all_shown(cloud, &rows, secrets)?;
     match kind {
         Kind::Role => super::roles::narrow(call, &mut items),
         Kind::RoleBinding => super::roles::of_cluster(bound, &mut items),
@@ -104,11 +118,7 @@ pub(super) fn part(call: &Call, mut rows: Vec<Row>) -> Result<(Vec<Row>, Option<
         };
         let place = rows.iter().position(|row| row.id == id);
         let passed = place.map(|place| place + 1).or_else(passed);
-        let unknown = || {
-            let mut refusal = Refusal::field("after", "is not the id of an item of this list; restart without it");
-            refusal.status = http::StatusCode::BAD_REQUEST;
-            refusal
-        };
+        let unknown = || Refusal::parameter("after", "is not the id of an item of this list; restart without it");
         rows.drain(..passed.ok_or_else(unknown)?);
     }
     let Some(limit) = call.number("limit", PART)? else {
@@ -133,11 +143,7 @@ fn bound_cluster(call: &Call, kind: Kind) -> Result<Option<String>, Refusal> {
         return Ok(None);
     }
     let asked = call.asked("cluster_id").map(Uuid::try_parse).transpose();
-    let asked = asked.map_err(|_| {
-        let mut refusal = Refusal::field("cluster_id", "must be the id of a cluster: a UUID");
-        refusal.status = http::StatusCode::BAD_REQUEST;
-        refusal
-    })?;
+    let asked = asked.map_err(|_| Refusal::parameter("cluster_id", "must be the id of a cluster: a UUID"))?;
     let bound = match call.known()?.principal {
         Principal::Cluster { id, .. } if asked.is_some_and(|asked| asked != id) => {
             return Err(Refusal::not_found());

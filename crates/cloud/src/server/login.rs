@@ -11,7 +11,7 @@ use super::hash::verify_password;
 use super::identity;
 use super::principal::Principal;
 use super::refusal::Refusal;
-use super::store::{Author, Draft, References, Row};
+use super::store::{Author, Draft, Row, Source};
 use super::token::{Claims, TokenUse};
 use crate::models::Kind;
 use crate::models::values::{ClusterId, UserId};
@@ -33,9 +33,9 @@ async fn with_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let login: Login = parse(&call.body, Unknown::Refuse)?;
     let email = login.email.as_str().to_lowercase();
     let attempt = cloud.guesses.attempt(&email, call.client).map_err(Refusal::from)?;
-    let user = cloud.store.named(Kind::User, "", &email).await?;
+    let user = (&mut &cloud.store).named(Kind::User, "", &email).await?;
     let password = match &user {
-        Some(id) => cloud.store.get(Kind::Password, id).await?,
+        Some(user) => cloud.store.get(Kind::Password, &user.id).await?,
         None => None,
     };
     let stored = password.as_ref().map(|row| row.secret.0.clone());
@@ -48,7 +48,7 @@ async fn with_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     }
     let password = password.ok_or_else(Refusal::not_found)?;
     let token_use = TokenUse::User(UserId(super::digest::uuid(&password.id)));
-    let claims = Claims::new(token_use, cloud.clock.now(), cloud.lives.login);
+    let claims = Claims::new(token_use, cloud.clock.now(), cloud.parts.lives.login);
     let actor = format!("user:{}", password.id);
     logged_in(cloud, call, actor, claims, password, Kind::User).await
 }
@@ -69,13 +69,11 @@ async fn logged_in(
         actor,
         ..call.by()
     };
-    let written = cloud.store.write(by, move |transaction| {
-        Box::pin(async move {
-            let same = transaction.get(proof.kind, &proof.id).await? == Some(proof.clone());
-            let parent = transaction.get(below, &proof.id).await?.filter(|_| same);
-            let parent = parent.ok_or_else(super::access::unknown)?;
-            transaction.insert(token_draft(&claims, &parent, "login")).await
-        })
+    let written = cloud.store.write(by, async move |transaction| {
+        let same = transaction.get(proof.kind, &proof.id).await? == Some(proof.clone());
+        let parent = transaction.get(below, &proof.id).await?.filter(|_| same);
+        let parent = parent.ok_or_else(super::access::unknown)?;
+        transaction.insert(token_draft(&claims, &parent, "login")).await
     });
     written.await?;
     Ok(Reply::ok(&json!({ "token": token })).into_response())
@@ -115,7 +113,11 @@ async fn with_key(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let Principal::Cluster { id, .. } = principal else {
         return Err(Refusal::not_found().into());
     };
-    let claims = Claims::new(TokenUse::Cluster(ClusterId(id)), cloud.clock.now(), cloud.lives.cluster);
+    let claims = Claims::new(
+        TokenUse::Cluster(ClusterId(id)),
+        cloud.clock.now(),
+        cloud.parts.lives.cluster,
+    );
     let id = super::hash::ApiKey::parse(&key).map_err(Error::internal)?.id();
     let row = cloud.store.get(Kind::ApiKey, &id.hyphenated().to_string()).await?;
     let row = row.ok_or_else(super::access::unknown)?;
@@ -126,14 +128,11 @@ async fn with_key(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
 pub(super) fn token_draft(claims: &Claims, parent: &Row, name: &str) -> Draft {
     let spec = json!({ "name": name, "expires_at": claims.expires_at.to_string() });
     Draft {
-        kind: Kind::Token,
-        id: claims.id.hyphenated().to_string(),
         organization_id: parent.organization_id.clone(),
         cluster_id: parent.cluster_id.clone(),
         parent_id: parent.id.clone(),
         owner_id: parent.id.clone(),
         spec: spec.as_object().cloned().unwrap_or_default(),
-        secret: String::new(),
-        ties: References::default(),
+        ..Draft::new(Kind::Token, claims.id.hyphenated().to_string())
     }
 }

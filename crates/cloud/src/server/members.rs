@@ -5,27 +5,26 @@
 
 use std::collections::HashMap;
 
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::Error;
-use super::call::{Call, Reply, object, refuse_others, text, unless_known};
+use super::call::{Call, Reply, object, refuse_others, respond, text};
 use super::cloud::{Answer, Cloud, Kept};
-use super::digest::{etag, uuid};
-use super::lists::{answered, part};
+use super::digest::uuid;
+use super::lists::{cached, part};
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
-use super::remember::made;
-use super::source::{Source, Spot, at_home, cluster, membership_id, unlocked};
-use super::store::{Draft, References, Row, Scope, Store};
+use super::remember::{made, written};
+use super::source::{Spot, at_home, cluster, membership_id, unlocked};
+use super::store::{Draft, References, Row, Scope, Source, Store};
 use super::ties::{said, ties};
 use super::users::{
     forget, hashed, join, leave, may_act_for, not_the_last_owner, only_owners_make_owners, replace_password, rewrite,
-    ties_of,
 };
-use super::view::{shown, unix_millis};
+use super::view::{all_shown, shown, unix_millis};
 use crate::models::Kind;
 
 /// A member of an organization.
@@ -43,17 +42,17 @@ impl Member {
         item.insert("added_at".to_owned(), unix_millis(&self.membership.created_at));
         let role = self.membership.spec.get("role").cloned().unwrap_or_default();
         let hidden = matches!(to, Principal::Cluster { .. }) && is_read_only(&self.membership);
-        let keys = self.keys.iter().filter(|_| !hidden);
-        let keys: Vec<_> = keys.map(|key| shown(cloud, key, false)).collect::<Result<_, _>>()?;
+        let keys = all_shown(cloud, self.keys.iter().filter(|_| !hidden), false)?;
         item.insert("role".to_owned(), role);
         item.insert("ssh_keys".to_owned(), json!(keys));
         Ok(item)
     }
 
-    async fn found(source: &mut Source<'_>, organization: &str, user: &str) -> Result<Self, Error> {
-        let membership = source.get(Kind::Membership, &membership_id(organization, user)).await?;
-        let membership = membership.ok_or_else(Refusal::not_found)?;
-        let row = source.get(Kind::User, user).await?.ok_or_else(Refusal::not_found)?;
+    async fn found(source: &mut dyn Source, organization: &str, user: &str) -> Result<Self, Error> {
+        let membership = source
+            .existing(Kind::Membership, &membership_id(organization, user))
+            .await?;
+        let row = source.existing(Kind::User, user).await?;
         let keys = source.children(Kind::SshKey, user).await?;
         Ok(Self {
             membership,
@@ -74,22 +73,17 @@ pub(super) async fn list(cloud: &Cloud, call: &Call, of_cluster: bool) -> Result
     let organization = call.key("organization_id")?;
     let to = &call.known()?.principal;
     let key = format!("{} {:?} {}", call.path, call.query, to.user().is_some());
-    if let Some(answer) = cloud.kept(&key).await
-        && let Some(response) = answered(call, &answer)
-    {
-        return Ok(response);
-    }
-    let answer = cloud.computed(&key, Kept::Everything, || {
+    cached(cloud, call, &key, Kept::Everything, || {
         computed(cloud, call, &organization, of_cluster)
-    });
-    answered(call, &*answer.await?).ok_or_else(|| Refusal::not_found().into())
+    })
+    .await
 }
 
 async fn computed(cloud: &Cloud, call: &Call, organization: &str, of_cluster: bool) -> Result<Answer, Error> {
     let as_of = cloud.store.feed().latest();
     let mut members = members_as_users(&cloud.store, organization).await?;
     if of_cluster {
-        cluster(&mut Source::Store(&cloud.store), &Spot::of(call)?).await?;
+        cluster(&mut &cloud.store, &Spot::of(call)?).await?;
         members.retain(|row| !is_read_only(row));
     }
     let (rows, next) = part(call, members)?;
@@ -132,10 +126,9 @@ async fn members_as_users(store: &Store, organization: &str) -> Result<Vec<Row>,
 }
 
 pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let mut source = Source::Store(&cloud.store);
+    let mut source = &cloud.store;
     let member = Member::found(&mut source, &call.key("organization_id")?, &call.key("user_id")?).await?;
-    let body = Bytes::from(text(&member.shown(cloud, &call.known()?.principal)?));
-    Ok(unless_known(call, &etag(&body), body))
+    Ok(respond(call, &member.shown(cloud, &call.known()?.principal)?))
 }
 
 /// The role in `body`.
@@ -158,44 +151,40 @@ pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error
     let asker = call.known()?.principal.clone();
     only_owners_make_owners(&asker, &organization, role)?;
     let (state, path, owner) = (cloud.clone(), call.path.clone(), call.owner());
-    made(cloud, call, move |transaction| {
-        Box::pin(async move {
-            unlocked(&mut Source::Transaction(transaction), &organization).await?;
-            let ties = ties(transaction, Kind::User, &organization, &organization, &document).await?;
-            let id = Uuid::new_v4().hyphenated().to_string();
-            let draft = |kind, id: &str, parent: &str, spec, secret, ties| Draft {
-                kind,
-                id: id.to_owned(),
-                organization_id: organization.clone(),
-                cluster_id: String::new(),
-                parent_id: parent.to_owned(),
-                owner_id: owner.clone(),
-                spec,
-                secret,
+    made(cloud, call, async move |transaction| {
+        unlocked(transaction, &organization).await?;
+        let ties = ties(transaction, Kind::User, &organization, &organization, &document).await?;
+        let id = Uuid::new_v4().hyphenated().to_string();
+        let draft = |kind, id: &str, parent: &str, spec, secret, ties| Draft {
+            organization_id: organization.clone(),
+            parent_id: parent.to_owned(),
+            owner_id: owner.clone(),
+            spec,
+            secret,
+            ties,
+            ..Draft::new(kind, id)
+        };
+        let user = transaction
+            .insert(draft(
+                Kind::User,
+                &id,
+                &organization,
+                document.spec,
+                String::new(),
                 ties,
-            };
-            let user = transaction
-                .insert(draft(
-                    Kind::User,
-                    &id,
-                    &organization,
-                    document.spec,
-                    String::new(),
-                    ties,
-                ))
-                .await?;
-            if let Some(hash) = password {
-                let password = draft(Kind::Password, &id, &id, Map::new(), hash, References::default());
-                transaction.insert(password).await?;
-            }
-            let membership = join(transaction, &organization, &id, role, &owner).await?;
-            let member = Member {
-                membership,
-                user,
-                keys: Vec::new(),
-            };
-            Ok(Reply::made(format!("{path}/{id}"), &member.shown(&state, &asker)?))
-        })
+            ))
+            .await?;
+        if let Some(hash) = password {
+            let password = draft(Kind::Password, &id, &id, Map::new(), hash, References::default());
+            transaction.insert(password).await?;
+        }
+        let membership = join(transaction, &organization, &id, role, &owner).await?;
+        let member = Member {
+            membership,
+            user,
+            keys: Vec::new(),
+        };
+        Ok(Reply::made(format!("{path}/{id}"), &member.shown(&state, &asker)?))
     })
     .await
 }
@@ -205,28 +194,26 @@ pub(super) async fn change(cloud: &Cloud, call: &Call) -> Result<Response, Error
     let mut body = object(&call.body)?;
     let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
     let (asker, state, condition) = (call.known()?.principal.clone(), cloud.clone(), call.condition());
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            unlocked(&mut Source::Transaction(transaction), &organization).await?;
-            let member = Member::found(&mut Source::Transaction(transaction), &organization, &id).await?;
-            let seen = member.shown(&state, &asker)?;
-            condition.check(text(&seen).as_bytes())?;
-            may_act_for(transaction, &asker, &organization, &id).await?;
-            if let Some(role) = body.remove("role")
-                && seen.get("role") != Some(&role)
-            {
-                return Err(Refusal::field("role", "is changed with PUT …/role; omit it").into());
-            }
-            // The telephone number is not in `seen`: only the user can change it.
-            let mut public = member.user.clone();
-            let phone = public.spec.remove("phone");
-            let document = said(&state, &public, &seen, body, patch)?;
-            let user = rewrite(transaction, &member.user, document, phone).await?;
-            let member = Member { user, ..member };
-            Ok(Reply::ok(&member.shown(&state, &asker)?))
-        })
-    });
-    Ok(reply.await?.into_response())
+    written(cloud, call, async move |transaction| {
+        unlocked(transaction, &organization).await?;
+        let member = Member::found(transaction, &organization, &id).await?;
+        let seen = member.shown(&state, &asker)?;
+        condition.check(text(&seen).as_bytes())?;
+        may_act_for(transaction, &asker, &organization, &id).await?;
+        if let Some(role) = body.remove("role")
+            && seen.get("role") != Some(&role)
+        {
+            return Err(Refusal::field("role", "is changed with PUT …/role; omit it").into());
+        }
+        // The telephone number is not in `seen`: only the user can change it.
+        let mut public = member.user.clone();
+        let phone = public.spec.remove("phone");
+        let document = said(&state, &public, &seen, body, patch)?;
+        let user = rewrite(transaction, &member.user, document, phone).await?;
+        let member = Member { user, ..member };
+        Ok(Reply::ok(&member.shown(&state, &asker)?))
+    })
+    .await
 }
 
 pub(super) async fn set_role(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
@@ -236,32 +223,32 @@ pub(super) async fn set_role(cloud: &Cloud, call: &Call) -> Result<Response, Err
     let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
     let (asker, owner) = (call.known()?.principal.clone(), call.owner());
     only_owners_make_owners(&asker, &organization, role)?;
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            unlocked(&mut Source::Transaction(transaction), &organization).await?;
-            let membership = transaction
-                .get(Kind::Membership, &membership_id(&organization, &id))
-                .await?;
-            let row = if let Some(row) = membership {
-                let was = super::identity::membership(&row).map(|(_, role)| role);
-                if was == Some(OrgRole::Owner) && role != OrgRole::Owner {
-                    only_owners_make_owners(&asker, &organization, OrgRole::Owner)?;
-                    not_the_last_owner(transaction, &organization, &id).await?;
-                }
-                let mut spec = row.spec.clone();
-                spec.insert("role".to_owned(), Value::from(role.word()));
-                transaction.update(&row, spec, String::new(), &ties_of(&id)).await?
-            } else {
-                let operator = matches!(asker, Principal::User { operator: true, .. });
-                let known = transaction.get(Kind::User, &id).await?;
-                // An admin must not learn whether the user exists in another organization.
-                known.filter(|_| operator).ok_or_else(Refusal::not_found)?;
-                join(transaction, &organization, &id, role, &owner).await?
-            };
-            Ok(Reply::ok(&row.spec))
-        })
-    });
-    Ok(reply.await?.into_response())
+    written(cloud, call, async move |transaction| {
+        unlocked(transaction, &organization).await?;
+        let membership = transaction
+            .get(Kind::Membership, &membership_id(&organization, &id))
+            .await?;
+        let row = if let Some(row) = membership {
+            let was = super::identity::membership(&row).map(|(_, role)| role);
+            if was == Some(OrgRole::Owner) && role != OrgRole::Owner {
+                only_owners_make_owners(&asker, &organization, OrgRole::Owner)?;
+                not_the_last_owner(transaction, &organization, &id).await?;
+            }
+            let mut spec = row.spec.clone();
+            spec.insert("role".to_owned(), Value::from(role.word()));
+            transaction
+                .update(&row, spec, String::new(), &References::to(Kind::User, &id))
+                .await?
+        } else {
+            let operator = matches!(asker, Principal::User { operator: true, .. });
+            let known = transaction.get(Kind::User, &id).await?;
+            // An admin must not learn whether the user exists in another organization.
+            known.filter(|_| operator).ok_or_else(Refusal::not_found)?;
+            join(transaction, &organization, &id, role, &owner).await?
+        };
+        Ok(Reply::ok(&row.spec))
+    })
+    .await
 }
 
 pub(super) async fn set_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
@@ -271,54 +258,48 @@ pub(super) async fn set_password(cloud: &Cloud, call: &Call) -> Result<Response,
     refuse_others(&body)?;
     let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
     let asker = call.known()?.principal.clone();
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            unlocked(&mut Source::Transaction(transaction), &organization).await?;
-            Member::found(&mut Source::Transaction(transaction), &organization, &id).await?;
-            let user = may_act_for(transaction, &asker, &organization, &id).await?;
-            replace_password(transaction, &user, hash, None).await?;
-            Ok(Reply::nothing())
-        })
-    });
-    Ok(reply.await?.into_response())
+    written(cloud, call, async move |transaction| {
+        unlocked(transaction, &organization).await?;
+        Member::found(transaction, &organization, &id).await?;
+        let user = may_act_for(transaction, &asker, &organization, &id).await?;
+        replace_password(transaction, &user, hash, None).await?;
+        Ok(Reply::nothing())
+    })
+    .await
 }
 
 /// Revokes all tokens of a user, also of one who has permissions elsewhere: it gives nobody more permissions.
 pub(super) async fn end_logins(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            unlocked(&mut Source::Transaction(transaction), &organization).await?;
-            Member::found(&mut Source::Transaction(transaction), &organization, &id).await?;
-            at_home(&mut Source::Transaction(transaction), &organization, &id).await?;
-            for token in transaction.children(Kind::Token, &id).await? {
-                transaction.remove(&token).await?;
-            }
-            Ok(Reply::nothing())
-        })
-    });
-    Ok(reply.await?.into_response())
+    written(cloud, call, async move |transaction| {
+        unlocked(transaction, &organization).await?;
+        Member::found(transaction, &organization, &id).await?;
+        at_home(transaction, &organization, &id).await?;
+        for token in transaction.children(Kind::Token, &id).await? {
+            transaction.remove(&token).await?;
+        }
+        Ok(Reply::nothing())
+    })
+    .await
 }
 
 pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
     let (asker, state, condition) = (call.known()?.principal.clone(), cloud.clone(), call.condition());
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            unlocked(&mut Source::Transaction(transaction), &organization).await?;
-            let member = Member::found(&mut Source::Transaction(transaction), &organization, &id).await?;
-            condition.check(text(&member.shown(&state, &asker)?).as_bytes())?;
-            let role = super::identity::membership(&member.membership).map_or(OrgRole::Owner, |(_, role)| role);
-            only_owners_make_owners(&asker, &organization, role)?;
-            not_the_last_owner(transaction, &organization, &id).await?;
-            if member.user.organization_id == organization {
-                may_act_for(transaction, &asker, &organization, &id).await?;
-                forget(transaction, &member.user, "").await?;
-            } else {
-                leave(transaction, &member.membership).await?;
-            }
-            Ok(Reply::nothing())
-        })
-    });
-    Ok(reply.await?.into_response())
+    written(cloud, call, async move |transaction| {
+        unlocked(transaction, &organization).await?;
+        let member = Member::found(transaction, &organization, &id).await?;
+        condition.check(text(&member.shown(&state, &asker)?).as_bytes())?;
+        let role = super::identity::membership(&member.membership).map_or(OrgRole::Owner, |(_, role)| role);
+        only_owners_make_owners(&asker, &organization, role)?;
+        not_the_last_owner(transaction, &organization, &id).await?;
+        if member.user.organization_id == organization {
+            may_act_for(transaction, &asker, &organization, &id).await?;
+            forget(transaction, &member.user, "").await?;
+        } else {
+            leave(transaction, &member.membership).await?;
+        }
+        Ok(Reply::nothing())
+    })
+    .await
 }

@@ -3,18 +3,17 @@
 //! There is always one. Only operators add and remove operators, and delete an organization that is an operator's home.
 //! A user who cannot log in does not become one, because nobody else could set the password afterwards.
 
-use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
+use axum::response::Response;
 use http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Error;
-use super::call::{Call, Reply, text, unless_known};
+use super::call::{Call, Reply, respond};
 use super::cloud::Cloud;
-use super::digest::etag;
 use super::principal::Principal;
 use super::refusal::Refusal;
-use super::store::{Draft, References, Row, Transaction};
+use super::remember::written;
+use super::store::{Draft, Row, Source, Transaction};
 use super::view::unix_millis;
 use crate::models::Kind;
 
@@ -33,63 +32,53 @@ fn not_found(reason: &str) -> Refusal {
 
 pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let mut items = Vec::new();
-    for operator in cloud.store.of_kind(Kind::Operator).await? {
+    for operator in (&mut &cloud.store).of_kind(Kind::Operator).await? {
         let user = cloud.store.get(Kind::User, &operator.id).await?;
         items.extend(user.map(|user| shown(&operator, &user)));
     }
-    let body = Bytes::from(text(&items));
-    Ok(unless_known(call, &etag(&body), body))
+    Ok(respond(call, &items))
 }
 
 /// Makes a user an operator. The audit log of the user's home organization records it.
 pub(super) async fn add(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let (id, owner) = (call.key("user_id")?, call.owner());
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            let user = transaction.get(Kind::User, &id).await?;
-            let user = user.ok_or_else(|| not_found("there is no such user"))?;
-            if let Some(operator) = transaction.get(Kind::Operator, &id).await? {
-                return Ok(Reply::ok(&shown(&operator, &user)));
+    written(cloud, call, async move |transaction| {
+        let user = transaction.get(Kind::User, &id).await?;
+        let user = user.ok_or_else(|| not_found("there is no such user"))?;
+        if let Some(operator) = transaction.get(Kind::Operator, &id).await? {
+            return Ok(Reply::ok(&shown(&operator, &user)));
+        }
+        if transaction.get(Kind::Password, &id).await?.is_none() {
+            let reason = "the user has no password and could not log in: set a password first";
+            return Err(Refusal {
+                status: StatusCode::CONFLICT,
+                ..Refusal::field("user_id", reason)
             }
-            if transaction.get(Kind::Password, &id).await?.is_none() {
-                let reason = "the user has no password and could not log in: set a password first";
-                return Err(Refusal {
-                    status: StatusCode::CONFLICT,
-                    ..Refusal::field("user_id", reason)
-                }
-                .into());
-            }
-            let draft = Draft {
-                kind: Kind::Operator,
-                parent_id: id.clone(),
-                id,
-                organization_id: user.organization_id.clone(),
-                cluster_id: String::new(),
-                owner_id: owner,
-                spec: Map::new(),
-                secret: String::new(),
-                ties: References::default(),
-            };
-            let operator = transaction.insert(draft).await?;
-            Ok(Reply::ok(&shown(&operator, &user)))
-        })
-    });
-    Ok(reply.await?.into_response())
+            .into());
+        }
+        let draft = Draft {
+            parent_id: id.clone(),
+            organization_id: user.organization_id.clone(),
+            owner_id: owner,
+            ..Draft::new(Kind::Operator, id)
+        };
+        let operator = transaction.insert(draft).await?;
+        Ok(Reply::ok(&shown(&operator, &user)))
+    })
+    .await
 }
 
 /// Revokes a user's operator rights.
 pub(super) async fn remove(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let id = call.key("user_id")?;
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            let operator = transaction.get(Kind::Operator, &id).await?;
-            let operator = operator.ok_or_else(|| not_found("the user is not an operator"))?;
-            keep_one(transaction, &id).await?;
-            transaction.remove(&operator).await?;
-            Ok(Reply::nothing())
-        })
-    });
-    Ok(reply.await?.into_response())
+    written(cloud, call, async move |transaction| {
+        let operator = transaction.get(Kind::Operator, &id).await?;
+        let operator = operator.ok_or_else(|| not_found("the user is not an operator"))?;
+        keep_one(transaction, &id).await?;
+        transaction.remove(&operator).await?;
+        Ok(Reply::nothing())
+    })
+    .await
 }
 
 /// Checks that an operator other than `user` remains.

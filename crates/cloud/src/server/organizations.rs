@@ -1,20 +1,18 @@
 //! Organizations: the list for a caller, locking, and the audit log.
 
-use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
+use axum::response::Response;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::Error;
-use super::call::{Call, Reply, object, refuse_others, text, unless_known};
+use super::call::{Call, Reply, object, refuse_others, respond};
 use super::cloud::Cloud;
-use super::digest::etag;
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
-use super::remember::made;
-use super::store::{Draft, References, Row, Transaction};
+use super::remember::{made, written};
+use super::store::{Draft, Row, Source, Transaction};
 use super::users::join;
-use super::view::shown;
+use super::view::{all_shown, shown};
 use crate::models::Kind;
 
 pub(super) async fn organizations(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
@@ -31,26 +29,20 @@ pub(super) async fn organizations(cloud: &Cloud, call: &Call) -> Result<Response
         );
     }
     rows.sort_by_key(|row| row.position);
-    let items: Vec<_> = rows
-        .iter()
-        .map(|row| shown(cloud, row, false))
-        .collect::<Result<_, _>>()?;
-    let body = Bytes::from(text(&items));
-    Ok(unless_known(call, &etag(&body), body))
+    let items = all_shown(cloud, &rows, false)?;
+    Ok(respond(call, &items))
 }
 
 pub(super) async fn create_organization(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let document = Kind::Organization.read(&call.body)?;
     let (owner, state) = (call.owner(), cloud.clone());
-    made(cloud, call, move |transaction| {
-        Box::pin(async move {
-            let row = new_organization(transaction, document.spec, &owner).await?;
-            join(transaction, &row.id, &owner, OrgRole::Owner, &owner).await?;
-            Ok(Reply::made(
-                format!("/v3/organizations/{}", row.id),
-                &shown(&state, &row, false)?,
-            ))
-        })
+    made(cloud, call, async move |transaction| {
+        let row = new_organization(transaction, document.spec, &owner).await?;
+        join(transaction, &row.id, &owner, OrgRole::Owner, &owner).await?;
+        Ok(Reply::made(
+            format!("/v3/organizations/{}", row.id),
+            &shown(&state, &row, false)?,
+        ))
     })
     .await
 }
@@ -63,15 +55,10 @@ pub(super) async fn new_organization(
 ) -> Result<Row, Error> {
     let id = Uuid::new_v4().hyphenated().to_string();
     let draft = Draft {
-        kind: Kind::Organization,
-        id: id.clone(),
-        organization_id: id,
-        cluster_id: String::new(),
-        parent_id: String::new(),
+        organization_id: id.clone(),
         owner_id: owner.to_owned(),
         spec,
-        secret: String::new(),
-        ties: References::default(),
+        ..Draft::new(Kind::Organization, &id)
     };
     transaction.insert(draft).await
 }
@@ -83,17 +70,12 @@ pub(super) async fn lock(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
     let locked = locked.ok_or_else(|| Refusal::field("locked", "must be true or false"))?;
     refuse_others(&body)?;
     let (id, state) = (call.key("organization_id")?, cloud.clone());
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            let row = transaction
-                .get(Kind::Organization, &id)
-                .await?
-                .ok_or_else(Refusal::not_found)?;
-            let row = transaction.set_status(&row, json!({ "locked": locked })).await?;
-            Ok(Reply::ok(&shown(&state, &row, false)?))
-        })
-    });
-    Ok(reply.await?.into_response())
+    written(cloud, call, async move |transaction| {
+        let row = transaction.existing(Kind::Organization, &id).await?;
+        let row = transaction.set_status(&row, json!({ "locked": locked })).await?;
+        Ok(Reply::ok(&shown(&state, &row, false)?))
+    })
+    .await
 }
 
 /// The audit log of an organization; without one in the path, of the catalogue, which belongs to none.
@@ -105,14 +87,6 @@ pub(super) async fn audit(cloud: &Cloud, call: &Call) -> Result<Response, Error>
     };
     let limit = call.number("limit", 1_000)?.unwrap_or(100);
     let before = call.number("before", u32::MAX)?.map_or(i64::MAX, i64::from);
-    let rows = cloud.store.audit(&organization, before, limit).await?;
-    let item = |row: &super::store::AuditRow| {
-        json!({
-            "id": row.sequence, "at": row.at, "cluster_id": row.cluster_id, "kind": row.kind, "object_id": row.object_id,
-            "action": row.action, "actor": row.actor, "request_id": row.request_id, "before": row.before, "after": row.after,
-        })
-    };
-    let items: Vec<Value> = rows.iter().map(item).collect();
-    let body = Bytes::from(text(&items));
-    Ok(unless_known(call, &etag(&body), body))
+    let items = cloud.store.audit(&organization, before, limit).await?;
+    Ok(respond(call, &items))
 }

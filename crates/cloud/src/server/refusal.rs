@@ -54,10 +54,16 @@ impl Refusal {
     pub fn field(field: impl Into<String>, reason: impl Display) -> Self {
         let field = field.into();
         Self {
-            status: StatusCode::UNPROCESSABLE_ENTITY,
-            message: format!("{field}: {reason}"),
-            field: Some(field),
-            retry_after: None,
+            field: Some(field.clone()),
+            ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{field}: {reason}"))
+        }
+    }
+
+    /// `parameter` of the query or the path is invalid, for `reason`.
+    pub fn parameter(parameter: impl Into<String>, reason: impl Display) -> Self {
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            ..Self::field(parameter, reason)
         }
     }
 
@@ -73,20 +79,18 @@ impl Refusal {
     /// The body of the response.
     #[must_use]
     pub fn failure(&self) -> Failure {
-        let field = InvalidField {
-            field: self.field.clone().unwrap_or_default(),
-            reason: self.message.clone(),
-        };
-        let mut failure = Failure::refused(u32::from(self.status.as_u16()), &field);
-        failure.message = Failure::refused(
-            0,
-            &InvalidField {
-                field: String::new(),
+        let refused = |field: Option<&String>| {
+            let field = InvalidField {
+                field: field.cloned().unwrap_or_default(),
                 reason: self.message.clone(),
-            },
-        )
-        .message;
-        failure
+            };
+            Failure::refused(self.status.as_u16().into(), &field)
+        };
+        // The message names the field already.
+        Failure {
+            message: refused(None).message,
+            ..refused(self.field.as_ref())
+        }
     }
 }
 
@@ -97,10 +101,9 @@ impl From<InvalidField> for Refusal {
             return Self::new(StatusCode::BAD_REQUEST, error.reason);
         }
         Self {
-            status: StatusCode::UNPROCESSABLE_ENTITY,
             message: error.to_string(),
             field: Some(error.field),
-            retry_after: None,
+            ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "")
         }
     }
 }

@@ -1,22 +1,32 @@
-//! Idempotent creation: a repeated request with the same Idempotency-Key gets the stored response.
+//! Changes, and idempotent creation: a repeated request with the same Idempotency-Key gets the stored response.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use futures::future::BoxFuture;
 use http::{HeaderName, HeaderValue};
 
 use super::Error;
 use super::call::{Call, Reply, text};
 use super::cloud::Cloud;
 use super::refusal::Refusal;
-use super::store::Transaction;
+use super::store::{Change, Transaction};
 use crate::models::Kind;
 
 /// The name of the header.
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Applies the change that `call` requests completely or not at all, and responds with its reply.
+///
+/// # Errors
+/// As [`Store::write`](super::store::Store::write).
+pub(super) async fn written<F>(cloud: &Cloud, call: &Call, change: F) -> Result<Response, Error>
+where
+    F: AsyncFnOnce(&mut Transaction) -> Result<Reply, Error> + for<'t> Change<'t, Reply>,
+{
+    Ok(cloud.store.write(call.by(), change).await?.into_response())
+}
 
 /// Creates an object with `make`, unless an earlier request with the same key created it.
 ///
@@ -24,10 +34,10 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// If `make` refuses, the key was used for another request, or the database cannot be written.
 pub(super) async fn made<F>(cloud: &Cloud, call: &Call, make: F) -> Result<Response, Error>
 where
-    F: for<'t> FnOnce(&'t mut Transaction) -> BoxFuture<'t, Result<Reply, Error>> + Send + 'static,
+    F: AsyncFnOnce(&mut Transaction) -> Result<Reply, Error> + for<'t> Change<'t, Reply>,
 {
     let Some(name) = call.headers.get(IDEMPOTENCY_KEY) else {
-        return Ok(cloud.store.write(call.by(), make).await?.into_response());
+        return written(cloud, call, make).await;
     };
     let printable = |name: &&str| name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     let name = name.to_str().ok().filter(printable);
@@ -38,21 +48,19 @@ where
     asked.push(0);
     asked.extend_from_slice(&call.body);
     let request = URL_SAFE_NO_PAD.encode(digest(&SHA256, &asked));
-    let answered = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            if let Some(sealed) = transaction.remembered(&actor, &name).await? {
-                let (before, reply) = state.unseal_reply(&actor, &name, &sealed)?;
-                if before != request {
-                    let reason = "was already used for another request; use a new key";
-                    return Err(Refusal::field("Idempotency-Key", reason).into());
-                }
-                return Ok((reply, true));
+    let answered = cloud.store.write(call.by(), async move |transaction| {
+        if let Some(sealed) = transaction.remembered(&actor, &name).await? {
+            let (before, reply) = state.unseal_reply(&actor, &name, &sealed)?;
+            if before != request {
+                let reason = "was already used for another request; use a new key";
+                return Err(Refusal::field("Idempotency-Key", reason).into());
             }
-            let reply = make(transaction).await?;
-            let sealed = state.seal_reply(&actor, &name, &(&*request, &reply))?;
-            transaction.remember(&actor, &name, &sealed).await?;
-            Ok((reply, false))
-        })
+            return Ok((reply, true));
+        }
+        let reply = make(transaction).await?;
+        let sealed = state.seal_reply(&actor, &name, &(&*request, &reply))?;
+        transaction.remember(&actor, &name, &sealed).await?;
+        Ok((reply, false))
     });
     let (reply, replayed) = answered.await?;
     let mut response = reply.into_response();

@@ -6,7 +6,7 @@
 
 use super::Error;
 use super::cloud::Cloud;
-use super::store::{Author, Sealed, Transaction};
+use super::store::{Author, Sealed, Source, Transaction};
 use crate::models::Kind;
 
 /// The kinds with encrypted fields.
@@ -28,8 +28,8 @@ pub(super) async fn reseal(cloud: &Cloud) -> Result<usize, Error> {
             continue;
         }
         let state = cloud.clone();
-        let written = cloud.store.write(Author::default(), move |transaction| {
-            Box::pin(async move { anew(&state, transaction, &sealed).await })
+        let written = cloud.store.write(Author::default(), async move |transaction| {
+            anew(&state, transaction, &sealed).await
         });
         match written.await {
             Ok(()) => resealed += 1,

@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
-use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
+use axum::response::Response;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::Error;
-use super::call::{Call, Reply, object, text, unless_known};
+use super::call::{Call, Reply, object, respond, text};
 use super::cloud::Cloud;
-use super::digest::{etag, uuid};
+use super::digest::uuid;
 use super::principal::Principal;
 use super::refusal::Refusal;
-use super::remember::made;
-use super::source::{Source, Spot, found};
-use super::store::{Draft, Row, Transaction};
+use super::remember::{made, written};
+use super::source::{Spot, found};
+use super::store::{Draft, Row, Source, Transaction};
 use super::ties::{bound_teams, said, ties};
 use super::view::shown;
 use crate::models::Kind;
@@ -24,7 +23,7 @@ use crate::models::Kind;
 pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let kind = call.kind()?;
     let spot = Spot::of(call)?;
-    let mut source = Source::Store(&cloud.store);
+    let mut source = &cloud.store;
     let row = found(&mut source, kind, &spot).await?;
     let asker = &call.known()?.principal;
     if kind == Kind::RoleBinding && !super::roles::concerns(&row.spec, asker) {
@@ -32,12 +31,11 @@ pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     }
     let secrets = asker.sees_secrets(uuid(&row.organization_id));
     let item = whole(cloud, &mut source, &row, secrets).await?;
-    let body = Bytes::from(text(&item));
-    Ok(unless_known(call, &etag(&body), body))
+    Ok(respond(call, &item))
 }
 
 /// The representation of an object, the same for all requests, so that its ETag is unique.
-async fn whole(cloud: &Cloud, source: &mut Source<'_>, row: &Row, secrets: bool) -> Result<Map<String, Value>, Error> {
+async fn whole(cloud: &Cloud, source: &mut dyn Source, row: &Row, secrets: bool) -> Result<Map<String, Value>, Error> {
     let mut item = shown(cloud, row, secrets)?;
     if row.kind == Kind::Plugin {
         super::catalogue::add_manifests(source, &mut item).await?;
@@ -53,47 +51,40 @@ pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error
     }
     let document = kind.read(&call.body)?;
     let spot = Spot::of(call)?;
-    let (owner, path, known) = (
-        call.owner(),
-        call.path.clone(),
-        Arc::clone(call.known.as_ref().ok_or_else(super::access::unknown)?),
-    );
+    let (owner, path, known) = (call.owner(), call.path.clone(), Arc::clone(call.known()?));
     let state = cloud.clone();
-    made(cloud, call, move |transaction| {
-        Box::pin(async move {
-            let mut spot = spot;
-            may_write(transaction, &mut spot, kind, &known.principal).await?;
-            let organization = home_of(transaction, kind, &spot).await?;
-            let document = super::catalogue::respelled(transaction, document).await?;
-            bound_teams(transaction, &organization, &document, None).await?;
-            let ties = ties(transaction, kind, spot.parent(kind), &organization, &document).await?;
-            let id = Uuid::new_v4().hyphenated().to_string();
-            let secret = state.sealed(kind, &id, &organization, document.credentials.as_ref(), None)?;
-            let draft = Draft {
-                kind,
-                id: id.clone(),
-                organization_id: organization.clone(),
-                cluster_id: spot.concerned(kind).to_owned(),
-                parent_id: spot.parent(kind).to_owned(),
-                owner_id: owner.clone(),
-                spec: document.spec,
-                secret,
-                ties,
-            };
-            let row = transaction.insert(draft).await?;
-            let secrets = known.principal.sees_secrets(uuid(&organization));
-            let mut item = whole(&state, &mut Source::Transaction(transaction), &row, secrets).await?;
-            let reply = Reply::made(format!("{path}/{id}"), &item);
-            match kind {
-                Kind::Cluster => {
-                    super::keys::add_key(transaction, &row, &owner, &mut item).await?;
-                    return Ok(reply.showing_once(&item));
-                }
-                Kind::SshKey => super::users::tell_elsewhere(transaction, &row).await?,
-                _ => {}
+    made(cloud, call, async move |transaction| {
+        let mut spot = spot;
+        may_write(transaction, &mut spot, kind, &known.principal).await?;
+        let organization = home_of(transaction, kind, &spot).await?;
+        let document = super::catalogue::respelled(transaction, document).await?;
+        bound_teams(transaction, &organization, &document, None).await?;
+        let ties = ties(transaction, kind, spot.parent(kind), &organization, &document).await?;
+        let id = Uuid::new_v4().hyphenated().to_string();
+        let secret = state.sealed(kind, &id, &organization, document.credentials.as_ref(), None)?;
+        let draft = Draft {
+            organization_id: organization.clone(),
+            cluster_id: spot.concerned(kind).to_owned(),
+            parent_id: spot.parent(kind).to_owned(),
+            owner_id: owner.clone(),
+            spec: document.spec,
+            secret,
+            ties,
+            ..Draft::new(kind, &id)
+        };
+        let row = transaction.insert(draft).await?;
+        let secrets = known.principal.sees_secrets(uuid(&organization));
+        let mut item = whole(&state, transaction, &row, secrets).await?;
+        let reply = Reply::made(format!("{path}/{id}"), &item);
+        match kind {
+            Kind::Cluster => {
+                super::keys::add_key(transaction, &row, &owner, &mut item).await?;
+                return Ok(reply.showing_once(&item));
             }
-            Ok(reply)
-        })
+            Kind::SshKey => super::users::tell_elsewhere(transaction, &row).await?,
+            _ => {}
+        }
+        Ok(reply)
     })
     .await
 }
@@ -103,10 +94,10 @@ pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error
 async fn may_write(transaction: &mut Transaction, spot: &mut Spot, kind: Kind, asker: &Principal) -> Result<(), Error> {
     if spot.organization.is_empty() {
         // A user's own key: it belongs to the user's home, and concerns the user's other organizations too.
-        let user = transaction.get(Kind::User, &spot.user).await?;
-        spot.organization = user.ok_or_else(Refusal::not_found)?.organization_id;
+        let user = transaction.existing(Kind::User, &spot.user).await?;
+        spot.organization = user.organization_id;
     }
-    spot.check(&mut Source::Transaction(transaction), kind, true).await?;
+    spot.check(transaction, kind, true).await?;
     if kind == Kind::SshKey && !spot.own {
         super::users::may_act_for(transaction, asker, &spot.organization, &spot.user).await?;
     }
@@ -118,10 +109,7 @@ async fn home_of(transaction: &mut Transaction, kind: Kind, spot: &Spot) -> Resu
     if kind != Kind::SshKey {
         return Ok(spot.organization.clone());
     }
-    let user = transaction
-        .get(Kind::User, &spot.user)
-        .await?
-        .ok_or_else(Refusal::not_found)?;
+    let user = transaction.existing(Kind::User, &spot.user).await?;
     Ok(user.organization_id)
 }
 
@@ -146,36 +134,34 @@ pub(super) async fn change(cloud: &Cloud, call: &Call) -> Result<Response, Error
     let (kind, patch) = (call.kind()?, call.is_patch());
     let body = object(&call.body)?;
     let mut spot = Spot::of(call)?;
-    let (condition, by, state) = (call.condition(), call.by(), cloud.clone());
-    let known = Arc::clone(call.known.as_ref().ok_or_else(super::access::unknown)?);
-    let reply = cloud.store.write(by, move |transaction| {
-        Box::pin(async move {
-            may_write(transaction, &mut spot, kind, &known.principal).await?;
-            let before = found(&mut Source::Transaction(transaction), kind, &spot).await?;
-            let secrets = known.principal.sees_secrets(uuid(&before.organization_id));
-            let seen = whole(&state, &mut Source::Transaction(transaction), &before, secrets).await?;
-            condition.check(text(&seen).as_bytes())?;
-            let document = said(&state, &before, &seen, body, patch)?;
-            let document = super::catalogue::respelled(transaction, document).await?;
-            super::catalogue::check_upgrade(transaction, &before, &document).await?;
-            bound_teams(transaction, &before.organization_id, &document, Some(&before)).await?;
-            let ties = ties(transaction, kind, &before.parent_id, &before.organization_id, &document).await?;
-            let secret = state.sealed(
-                kind,
-                &before.id,
-                &before.organization_id,
-                document.credentials.as_ref(),
-                Some(&before),
-            )?;
-            let after = transaction.update(&before, document.spec, secret, &ties).await?;
-            if kind == Kind::SshKey && after != before {
-                super::users::tell_elsewhere(transaction, &after).await?;
-            }
-            let item = whole(&state, &mut Source::Transaction(transaction), &after, secrets).await?;
-            Ok(Reply::ok(&item))
-        })
-    });
-    Ok(reply.await?.into_response())
+    let (condition, state) = (call.condition(), cloud.clone());
+    let known = Arc::clone(call.known()?);
+    written(cloud, call, async move |transaction| {
+        may_write(transaction, &mut spot, kind, &known.principal).await?;
+        let before = found(transaction, kind, &spot).await?;
+        let secrets = known.principal.sees_secrets(uuid(&before.organization_id));
+        let seen = whole(&state, transaction, &before, secrets).await?;
+        condition.check(text(&seen).as_bytes())?;
+        let document = said(&state, &before, &seen, body, patch)?;
+        let document = super::catalogue::respelled(transaction, document).await?;
+        super::catalogue::check_upgrade(transaction, &before, &document).await?;
+        bound_teams(transaction, &before.organization_id, &document, Some(&before)).await?;
+        let ties = ties(transaction, kind, &before.parent_id, &before.organization_id, &document).await?;
+        let secret = state.sealed(
+            kind,
+            &before.id,
+            &before.organization_id,
+            document.credentials.as_ref(),
+            Some(&before),
+        )?;
+        let after = transaction.update(&before, document.spec, secret, &ties).await?;
+        if kind == Kind::SshKey && after != before {
+            super::users::tell_elsewhere(transaction, &after).await?;
+        }
+        let item = whole(&state, transaction, &after, secrets).await?;
+        Ok(Reply::ok(&item))
+    })
+    .await
 }
 
 /// Deletes an object and all objects that it owns. Objects that are referred to cannot be deleted, except that bindings
@@ -184,24 +170,22 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error
     let kind = call.kind()?;
     let mut spot = Spot::of(call)?;
     let (condition, state) = (call.condition(), cloud.clone());
-    let known = Arc::clone(call.known.as_ref().ok_or_else(super::access::unknown)?);
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            may_write(transaction, &mut spot, kind, &known.principal).await?;
-            let row = found(&mut Source::Transaction(transaction), kind, &spot).await?;
-            let secrets = known.principal.sees_secrets(uuid(&row.organization_id));
-            let seen = whole(&state, &mut Source::Transaction(transaction), &row, secrets).await?;
-            condition.check(text(&seen).as_bytes())?;
-            match kind {
-                Kind::SshKey => super::users::tell_elsewhere(transaction, &row).await?,
-                Kind::Organization => super::operators::may_delete_home(transaction, &known.principal, &row.id).await?,
-                _ => {}
-            }
-            remove(transaction, &row).await?;
-            Ok(Reply::nothing())
-        })
-    });
-    Ok(reply.await?.into_response())
+    let known = Arc::clone(call.known()?);
+    written(cloud, call, async move |transaction| {
+        may_write(transaction, &mut spot, kind, &known.principal).await?;
+        let row = found(transaction, kind, &spot).await?;
+        let secrets = known.principal.sees_secrets(uuid(&row.organization_id));
+        let seen = whole(&state, transaction, &row, secrets).await?;
+        condition.check(text(&seen).as_bytes())?;
+        match kind {
+            Kind::SshKey => super::users::tell_elsewhere(transaction, &row).await?,
+            Kind::Organization => super::operators::may_delete_home(transaction, &known.principal, &row.id).await?,
+            _ => {}
+        }
+        remove(transaction, &row).await?;
+        Ok(Reply::nothing())
+    })
+    .await
 }
 
 /// Removes `row`, and objects that have no meaning without it.

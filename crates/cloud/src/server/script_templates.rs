@@ -1,20 +1,19 @@
 //! Script templates: the scripts of upgrades that have none of their own. One is of a cluster, or of all clusters of an organization, and for a version or for
 //! any. It is the same for all nodes and upgrades, and learns the version from its environment. It has no signatures: one is for a single upgrade.
 
-use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
+use axum::response::Response;
 use serde_json::{Map, Value, json};
 use tidewaiter_upgrade::signed::is_signed;
 
 use super::Error;
-use super::call::{Call, Reply, text, unless_known};
+use super::call::{Call, Reply, respond};
 use super::cloud::Cloud;
-use super::digest::etag;
 use super::endpoints::Input;
 use super::refusal::Refusal;
+use super::remember::written;
 use super::scripts::{said, script_response, store};
-use super::source::{Source, Spot};
-use super::store::{Draft, References, Row, StoreError};
+use super::source::Spot;
+use super::store::{Draft, Row, Source, StoreError};
 use super::view::unix_millis;
 use crate::models::Kind;
 use crate::models::values::TargetVersion;
@@ -46,9 +45,7 @@ fn version(call: &Call) -> Result<String, Refusal> {
         if call.endpoint.takes == Input::Nothing {
             return Refusal::not_found();
         }
-        let mut refusal = Refusal::field("target", format!("{error}; or {ANY}"));
-        refusal.status = http::StatusCode::BAD_REQUEST;
-        refusal
+        Refusal::parameter("target", format!("{error}; or {ANY}"))
     })
 }
 
@@ -76,22 +73,21 @@ fn template_shown(row: &Row) -> Value {
 
 pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let spot = Spot::of(call)?;
-    let mut source = Source::Store(&cloud.store);
+    let mut source = &cloud.store;
     spot.check(&mut source, Kind::ScriptTemplate, false).await?;
     let rows = source.children(Kind::ScriptTemplate, scope(&spot)).await?;
     let items: Vec<Value> = rows.iter().map(template_shown).collect();
-    let body = Bytes::from(text(&items));
-    Ok(unless_known(call, &etag(&body), body))
+    Ok(respond(call, &items))
 }
 
 pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let (spot, version) = (Spot::of(call)?, version(call)?);
-    let mut source = Source::Store(&cloud.store);
+    let mut source = &cloud.store;
     spot.check(&mut source, Kind::ScriptTemplate, false).await?;
     let row = source
-        .get(Kind::ScriptTemplate, &template_id(scope(&spot), &version))
+        .existing(Kind::ScriptTemplate, &template_id(scope(&spot), &version))
         .await?;
-    let script = cloud.open(&row.ok_or_else(Refusal::not_found)?)?;
+    let script = cloud.open(&row)?;
     let script = script.ok_or_else(Refusal::not_found)?;
     Ok(script_response(call, script.as_str().to_owned()))
 }
@@ -105,43 +101,33 @@ pub(super) async fn set(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     }
     let (spot, version) = (Spot::of(call)?, version(call)?);
     let (owner, state) = (call.owner(), cloud.clone());
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            let mut source = Source::Transaction(transaction);
-            spot.check(&mut source, Kind::ScriptTemplate, true).await?;
-            let draft = Draft {
-                kind: Kind::ScriptTemplate,
-                id: template_id(scope(&spot), &version),
-                organization_id: spot.organization.clone(),
-                cluster_id: spot.cluster.clone(),
-                parent_id: scope(&spot).to_owned(),
-                owner_id: owner,
-                spec: Map::from_iter([("version".to_owned(), version.into())]),
-                secret: String::new(),
-                ties: References::default(),
-            };
-            store(&state, transaction, draft, &script).await?;
-            Ok(Reply::nothing())
-        })
-    });
-    Ok(reply.await?.into_response())
+    written(cloud, call, async move |transaction| {
+        spot.check(transaction, Kind::ScriptTemplate, true).await?;
+        let draft = Draft {
+            organization_id: spot.organization.clone(),
+            cluster_id: spot.cluster.clone(),
+            parent_id: scope(&spot).to_owned(),
+            owner_id: owner,
+            spec: Map::from_iter([("version".to_owned(), version.clone().into())]),
+            ..Draft::new(Kind::ScriptTemplate, template_id(scope(&spot), &version))
+        };
+        store(&state, transaction, draft, &script).await?;
+        Ok(Reply::nothing())
+    })
+    .await
 }
 
 pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let (spot, version) = (Spot::of(call)?, version(call)?);
     let (condition, state) = (call.condition(), cloud.clone());
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            let mut source = Source::Transaction(transaction);
-            spot.check(&mut source, Kind::ScriptTemplate, true).await?;
-            let id = template_id(scope(&spot), &version);
-            let row = source.get(Kind::ScriptTemplate, &id).await?;
-            let row = row.ok_or_else(Refusal::not_found)?;
-            let script = state.open(&row)?;
-            condition.check(script.as_ref().map_or("", |script| script.as_str()).as_bytes())?;
-            transaction.remove(&row).await?;
-            Ok(Reply::nothing())
-        })
-    });
-    Ok(reply.await?.into_response())
+    written(cloud, call, async move |transaction| {
+        spot.check(transaction, Kind::ScriptTemplate, true).await?;
+        let id = template_id(scope(&spot), &version);
+        let row = transaction.existing(Kind::ScriptTemplate, &id).await?;
+        let script = state.open(&row)?;
+        condition.check(script.as_ref().map_or("", |script| script.as_str()).as_bytes())?;
+        transaction.remove(&row).await?;
+        Ok(Reply::nothing())
+    })
+    .await
 }

@@ -1,11 +1,11 @@
 //! The scripts of upgrades: what operators upload, and what nodes run. An upgrade without a script has that of a template. With keys of its own, the server signs each script for the node that asks.
 
 use aws_lc_rs::digest::{SHA256, digest};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tidewaiter_upgrade::signed::{Statement, digest as script_digest, is_signed};
 use zeroize::Zeroizing;
 
@@ -15,9 +15,10 @@ use super::cloud::Cloud;
 use super::clusters::node_row;
 use super::digest::{etag, hex};
 use super::refusal::Refusal;
+use super::remember::written;
 use super::script_templates::template;
-use super::source::{Source, Spot};
-use super::store::{Draft, References, Row, Transaction};
+use super::source::Spot;
+use super::store::{Draft, Row, Source, Transaction};
 use crate::models::Kind;
 use crate::models::UpgradeScript;
 use crate::models::values::KubernetesVersion;
@@ -79,47 +80,35 @@ pub(super) async fn set_script(cloud: &Cloud, call: &Call) -> Result<Response, E
     let script = said(&call.body)?;
     let spot = Spot::of(call)?;
     let (upgrade, owner, state) = (call.key("upgrade_id")?, call.owner(), cloud.clone());
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            let mut source = Source::Transaction(transaction);
-            spot.check(&mut source, Kind::UpgradeScript, true).await?;
-            let above = source.get(Kind::Upgrade, &upgrade).await?;
-            above
-                .filter(|row| row.parent_id == spot.cluster)
+    written(cloud, call, async move |transaction| {
+        spot.check(transaction, Kind::UpgradeScript, true).await?;
+        let above = transaction.get(Kind::Upgrade, &upgrade).await?;
+        above
+            .filter(|row| row.parent_id == spot.cluster)
+            .ok_or_else(Refusal::not_found)?;
+        if !spot.id.is_empty() {
+            let node = transaction.get(Kind::Node, &spot.id).await?;
+            node.filter(|row| row.cluster_id == spot.cluster)
                 .ok_or_else(Refusal::not_found)?;
-            if !spot.id.is_empty() {
-                let node = source.get(Kind::Node, &spot.id).await?;
-                node.filter(|row| row.cluster_id == spot.cluster)
-                    .ok_or_else(Refusal::not_found)?;
-            }
-            let draft = Draft {
-                kind: Kind::UpgradeScript,
-                id: script_id(&upgrade, &spot.id),
-                organization_id: spot.organization.clone(),
-                cluster_id: spot.cluster.clone(),
-                parent_id: upgrade,
-                owner_id: owner,
-                spec: Map::new(),
-                secret: String::new(),
-                ties: References::default(),
-            };
-            store(&state, transaction, draft, &script).await?;
-            Ok(Reply::nothing())
-        })
-    });
-    Ok(reply.await?.into_response())
+        }
+        let draft = Draft {
+            organization_id: spot.organization.clone(),
+            cluster_id: spot.cluster.clone(),
+            parent_id: upgrade.clone(),
+            owner_id: owner,
+            ..Draft::new(Kind::UpgradeScript, script_id(&upgrade, &spot.id))
+        };
+        store(&state, transaction, draft, &script).await?;
+        Ok(Reply::nothing())
+    })
+    .await
 }
 
 /// The script that upgrades a node to a version: the node's own one of the upgrade, that of the upgrade, or the closest template. Of several upgrades
 /// to the version, the one in progress counts, then the newest that is not over. One without a script gives way to the next.
 pub(super) async fn script(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let asked = call.asked("version").unwrap_or_default();
-    let bad = |error: tidewaiter_api::InvalidValue| {
-        let mut refusal = Refusal::field("version", error);
-        refusal.status = http::StatusCode::BAD_REQUEST;
-        refusal
-    };
-    let version: KubernetesVersion = asked.parse().map_err(bad)?;
+    let version: KubernetesVersion = asked.parse().map_err(|error| Refusal::parameter("version", error))?;
     let node = node_row(cloud, &Spot::of(call)?).await?;
     let wanted = format!("v{version}");
     let mut upgrades = cloud.store.children(Kind::Upgrade, &node.cluster_id).await?;

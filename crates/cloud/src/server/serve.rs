@@ -8,16 +8,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use moka::future::Cache;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::serve::{BindError, Certificate, Options, TlsError, bind, serve_with};
 use tidewaiter_kit::{Chain, Kit, Tasks};
 use tidewaiter_signature::{SignatureError, SigningKey};
-use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
 use url::Url;
 
-use super::cloud::{Cloud, CloudParts, TokenLifetimes};
+use super::cloud::{Answers, Cloud, IDENTITIES, Inner, TokenLifetimes};
+use super::guesses::Guesses;
 use super::http::{malformed, router};
 use super::limits::{LimitSettings, Limits};
 use super::metrics::Requests;
@@ -147,43 +149,24 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
     let shutdown = tasks.shutdown_token();
     let checked = store.clone();
     kit.checks.register("database", move || checked.check());
-    let cloud = Cloud::new(CloudParts {
+    let cloud = Cloud(Arc::new(Inner {
         store,
-        tokens,
-        sealer,
-        keys: parts.keys.clone(),
-        sealing: parts.sealing.clone(),
-        script_keys,
-        script_key_files: parts.script_keys.clone(),
-        issuer: parts.issuer.clone(),
-        lives: parts.lives,
+        tokens: ArcSwap::from_pointee(tokens),
+        sealer: ArcSwap::from_pointee(sealer),
+        script_keys: ArcSwap::from_pointee(script_keys),
         limits: Limits::new(parts.limits.clone()),
-        computed: requests.lists.clone(),
+        guesses: Guesses::default(),
         clock: kit.clock.clone(),
         shutdown: shutdown.clone(),
-    });
+        identities: Cache::new(IDENTITIES),
+        answers: Answers::new(requests.lists.clone()),
+        parts,
+    }));
     tasks.spawn("cloud/writer", writer.run(shutdown.clone()));
     tasks.spawn("cloud/keeper", maintenance.run(shutdown.clone()));
     tasks.spawn("cloud/files", reload_on(cloud.clone(), certificate, hangups));
-    tasks.spawn(
-        "cloud/http",
-        http(listener, cloud, requests, &parts, tls, kit, &shutdown),
-    );
-    info!(%address, issuer = %parts.issuer, "serving the cloud");
-    Ok(address)
-}
-
-fn http(
-    listener: TcpListener,
-    cloud: Cloud,
-    requests: Requests,
-    parts: &ServerParts,
-    tls: Option<Arc<rustls::ServerConfig>>,
-    kit: &Kit,
-    shutdown: &tokio_util::sync::CancellationToken,
-) -> impl Future<Output = Result<(), Infallible>> + use<> {
     let options = Options {
-        connections: parts.connections,
+        connections: cloud.parts.connections,
         first: FIRST,
         head: IDLE,
         life: None,
@@ -191,8 +174,11 @@ fn http(
         drain: DRAIN,
         explain: Some(malformed),
     };
-    let router = router(cloud, requests, kit.clone());
-    serve_with(listener, router, options, kit.clock.clone(), shutdown.clone())
+    let router = router(cloud.clone(), requests, kit.clone());
+    let served = serve_with(listener, router, options, kit.clock.clone(), shutdown);
+    tasks.spawn("cloud/http", served);
+    info!(%address, issuer = %cloud.parts.issuer, "serving the cloud");
+    Ok(address)
 }
 
 /// The keys that sign scripts. A server cannot be asked for a password.
@@ -226,15 +212,17 @@ async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hang
             _ = hangups.recv() => info!("reloading the key files and the certificate"),
             () = cloud.shutdown.cancelled() => return Ok(()),
         }
-        match KeyRing::load(&cloud.keys) {
-            Ok(ring) => cloud.tokens.store(Arc::new(Tokens::new(issuer(&cloud.issuer), ring))),
+        match KeyRing::load(&cloud.parts.keys) {
+            Ok(ring) => cloud
+                .tokens
+                .store(Arc::new(Tokens::new(issuer(&cloud.parts.issuer), ring))),
             Err(error) => error!(error = %Chain(&error), "cannot reload the signing keys"),
         }
-        match Sealer::load(&cloud.sealing) {
+        match Sealer::load(&cloud.parts.sealing) {
             Ok(sealer) => cloud.sealer.store(Arc::new(sealer)),
             Err(error) => error!(error = %Chain(&error), "cannot reload the sealing keys"),
         }
-        match script_keys(&cloud.script_key_files) {
+        match script_keys(&cloud.parts.script_keys) {
             Ok(keys) => cloud.script_keys.store(Arc::new(keys)),
             Err(error) => error!(error = %Chain(&error), "cannot reload the keys that sign scripts"),
         }

@@ -1,34 +1,11 @@
-//! Reads through either a read-only request or a writing transaction, so that the parents of an object are checked by
-//! the same code.
+//! The objects in the path of a request, and checks that they exist.
 
 use super::Error;
 use super::call::Call;
 use super::refusal::Refusal;
-use super::store::{Row, Store, StoreError, Transaction};
+use super::store::{Row, Source};
 use super::view::is_locked;
 use crate::models::Kind;
-
-/// The source of rows.
-pub(super) enum Source<'a> {
-    Store(&'a Store),
-    Transaction(&'a mut Transaction),
-}
-
-impl Source<'_> {
-    pub(super) async fn get(&mut self, kind: Kind, id: &str) -> Result<Option<Row>, StoreError> {
-        match self {
-            Self::Store(store) => store.get(kind, id).await,
-            Self::Transaction(transaction) => transaction.get(kind, id).await,
-        }
-    }
-
-    pub(super) async fn children(&mut self, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
-        match self {
-            Self::Store(store) => store.children(kind, parent).await,
-            Self::Transaction(transaction) => transaction.children(kind, parent).await,
-        }
-    }
-}
 
 /// The objects in the path of a request: strings as in the store, empty if the path has none.
 #[derive(Clone, Debug, Default)]
@@ -111,7 +88,7 @@ impl Spot {
     ///
     /// # Errors
     /// If one does not exist, or if the organization is locked.
-    pub(super) async fn check(&self, source: &mut Source<'_>, kind: Kind, writes: bool) -> Result<(), Error> {
+    pub(super) async fn check(&self, source: &mut dyn Source, kind: Kind, writes: bool) -> Result<(), Error> {
         if writes && !self.organization.is_empty() {
             unlocked(source, &self.organization).await?;
         }
@@ -128,19 +105,15 @@ impl Spot {
         }
         if kind == Kind::SshKey && !self.organization.is_empty() {
             let membership = membership_id(&self.organization, &self.user);
-            source
-                .get(Kind::Membership, &membership)
-                .await?
-                .ok_or_else(Refusal::not_found)?;
+            source.existing(Kind::Membership, &membership).await?;
         }
         Ok(())
     }
 }
 
 /// The organization, unless it is locked.
-pub(super) async fn unlocked(source: &mut Source<'_>, organization: &str) -> Result<Row, Error> {
-    let row = source.get(Kind::Organization, organization).await?;
-    let row = row.ok_or_else(Refusal::not_found)?;
+pub(super) async fn unlocked(source: &mut dyn Source, organization: &str) -> Result<Row, Error> {
+    let row = source.existing(Kind::Organization, organization).await?;
     if is_locked(&row) {
         return Err(
             Refusal::forbidden("the organization is locked: ask an operator of this server to unlock it").into(),
@@ -150,8 +123,8 @@ pub(super) async fn unlocked(source: &mut Source<'_>, organization: &str) -> Res
 }
 
 /// The user, if the organization is the user's home: only there can others change the user.
-pub(super) async fn at_home(source: &mut Source<'_>, organization: &str, user: &str) -> Result<Row, Error> {
-    let row = source.get(Kind::User, user).await?.ok_or_else(Refusal::not_found)?;
+pub(super) async fn at_home(source: &mut dyn Source, organization: &str, user: &str) -> Result<Row, Error> {
+    let row = source.existing(Kind::User, user).await?;
     if row.organization_id == organization {
         return Ok(row);
     }
@@ -167,7 +140,7 @@ pub(super) fn membership_id(organization: &str, user: &str) -> String {
 }
 
 /// The object that the path refers to.
-pub(super) async fn found(source: &mut Source<'_>, kind: Kind, spot: &Spot) -> Result<Row, Error> {
+pub(super) async fn found(source: &mut dyn Source, kind: Kind, spot: &Spot) -> Result<Row, Error> {
     spot.check(source, kind, false).await?;
     let row = source.get(kind, &spot.id).await?;
     let row = row.filter(|row| match kind {
@@ -178,7 +151,7 @@ pub(super) async fn found(source: &mut Source<'_>, kind: Kind, spot: &Spot) -> R
 }
 
 /// The cluster that the path refers to.
-pub(super) async fn cluster(source: &mut Source<'_>, spot: &Spot) -> Result<Row, Error> {
+pub(super) async fn cluster(source: &mut dyn Source, spot: &Spot) -> Result<Row, Error> {
     let row = source.get(Kind::Cluster, &spot.cluster).await?;
     let row = row.filter(|row| row.organization_id == spot.organization);
     Ok(row.ok_or_else(Refusal::not_found)?)

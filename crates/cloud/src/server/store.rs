@@ -33,19 +33,21 @@ use uuid::Uuid;
 
 use super::Error;
 use crate::models::Kind;
-pub use audit::AuditRow;
 pub use backup::{BackupError, BackupSummary, backup, restore};
 use deadline::{Lease, within};
-pub use draft::{Author, Draft, Name, References};
+pub(super) use draft::{Author, Draft, References};
 use engine::Engine;
-pub use feed::{CommittedChange, Feed, Scope};
-pub use maintenance::{Maintenance, Retention};
-pub use quotas::Quotas;
-pub use row::{Row, SecretColumn};
-pub use sealed::Sealed;
-pub use transaction::Transaction;
+pub(super) use feed::{CommittedChange, Feed, Scope};
+pub(super) use maintenance::Maintenance;
+pub use maintenance::Retention;
+pub(super) use quotas::Quotas;
+pub(super) use reads::Source;
+pub(super) use row::Row;
+pub(super) use sealed::Sealed;
+pub(super) use transaction::Transaction;
 use transaction::{DELETE, scope};
-pub use writer::Writer;
+pub(super) use writer::Change;
+pub(super) use writer::Writer;
 use writer::{Jobs, Waiting};
 
 /// A client that missed more changes than this lists everything again.
@@ -138,7 +140,7 @@ impl Health {
 
 /// The database. Clones share it.
 #[derive(Clone)]
-pub struct Store {
+pub(super) struct Store {
     pool: AnyPool,
     jobs: Arc<Jobs>,
     feed: Arc<Feed>,
@@ -155,7 +157,7 @@ impl std::fmt::Debug for Store {
 }
 
 /// An open database, and the tasks that it needs.
-pub struct Opened {
+pub(super) struct Opened {
     /// The handle for all requests.
     pub store: Store,
     /// The task that writes.
@@ -249,13 +251,13 @@ impl Store {
     pub async fn write<T, F>(&self, by: Author, change: F) -> Result<T, Error>
     where
         T: Send + 'static,
-        F: for<'t> FnOnce(&'t mut Transaction) -> futures::future::BoxFuture<'t, Result<T, Error>> + Send + 'static,
+        F: AsyncFnOnce(&mut Transaction) -> Result<T, Error> + for<'t> Change<'t, T>,
     {
         let (answer, answered) = oneshot::channel();
         let queue = by.queue.clone();
         let job = Waiting {
             by,
-            change: Some(Box::new(change)),
+            change: Some(change),
             result: None,
             answer,
         };
@@ -265,9 +267,6 @@ impl Store {
 
     /// The changes after `sequence` that concern `cluster`; `None` if there were more than 10,000 changes in total
     /// since.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
     pub async fn since(
         &self,
         sequence: i64,

@@ -28,7 +28,7 @@ use super::digest::uuid;
 use super::endpoints::Endpoint;
 use super::identity;
 use super::principal::Known;
-use super::source::{Source, Spot};
+use super::source::Spot;
 use super::token::{AcceptedUses, Claims};
 use crate::models::Kind;
 
@@ -60,9 +60,8 @@ struct Listener {
 
 pub(super) async fn events(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let spot = Spot::of(call)?;
-    spot.check(&mut Source::Store(&cloud.store), Kind::Plugin, false)
-        .await?;
-    let known = Arc::clone(call.known.as_ref().ok_or_else(super::access::unknown)?);
+    spot.check(&mut &cloud.store, Kind::Plugin, false).await?;
+    let known = Arc::clone(call.known()?);
     let permit = cloud.limits.stream(&known.principal.actor())?;
     let (organization, cluster) = (uuid(&spot.organization), uuid(&spot.cluster));
     // Subscribe first, then read, so that no change in between is missed.

@@ -6,7 +6,7 @@ use super::Error;
 use super::cloud::Cloud;
 use super::refusal::Refusal;
 use super::source::membership_id;
-use super::store::{Name, References, Row, Transaction};
+use super::store::{References, Row, Source, Transaction};
 use crate::models::{Document, Kind, TeamSpec, stored};
 
 /// The maximum number of teams of a user in one organization. Each is named in the user's tokens for kube-apiservers.
@@ -50,14 +50,12 @@ pub(super) async fn ties(
     let scope = match kind {
         Kind::User => String::new(),
         // The name of a Node is unique in its cluster, in whichever of its pools the node is.
-        Kind::Node => {
-            let pool = transaction.get(Kind::NodePool, parent).await?;
-            pool.ok_or_else(Refusal::not_found)?.parent_id
-        }
+        Kind::Node => transaction.existing(Kind::NodePool, parent).await?.parent_id,
         _ => parent.to_owned(),
     };
     Ok(References {
-        name: document.name.clone().map(|name| Name::new(name, scope)),
+        name: document.name.clone(),
+        scope,
         uses: document.uses.iter().map(|used| (used.kind, used.id.clone())).collect(),
     })
 }

@@ -12,8 +12,8 @@ use super::digest::uuid;
 use super::hash::Password;
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
-use super::source::{Source, at_home, membership_id};
-use super::store::{Draft, References, Row, Transaction};
+use super::source::{at_home, membership_id};
+use super::store::{Draft, References, Row, Source, Transaction};
 use super::ties::ties;
 use crate::models::{Document, Kind};
 
@@ -45,24 +45,14 @@ pub(super) async fn join(
 ) -> Result<Row, Error> {
     let spec = json!({ "user_id": user, "role": role.word() });
     let draft = Draft {
-        kind: Kind::Membership,
-        id: membership_id(organization, user),
         organization_id: organization.to_owned(),
-        cluster_id: String::new(),
         parent_id: organization.to_owned(),
         owner_id: owner.to_owned(),
         spec: spec.as_object().cloned().unwrap_or_default(),
-        secret: String::new(),
-        ties: ties_of(user),
+        ties: References::to(Kind::User, user),
+        ..Draft::new(Kind::Membership, membership_id(organization, user))
     };
     transaction.insert(draft).await
-}
-
-pub(super) fn ties_of(user: &str) -> References {
-    References {
-        name: None,
-        uses: vec![(Kind::User, user.to_owned())],
-    }
 }
 
 pub(super) fn only_owners_make_owners(asker: &Principal, organization: &str, role: OrgRole) -> Result<(), Refusal> {
@@ -79,7 +69,7 @@ pub(super) async fn may_act_for(
     organization: &str,
     user: &str,
 ) -> Result<Row, Error> {
-    let row = at_home(&mut Source::Transaction(transaction), organization, user).await?;
+    let row = at_home(transaction, organization, user).await?;
     if asker.user().is_some_and(|asker| asker == uuid(user)) {
         return Ok(row);
     }
@@ -171,15 +161,11 @@ pub(super) async fn replace_password(
             .await?;
     } else {
         let draft = Draft {
-            kind: Kind::Password,
-            id: user.id.clone(),
             organization_id: user.organization_id.clone(),
-            cluster_id: String::new(),
             parent_id: user.id.clone(),
             owner_id: user.id.clone(),
-            spec: Map::new(),
             secret: hash,
-            ties: References::default(),
+            ..Draft::new(Kind::Password, &user.id)
         };
         transaction.insert(draft).await?;
     }

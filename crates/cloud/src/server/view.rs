@@ -1,12 +1,12 @@
 //! The representation of a row: the fields that clients set, and those that the server sets.
 
-use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::Error;
 use super::call::text;
 use super::cloud::Cloud;
+use super::digest::derived;
 use super::store::Row;
 use crate::models::values::{SshPublicKey, UnixMillis};
 use crate::models::{Kind, Status, Unknown, UpgradeProgress, parse};
@@ -34,6 +34,18 @@ pub(super) fn shown(cloud: &Cloud, row: &Row, secrets: bool) -> Result<Map<Strin
         _ => {}
     }
     Ok(shown)
+}
+
+/// The representations of several objects.
+///
+/// # Errors
+/// As [`shown`].
+pub(super) fn all_shown<'a>(
+    cloud: &Cloud,
+    rows: impl IntoIterator<Item = &'a Row>,
+    secrets: bool,
+) -> Result<Vec<Map<String, Value>>, Error> {
+    rows.into_iter().map(|row| shown(cloud, row, secrets)).collect()
 }
 
 fn made_field(row: &Row, field: &str) -> Value {
@@ -96,9 +108,7 @@ pub(super) fn is_locked(organization: &Row) -> bool {
 
 /// A rule's id is derived from its role, its position and its contents: a changed rule is a different rule.
 fn identify_rule(role: &str, place: usize, said: &mut Value) {
-    let hashed = digest(&SHA256, format!("{role} {place} {said}").as_bytes());
-    let bytes: [u8; 16] = std::array::from_fn(|index| hashed.as_ref()[index]);
-    let id = uuid::Builder::from_custom_bytes(bytes).into_uuid();
+    let id = derived(&format!("{role} {place} {said}"));
     if let Some(said) = said.as_object_mut() {
         said.insert("id".to_owned(), Value::from(id.hyphenated().to_string()));
         said.insert("created_at".to_owned(), Value::Null);

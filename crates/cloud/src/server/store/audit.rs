@@ -1,60 +1,40 @@
 //! Rows of the audit log.
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use sqlx::Row as _;
+use sqlx::any::AnyRow;
 
-pub(super) type AuditColumns = (
-    i64,
-    String,
-    String,
-    String,
-    String,
-    String,
-    String,
-    String,
-    String,
-    String,
-);
+use super::deadline::within;
+use super::reads::query;
+use super::{Store, StoreError};
 
-/// A row of the audit log.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AuditRow {
-    /// The number of the change.
-    pub sequence: i64,
-    /// The time, RFC 3339.
-    pub at: String,
-    /// The cluster that it concerns, or empty.
-    pub cluster_id: String,
-    /// The kind of the object.
-    pub kind: String,
-    /// The object.
-    pub object_id: String,
-    /// `create`, `update` or `delete`.
-    pub action: String,
-    /// The author: `user:ID`, `cluster:ID` or `system`.
-    pub actor: String,
-    /// The id of the request.
-    pub request_id: String,
-    /// The object before the change, without secrets; null if it was created.
-    pub before: Value,
-    /// The object after the change, without secrets; null if it was deleted.
-    pub after: Value,
+impl Store {
+    /// The audit log of an organization as the API shows it, newest first: at most `limit` changes before the number
+    /// `before`.
+    pub async fn audit(&self, organization: &str, before: i64, limit: u32) -> Result<Vec<Value>, StoreError> {
+        let mut reader = self.reader().await?;
+        let found = query(
+            "SELECT sequence, at, cluster_id, kind, object_id, action, actor, request_id, before, after FROM changes \
+             WHERE organization_id = $1 AND sequence < $2 ORDER BY sequence DESC LIMIT $3",
+            &[organization],
+        )
+        .bind(before)
+        .bind(i64::from(limit))
+        .fetch_all(&mut *reader);
+        let found = within(found).await?;
+        let shown: Result<_, sqlx::Error> = reader.end(found).iter().map(shown).collect();
+        Ok(shown?)
+    }
 }
 
-impl From<AuditColumns> for AuditRow {
-    fn from(columns: AuditColumns) -> Self {
-        let (sequence, at, cluster_id, kind, object_id, action, actor, request_id, before, after) = columns;
-        let document = |text: String| serde_json::from_str(&text).unwrap_or_default();
-        Self {
-            sequence,
-            at,
-            cluster_id,
-            kind,
-            object_id,
-            action,
-            actor,
-            request_id,
-            before: document(before),
-            after: document(after),
-        }
-    }
+/// A change with its time and author, and with the object before and after it, without secrets.
+fn shown(row: &AnyRow) -> Result<Value, sqlx::Error> {
+    let text = |column| row.try_get::<&str, _>(column);
+    // `null` before a creation and after a deletion.
+    let document = |column| Ok::<Value, sqlx::Error>(serde_json::from_str(text(column)?).unwrap_or_default());
+    Ok(json!({
+        "id": row.try_get::<i64, _>("sequence")?, "at": text("at")?, "cluster_id": text("cluster_id")?, "kind": text("kind")?,
+        "object_id": text("object_id")?, "action": text("action")?, "actor": text("actor")?,
+        "request_id": text("request_id")?, "before": document("before")?, "after": document("after")?,
+    }))
 }

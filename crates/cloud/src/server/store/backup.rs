@@ -17,59 +17,34 @@ use super::{MIGRATIONS, StoreError, engine, names};
 /// A table, its columns, and which of them contain numbers.
 struct Table {
     name: &'static str,
-    columns: &'static [&'static str],
+    columns: &'static str,
     numbers: &'static [&'static str],
 }
 
 const TABLES: &[Table] = &[
     Table {
         name: "sequence",
-        columns: &["one", "value"],
+        columns: "one, value",
         numbers: &["one", "value"],
     },
     Table {
         name: "objects",
-        columns: &[
-            "kind",
-            "id",
-            "organization_id",
-            "cluster_id",
-            "parent_id",
-            "owner_id",
-            "position",
-            "created_at",
-            "updated_at",
-            "spec",
-            "status",
-            "secret",
-        ],
+        columns: "kind, id, organization_id, cluster_id, parent_id, owner_id, position, created_at, updated_at, spec, status, secret",
         numbers: &["position"],
     },
     Table {
         name: "names",
-        columns: &["kind", "scope_id", "name", "id"],
+        columns: "kind, scope_id, name, id",
         numbers: &[],
     },
     Table {
         name: "uses",
-        columns: &["used_kind", "used_id", "kind", "id"],
+        columns: "used_kind, used_id, kind, id",
         numbers: &[],
     },
     Table {
         name: "changes",
-        columns: &[
-            "sequence",
-            "at",
-            "organization_id",
-            "cluster_id",
-            "kind",
-            "object_id",
-            "action",
-            "actor",
-            "request_id",
-            "before",
-            "after",
-        ],
+        columns: "sequence, at, organization_id, cluster_id, kind, object_id, action, actor, request_id, before, after",
         numbers: &["sequence"],
     },
 ];
@@ -142,12 +117,8 @@ pub async fn backup(
     writeln!(copy, "{}", json!({ "tidewaiter-cloud-backup": 1, "tables": version() }))?;
     let (mut rows, mut digest) = (0, Context::new(&SHA256));
     for table in TABLES {
-        let statement = format!(
-            "SELECT {} FROM {} ORDER BY {}",
-            table.columns.join(", "),
-            table.name,
-            table.columns[..2].join(", ")
-        );
+        // In the order of the first two columns.
+        let statement = format!("SELECT {} FROM {} ORDER BY 1, 2", table.columns, table.name);
         let mut found = sqlx::query(AssertSqlSafe(statement)).fetch(&mut *connection);
         while let Some(row) = found.try_next().await? {
             let line = json!([table.name, table.values(&row)?]).to_string();
@@ -257,26 +228,24 @@ async fn insert(connection: &mut AnyConnection, line: &Value) -> Result<Option<(
             return None;
         };
         let table = TABLES.iter().find(|table| Some(table.name) == name.as_str())?;
-        let values = values.as_array().filter(|values| values.len() == table.columns.len())?;
+        let values = values
+            .as_array()
+            .filter(|values| values.len() == table.columns().count())?;
         Some((table, values))
     };
     let Some((table, values)) = row() else { return Ok(None) };
     let places: Vec<String> = (1..=values.len()).map(|place| format!("${place}")).collect();
-    let statement = format!(
-        "INSERT INTO {} ({}) VALUES ({})",
-        table.name,
-        table.columns.join(", "),
-        places.join(", ")
-    );
+    let (name, columns, places) = (table.name, table.columns, places.join(", "));
+    let statement = format!("INSERT INTO {name} ({columns}) VALUES ({places})");
     let mut query = sqlx::query(AssertSqlSafe(statement));
-    for (column, value) in table.columns.iter().zip(values) {
-        query = if table.numbers.contains(column) {
+    for (column, value) in table.columns().zip(values) {
+        query = if table.numbers.contains(&column) {
             let Some(number) = value.as_i64() else { return Ok(None) };
             query.bind(number)
         } else {
             let Some(text) = value.as_str() else { return Ok(None) };
             // A copy of an earlier version, or from SQLite, may contain names that PostgreSQL cannot index.
-            let is_name = (table.name, *column) == ("names", "name");
+            let is_name = (table.name, column) == ("names", "name");
             query.bind(if is_name { names::stored(text) } else { text.to_owned() })
         };
     }
@@ -285,14 +254,18 @@ async fn insert(connection: &mut AnyConnection, line: &Value) -> Result<Option<(
 }
 
 impl Table {
+    fn columns(&self) -> impl Iterator<Item = &'static str> {
+        self.columns.split(", ")
+    }
+
     fn values(&self, row: &AnyRow) -> Result<Vec<Value>, sqlx::Error> {
-        let value = |column: &&str| {
-            if self.numbers.contains(column) {
-                row.try_get::<i64, _>(*column).map(Value::from)
+        let value = |column| {
+            if self.numbers.contains(&column) {
+                row.try_get::<i64, _>(column).map(Value::from)
             } else {
-                row.try_get::<String, _>(*column).map(Value::from)
+                row.try_get::<String, _>(column).map(Value::from)
             }
         };
-        self.columns.iter().map(value).collect()
+        self.columns().map(value).collect()
     }
 }

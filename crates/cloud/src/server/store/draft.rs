@@ -15,38 +15,23 @@ pub struct Author {
     pub queue: String,
 }
 
-/// The unique names and the references of an object.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// The unique name and the references of an object.
+#[derive(Clone, Debug, Default)]
 pub struct References {
     /// The unique name.
-    pub name: Option<Name>,
+    pub name: Option<UniqueName>,
+    /// The scope of the name: usually the object's parent.
+    pub scope: String,
     /// The objects that it refers to.
     pub uses: Vec<(Kind, String)>,
 }
 
-/// A name that is unique within a scope.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Name {
-    /// The scope: usually the object's parent.
-    pub scope: String,
-    /// The name.
-    pub name: String,
-    /// The field, for the message.
-    pub field: &'static str,
-    /// All fields that the name consists of, with their values, for the message.
-    pub key: String,
-}
-
-impl Name {
-    /// The name `unique` among the objects of `scope`.
-    #[must_use]
-    pub fn new(unique: UniqueName, scope: String) -> Self {
-        let UniqueName { field, name, key } = unique;
+impl References {
+    /// A single reference.
+    pub fn to(kind: Kind, id: &str) -> Self {
         Self {
-            scope,
-            name,
-            field,
-            key,
+            uses: vec![(kind, id.to_owned())],
+            ..Self::default()
         }
     }
 }
@@ -72,4 +57,21 @@ pub struct Draft {
     pub secret: String,
     /// Its unique names and references.
     pub ties: References,
+}
+
+impl Draft {
+    /// An object with nothing but a kind and an id.
+    pub fn new(kind: Kind, id: impl Into<String>) -> Self {
+        Self {
+            kind,
+            id: id.into(),
+            organization_id: String::new(),
+            cluster_id: String::new(),
+            parent_id: String::new(),
+            owner_id: String::new(),
+            spec: Map::new(),
+            secret: String::new(),
+            ties: References::default(),
+        }
+    }
 }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use sqlx::Any;
+use sqlx::Row as _;
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::{Chain, SharedClock};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::deadline::within;
 use super::engine::Engine;
+use super::reads::{Source, query};
 use super::{Author, Health, REPLAYED, Store, StoreError, Transaction, catch_up};
 use crate::models::Kind;
 
@@ -114,11 +114,9 @@ impl Maintenance {
             };
             let (now, fill) = (self.clock.now(), self.health.check().is_err());
             let retention = self.retention;
-            let written = self.store.write(author, move |transaction| {
-                Box::pin(async move {
-                    transaction.expire(now, fill).await?;
-                    Ok(transaction.forget_changes(now, retention).await?)
-                })
+            let written = self.store.write(author, async move |transaction| {
+                transaction.expire(now, fill).await?;
+                Ok(transaction.forget_changes(now, retention).await?)
             });
             match written.await {
                 // Only what fills several pages shows that there is space for what other writes need.
@@ -138,10 +136,10 @@ impl Transaction {
         if fill {
             let probe = "INSERT INTO meta (name, value) VALUES ('probe', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
             let text = now.to_string().repeat(PAGES * 4_096 / 20);
-            within(sqlx::query::<Any>(probe).bind(text).execute(&mut *self.connection)).await?;
+            self.run(query(probe, &[&text])).await?;
         }
-        let old = sqlx::query::<Any>("DELETE FROM idempotency WHERE at < $1").bind(now.as_second() - REMEMBERED);
-        within(old.execute(&mut *self.connection)).await?;
+        let old = query("DELETE FROM idempotency WHERE at < $1", &[]).bind(now.as_second() - REMEMBERED);
+        self.run(old).await?;
         self.expire_tokens(now).await
     }
 
@@ -153,10 +151,8 @@ impl Transaction {
                        WHERE substr(actor, 1, 8) = 'cluster:' ORDER BY sequence LIMIT $1) AND sequence <= $2 AND at < $3";
         for (statement, retention) in [(all, retention.changes), (reports, retention.reports)] {
             let before = now.saturating_sub(retention).unwrap_or(Timestamp::MIN);
-            let old = sqlx::query::<Any>(statement)
-                .bind(FORGOTTEN)
-                .bind(self.sequence - REPLAYED);
-            within(old.bind(before.to_string()).execute(&mut *self.connection)).await?;
+            let old = query(statement, &[]).bind(FORGOTTEN).bind(self.sequence - REPLAYED);
+            self.run(old.bind(before.to_string())).await?;
         }
         Ok(())
     }
@@ -164,15 +160,12 @@ impl Transaction {
     /// Deletes expired tokens. No caller sees the difference, so there is no audit row and no event.
     async fn expire_tokens(&mut self, now: Timestamp) -> Result<(), StoreError> {
         // The texts of times to the second are in the order of the times, and the index has them.
-        let expired = sqlx::query_as(
-            "DELETE FROM objects WHERE kind = 'tokens' AND id IN (SELECT id FROM objects WHERE kind = 'tokens' \
-             AND substr(spec, 16, 19) < $1 LIMIT 1000) RETURNING organization_id",
-        );
-        let expired = expired.bind(now.strftime("%Y-%m-%dT%H:%M:%S").to_string());
-        let expired: Vec<(String,)> = within(expired.fetch_all(&mut *self.connection)).await?;
+        let statement = "DELETE FROM objects WHERE kind = 'tokens' AND id IN (SELECT id FROM objects WHERE kind = 'tokens' \
+                         AND substr(spec, 16, 19) < $1 LIMIT 1000) RETURNING organization_id";
+        let now = now.strftime("%Y-%m-%dT%H:%M:%S").to_string();
         let mut counts: BTreeMap<String, i64> = BTreeMap::new();
-        for (organization,) in expired {
-            *counts.entry(organization).or_default() += 1;
+        for row in self.fetch(statement, &[&now]).await? {
+            *counts.entry(row.try_get(0)?).or_default() += 1;
         }
         for (organization, number) in counts {
             self.count_less(Kind::Token, &organization, number).await?;

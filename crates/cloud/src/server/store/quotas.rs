@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use prometheus::IntCounterVec;
-use sqlx::Any;
+use sqlx::Row as _;
 
 use super::StoreError;
 use super::deadline::within;
+use super::reads::query;
 use super::transaction::Transaction;
 use crate::models::Kind;
 use crate::server::Error;
@@ -40,20 +41,17 @@ impl Quotas {
 impl Transaction {
     /// Counts one object more of `kind`.
     pub(super) async fn count_one(&mut self, kind: Kind, organization: &str) -> Result<(), Error> {
-        let counted = sqlx::query_as(
-            "INSERT INTO counts (organization_id, kind, count) VALUES ($1, $2, 1) \
-             ON CONFLICT (organization_id, kind) DO UPDATE SET count = counts.count + 1 RETURNING count",
-        );
-        let counted = counted.bind(organization).bind(kind.word());
-        let (count,) = within(counted.fetch_one(&mut *self.connection)).await?;
-        Ok(self.quotas.check(kind, count)?)
+        let statement = "INSERT INTO counts (organization_id, kind, count) VALUES ($1, $2, 1) \
+                         ON CONFLICT (organization_id, kind) DO UPDATE SET count = counts.count + 1 RETURNING count";
+        let counted = query(statement, &[organization, kind.word()]);
+        let counted = within(counted.fetch_one(&mut *self.connection)).await?;
+        Ok(self.quotas.check(kind, counted.try_get(0)?)?)
     }
 
     /// Counts `number` objects less of `kind`.
     pub(super) async fn count_less(&mut self, kind: Kind, organization: &str, number: i64) -> Result<(), StoreError> {
-        let counted =
-            sqlx::query::<Any>("UPDATE counts SET count = count - $1 WHERE organization_id = $2 AND kind = $3");
-        let counted = counted.bind(number).bind(organization).bind(kind.word());
-        within(counted.execute(&mut *self.connection)).await.map(drop)
+        let statement = "UPDATE counts SET count = count - $3 WHERE organization_id = $1 AND kind = $2";
+        let counted = query(statement, &[organization, kind.word()]).bind(number);
+        self.run(counted).await
     }
 }

@@ -1,60 +1,104 @@
-//! Reads of committed data, each with a deadline.
+//! Reads, each with a deadline: of committed data, or within a transaction.
 
-use super::audit::AuditColumns;
+use async_trait::async_trait;
+use sqlx::Any;
+use sqlx::any::{AnyArguments, AnyRow};
+use sqlx::query::Query;
+
 use super::deadline::{Lease, within};
-use super::row::{Columns, Row, select};
-use super::{AuditRow, Store, StoreError, transaction};
+use super::row::{Row, select};
+use super::{Store, StoreError, Transaction, names};
 use crate::models::Kind;
+use crate::server::Error;
+use crate::server::refusal::Refusal;
 
-impl Store {
+/// What objects are read from: a read-only request or a writing transaction, so that both check the parents of an object
+/// by the same code. An error means that the database cannot be read.
+#[async_trait]
+pub trait Source: Send {
+    /// The rows that `statement` selects, with `values` as its parameters.
+    async fn fetch(&mut self, statement: &'static str, values: &[&str]) -> Result<Vec<AnyRow>, StoreError>;
+
+    /// The same as objects.
+    async fn rows(&mut self, statement: &'static str, values: &[&str]) -> Result<Vec<Row>, StoreError> {
+        let found = self.fetch(statement, values).await?;
+        found.iter().map(Row::read).collect()
+    }
+
     /// The object, if it exists.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn get(&self, kind: Kind, id: &str) -> Result<Option<Row>, StoreError> {
-        let mut reader = self.reader().await?;
-        let found = transaction::get(&mut reader, kind, id).await?;
-        Ok(reader.end(found))
+    async fn get(&mut self, kind: Kind, id: &str) -> Result<Option<Row>, StoreError> {
+        let mut found = self.rows(select!("kind = $1 AND id = $2"), &[kind.word(), id]).await?;
+        Ok(found.pop())
+    }
+
+    /// The object, or that it is not found.
+    async fn existing(&mut self, kind: Kind, id: &str) -> Result<Row, Error> {
+        let row = self.get(kind, id).await?;
+        Ok(row.ok_or_else(Refusal::not_found)?)
     }
 
     /// The children of `parent`, in the order of their creation.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn children(&self, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
-        let mut reader = self.reader().await?;
-        let found = transaction::children(&mut reader, kind, parent).await?;
-        Ok(reader.end(found))
-    }
-
-    /// All objects of one kind in a cluster, in the order of their creation.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn in_cluster(&self, kind: Kind, cluster: &str) -> Result<Vec<Row>, StoreError> {
-        let mut reader = self.reader().await?;
-        let found = sqlx::query_as(select!("kind = $1 AND cluster_id = $2 ORDER BY position"))
-            .bind(kind.word())
-            .bind(cluster)
-            .fetch_all(&mut *reader);
-        let found: Vec<Columns> = within(found).await?;
-        reader.end(found).into_iter().map(Row::try_from).collect()
+    async fn children(&mut self, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
+        let statement = select!("kind = $1 AND parent_id = $2 ORDER BY position");
+        self.rows(statement, &[kind.word(), parent]).await
     }
 
     /// All objects of one kind.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn of_kind(&self, kind: Kind) -> Result<Vec<Row>, StoreError> {
+    async fn of_kind(&mut self, kind: Kind) -> Result<Vec<Row>, StoreError> {
+        self.rows(select!("kind = $1 ORDER BY position"), &[kind.word()]).await
+    }
+
+    /// The object with this name.
+    async fn named(&mut self, kind: Kind, scope: &str, name: &str) -> Result<Option<Row>, StoreError> {
+        let statement =
+            select!("kind = $1 AND id IN (SELECT id FROM names WHERE kind = $1 AND scope_id = $2 AND name = $3)");
+        let mut found = self
+            .rows(statement, &[kind.word(), scope, &names::stored(name)])
+            .await?;
+        Ok(found.pop())
+    }
+}
+
+/// `statement` with `values` as its first parameters.
+pub(super) fn query(statement: &'static str, values: &[&str]) -> Query<'static, Any, AnyArguments> {
+    let query = sqlx::query(statement);
+    values.iter().fold(query, |query, value| query.bind(*value))
+}
+
+#[async_trait]
+impl Source for Transaction {
+    async fn fetch(&mut self, statement: &'static str, values: &[&str]) -> Result<Vec<AnyRow>, StoreError> {
+        within(query(statement, values).fetch_all(&mut *self.connection)).await
+    }
+}
+
+#[async_trait]
+impl Source for &Store {
+    async fn fetch(&mut self, statement: &'static str, values: &[&str]) -> Result<Vec<AnyRow>, StoreError> {
         let mut reader = self.reader().await?;
-        let found = transaction::of_kind(&mut reader, kind).await?;
+        let found = within(query(statement, values).fetch_all(&mut *reader)).await?;
         Ok(reader.end(found))
+    }
+}
+
+impl Store {
+    /// See [`Source::get`].
+    pub async fn get(&self, kind: Kind, id: &str) -> Result<Option<Row>, StoreError> {
+        Source::get(&mut &*self, kind, id).await
+    }
+
+    /// See [`Source::children`].
+    pub async fn children(&self, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
+        Source::children(&mut &*self, kind, parent).await
+    }
+
+    /// All objects of one kind in a cluster, in the order of their creation.
+    pub async fn in_cluster(&self, kind: Kind, cluster: &str) -> Result<Vec<Row>, StoreError> {
+        let statement = select!("kind = $1 AND cluster_id = $2 ORDER BY position");
+        Source::rows(&mut &*self, statement, &[kind.word(), cluster]).await
     }
 
     /// The members of an organization, whatever their home, and their SSH keys.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
     pub async fn members(&self, organization: &str) -> Result<(Vec<Row>, Vec<Row>), StoreError> {
         let users = select!(
             "kind = 'users' AND id IN (SELECT used_id FROM uses WHERE used_kind = 'users' AND kind = 'memberships' \
@@ -64,60 +108,21 @@ impl Store {
             "kind = 'ssh-keys' AND parent_id IN (SELECT used_id FROM uses WHERE used_kind = 'users' AND kind = 'memberships' \
              AND id IN (SELECT id FROM objects WHERE kind = 'memberships' AND parent_id = $1)) ORDER BY position"
         );
-        let mut reader = self.reader().await?;
-        let users = within(sqlx::query_as(users).bind(organization).fetch_all(&mut *reader)).await?;
-        let keys = within(sqlx::query_as(keys).bind(organization).fetch_all(&mut *reader)).await?;
-        let (users, keys) = reader.end((users, keys));
-        let rows = |found: Vec<Columns>| found.into_iter().map(Row::try_from).collect::<Result<_, _>>();
-        Ok((rows(users)?, rows(keys)?))
-    }
-
-    /// The id of the object with this name.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn named(&self, kind: Kind, scope: &str, name: &str) -> Result<Option<String>, StoreError> {
-        let mut reader = self.reader().await?;
-        let found = transaction::named(&mut reader, kind, scope, name).await?;
-        Ok(reader.end(found))
+        Ok((
+            Source::rows(&mut &*self, users, &[organization]).await?,
+            Source::rows(&mut &*self, keys, &[organization]).await?,
+        ))
     }
 
     /// The objects of `kind` that refer to the object `id` of the kind `used`, in the order of their creation.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
     pub async fn using(&self, kind: Kind, used: Kind, id: &str) -> Result<Vec<Row>, StoreError> {
-        let mut reader = self.reader().await?;
-        let found = sqlx::query_as(select!(
+        let statement = select!(
             "kind = $1 AND id IN (SELECT id FROM uses WHERE used_kind = $2 AND used_id = $3 AND kind = $1) ORDER BY position"
-        ))
-        .bind(kind.word())
-        .bind(used.word())
-        .bind(id)
-        .fetch_all(&mut *reader);
-        let found: Vec<Columns> = within(found).await?;
-        reader.end(found).into_iter().map(Row::try_from).collect()
+        );
+        Source::rows(&mut &*self, statement, &[kind.word(), used.word(), id]).await
     }
 
     pub(super) async fn reader(&self) -> Result<Lease, StoreError> {
         Ok(Lease::of(self.pool.acquire().await?))
-    }
-
-    /// The audit log of an organization, newest first: at most `limit` changes before the number `before`.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn audit(&self, organization: &str, before: i64, limit: u32) -> Result<Vec<AuditRow>, StoreError> {
-        let mut reader = self.reader().await?;
-        let found = sqlx::query_as(
-            "SELECT sequence, at, cluster_id, kind, object_id, action, actor, request_id, before, after FROM changes \
-             WHERE organization_id = $1 AND sequence < $2 ORDER BY sequence DESC LIMIT $3",
-        )
-        .bind(organization)
-        .bind(before)
-        .bind(i64::from(limit))
-        .fetch_all(&mut *reader);
-        let found: Vec<AuditColumns> = within(found).await?;
-        Ok(reader.end(found).into_iter().map(AuditRow::from).collect())
     }
 }

@@ -4,10 +4,10 @@
 //! thousands of nodes has hundreds of kilobytes.
 
 use serde_json::{Map, Value, json};
-use sqlx::Any;
+use sqlx::Row as _;
 
 use super::StoreError;
-use super::deadline::within;
+use super::reads::Source;
 use super::row::Row;
 use super::transaction::Transaction;
 use crate::models::Kind;
@@ -15,9 +15,6 @@ use crate::server::Error;
 
 impl Transaction {
     /// Updates the status of `before`. An unchanged one is not written.
-    ///
-    /// # Errors
-    /// If the database cannot be written.
     pub async fn set_status(&mut self, before: &Row, status: Value) -> Result<Row, Error> {
         if before.status.as_ref() == Some(&status) {
             return Ok(before.clone());
@@ -48,16 +45,12 @@ impl Transaction {
         }
         // The texts of times are in the order of the times.
         let hour = self.now().strftime("%Y-%m-%dT%H:").to_string();
-        let taken = sqlx::query_as::<Any, (String,)>(
-            "DELETE FROM changes WHERE substr(actor, 1, 8) = 'cluster:' AND object_id = $1 AND kind = $2 AND actor = $3 AND at >= $4 \
-             RETURNING before",
-        )
-        .bind(&row.id)
-        .bind(row.kind.word())
-        .bind(&self.by.actor)
-        .bind(hour);
-        let taken = within(taken.fetch_optional(&mut *self.connection)).await?;
-        Ok(taken.map(|(before,)| before))
+        let statement = "DELETE FROM changes WHERE substr(actor, 1, 8) = 'cluster:' AND object_id = $1 AND kind = $2 AND actor = $3 AND at >= $4 \
+                         RETURNING before";
+        let actor = self.by.actor.clone();
+        let values = [&row.id, row.kind.word(), &actor, &hour];
+        let taken = self.fetch(statement, &values).await?;
+        Ok(taken.first().map(|row| row.try_get(0)).transpose()?)
     }
 }
 

@@ -1,6 +1,8 @@
 //! A stored object.
 
 use serde_json::{Map, Value};
+use sqlx::Row as _;
+use sqlx::any::AnyRow;
 
 use crate::models::Kind;
 use crate::server::store::StoreError;
@@ -44,7 +46,7 @@ impl std::fmt::Debug for SecretColumn {
     }
 }
 
-/// A statement that selects objects, given the part after `WHERE`; the columns are in the order of [`Columns`].
+/// A statement that selects objects for [`Row::read`], given the part after `WHERE`.
 macro_rules! select {
     ($where:literal) => {
         concat!(
@@ -56,64 +58,32 @@ macro_rules! select {
 }
 pub(super) use select;
 
-pub(super) type Columns = (
-    String,
-    String,
-    String,
-    String,
-    String,
-    String,
-    i64,
-    String,
-    String,
-    String,
-    String,
-    String,
-);
-
-impl TryFrom<Columns> for Row {
-    type Error = StoreError;
-
-    fn try_from(columns: Columns) -> Result<Self, StoreError> {
-        let (
-            kind,
-            id,
-            organization_id,
-            cluster_id,
-            parent_id,
-            owner_id,
-            position,
-            created_at,
-            updated_at,
-            spec,
-            status,
-            secret,
-        ) = columns;
+impl Row {
+    /// The object in a row of [`select`].
+    pub(super) fn read(row: &AnyRow) -> Result<Self, StoreError> {
+        let text = |column| row.try_get::<String, _>(column);
+        let (kind, id) = (text("kind")?, text("id")?);
         let damaged = |what: &str| StoreError::Damaged(format!("{what} of {kind} {id}"));
-        let known = Kind::of(&kind).ok_or_else(|| damaged("the kind"))?;
-        let spec = serde_json::from_str(&spec).map_err(|_| damaged("the document"))?;
-        let status = match status.as_str() {
+        let status = match &*text("status")? {
             "" => None,
             text => Some(serde_json::from_str(text).map_err(|_| damaged("the status"))?),
         };
         Ok(Self {
-            kind: known,
-            id,
-            organization_id,
-            cluster_id,
-            parent_id,
-            owner_id,
-            position,
-            created_at,
-            updated_at,
-            spec,
+            kind: Kind::of(&kind).ok_or_else(|| damaged("the kind"))?,
+            organization_id: text("organization_id")?,
+            cluster_id: text("cluster_id")?,
+            parent_id: text("parent_id")?,
+            owner_id: text("owner_id")?,
+            position: row.try_get("position")?,
+            created_at: text("created_at")?,
+            updated_at: text("updated_at")?,
+            spec: serde_json::from_str(&text("spec")?).map_err(|_| damaged("the document"))?,
             status,
-            secret: SecretColumn(secret),
+            secret: SecretColumn(text("secret")?),
+            id,
         })
     }
-}
 
-impl Row {
     pub(super) fn spec_text(&self) -> String {
         Value::Object(self.spec.clone()).to_string()
     }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use sqlx::{Any, AnyConnection, Executor as _};
+use sqlx::any::AnyArguments;
+use sqlx::query::Query;
+use sqlx::{Any, Executor as _, Row as _};
 use uuid::Uuid;
 
 use super::StoreError;
@@ -13,7 +15,8 @@ use super::draft::{Author, Draft, References};
 use super::feed::{CommittedChange, Scope};
 use super::names;
 use super::quotas::Quotas;
-use super::row::{Columns, Row, SecretColumn, select};
+use super::reads::{Source, query};
+use super::row::{Row, SecretColumn};
 use crate::models::Kind;
 use crate::server::Error;
 use crate::server::refusal::Refusal;
@@ -42,54 +45,14 @@ impl Transaction {
         self.now
     }
 
-    /// The object, if it exists.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn get(&mut self, kind: Kind, id: &str) -> Result<Option<Row>, StoreError> {
-        get(&mut self.connection, kind, id).await
-    }
-
-    /// The children of `parent`, in the order of their creation.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn children(&mut self, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
-        children(&mut self.connection, kind, parent).await
-    }
-
-    /// All objects of one kind.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn of_kind(&mut self, kind: Kind) -> Result<Vec<Row>, StoreError> {
-        of_kind(&mut self.connection, kind).await
-    }
-
-    /// The id of the object with this name.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn named(&mut self, kind: Kind, scope: &str, name: &str) -> Result<Option<String>, StoreError> {
-        named(&mut self.connection, kind, scope, name).await
-    }
-
     /// The objects that refer to this one.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
     pub async fn users_of(&mut self, kind: Kind, id: &str) -> Result<Vec<(Kind, String)>, StoreError> {
-        let found: Vec<(String, String)> = within(
-            sqlx::query_as("SELECT kind, id FROM uses WHERE used_kind = $1 AND used_id = $2 ORDER BY kind, id")
-                .bind(kind.word())
-                .bind(id)
-                .fetch_all(&mut *self.connection),
-        )
-        .await?;
-        Ok(found
-            .into_iter()
-            .filter_map(|(kind, id)| Some((Kind::of(&kind)?, id)))
-            .collect())
+        let statement = "SELECT kind, id FROM uses WHERE used_kind = $1 AND used_id = $2 ORDER BY kind, id";
+        let mut users = Vec::new();
+        for row in self.fetch(statement, &[kind.word(), id]).await? {
+            users.extend(Kind::of(row.try_get(0)?).zip(Some(row.try_get(1)?)));
+        }
+        Ok(users)
     }
 
     /// Creates an object.
@@ -117,23 +80,24 @@ impl Transaction {
             status: None,
             secret: SecretColumn(draft.secret),
         };
-        within(sqlx::query::<Any>(
-            "INSERT INTO objects (kind, id, organization_id, cluster_id, parent_id, owner_id, position, created_at, updated_at, spec, status, secret) \
+        let inserted = query(
+            "INSERT INTO objects (kind, id, organization_id, cluster_id, parent_id, owner_id, created_at, updated_at, spec, status, secret, position) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-        )
-        .bind(row.kind.word())
-        .bind(&row.id)
-        .bind(&row.organization_id)
-        .bind(&row.cluster_id)
-        .bind(&row.parent_id)
-        .bind(&row.owner_id)
-        .bind(row.position)
-        .bind(&row.created_at)
-        .bind(&row.updated_at)
-        .bind(row.spec_text())
-        .bind(row.status_text())
-        .bind(&row.secret.0)
-        .execute(&mut *self.connection)).await?;
+            &[
+                row.kind.word(),
+                &row.id,
+                &row.organization_id,
+                &row.cluster_id,
+                &row.parent_id,
+                &row.owner_id,
+                &row.created_at,
+                &row.updated_at,
+                &row.spec_text(),
+                &row.status_text(),
+                &row.secret.0,
+            ],
+        );
+        self.run(inserted.bind(row.position)).await?;
         self.tie(&row, &draft.ties).await?;
         self.record(&row, "create", "", &row.audited()).await?;
         Ok(row)
@@ -168,26 +132,15 @@ impl Transaction {
     }
 
     pub(super) async fn write(&mut self, after: &Row) -> Result<(), StoreError> {
-        within(
-            sqlx::query::<Any>(
-                "UPDATE objects SET updated_at = $1, spec = $2, status = $3, secret = $4 WHERE kind = $5 AND id = $6",
-            )
-            .bind(&after.updated_at)
-            .bind(after.spec_text())
-            .bind(after.status_text())
-            .bind(&after.secret.0)
-            .bind(after.kind.word())
-            .bind(&after.id)
-            .execute(&mut *self.connection),
-        )
-        .await?;
-        Ok(())
+        let (spec, status) = (after.spec_text(), after.status_text());
+        let (kind, id, secret) = (after.kind.word(), &after.id, &after.secret.0);
+        let statement =
+            "UPDATE objects SET updated_at = $1, spec = $2, status = $3, secret = $4 WHERE kind = $5 AND id = $6";
+        self.run(query(statement, &[&after.updated_at, &spec, &status, secret, kind, id]))
+            .await
     }
 
     /// Removes `row` and all its descendants.
-    ///
-    /// # Errors
-    /// If the database cannot be written.
     pub async fn remove(&mut self, row: &Row) -> Result<(), Error> {
         let mut going = vec![row.clone()];
         let mut next = 0;
@@ -203,7 +156,7 @@ impl Transaction {
                 "DELETE FROM uses WHERE used_kind = $1 AND used_id = $2",
                 "DELETE FROM objects WHERE kind = $1 AND id = $2",
             ] {
-                self.delete_of(row, statement).await?;
+                self.run(query(statement, &[row.kind.word(), &row.id])).await?;
             }
             self.count_less(row.kind, &row.organization_id, 1).await?;
             self.record(row, DELETE, &row.audited(), "").await?;
@@ -212,9 +165,6 @@ impl Transaction {
     }
 
     /// Publishes a change of `row` to the clusters of `organization` too, which is not its own.
-    ///
-    /// # Errors
-    /// If the database cannot be written.
     pub async fn tell(&mut self, row: &Row, organization: &str, action: &'static str) -> Result<(), Error> {
         let elsewhere = Row {
             organization_id: organization.to_owned(),
@@ -225,34 +175,22 @@ impl Transaction {
 
     async fn tie(&mut self, row: &Row, ties: &References) -> Result<(), Error> {
         if let Some(name) = &ties.name {
-            if self.named(row.kind, &name.scope, &name.name).await?.is_some() {
+            if self.named(row.kind, &ties.scope, &name.name).await?.is_some() {
                 let reason = format!("{} with {} already exists", row.kind.singular(), name.key);
-                let mut refusal = Refusal::field(name.field, reason);
-                refusal.status = http::StatusCode::CONFLICT;
-                return Err(refusal.into());
+                let status = http::StatusCode::CONFLICT;
+                let refusal = Refusal::field(name.field, reason);
+                return Err(Refusal { status, ..refusal }.into());
             }
-            within(
-                sqlx::query::<Any>("INSERT INTO names (kind, scope_id, name, id) VALUES ($1, $2, $3, $4)")
-                    .bind(row.kind.word())
-                    .bind(&name.scope)
-                    .bind(names::stored(&name.name))
-                    .bind(&row.id)
-                    .execute(&mut *self.connection),
-            )
-            .await?;
+            let statement = "INSERT INTO names (kind, scope_id, name, id) VALUES ($1, $2, $3, $4)";
+            let stored = names::stored(&name.name);
+            self.run(query(statement, &[row.kind.word(), &ties.scope, &stored, &row.id]))
+                .await?;
         }
+        let statement =
+            "INSERT INTO uses (used_kind, used_id, kind, id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
         for (kind, id) in &ties.uses {
-            within(
-                sqlx::query::<Any>(
-                    "INSERT INTO uses (used_kind, used_id, kind, id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
-                )
-                .bind(kind.word())
-                .bind(id)
-                .bind(row.kind.word())
-                .bind(&row.id)
-                .execute(&mut *self.connection),
-            )
-            .await?;
+            self.run(query(statement, &[kind.word(), id, row.kind.word(), &row.id]))
+                .await?;
         }
         Ok(())
     }
@@ -262,15 +200,9 @@ impl Transaction {
             "DELETE FROM names WHERE kind = $1 AND id = $2",
             "DELETE FROM uses WHERE kind = $1 AND id = $2",
         ] {
-            self.delete_of(row, statement).await?;
+            self.run(query(statement, &[row.kind.word(), &row.id])).await?;
         }
         Ok(())
-    }
-
-    /// Runs `statement` with the kind and the id of `row`.
-    async fn delete_of(&mut self, row: &Row, statement: &'static str) -> Result<(), StoreError> {
-        let deleted = sqlx::query::<Any>(statement).bind(row.kind.word()).bind(&row.id);
-        within(deleted.execute(&mut *self.connection)).await.map(drop)
     }
 
     pub(super) async fn record(
@@ -281,28 +213,33 @@ impl Transaction {
         after: &str,
     ) -> Result<(), Error> {
         self.sequence += 1;
-        within(sqlx::query::<Any>(
-            "INSERT INTO changes (sequence, at, organization_id, cluster_id, kind, object_id, action, actor, request_id, before, after) \
+        let recorded = query(
+            "INSERT INTO changes (at, organization_id, cluster_id, kind, object_id, action, actor, request_id, before, after, sequence) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-        )
-        .bind(self.sequence)
-        .bind(self.now.to_string())
-        .bind(&row.organization_id)
-        .bind(&row.cluster_id)
-        .bind(row.kind.word())
-        .bind(&row.id)
-        .bind(action)
-        .bind(&self.by.actor)
-        .bind(&self.by.request_id)
-        .bind(before)
-        .bind(after)
-        .execute(&mut *self.connection)).await?;
+            &[
+                &self.now.to_string(),
+                &row.organization_id,
+                &row.cluster_id,
+                row.kind.word(),
+                &row.id,
+                action,
+                &self.by.actor,
+                &self.by.request_id,
+                before,
+                after,
+            ],
+        );
+        self.run(recorded.bind(self.sequence)).await?;
         self.notes.push(CommittedChange {
             sequence: self.sequence,
             scope: scope(row.kind, &row.organization_id, &row.cluster_id),
             decides: row.kind.decides_for(&row.id, action == DELETE),
         });
         Ok(())
+    }
+
+    pub(super) async fn run(&mut self, statement: Query<'static, Any, AnyArguments>) -> Result<(), StoreError> {
+        within(statement.execute(&mut *self.connection)).await.map(drop)
     }
 
     pub(super) async fn say(&mut self, statement: &'static str) -> Result<(), StoreError> {
@@ -317,55 +254,4 @@ pub(super) fn scope(kind: Kind, organization: &str, cluster: &str) -> Scope {
         organization: id(organization),
         cluster: id(cluster),
     }
-}
-
-pub(super) async fn get(connection: &mut AnyConnection, kind: Kind, id: &str) -> Result<Option<Row>, StoreError> {
-    let statement = select!("kind = $1 AND id = $2");
-    let found: Option<Columns> = within(
-        sqlx::query_as(statement)
-            .bind(kind.word())
-            .bind(id)
-            .fetch_optional(connection),
-    )
-    .await?;
-    found.map(Row::try_from).transpose()
-}
-
-pub(super) async fn children(connection: &mut AnyConnection, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
-    let statement = select!("kind = $1 AND parent_id = $2 ORDER BY position");
-    let found: Vec<Columns> = within(
-        sqlx::query_as(statement)
-            .bind(kind.word())
-            .bind(parent)
-            .fetch_all(connection),
-    )
-    .await?;
-    found.into_iter().map(Row::try_from).collect()
-}
-
-pub(super) async fn of_kind(connection: &mut AnyConnection, kind: Kind) -> Result<Vec<Row>, StoreError> {
-    let found: Vec<Columns> = within(
-        sqlx::query_as(select!("kind = $1 ORDER BY position"))
-            .bind(kind.word())
-            .fetch_all(connection),
-    )
-    .await?;
-    found.into_iter().map(Row::try_from).collect()
-}
-
-pub(super) async fn named(
-    connection: &mut AnyConnection,
-    kind: Kind,
-    scope: &str,
-    name: &str,
-) -> Result<Option<String>, StoreError> {
-    let found: Option<(String,)> = within(
-        sqlx::query_as("SELECT id FROM names WHERE kind = $1 AND scope_id = $2 AND name = $3")
-            .bind(kind.word())
-            .bind(scope)
-            .bind(names::stored(name))
-            .fetch_optional(connection),
-    )
-    .await?;
-    Ok(found.map(|(id,)| id))
 }

@@ -11,7 +11,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
 use sqlx::{AnyPool, Executor as _};
 use tidewaiter_kit::{Chain, SharedClock};
 use tokio::sync::oneshot;
@@ -33,13 +33,25 @@ const BATCH: usize = 128;
 /// How long a commit takes writes where commits are fast.
 const FILL: Duration = Duration::from_millis(4);
 
-/// The operations of a write.
-pub(super) type Change<T> = Box<dyn for<'t> FnOnce(&'t mut Transaction) -> BoxFuture<'t, Result<T, Error>> + Send>;
+/// The operations of a write: an asynchronous closure whose future is `Send`, which the bound `AsyncFnOnce` cannot state.
+pub trait Change<'t, T>: FnOnce(&'t mut Transaction) -> Self::Running + Send + 'static {
+    /// The future.
+    type Running: Future<Output = Result<T, Error>> + Send;
+}
+
+impl<'t, T, F, R> Change<'t, T> for F
+where
+    F: FnOnce(&'t mut Transaction) -> R + Send + 'static,
+    R: Future<Output = Result<T, Error>> + Send,
+{
+    type Running = R;
+}
 
 /// A write with any result type.
+#[async_trait]
 pub(super) trait Job: Send {
     /// Applies the change. False if it was refused, so that it must be rolled back.
-    fn run<'t>(&'t mut self, transaction: &'t mut Transaction) -> BoxFuture<'t, bool>;
+    async fn run(&mut self, transaction: &mut Transaction) -> bool;
 
     /// Notifies the caller, after the commit or its failure.
     fn finish(self: Box<Self>, committed: Result<(), Arc<StoreError>>);
@@ -55,28 +67,27 @@ impl std::fmt::Debug for dyn Job {
 }
 
 /// See [`Job`].
-pub(super) struct Waiting<T> {
+pub(super) struct Waiting<T, F> {
     pub(super) by: Author,
-    pub(super) change: Option<Change<T>>,
+    pub(super) change: Option<F>,
     pub(super) result: Option<Result<T, Error>>,
     pub(super) answer: oneshot::Sender<Result<T, Error>>,
 }
 
-impl<T: Send + 'static> Job for Waiting<T> {
-    fn run<'t>(&'t mut self, transaction: &'t mut Transaction) -> BoxFuture<'t, bool> {
-        Box::pin(async move {
-            let Some(change) = self.change.take() else { return false };
-            transaction.by = self.by.clone();
-            let result = change(transaction).await;
-            let keep = result.is_ok();
-            if let Err(Error::Store(error)) = &result
-                && error.is_of_connection()
-            {
-                transaction.lost = Some(Arc::clone(error));
-            }
-            self.result = Some(result);
-            keep
-        })
+#[async_trait]
+impl<T: Send + 'static, F: for<'t> Change<'t, T>> Job for Waiting<T, F> {
+    async fn run(&mut self, transaction: &mut Transaction) -> bool {
+        let Some(change) = self.change.take() else { return false };
+        transaction.by = self.by.clone();
+        let result = change(transaction).await;
+        let keep = result.is_ok();
+        if let Err(Error::Store(error)) = &result
+            && error.is_of_connection()
+        {
+            transaction.lost = Some(Arc::clone(error));
+        }
+        self.result = Some(result);
+        keep
     }
 
     fn finish(self: Box<Self>, committed: Result<(), Arc<StoreError>>) {

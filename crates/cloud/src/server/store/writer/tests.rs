@@ -20,12 +20,10 @@ async fn performed_before_the_first_answer(overhead: Duration) -> usize {
     let performed = Arc::new(AtomicUsize::new(0));
     let writes = (0..WRITES).map(|_| async {
         let (clock, counted) = (clock.clone(), Arc::clone(&performed));
-        let write = store.write(Author::default(), move |_| {
-            Box::pin(async move {
-                clock.advance(EACH);
-                counted.fetch_add(1, Ordering::SeqCst);
-                Ok(())
-            })
+        let write = store.write(Author::default(), async move |_| {
+            clock.advance(EACH);
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(())
         });
         write.await.unwrap();
         performed.load(Ordering::SeqCst)
