@@ -9,7 +9,7 @@ use super::Error;
 use super::call::{Call, Reply, object, refuse_others, respond, text};
 use super::cloud::Cloud;
 use super::digest::uuid;
-use super::login::{right, token_draft};
+use super::login::{add_token, right};
 use super::principal::{Known, OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::{made, written};
@@ -47,20 +47,13 @@ pub(super) async fn authenticate(cloud: &Cloud, call: &Call) -> Result<Response,
     };
     let may_terminate = may_terminate(cloud, known).await?;
     let roles: &[&str] = if may_terminate { &["terminate"] } else { &[] };
-    if let Some(answer) = answer.as_object_mut() {
-        answer.insert(
-            "metadata".to_owned(),
-            json!({ "https://containership.io/roles": roles }),
-        );
-        answer.insert("iss".to_owned(), Value::from(cloud.tokens.load().issuer()));
-        if let Some(claims) = &known.claims {
-            answer.insert("sub".to_owned(), Value::from(claims.token_use.subject()));
-            answer.insert(
-                "aud".to_owned(),
-                Value::from(claims.token_use.audience(cloud.tokens.load().issuer())),
-            );
-            answer.insert("exp".to_owned(), Value::from(claims.expires_at.as_second()));
-        }
+    let tokens = cloud.tokens.load();
+    answer["metadata"] = json!({ "https://containership.io/roles": roles });
+    answer["iss"] = Value::from(tokens.issuer());
+    if let Some(claims) = &known.claims {
+        answer["sub"] = Value::from(claims.token_use.subject());
+        answer["aud"] = Value::from(claims.token_use.audience(tokens.issuer()));
+        answer["exp"] = Value::from(claims.expires_at.as_second());
     }
     Ok(Reply::ok(&answer).into_response())
 }
@@ -148,7 +141,7 @@ pub(super) async fn change_password(cloud: &Cloud, call: &Call) -> Result<Respon
     let hash = hash.ok_or_else(|| Refusal::field("new_password", "is missing"))?;
     refuse_others(&body)?;
     let id = call.owner();
-    let attempt = cloud.guesses.attempt(&id, call.client).map_err(Refusal::from)?;
+    let attempt = cloud.guesses.attempt(&id, call.client)?;
     let stored = cloud.store.get(Kind::Password, &id).await?.map(|row| row.secret.0);
     if !right(cloud, old, stored, attempt).await? {
         return Err(Refusal::field("old_password", "is not your current password").into());
@@ -165,7 +158,7 @@ pub(super) async fn change_password(cloud: &Cloud, call: &Call) -> Result<Respon
 /// The user, if the calling token was not revoked meanwhile: a user whose login has ended, for example because an admin
 /// set another password, gets no new token through a pending request.
 async fn still_logged_in(transaction: &mut Transaction, user: &str, token: Option<Uuid>) -> Result<Row, Error> {
-    let token = token.ok_or_else(super::access::unknown)?.hyphenated().to_string();
+    let token = token.ok_or_else(super::access::unknown)?.to_string();
     let token = transaction.get(Kind::Token, &token).await?;
     token.ok_or_else(super::access::unknown)?;
     let user = transaction.get(Kind::User, user).await?;
@@ -210,9 +203,7 @@ pub(super) async fn create_token(cloud: &Cloud, call: &Call) -> Result<Response,
         let life = SignedDuration::from_secs(seconds);
         let claims = Claims::new(TokenUse::User(UserId(user)), transaction.now(), life);
         let token = state.tokens.load().sign(&claims).map_err(Error::internal)?;
-        let row = transaction
-            .insert(token_draft(&claims, &user_row, name.as_str()))
-            .await?;
+        let row = add_token(transaction, &claims, &user_row, name.as_str()).await?;
         let mut item = token_shown(&row);
         item.insert("token".to_owned(), Value::from(token));
         Ok(Reply::made(format!("{path}/{}", row.id), &item).without_etag())
@@ -222,7 +213,7 @@ pub(super) async fn create_token(cloud: &Cloud, call: &Call) -> Result<Response,
 
 pub(super) async fn revoke_token(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let id = match (call.word("id"), &call.known()?.claims) {
-        ("current", Some(claims)) => claims.id.hyphenated().to_string(),
+        ("current", Some(claims)) => claims.id.to_string(),
         _ => call.key("id")?,
     };
     let user = call.owner();

@@ -54,7 +54,7 @@ impl Call {
 
     /// The id as in the store.
     pub(super) fn key(&self, name: &str) -> Result<String, Refusal> {
-        Ok(self.id(name)?.hyphenated().to_string())
+        Ok(self.id(name)?.to_string())
     }
 
     pub(super) fn place(&self) -> PathIds {
@@ -109,8 +109,7 @@ impl Call {
 
     /// The id of the user who creates an object; empty for a cluster.
     pub(super) fn owner(&self) -> String {
-        self.user()
-            .map_or_else(|_| String::new(), |user| user.hyphenated().to_string())
+        self.user().map_or_else(|_| String::new(), |user| user.to_string())
     }
 
     pub(super) fn header(&self, name: &HeaderName) -> Option<&str> {

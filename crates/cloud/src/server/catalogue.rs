@@ -18,7 +18,7 @@ use super::cloud::{Answer, Cloud, Kept};
 use super::lists::cached;
 use super::refusal::Refusal;
 use super::remember::written;
-use super::store::{Draft, References, Row, Scope, Source, Transaction};
+use super::store::{References, Row, Scope, Source, Transaction};
 use crate::models::values::{Slug, Version};
 use crate::models::{self, Document, Kind, PluginManifests, PluginSpec, PluginVersion, Unknown, parse};
 
@@ -171,25 +171,21 @@ async fn put(cloud: &Cloud, call: &Call, kind: Kind, spec: Map<String, Value>) -
         if kind == Kind::PluginManifests {
             transaction.existing(Kind::PluginVersion, &id).await?;
         }
-        let row = if let Some(before) = transaction.get(kind, &id).await? {
+        if let Some(before) = transaction.get(kind, &id).await? {
             check_published(&before, &spec, &condition)?;
-            transaction
-                .update(&before, spec, String::new(), &References::default())
-                .await?
+        }
+        let parent_id = if kind == Kind::PluginManifests {
+            id.clone()
         } else {
-            let parent_id = if kind == Kind::PluginManifests {
-                id.clone()
-            } else {
-                String::new()
-            };
-            let draft = Draft {
-                parent_id,
-                owner_id: owner,
-                spec,
-                ..Draft::new(kind, id)
-            };
-            transaction.insert(draft).await?
+            String::new()
         };
+        let row = Row {
+            parent_id,
+            owner_id: owner,
+            spec,
+            ..Row::new(kind, id)
+        };
+        let row = transaction.put(row, &References::default()).await?;
         Ok(Reply::ok(&row.spec))
     })
     .await

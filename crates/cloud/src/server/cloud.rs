@@ -21,6 +21,7 @@ use super::Error;
 use super::digest::{derived, etag, uuid};
 use super::guesses::Guesses;
 use super::limits::Limits;
+use super::metrics::Requests;
 use super::principal::Known;
 use super::sealing::{Owner, Sealer};
 use super::serve::ServerParts;
@@ -57,11 +58,10 @@ impl Default for TokenLifetimes {
 }
 
 /// The state that all requests share. Clones share it.
-#[derive(Clone)]
-pub struct Cloud(pub(super) Arc<Inner>);
+pub type Cloud = Arc<CloudState>;
 
-/// The fields of [`Cloud`].
-pub struct Inner {
+/// See [`Cloud`].
+pub struct CloudState {
     /// The settings.
     pub(super) parts: ServerParts,
     /// The database.
@@ -76,6 +76,8 @@ pub struct Inner {
     pub(super) limits: Limits,
     /// Counts wrong passwords.
     pub(super) guesses: Guesses,
+    /// The metrics of requests.
+    pub(super) requests: Requests,
     /// The source of time.
     pub(super) clock: SharedClock,
     /// Cancelled when the process shuts down: then streams end.
@@ -109,22 +111,6 @@ impl Answers {
     }
 }
 
-impl std::ops::Deref for Cloud {
-    type Target = Inner;
-
-    fn deref(&self) -> &Inner {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Cloud {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cloud")
-            .field("issuer", &self.parts.issuer.as_str())
-            .finish_non_exhaustive()
-    }
-}
-
 /// What is cached of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
@@ -137,6 +123,7 @@ pub(super) enum Kept {
 }
 
 /// A cached response, and what it depends on.
+#[derive(Clone)]
 pub(super) struct Answer {
     as_of: i64,
     scopes: Vec<Scope>,
@@ -164,7 +151,7 @@ impl Answer {
     }
 }
 
-impl Cloud {
+impl CloudState {
     /// The response cached under `key`, if it is still valid.
     pub(super) async fn kept(&self, key: &str) -> Option<Arc<Answer>> {
         self.answers
@@ -175,9 +162,6 @@ impl Cloud {
     }
 
     /// Computes the response for `key` once for all requests that arrive meanwhile, and caches it as `kept` says.
-    ///
-    /// # Errors
-    /// Those of `compute`.
     pub(super) async fn computed<F>(&self, key: &str, kept: Kept, compute: impl Fn() -> F) -> Result<Arc<Answer>, Error>
     where
         F: Future<Output = Result<Answer, Error>>,
@@ -205,20 +189,14 @@ impl Cloud {
             Kept::Nothing => return,
             Kept::Everything => Arc::clone(answer),
             Kept::Etag => Arc::new(Answer {
-                as_of: answer.as_of,
-                scopes: answer.scopes.clone(),
-                etag: answer.etag.clone(),
                 body: None,
-                next: answer.next.clone(),
+                ..Answer::clone(answer)
             }),
         };
         self.answers.cached.insert(key.to_owned(), answer).await;
     }
 
     /// Encrypts `text` for the secret column.
-    ///
-    /// # Errors
-    /// If encryption fails.
     pub(super) fn seal(&self, kind: Kind, id: &str, organization: &str, text: &str) -> Result<String, Error> {
         let sealed = self.sealer.load().seal(owner(kind, id, organization), text.as_bytes());
         Ok(STANDARD.encode(sealed.map_err(Error::internal)?))
@@ -237,9 +215,6 @@ impl Cloud {
     }
 
     /// Decrypts what [`seal`](Self::seal) encrypted for the same owner.
-    ///
-    /// # Errors
-    /// If decryption fails.
     pub(super) fn unseal(
         &self,
         kind: Kind,
@@ -264,9 +239,6 @@ impl Cloud {
     }
 
     /// The credentials of `row`, as a JSON object for a response.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
     pub(super) fn credentials(&self, row: &Row) -> Result<Option<Value>, Error> {
         let opened = self.open(row)?;
         opened

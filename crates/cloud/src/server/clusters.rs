@@ -13,7 +13,7 @@ use super::digest::uuid;
 use super::refusal::Refusal;
 use super::remember::written;
 use super::source::{Spot, cluster};
-use super::store::{Draft, References, Row, Source};
+use super::store::{References, Row, Source};
 use super::ties::MAX_TEAMS;
 use super::token::{Claims, TokenUse};
 use super::view::{all_shown, shown};
@@ -27,10 +27,7 @@ pub(super) async fn token(cloud: &Cloud, call: &Call) -> Result<Response, Error>
     let spot = Spot::of(call)?;
     let user = call.user()?;
     cluster(&mut &cloud.store, &spot).await?;
-    let teams = cloud
-        .store
-        .using(Kind::Team, Kind::User, &user.hyphenated().to_string())
-        .await?;
+    let teams = cloud.store.using(Kind::Team, Kind::User, &user.to_string()).await?;
     let teams: Vec<_> = teams
         .iter()
         .filter(|team| team.organization_id == spot.organization)
@@ -135,7 +132,7 @@ pub(super) async fn list_assigned(cloud: &Cloud, call: &Call) -> Result<Response
     let assigned = source.children(Kind::PolicyAssignment, &spot.pool).await?;
     let policies = source.children(Kind::AutoscalingPolicy, &spot.cluster).await?;
     let is_assigned = |policy: &&Row| {
-        let of = |row: &Row| row.spec.get("policy_id").and_then(Value::as_str) == Some(&policy.id);
+        let of = |row: &Row| row.text("policy_id") == Some(&policy.id);
         assigned.iter().any(of)
     };
     let items = all_shown(cloud, policies.iter().filter(is_assigned), false)?;
@@ -158,16 +155,16 @@ pub(super) async fn assign(cloud: &Cloud, call: &Call) -> Result<Response, Error
         {
             return Ok(Reply::nothing());
         }
-        let draft = Draft {
+        let row = Row {
             organization_id: spot.organization.clone(),
             cluster_id: spot.cluster.clone(),
             parent_id: spot.pool.clone(),
             owner_id: owner,
             spec: json!({ "policy_id": spot.id }).as_object().cloned().unwrap_or_default(),
-            ties: References::to(Kind::AutoscalingPolicy, &spot.id),
-            ..Draft::new(Kind::PolicyAssignment, assignment_id(&spot))
+            ..Row::new(Kind::PolicyAssignment, assignment_id(&spot))
         };
-        transaction.insert(draft).await?;
+        let ties = References::to(Kind::AutoscalingPolicy, &spot.id);
+        transaction.insert(row, &ties).await?;
         Ok(Reply::nothing())
     })
     .await

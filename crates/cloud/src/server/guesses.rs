@@ -10,7 +10,8 @@ use std::time::Duration;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use moka::future::Cache;
 
-use super::limits::TooSoon;
+use super::limits::too_soon;
+use super::refusal::Refusal;
 
 /// The number of wrong passwords, before one more is permitted per six seconds.
 const GUESSES: u32 = 20;
@@ -61,7 +62,7 @@ pub(super) struct Attempt<'a> {
 
 impl Guesses {
     /// Begins an attempt for `account` from `client`.
-    pub(super) fn attempt(&self, account: &str, client: IpAddr) -> Result<Attempt<'_>, TooSoon> {
+    pub(super) fn attempt(&self, account: &str, client: IpAddr) -> Result<Attempt<'_>, Refusal> {
         let attempt = Attempt {
             guesses: self,
             account: account.to_owned(),
@@ -69,9 +70,7 @@ impl Guesses {
             proven: self.proven.contains_key(&(account.to_owned(), client)),
         };
         if attempt.keys().iter().any(|key| self.blocked.contains_key(key)) {
-            return Err(TooSoon {
-                retry_after: PERIOD.as_secs(),
-            });
+            return Err(too_soon(PERIOD.as_secs()));
         }
         Ok(attempt)
     }

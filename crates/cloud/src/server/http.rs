@@ -27,7 +27,6 @@ use super::call::{Call, json, set, text};
 use super::cloud::Cloud;
 use super::endpoints::{ENDPOINTS, Endpoint};
 use super::identity::{self, Token};
-use super::metrics::Requests;
 use super::old_paths;
 use super::principal::Known;
 use super::refusal::Refusal;
@@ -39,23 +38,15 @@ const LIMIT: Duration = Duration::from_secs(30);
 const COME_AGAIN: u64 = 2;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The state of all handlers.
-#[derive(Clone)]
-struct Shared {
-    cloud: Cloud,
-    requests: Requests,
-}
-
 /// Serves the table of endpoints, and `/healthz`, `/readyz` and `/metrics` of the process.
-pub(super) fn router(cloud: Cloud, requests: Requests, kit: Kit) -> Router {
-    let mut paths: BTreeMap<&str, MethodRouter<Shared>> = BTreeMap::new();
+pub(super) fn router(cloud: Cloud, kit: Kit) -> Router {
+    let mut paths: BTreeMap<&str, MethodRouter<Cloud>> = BTreeMap::new();
     for endpoint in ENDPOINTS.iter() {
         let filter = MethodFilter::try_from(endpoint.method.clone()).unwrap_or(MethodFilter::TRACE);
-        let handler = move |State(shared): State<Shared>, request: Request| handle(shared, endpoint, request);
+        let handler = move |State(cloud): State<Cloud>, request: Request| handle(cloud, endpoint, request);
         let routes = paths.remove(&*endpoint.path).unwrap_or_default();
         paths.insert(&endpoint.path, routes.merge(on(filter, handler)));
     }
-    let shared = Shared { cloud, requests };
     let mut router = Router::new();
     for (path, routes) in paths {
         router = router.route(path, routes);
@@ -63,7 +54,7 @@ pub(super) fn router(cloud: Cloud, requests: Requests, kit: Kit) -> Router {
     router
         .fallback_service(nowhere.with_state(()))
         .method_not_allowed_fallback(not_so)
-        .with_state(shared)
+        .with_state(cloud)
         .merge(admin::router(kit))
 }
 
@@ -95,11 +86,7 @@ fn request_id(headers: &HeaderMap) -> String {
         (1..=128).contains(&id.len()) && id.bytes().all(plain)
     };
     // It only has to be unique, which needs no randomness from the system.
-    let new = || {
-        Uuid::from_u64_pair(random::u64(), random::u64())
-            .hyphenated()
-            .to_string()
-    };
+    let new = || Uuid::from_u64_pair(random::u64(), random::u64()).to_string();
     own.filter(fits).map_or_else(new, str::to_owned)
 }
 
@@ -108,19 +95,19 @@ fn finish(mut response: Response, request_id: &str) -> Response {
     response
 }
 
-async fn handle(shared: Shared, endpoint: &'static Endpoint, request: Request) -> Response {
-    let began = shared.cloud.clock.monotonic();
+async fn handle(cloud: Cloud, endpoint: &'static Endpoint, request: Request) -> Response {
+    let began = cloud.clock.monotonic();
     let request_id = request_id(request.headers());
     let has_body = !request.body().is_end_stream();
     let mut was_read = false;
-    let answered = answer(&shared.cloud, endpoint, request, &request_id, &mut was_read).await;
+    let answered = answer(&cloud, endpoint, request, &request_id, &mut was_read).await;
     let mut response = answered.unwrap_or_else(|error| failed(&error, &request_id));
     if has_body && !was_read {
         // The rest of the body is not read, so no further request can follow it.
         set(response.headers_mut(), CONNECTION, "close");
     }
-    let took = shared.cloud.clock.monotonic().saturating_sub(began);
-    shared.requests.count(endpoint, response.status(), took);
+    let took = cloud.clock.monotonic().saturating_sub(began);
+    cloud.requests.count(endpoint, response.status(), took);
     finish(response, &request_id)
 }
 
@@ -195,12 +182,10 @@ async fn answer(
         Some(known(cloud, endpoint, request.headers(), client).await?)
     };
     let _share = match &known {
-        Some(known) => Some(cloud.limits.caller(clock, &known.principal.actor()).await),
+        Some(known) => Some(cloud.limits.caller(clock, &known.principal.actor()).await?),
         None if is_public => None,
-        None => Some(cloud.limits.anyone(clock, client).await),
-    }
-    .transpose()
-    .map_err(Refusal::from)?;
+        None => Some(cloud.limits.anyone(clock, client).await?),
+    };
     let parameters: Result<RawPathParams, _> = request.extract_parts().await;
     let parameters = parameters.map_err(|_| Refusal::not_found())?;
     let (parts, body) = request.into_parts();
@@ -245,14 +230,14 @@ async fn known(cloud: &Cloud, endpoint: &Endpoint, headers: &HeaderMap, client: 
     let accepted = endpoint.accepted;
     let limits = &cloud.limits;
     let Some(token) = Token::sent(headers) else {
-        limits.stranger(client).map_err(Refusal::from)?;
+        limits.stranger(client)?;
         return Err(unknown().into());
     };
     if let Some(known) = identity::cached(cloud, &token, accepted).await {
         return Ok(known);
     }
     let _share = if token.is_api_key() {
-        Some(limits.anyone(&*cloud.clock, client).await.map_err(Refusal::from)?)
+        Some(limits.anyone(&*cloud.clock, client).await?)
     } else {
         None
     };
@@ -261,7 +246,7 @@ async fn known(cloud: &Cloud, endpoint: &Endpoint, headers: &HeaderMap, client: 
         return Ok(known);
     }
     if !token.is_api_key() {
-        limits.stranger(client).map_err(Refusal::from)?;
+        limits.stranger(client)?;
     }
     Err(unknown().into())
 }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
-use serde_json::Value;
 use uuid::Uuid;
 
 use super::Error;
@@ -55,9 +54,6 @@ pub(super) async fn cached(cloud: &Cloud, token: &Token<'_>, accepted: AcceptedU
 }
 
 /// Verifies `token`; `None` if it is invalid.
-///
-/// # Errors
-/// If the database cannot be read.
 pub(super) async fn looked_up(
     cloud: &Cloud,
     token: &Token<'_>,
@@ -87,9 +83,6 @@ pub(super) async fn looked_up(
 }
 
 /// Authenticates the text of a header `Authorization`; `None` without a valid token.
-///
-/// # Errors
-/// If the database cannot be read.
 pub(super) async fn of(
     cloud: &Cloud,
     authorization: &str,
@@ -128,10 +121,7 @@ impl Known {
 /// The cluster with the API key `text`.
 pub(super) async fn by_key(cloud: &Cloud, text: &str) -> Result<Option<Principal>, Error> {
     let Ok(key) = ApiKey::parse(text) else { return Ok(None) };
-    let row = cloud
-        .store
-        .get(Kind::ApiKey, &key.id().hyphenated().to_string())
-        .await?;
+    let row = cloud.store.get(Kind::ApiKey, &key.id().to_string()).await?;
     let Some(row) = row else { return Ok(None) };
     let is_key = key.verify(&row.secret.0).map_err(Error::internal)?;
     Ok(is_key.then(|| Principal::Cluster {
@@ -152,10 +142,7 @@ async fn by_token(
     let principal = match &claims.token_use {
         TokenUse::User(user) => {
             // A token is revoked by deleting its row.
-            let row = cloud
-                .store
-                .get(Kind::Token, &claims.id.hyphenated().to_string())
-                .await?;
+            let row = cloud.store.get(Kind::Token, &claims.id.to_string()).await?;
             let his = row.is_some_and(|row| row.parent_id == user.to_string());
             if his {
                 user_principal(cloud, user.0).await?
@@ -165,10 +152,7 @@ async fn by_token(
         }
         TokenUse::Kubernetes { user, .. } => user_principal(cloud, user.0).await?,
         TokenUse::Cluster(cluster) => {
-            let row = cloud
-                .store
-                .get(Kind::Token, &claims.id.hyphenated().to_string())
-                .await?;
+            let row = cloud.store.get(Kind::Token, &claims.id.to_string()).await?;
             let its = row.filter(|row| row.cluster_id == cluster.to_string());
             its.map(|row| Principal::Cluster {
                 id: cluster.0,
@@ -180,16 +164,14 @@ async fn by_token(
 }
 
 /// A user with the roles in all organizations, if the user exists.
-///
-/// # Errors
-/// If the database cannot be read.
 pub(super) async fn user_principal(cloud: &Cloud, user: Uuid) -> Result<Option<Principal>, StoreError> {
-    let id = user.hyphenated().to_string();
+    let id = user.to_string();
     if cloud.store.get(Kind::User, &id).await?.is_none() {
         return Ok(None);
     }
     let memberships = cloud.store.using(Kind::Membership, Kind::User, &id).await?;
     let operator = cloud.store.get(Kind::Operator, &id).await?.is_some();
+    let membership = |row: &Row| Some((uuid(&row.organization_id), role_of(row)?));
     let memberships: BTreeMap<Uuid, OrgRole> = memberships.iter().filter_map(membership).collect();
     Ok(Some(Principal::User {
         id: user,
@@ -198,8 +180,7 @@ pub(super) async fn user_principal(cloud: &Cloud, user: Uuid) -> Result<Option<P
     }))
 }
 
-/// The organization and the role of a membership.
-pub(super) fn membership(row: &Row) -> Option<(Uuid, OrgRole)> {
-    let role = row.spec.get("role").and_then(Value::as_str).and_then(OrgRole::of)?;
-    Some((uuid(&row.organization_id), role))
+/// The role of a membership.
+pub(super) fn role_of(membership: &Row) -> Option<OrgRole> {
+    membership.text("role").and_then(OrgRole::of)
 }

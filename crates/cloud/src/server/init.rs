@@ -16,7 +16,7 @@ use super::refusal::Refusal;
 use super::sealing::Sealer;
 use super::serve::ServeError;
 use super::signing::KeyRing;
-use super::store::{Author, Draft, Opened, Source, Store, Transaction};
+use super::store::{Author, Opened, References, Row, SecretColumn, Source, Store, Transaction};
 use super::users::join;
 use crate::models::{Document, Kind};
 
@@ -112,23 +112,26 @@ async fn first(
         return Err(Refusal::conflict(message).into());
     }
     let owner = Uuid::new_v4();
-    let id = owner.hyphenated().to_string();
+    let id = owner.to_string();
     let organization = new_organization(transaction, organization.spec, &id).await?;
-    let draft = |kind, parent: &str, spec, secret| Draft {
+    let row = |kind, parent: &str, spec, secret| Row {
         organization_id: organization.id.clone(),
         parent_id: parent.to_owned(),
         owner_id: id.clone(),
         spec,
-        secret,
-        ..Draft::new(kind, &id)
+        secret: SecretColumn(secret),
+        ..Row::new(kind, &id)
     };
-    let mut row = draft(Kind::User, &organization.id, user.spec, String::new());
-    row.ties.name = user.name;
-    transaction.insert(row).await?;
-    transaction.insert(draft(Kind::Password, &id, Map::new(), hash)).await?;
-    transaction
-        .insert(draft(Kind::Operator, &id, Map::new(), String::new()))
-        .await?;
+    let named = References {
+        name: user.name,
+        ..References::default()
+    };
+    let user = row(Kind::User, &organization.id, user.spec, String::new());
+    transaction.insert(user, &named).await?;
+    for (kind, secret) in [(Kind::Password, hash), (Kind::Operator, String::new())] {
+        let row = row(kind, &id, Map::new(), secret);
+        transaction.insert(row, &References::default()).await?;
+    }
     join(transaction, &organization.id, &id, OrgRole::Owner, &id).await?;
     Ok(InitSummary {
         organization: super::digest::uuid(&organization.id),

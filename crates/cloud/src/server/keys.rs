@@ -9,7 +9,7 @@ use super::cloud::Cloud;
 use super::hash::ApiKey;
 use super::remember::{made, written};
 use super::source::{Spot, cluster, found};
-use super::store::{Draft, Row, Transaction};
+use super::store::{References, Row, SecretColumn, Transaction};
 use super::view::unix_millis;
 use crate::models::Kind;
 
@@ -21,16 +21,16 @@ pub(super) async fn add_key(
     item: &mut Map<String, Value>,
 ) -> Result<String, Error> {
     let key = ApiKey::generate().map_err(Error::internal)?;
-    let id = key.id().hyphenated().to_string();
-    let draft = Draft {
+    let id = key.id().to_string();
+    let row = Row {
         organization_id: cluster.organization_id.clone(),
         cluster_id: cluster.id.clone(),
         parent_id: cluster.id.clone(),
         owner_id: owner.to_owned(),
-        secret: key.hash().map_err(Error::internal)?,
-        ..Draft::new(Kind::ApiKey, &id)
+        secret: SecretColumn(key.hash().map_err(Error::internal)?),
+        ..Row::new(Kind::ApiKey, &id)
     };
-    transaction.insert(draft).await?;
+    transaction.insert(row, &References::default()).await?;
     item.insert("api_key".to_owned(), Value::from(key.expose().as_str()));
     Ok(id)
 }

@@ -40,11 +40,13 @@ const WAIT: Duration = Duration::from_secs(1);
 /// How long a request of a known caller waits until others of the same caller end: that delays nobody else.
 const CALLER_WAIT: Duration = Duration::from_secs(5);
 
-/// A request above the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooSoon {
-    /// The time until a retry, in whole seconds, at least one.
-    pub(super) retry_after: u64,
+/// The refusal of a request above the limit, which may be retried after `seconds`, at least one.
+pub(super) fn too_soon(seconds: u64) -> Refusal {
+    let message = format!("too many requests: try again in {seconds} seconds");
+    Refusal {
+        retry_after: Some(seconds),
+        ..Refusal::new(StatusCode::TOO_MANY_REQUESTS, message)
+    }
 }
 
 /// The settings of the limits.
@@ -106,13 +108,13 @@ impl<K: Clone + Eq + Hash> Keyed<K> {
     }
 
     /// A permit for `key`, if there is one in time.
-    async fn wait(&self, clock: &dyn Clock, key: &K) -> Result<OwnedSemaphorePermit, TooSoon> {
+    async fn wait(&self, clock: &dyn Clock, key: &K) -> Result<OwnedSemaphorePermit, Refusal> {
         let permits = self.of(key);
         if let Ok(permit) = Arc::clone(&permits).try_acquire_owned() {
             return Ok(permit);
         }
         let permit = timeout(clock, self.wait, permits.acquire_owned()).await;
-        permit.ok().and_then(Result::ok).ok_or(TooSoon { retry_after: 1 })
+        permit.ok().and_then(Result::ok).ok_or_else(|| too_soon(1))
     }
 }
 
@@ -134,12 +136,7 @@ impl Limits {
     /// No request has been made so far.
     #[must_use]
     pub fn new(settings: LimitSettings) -> Self {
-        let LimitSettings {
-            requests_a_second,
-            requests_at_once,
-            streams,
-            proxies,
-        } = settings;
+        let (requests_a_second, requests_at_once) = (settings.requests_a_second, settings.requests_at_once);
         let quota = Quota::per_second(requests_a_second).allow_burst(requests_a_second.saturating_mul(TEN));
         Self {
             callers: RateLimiter::keyed(quota),
@@ -149,27 +146,27 @@ impl Limits {
             by_caller: Keyed::new((requests_at_once / PART).max(1), CALLER_WAIT),
             stranger_permits: Semaphore::new(requests_at_once.min(STRANGERS)),
             by_address: Keyed::new(STRANGERS_BY_ADDRESS, WAIT),
-            streams: Keyed::new(streams, Duration::ZERO),
+            streams: Keyed::new(settings.streams, Duration::ZERO),
             hashes: Semaphore::new(hashes()),
             hash_queue: Semaphore::new(HASH_QUEUE),
-            proxies,
+            proxies: settings.proxies,
         }
     }
 
     /// Counts a request of the caller `actor`, and waits until the caller has few enough others in progress.
-    pub(super) async fn caller(&self, clock: &dyn Clock, actor: &str) -> Result<OwnedSemaphorePermit, TooSoon> {
+    pub(super) async fn caller(&self, clock: &dyn Clock, actor: &str) -> Result<OwnedSemaphorePermit, Refusal> {
         let actor = actor.to_owned();
         self.count(&self.callers, &actor)?;
         self.by_caller.wait(clock, &actor).await
     }
 
     /// Counts a request without a known caller, by its address.
-    pub(super) fn stranger(&self, client: IpAddr) -> Result<(), TooSoon> {
+    pub(super) fn stranger(&self, client: IpAddr) -> Result<(), Refusal> {
         self.count(&self.strangers, &client)
     }
 
     /// Counts a request for which no caller has to be known, and waits until its address has few enough others in progress.
-    pub(super) async fn anyone(&self, clock: &dyn Clock, client: IpAddr) -> Result<OwnedSemaphorePermit, TooSoon> {
+    pub(super) async fn anyone(&self, clock: &dyn Clock, client: IpAddr) -> Result<OwnedSemaphorePermit, Refusal> {
         self.stranger(client)?;
         self.by_address.wait(clock, &client).await
     }
@@ -200,26 +197,26 @@ impl Limits {
     }
 
     /// The permit to hash one password. Refuses at once when many wait already; a part of the queue is for `proven` callers.
-    pub(super) async fn hash(&self, proven: bool) -> Result<HashPermit<'_>, TooSoon> {
-        let full = TooSoon { retry_after: 1 };
+    pub(super) async fn hash(&self, proven: bool) -> Result<HashPermit<'_>, Refusal> {
         let reserved = if proven { 0 } else { HASH_RESERVE };
         if self.hash_queue.available_permits() <= reserved {
-            return Err(full);
+            return Err(too_soon(1));
         }
-        let queue = self.hash_queue.try_acquire().map_err(|_| full)?;
-        let hash = self.hashes.acquire().await.map_err(|_| full)?;
+        let queue = self.hash_queue.try_acquire().map_err(|_| too_soon(1))?;
+        let hash = self.hashes.acquire().await.map_err(|_| too_soon(1))?;
         Ok(HashPermit {
             _queue: queue,
             _hash: hash,
         })
     }
 
-    fn count<K: Clone + Eq + Hash>(&self, limiter: &DefaultKeyedRateLimiter<K>, key: &K) -> Result<(), TooSoon> {
+    fn count<K: Clone + Eq + Hash>(&self, limiter: &DefaultKeyedRateLimiter<K>, key: &K) -> Result<(), Refusal> {
         if limiter.len() > KEYS {
             limiter.retain_recent();
         }
-        limiter.check_key(key).map_err(|not_until| TooSoon {
-            retry_after: not_until.wait_time_from(self.clock.now()).as_secs() + 1,
+        limiter.check_key(key).map_err(|not_until| {
+            let wait = not_until.wait_time_from(self.clock.now());
+            too_soon(wait.as_secs() + 1)
         })
     }
 }
@@ -234,14 +231,3 @@ const TEN: NonZeroU32 = match NonZeroU32::new(10) {
     Some(ten) => ten,
     None => NonZeroU32::MIN,
 };
-
-impl From<TooSoon> for Refusal {
-    fn from(too_soon: TooSoon) -> Self {
-        let seconds = too_soon.retry_after;
-        let message = format!("too many requests: try again in {seconds} seconds");
-        Self {
-            retry_after: Some(seconds),
-            ..Self::new(StatusCode::TOO_MANY_REQUESTS, message)
-        }
-    }
-}

@@ -151,5 +151,5 @@ fn bound_cluster(call: &Call, kind: Kind) -> Result<Option<String>, Refusal> {
         Principal::Cluster { id, .. } => Some(id),
         Principal::User { .. } => asked,
     };
-    Ok(bound.map(|id| id.hyphenated().to_string()))
+    Ok(bound.map(|id| id.to_string()))
 }

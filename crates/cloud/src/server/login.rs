@@ -11,7 +11,7 @@ use super::hash::verify_password;
 use super::identity;
 use super::principal::Principal;
 use super::refusal::Refusal;
-use super::store::{Author, Draft, Row, Source};
+use super::store::{Author, References, Row, Source, Transaction};
 use super::token::{Claims, TokenUse};
 use crate::models::Kind;
 use crate::models::values::{ClusterId, UserId};
@@ -32,7 +32,7 @@ pub(super) async fn log_in(cloud: &Cloud, call: &Call) -> Result<Response, Error
 async fn with_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let login: Login = parse(&call.body, Unknown::Refuse)?;
     let email = login.email.as_str().to_lowercase();
-    let attempt = cloud.guesses.attempt(&email, call.client).map_err(Refusal::from)?;
+    let attempt = cloud.guesses.attempt(&email, call.client)?;
     let user = (&mut &cloud.store).named(Kind::User, "", &email).await?;
     let password = match &user {
         Some(user) => cloud.store.get(Kind::Password, &user.id).await?,
@@ -73,7 +73,7 @@ async fn logged_in(
         let same = transaction.get(proof.kind, &proof.id).await? == Some(proof.clone());
         let parent = transaction.get(below, &proof.id).await?.filter(|_| same);
         let parent = parent.ok_or_else(super::access::unknown)?;
-        transaction.insert(token_draft(&claims, &parent, "login")).await
+        add_token(transaction, &claims, &parent, "login").await
     });
     written.await?;
     Ok(Reply::ok(&json!({ "token": token })).into_response())
@@ -86,7 +86,7 @@ pub(super) async fn right(
     stored: Option<String>,
     attempt: Attempt<'_>,
 ) -> Result<bool, Error> {
-    let permit = cloud.limits.hash(attempt.proven).await.map_err(Refusal::from)?;
+    let permit = cloud.limits.hash(attempt.proven).await?;
     let password = zeroize::Zeroizing::new(password);
     let verified = tokio::task::spawn_blocking(move || verify_password(&password, stored.as_deref()));
     let verified = verified.await.map_err(Error::internal)?;
@@ -119,20 +119,26 @@ async fn with_key(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         cloud.parts.lives.cluster,
     );
     let id = super::hash::ApiKey::parse(&key).map_err(Error::internal)?.id();
-    let row = cloud.store.get(Kind::ApiKey, &id.hyphenated().to_string()).await?;
+    let row = cloud.store.get(Kind::ApiKey, &id.to_string()).await?;
     let row = row.ok_or_else(super::access::unknown)?;
     logged_in(cloud, call, principal.actor(), claims, row, Kind::ApiKey).await
 }
 
-/// The row of a token, below the user or the key that it was issued for. Deleting it revokes the token.
-pub(super) fn token_draft(claims: &Claims, parent: &Row, name: &str) -> Draft {
+/// Adds the row of a token, below the user or the key that it was issued for. Deleting it revokes the token.
+pub(super) async fn add_token(
+    transaction: &mut Transaction,
+    claims: &Claims,
+    parent: &Row,
+    name: &str,
+) -> Result<Row, Error> {
     let spec = json!({ "name": name, "expires_at": claims.expires_at.to_string() });
-    Draft {
+    let row = Row {
         organization_id: parent.organization_id.clone(),
         cluster_id: parent.cluster_id.clone(),
         parent_id: parent.id.clone(),
         owner_id: parent.id.clone(),
         spec: spec.as_object().cloned().unwrap_or_default(),
-        ..Draft::new(Kind::Token, claims.id.hyphenated().to_string())
-    }
+        ..Row::new(Kind::Token, claims.id.to_string())
+    };
+    transaction.insert(row, &References::default()).await
 }

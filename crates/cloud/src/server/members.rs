@@ -14,12 +14,13 @@ use super::Error;
 use super::call::{Call, Reply, object, refuse_others, respond, text};
 use super::cloud::{Answer, Cloud, Kept};
 use super::digest::uuid;
+use super::identity::role_of;
 use super::lists::{cached, part};
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::{made, written};
 use super::source::{Spot, at_home, cluster, membership_id, unlocked};
-use super::store::{Draft, References, Row, Scope, Source, Store};
+use super::store::{References, Row, Scope, SecretColumn, Source, Store};
 use super::ties::{said, ties};
 use super::users::{
     forget, hashed, join, leave, may_act_for, not_the_last_owner, only_owners_make_owners, replace_password, rewrite,
@@ -64,8 +65,7 @@ impl Member {
 
 /// Whether the member has no SSH access to the nodes of clusters.
 fn is_read_only(membership: &Row) -> bool {
-    let role = super::identity::membership(membership).map(|(_, role)| role);
-    role == Some(OrgRole::ReadOnly)
+    role_of(membership) == Some(OrgRole::ReadOnly)
 }
 
 /// The users of an organization; below a cluster, only those who may log in on its nodes.
@@ -119,7 +119,7 @@ async fn computed(cloud: &Cloud, call: &Call, organization: &str, of_cluster: bo
 async fn members_as_users(store: &Store, organization: &str) -> Result<Vec<Row>, Error> {
     let mut rows = store.children(Kind::Membership, organization).await?;
     for row in &mut rows {
-        let user = row.spec.get("user_id").and_then(Value::as_str).unwrap_or_default();
+        let user = row.text("user_id").unwrap_or_default();
         row.id = user.to_owned();
     }
     Ok(rows)
@@ -132,7 +132,7 @@ pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
 }
 
 /// The role in `body`.
-fn role_of(body: &mut Map<String, Value>) -> Result<Option<OrgRole>, Refusal> {
+fn said_role(body: &mut Map<String, Value>) -> Result<Option<OrgRole>, Refusal> {
     let Some(said) = body.remove("role") else {
         return Ok(None);
     };
@@ -144,7 +144,7 @@ fn role_of(body: &mut Map<String, Value>) -> Result<Option<OrgRole>, Refusal> {
 
 pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
-    let role = role_of(&mut body)?.unwrap_or(OrgRole::Member);
+    let role = said_role(&mut body)?.unwrap_or(OrgRole::Member);
     let password = hashed(cloud, &mut body, "password").await?;
     let document = Kind::User.read_value(&Value::Object(body))?;
     let organization = call.key("organization_id")?;
@@ -154,29 +154,20 @@ pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error
     made(cloud, call, async move |transaction| {
         unlocked(transaction, &organization).await?;
         let ties = ties(transaction, Kind::User, &organization, &organization, &document).await?;
-        let id = Uuid::new_v4().hyphenated().to_string();
-        let draft = |kind, id: &str, parent: &str, spec, secret, ties| Draft {
+        let id = Uuid::new_v4().to_string();
+        let row = |kind, parent: &str, spec, secret| Row {
             organization_id: organization.clone(),
             parent_id: parent.to_owned(),
             owner_id: owner.clone(),
             spec,
-            secret,
-            ties,
-            ..Draft::new(kind, id)
+            secret: SecretColumn(secret),
+            ..Row::new(kind, &id)
         };
-        let user = transaction
-            .insert(draft(
-                Kind::User,
-                &id,
-                &organization,
-                document.spec,
-                String::new(),
-                ties,
-            ))
-            .await?;
+        let user = row(Kind::User, &organization, document.spec, String::new());
+        let user = transaction.insert(user, &ties).await?;
         if let Some(hash) = password {
-            let password = draft(Kind::Password, &id, &id, Map::new(), hash, References::default());
-            transaction.insert(password).await?;
+            let password = row(Kind::Password, &id, Map::new(), hash);
+            transaction.insert(password, &References::default()).await?;
         }
         let membership = join(transaction, &organization, &id, role, &owner).await?;
         let member = Member {
@@ -218,7 +209,7 @@ pub(super) async fn change(cloud: &Cloud, call: &Call) -> Result<Response, Error
 
 pub(super) async fn set_role(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
-    let role = role_of(&mut body)?.ok_or_else(|| Refusal::field("role", "is missing"))?;
+    let role = said_role(&mut body)?.ok_or_else(|| Refusal::field("role", "is missing"))?;
     refuse_others(&body)?;
     let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
     let (asker, owner) = (call.known()?.principal.clone(), call.owner());
@@ -229,8 +220,7 @@ pub(super) async fn set_role(cloud: &Cloud, call: &Call) -> Result<Response, Err
             .get(Kind::Membership, &membership_id(&organization, &id))
             .await?;
         let row = if let Some(row) = membership {
-            let was = super::identity::membership(&row).map(|(_, role)| role);
-            if was == Some(OrgRole::Owner) && role != OrgRole::Owner {
+            if role_of(&row) == Some(OrgRole::Owner) && role != OrgRole::Owner {
                 only_owners_make_owners(&asker, &organization, OrgRole::Owner)?;
                 not_the_last_owner(transaction, &organization, &id).await?;
             }
@@ -290,7 +280,7 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error
         unlocked(transaction, &organization).await?;
         let member = Member::found(transaction, &organization, &id).await?;
         condition.check(text(&member.shown(&state, &asker)?).as_bytes())?;
-        let role = super::identity::membership(&member.membership).map_or(OrgRole::Owner, |(_, role)| role);
+        let role = role_of(&member.membership).unwrap_or(OrgRole::Owner);
         only_owners_make_owners(&asker, &organization, role)?;
         not_the_last_owner(transaction, &organization, &id).await?;
         if member.user.organization_id == organization {

@@ -14,7 +14,6 @@ const BUCKETS: [f64; 8] = [0.001, 0.002, 0.005, 0.01, 0.05, 0.2, 1.0, 5.0];
 
 /// The metrics of requests, by the path of the endpoint without its parameters' values: no label value is chosen by a
 /// caller.
-#[derive(Clone)]
 pub(super) struct Requests {
     count: IntCounterVec,
     duration: HistogramVec,

@@ -172,44 +172,32 @@ fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
     let known = !matches!(endpoint.may, Permission::Anyone | Permission::Known);
     let shared = endpoint.shared;
     let refuses = |status| endpoint.refuses == Some(status);
+    let bad_request = takes_body || !endpoint.query.is_empty() || shared.contains(&"limit");
+    let unauthorized = endpoint.may != Permission::Anyone || refuses(StatusCode::UNAUTHORIZED);
+    let conflict = known && endpoint.method != Method::GET;
+    let precondition = refuses(StatusCode::PRECONDITION_REQUIRED);
+    let takes_json = takes_body && endpoint.takes != Input::Text;
+    let unprocessable = takes_body || shared.contains(&"Idempotency-Key");
     let rules = [
         (StatusCode::NOT_MODIFIED, shared.contains(&"If-None-Match")),
-        (
-            StatusCode::BAD_REQUEST,
-            takes_body || !endpoint.query.is_empty() || shared.contains(&"limit"),
-        ),
-        (
-            StatusCode::UNAUTHORIZED,
-            endpoint.may != Permission::Anyone || refuses(StatusCode::UNAUTHORIZED),
-        ),
+        (StatusCode::BAD_REQUEST, bad_request),
+        (StatusCode::UNAUTHORIZED, unauthorized),
         (StatusCode::FORBIDDEN, known),
         (StatusCode::NOT_FOUND, endpoint.path.contains('{')),
-        (StatusCode::CONFLICT, known && endpoint.method != Method::GET),
+        (StatusCode::CONFLICT, conflict),
         (StatusCode::PRECONDITION_FAILED, shared.contains(&"If-Match")),
-        (
-            StatusCode::PRECONDITION_REQUIRED,
-            refuses(StatusCode::PRECONDITION_REQUIRED),
-        ),
+        (StatusCode::PRECONDITION_REQUIRED, precondition),
         (StatusCode::REQUEST_TIMEOUT, takes_body),
         (StatusCode::PAYLOAD_TOO_LARGE, takes_body),
-        (
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            takes_body && endpoint.takes != Input::Text,
-        ),
-        (
-            StatusCode::UNPROCESSABLE_ENTITY,
-            takes_body || shared.contains(&"Idempotency-Key"),
-        ),
+        (StatusCode::UNSUPPORTED_MEDIA_TYPE, takes_json),
+        (StatusCode::UNPROCESSABLE_ENTITY, unprocessable),
         (StatusCode::TOO_MANY_REQUESTS, true),
         (StatusCode::INTERNAL_SERVER_ERROR, true),
         (StatusCode::NOT_IMPLEMENTED, refuses(StatusCode::NOT_IMPLEMENTED)),
         (StatusCode::SERVICE_UNAVAILABLE, true),
     ];
-    rules
-        .into_iter()
-        .filter(|(_, may_be)| *may_be)
-        .map(|(status, _)| status)
-        .collect()
+    let applying = rules.into_iter().filter(|(_, may_be)| *may_be);
+    applying.map(|(status, _)| status).collect()
 }
 
 fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> + '_ {

@@ -13,7 +13,7 @@ use super::cloud::Cloud;
 use super::principal::Principal;
 use super::refusal::Refusal;
 use super::remember::written;
-use super::store::{Draft, Row, Source, Transaction};
+use super::store::{References, Row, Source, Transaction};
 use super::view::unix_millis;
 use crate::models::Kind;
 
@@ -56,13 +56,13 @@ pub(super) async fn add(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
             }
             .into());
         }
-        let draft = Draft {
+        let row = Row {
             parent_id: id.clone(),
             organization_id: user.organization_id.clone(),
             owner_id: owner,
-            ..Draft::new(Kind::Operator, id)
+            ..Row::new(Kind::Operator, id)
         };
-        let operator = transaction.insert(draft).await?;
+        let operator = transaction.insert(row, &References::default()).await?;
         Ok(Reply::ok(&shown(&operator, &user)))
     })
     .await

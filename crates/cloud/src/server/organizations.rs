@@ -10,7 +10,7 @@ use super::cloud::Cloud;
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::{made, written};
-use super::store::{Draft, Row, Source, Transaction};
+use super::store::{References, Row, Source, Transaction};
 use super::users::join;
 use super::view::{all_shown, shown};
 use crate::models::Kind;
@@ -21,12 +21,7 @@ pub(super) async fn organizations(cloud: &Cloud, call: &Call) -> Result<Response
     };
     let mut rows = Vec::new();
     for id in memberships.keys() {
-        rows.extend(
-            cloud
-                .store
-                .get(Kind::Organization, &id.hyphenated().to_string())
-                .await?,
-        );
+        rows.extend(cloud.store.get(Kind::Organization, &id.to_string()).await?);
     }
     rows.sort_by_key(|row| row.position);
     let items = all_shown(cloud, &rows, false)?;
@@ -53,14 +48,14 @@ pub(super) async fn new_organization(
     spec: Map<String, Value>,
     owner: &str,
 ) -> Result<Row, Error> {
-    let id = Uuid::new_v4().hyphenated().to_string();
-    let draft = Draft {
+    let id = Uuid::new_v4().to_string();
+    let row = Row {
         organization_id: id.clone(),
         owner_id: owner.to_owned(),
         spec,
-        ..Draft::new(Kind::Organization, &id)
+        ..Row::new(Kind::Organization, &id)
     };
-    transaction.insert(draft).await
+    transaction.insert(row, &References::default()).await
 }
 
 /// Locks an organization against changes, or unlocks it.

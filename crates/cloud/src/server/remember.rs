@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue};
 
 use super::Error;
 use super::call::{Call, Reply, text};
-use super::cloud::Cloud;
+use super::cloud::{Cloud, CloudState};
 use super::refusal::Refusal;
 use super::store::{Change, Transaction};
 use crate::models::Kind;
@@ -72,7 +72,7 @@ where
     Ok(response)
 }
 
-impl Cloud {
+impl CloudState {
     /// A response may contain a key that is shown only once, so it is encrypted, together with the digest of the
     /// request, with which a password in the request could be guessed.
     fn seal_reply(&self, actor: &str, name: &str, remembered: &(&str, &Reply)) -> Result<String, Error> {
@@ -80,9 +80,6 @@ impl Cloud {
     }
 
     /// The same response, encrypted with the current key.
-    ///
-    /// # Errors
-    /// If it cannot be decrypted.
     pub(super) fn reseal_reply(&self, actor: &str, name: &str, sealed: &str) -> Result<String, Error> {
         let id = format!("{actor} {name}");
         let text = self.unseal(Kind::ApiKey, &id, "", sealed)?;

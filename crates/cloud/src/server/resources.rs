@@ -14,7 +14,7 @@ use super::principal::Principal;
 use super::refusal::Refusal;
 use super::remember::{made, written};
 use super::source::{Spot, found};
-use super::store::{Draft, Row, Source, Transaction};
+use super::store::{Row, SecretColumn, Source, Transaction};
 use super::ties::{bound_teams, said, ties};
 use super::view::shown;
 use crate::models::Kind;
@@ -60,19 +60,18 @@ pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error
         let document = super::catalogue::respelled(transaction, document).await?;
         bound_teams(transaction, &organization, &document, None).await?;
         let ties = ties(transaction, kind, spot.parent(kind), &organization, &document).await?;
-        let id = Uuid::new_v4().hyphenated().to_string();
+        let id = Uuid::new_v4().to_string();
         let secret = state.sealed(kind, &id, &organization, document.credentials.as_ref(), None)?;
-        let draft = Draft {
+        let row = Row {
             organization_id: organization.clone(),
             cluster_id: spot.concerned(kind).to_owned(),
             parent_id: spot.parent(kind).to_owned(),
             owner_id: owner.clone(),
             spec: document.spec,
-            secret,
-            ties,
-            ..Draft::new(kind, &id)
+            secret: SecretColumn(secret),
+            ..Row::new(kind, &id)
         };
-        let row = transaction.insert(draft).await?;
+        let row = transaction.insert(row, &ties).await?;
         let secrets = known.principal.sees_secrets(uuid(&organization));
         let mut item = whole(&state, transaction, &row, secrets).await?;
         let reply = Reply::made(format!("{path}/{id}"), &item);

@@ -13,7 +13,7 @@ use super::refusal::Refusal;
 use super::remember::written;
 use super::scripts::{said, script_response, store};
 use super::source::Spot;
-use super::store::{Draft, Row, Source, StoreError};
+use super::store::{Row, Source, StoreError};
 use super::view::unix_millis;
 use crate::models::Kind;
 use crate::models::values::TargetVersion;
@@ -103,15 +103,15 @@ pub(super) async fn set(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let (owner, state) = (call.owner(), cloud.clone());
     written(cloud, call, async move |transaction| {
         spot.check(transaction, Kind::ScriptTemplate, true).await?;
-        let draft = Draft {
+        let row = Row {
             organization_id: spot.organization.clone(),
             cluster_id: spot.cluster.clone(),
             parent_id: scope(&spot).to_owned(),
             owner_id: owner,
             spec: Map::from_iter([("version".to_owned(), version.clone().into())]),
-            ..Draft::new(Kind::ScriptTemplate, template_id(scope(&spot), &version))
+            ..Row::new(Kind::ScriptTemplate, template_id(scope(&spot), &version))
         };
-        store(&state, transaction, draft, &script).await?;
+        store(&state, transaction, row, &script).await?;
         Ok(Reply::nothing())
     })
     .await

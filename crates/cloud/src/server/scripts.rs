@@ -5,7 +5,6 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 use tidewaiter_upgrade::signed::{Statement, digest as script_digest, is_signed};
 use zeroize::Zeroizing;
 
@@ -18,7 +17,7 @@ use super::refusal::Refusal;
 use super::remember::written;
 use super::script_templates::template;
 use super::source::Spot;
-use super::store::{Draft, Row, Source, Transaction};
+use super::store::{References, Row, SecretColumn, Source, Transaction};
 use crate::models::Kind;
 use crate::models::UpgradeScript;
 use crate::models::values::KubernetesVersion;
@@ -49,28 +48,21 @@ pub(super) fn script_response(call: &Call, script: String) -> Response {
     response
 }
 
-/// Stores a script in the place that `draft` names, encrypted because it may contain a token for joining. The spec, and so the audit log, has its
+/// Stores a script as the object `row`, encrypted because it may contain a token for joining. The spec, and so the audit log, has its
 /// digest. The same script again changes nothing.
 pub(super) async fn store(
     cloud: &Cloud,
     transaction: &mut Transaction,
-    mut draft: Draft,
+    mut row: Row,
     script: &UpgradeScript,
 ) -> Result<(), Error> {
     let text = script.as_str();
     let sha256 = hex(digest(&SHA256, text.as_bytes()).as_ref());
-    draft.spec.insert("sha256".to_owned(), sha256.into());
-    draft.secret = cloud.seal(draft.kind, &draft.id, &draft.organization_id, text)?;
-    match transaction.get(draft.kind, &draft.id).await? {
-        Some(before) if before.spec == draft.spec => {}
-        Some(before) => {
-            transaction
-                .update(&before, draft.spec, draft.secret, &draft.ties)
-                .await?;
-        }
-        None => {
-            transaction.insert(draft).await?;
-        }
+    row.spec.insert("sha256".to_owned(), sha256.into());
+    let before = transaction.get(row.kind, &row.id).await?;
+    if before.is_none_or(|before| before.spec != row.spec) {
+        row.secret = SecretColumn(cloud.seal(row.kind, &row.id, &row.organization_id, text)?);
+        transaction.put(row, &References::default()).await?;
     }
     Ok(())
 }
@@ -91,14 +83,14 @@ pub(super) async fn set_script(cloud: &Cloud, call: &Call) -> Result<Response, E
             node.filter(|row| row.cluster_id == spot.cluster)
                 .ok_or_else(Refusal::not_found)?;
         }
-        let draft = Draft {
+        let row = Row {
             organization_id: spot.organization.clone(),
             cluster_id: spot.cluster.clone(),
             parent_id: upgrade.clone(),
             owner_id: owner,
-            ..Draft::new(Kind::UpgradeScript, script_id(&upgrade, &spot.id))
+            ..Row::new(Kind::UpgradeScript, script_id(&upgrade, &spot.id))
         };
-        store(&state, transaction, draft, &script).await?;
+        store(&state, transaction, row, &script).await?;
         Ok(Reply::nothing())
     })
     .await
@@ -112,7 +104,7 @@ pub(super) async fn script(cloud: &Cloud, call: &Call) -> Result<Response, Error
     let node = node_row(cloud, &Spot::of(call)?).await?;
     let wanted = format!("v{version}");
     let mut upgrades = cloud.store.children(Kind::Upgrade, &node.cluster_id).await?;
-    upgrades.retain(|row| row.spec.get("targetVersion").and_then(Value::as_str) == Some(&wanted));
+    upgrades.retain(|row| row.text("targetVersion") == Some(&wanted));
     upgrades.reverse();
     // The sort is stable: the newest stays first.
     upgrades.sort_by_key(place_in_turn);
@@ -162,7 +154,7 @@ fn signed(cloud: &Cloud, script: &str, upgrade: &str, node: &Row, version: &str)
     if keys.is_empty() || is_signed(script) {
         return Ok(text);
     }
-    let name = node.spec.get("name").and_then(Value::as_str).unwrap_or_default();
+    let name = node.text("name").unwrap_or_default();
     let unsigned =
         || Refusal::conflict("the node has no name, so its script cannot be signed: set the name of its Node");
     let now = cloud.clock.now();

@@ -18,7 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
 use url::Url;
 
-use super::cloud::{Answers, Cloud, IDENTITIES, Inner, TokenLifetimes};
+use super::cloud::{Answers, Cloud, CloudState, IDENTITIES, TokenLifetimes};
 use super::guesses::Guesses;
 use super::http::{malformed, router};
 use super::limits::{LimitSettings, Limits};
@@ -135,21 +135,20 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
     let hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     let Opened {
         store,
-        writer,
-        maintenance,
+        mut writer,
+        mut maintenance,
     } = Store::open(&parts.database, kit.clock.clone()).await?;
-    let quotas = Quotas {
+    writer.quotas = Arc::new(Quotas {
         limits: parts.quotas.clone(),
         refused: Some(requests.over_quota.clone()),
-    };
-    let writer = writer.with_quotas(quotas);
-    let maintenance = maintenance.with_retention(parts.audit);
+    });
+    maintenance.retention = parts.audit;
     let listener = bind("address", parts.address).await?;
     let address = listener.local_addr().unwrap_or(parts.address);
     let shutdown = tasks.shutdown_token();
     let checked = store.clone();
     kit.checks.register("database", move || checked.check());
-    let cloud = Cloud(Arc::new(Inner {
+    let cloud = Arc::new(CloudState {
         store,
         tokens: ArcSwap::from_pointee(tokens),
         sealer: ArcSwap::from_pointee(sealer),
@@ -160,8 +159,9 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         shutdown: shutdown.clone(),
         identities: Cache::new(IDENTITIES),
         answers: Answers::new(requests.lists.clone()),
+        requests,
         parts,
-    }));
+    });
     tasks.spawn("cloud/writer", writer.run(shutdown.clone()));
     tasks.spawn("cloud/keeper", maintenance.run(shutdown.clone()));
     tasks.spawn("cloud/files", reload_on(cloud.clone(), certificate, hangups));
@@ -174,7 +174,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         drain: DRAIN,
         explain: Some(malformed),
     };
-    let router = router(cloud.clone(), requests, kit.clone());
+    let router = router(cloud.clone(), kit.clone());
     let served = serve_with(listener, router, options, kit.clock.clone(), shutdown);
     tasks.spawn("cloud/http", served);
     info!(%address, issuer = %cloud.parts.issuer, "serving the cloud");

@@ -32,7 +32,7 @@ impl Spot {
         };
         let caller = call.user().ok();
         let user = key("user_id")?;
-        let own = caller.is_some_and(|caller| caller.hyphenated().to_string() == user);
+        let own = caller.is_some_and(|caller| caller.to_string() == user);
         let mut spot = Self {
             organization: key("organization_id")?,
             cluster: key("cluster_id")?,

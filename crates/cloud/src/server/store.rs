@@ -35,14 +35,14 @@ use super::Error;
 use crate::models::Kind;
 pub use backup::{BackupError, BackupSummary, backup, restore};
 use deadline::{Lease, within};
-pub(super) use draft::{Author, Draft, References};
+pub(super) use draft::{Author, References};
 use engine::Engine;
 pub(super) use feed::{CommittedChange, Feed, Scope};
 pub(super) use maintenance::Maintenance;
 pub use maintenance::Retention;
 pub(super) use quotas::Quotas;
 pub(super) use reads::Source;
-pub(super) use row::Row;
+pub(super) use row::{Row, SecretColumn};
 pub(super) use sealed::Sealed;
 pub(super) use transaction::Transaction;
 use transaction::{DELETE, scope};
@@ -148,14 +148,6 @@ pub(super) struct Store {
     epoch: Arc<str>,
 }
 
-impl std::fmt::Debug for Store {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Store")
-            .field("epoch", &self.epoch)
-            .finish_non_exhaustive()
-    }
-}
-
 /// An open database, and the tasks that it needs.
 pub(super) struct Opened {
     /// The handle for all requests.
@@ -182,32 +174,27 @@ impl Store {
         let (sequence,): (i64,) = sqlx::query_as("SELECT value FROM sequence WHERE one = 1")
             .fetch_one(&pool)
             .await?;
-        let feed = Arc::new(Feed::at(sequence));
+        let feed = Feed::at(sequence);
         // Until the maintenance task has subscribed.
-        feed.set_deaf(engine.announce().is_some());
-        let health = Arc::new(Health::default());
-        let jobs = Arc::new(Jobs::default());
+        feed.set_deaf(engine.statements().announce.is_some());
         let store = Self {
-            pool: pool.clone(),
-            jobs: Arc::clone(&jobs),
-            feed: Arc::clone(&feed),
-            health: Arc::clone(&health),
+            pool,
+            jobs: Arc::default(),
+            feed: Arc::new(feed),
+            health: Arc::default(),
             epoch: epoch.into(),
         };
         Ok(Opened {
             maintenance: Maintenance {
                 engine: Arc::clone(&engine),
                 store: store.clone(),
-                health: Arc::clone(&health),
                 retention: Retention::default(),
                 clock: clock.clone(),
             },
             writer: Writer {
                 pool: engine.pool(engine::WRITERS).await?,
                 engine,
-                jobs,
-                feed,
-                health,
+                store: store.clone(),
                 clock,
                 quotas: Arc::default(),
                 kept: None,
@@ -299,14 +286,10 @@ async fn epoch(connection: &mut AnyConnection) -> Result<String, StoreError> {
 
 async fn notes_after(pool: &AnyPool, sequence: i64) -> Result<Vec<CommittedChange>, StoreError> {
     let mut reader = Lease::of(pool.acquire().await?);
-    let found = sqlx::query_as(
-        "SELECT sequence, kind, object_id, organization_id, cluster_id, action FROM changes WHERE sequence > $1 ORDER BY sequence",
-    )
-    .bind(sequence)
-    .fetch_all(&mut *reader);
+    let statement = "SELECT sequence, kind, object_id, organization_id, cluster_id, action FROM changes WHERE sequence > $1 ORDER BY sequence";
+    let found = sqlx::query_as(statement).bind(sequence).fetch_all(&mut *reader);
     let found: Vec<(i64, String, String, String, String, String)> = within(found).await?;
-    let found = reader.end(found);
-    let note = |(sequence, kind, id, organization, cluster, action): (i64, String, String, String, String, String)| {
+    let note = |(sequence, kind, id, organization, cluster, action): (_, String, String, String, String, String)| {
         let kind = Kind::of(&kind)?;
         Some(CommittedChange {
             sequence,
@@ -314,7 +297,7 @@ async fn notes_after(pool: &AnyPool, sequence: i64) -> Result<Vec<CommittedChang
             decides: kind.decides_for(&id, action == DELETE),
         })
     };
-    Ok(found.into_iter().filter_map(note).collect())
+    Ok(reader.end(found).into_iter().filter_map(note).collect())
 }
 
 /// Publishes what is committed and not yet published.

@@ -188,11 +188,7 @@ impl Listener {
             user: None,
         };
         let may = allow(self.endpoint.may, Some(&self.known.principal), place).is_ok();
-        let there = self
-            .cloud
-            .store
-            .get(Kind::Cluster, &self.cluster.hyphenated().to_string())
-            .await;
+        let there = self.cloud.store.get(Kind::Cluster, &self.cluster.to_string()).await;
         may && there.is_ok_and(|row| row.is_some())
     }
 }

@@ -10,10 +10,11 @@ use super::Error;
 use super::cloud::Cloud;
 use super::digest::uuid;
 use super::hash::Password;
+use super::identity::role_of;
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::source::{at_home, membership_id};
-use super::store::{Draft, References, Row, Source, Transaction};
+use super::store::{References, Row, SecretColumn, Source, Transaction};
 use super::ties::ties;
 use crate::models::{Document, Kind};
 
@@ -25,7 +26,7 @@ pub(super) async fn hashed(cloud: &Cloud, body: &mut Map<String, Value>, field: 
         Some(_) => return Err(Refusal::field(field, "must be a text").into()),
     };
     Password::new(&password).map_err(|error| Refusal::field(field, error))?;
-    let permit = cloud.limits.hash(true).await.map_err(Refusal::from)?;
+    let permit = cloud.limits.hash(true).await?;
     let hash = tokio::task::spawn_blocking(move || {
         let password = Password::new(&password).map_err(Error::internal)?;
         password.hash().map_err(Error::internal)
@@ -44,15 +45,14 @@ pub(super) async fn join(
     owner: &str,
 ) -> Result<Row, Error> {
     let spec = json!({ "user_id": user, "role": role.word() });
-    let draft = Draft {
+    let row = Row {
         organization_id: organization.to_owned(),
         parent_id: organization.to_owned(),
         owner_id: owner.to_owned(),
         spec: spec.as_object().cloned().unwrap_or_default(),
-        ties: References::to(Kind::User, user),
-        ..Draft::new(Kind::Membership, membership_id(organization, user))
+        ..Row::new(Kind::Membership, membership_id(organization, user))
     };
-    transaction.insert(draft).await
+    transaction.insert(row, &References::to(Kind::User, user)).await
 }
 
 pub(super) fn only_owners_make_owners(asker: &Principal, organization: &str, role: OrgRole) -> Result<(), Refusal> {
@@ -76,10 +76,7 @@ pub(super) async fn may_act_for(
     let membership = transaction
         .get(Kind::Membership, &membership_id(organization, user))
         .await?;
-    let role = membership
-        .as_ref()
-        .and_then(super::identity::membership)
-        .map(|(_, role)| role);
+    let role = membership.as_ref().and_then(role_of);
     if role > asker.role_in(uuid(organization)) {
         return Err(Refusal::forbidden(
             "the user has more permissions than you: only an owner or the user can change this",
@@ -138,8 +135,8 @@ pub(super) async fn not_the_last_owner(
 ) -> Result<(), Error> {
     let members = transaction.children(Kind::Membership, organization).await?;
     let owns = |row: &&Row| {
-        let id = row.spec.get("user_id").and_then(Value::as_str);
-        id != Some(user) && super::identity::membership(row).is_some_and(|(_, role)| role == OrgRole::Owner)
+        let id = row.text("user_id");
+        id != Some(user) && role_of(row) == Some(OrgRole::Owner)
     };
     if members.iter().any(|row| owns(&row)) {
         return Ok(());
@@ -155,22 +152,16 @@ pub(super) async fn replace_password(
     hash: String,
     kept: Option<Uuid>,
 ) -> Result<(), Error> {
-    if let Some(before) = transaction.get(Kind::Password, &user.id).await? {
-        transaction
-            .update(&before, Map::new(), hash, &References::default())
-            .await?;
-    } else {
-        let draft = Draft {
-            organization_id: user.organization_id.clone(),
-            parent_id: user.id.clone(),
-            owner_id: user.id.clone(),
-            secret: hash,
-            ..Draft::new(Kind::Password, &user.id)
-        };
-        transaction.insert(draft).await?;
-    }
+    let password = Row {
+        organization_id: user.organization_id.clone(),
+        parent_id: user.id.clone(),
+        owner_id: user.id.clone(),
+        secret: SecretColumn(hash),
+        ..Row::new(Kind::Password, &user.id)
+    };
+    transaction.put(password, &References::default()).await?;
     for token in transaction.children(Kind::Token, &user.id).await? {
-        if kept.is_none_or(|kept| token.id != kept.hyphenated().to_string()) {
+        if kept.is_none_or(|kept| token.id != kept.to_string()) {
             transaction.remove(&token).await?;
         }
     }
@@ -196,12 +187,7 @@ pub(super) async fn forget(transaction: &mut Transaction, user: &Row, going: &st
 
 /// Removes a user from an organization, and from its teams and bindings.
 pub(super) async fn leave(transaction: &mut Transaction, membership: &Row) -> Result<(), Error> {
-    let user = membership
-        .spec
-        .get("user_id")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned();
+    let user = membership.text("user_id").unwrap_or_default().to_owned();
     for (kind, id) in transaction.users_of(Kind::User, &user).await? {
         let row = transaction.get(kind, &id).await?;
         let Some(row) = row.filter(|row| row.organization_id == membership.organization_id) else {

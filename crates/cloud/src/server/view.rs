@@ -37,9 +37,6 @@ pub(super) fn shown(cloud: &Cloud, row: &Row, secrets: bool) -> Result<Map<Strin
 }
 
 /// The representations of several objects.
-///
-/// # Errors
-/// As [`shown`].
 pub(super) fn all_shown<'a>(
     cloud: &Cloud,
     rows: impl IntoIterator<Item = &'a Row>,
@@ -72,7 +69,7 @@ fn made_field(row: &Row, field: &str) -> Value {
             at.map_or(Value::Null, |at| Value::from(at.as_second().to_string()))
         }
         "fingerprint" => {
-            let key = row.spec.get("key").and_then(Value::as_str);
+            let key = row.text("key");
             let key: Option<SshPublicKey> = key.and_then(|key| key.parse().ok());
             key.map_or(Value::Null, |key| Value::from(key.fingerprint().to_string()))
         }
@@ -110,7 +107,7 @@ pub(super) fn is_locked(organization: &Row) -> bool {
 fn identify_rule(role: &str, place: usize, said: &mut Value) {
     let id = derived(&format!("{role} {place} {said}"));
     if let Some(said) = said.as_object_mut() {
-        said.insert("id".to_owned(), Value::from(id.hyphenated().to_string()));
+        said.insert("id".to_owned(), Value::from(id.to_string()));
         said.insert("created_at".to_owned(), Value::Null);
         said.insert("updated_at".to_owned(), Value::Null);
     }

@@ -29,74 +29,36 @@ fn common(kind: Kind, facts: &'static Facts, code: &Code) -> Vec<Endpoint> {
         Kind::NodePool => POOL.to_owned(),
         _ => format!("{list}/{{id}}"),
     };
-    let (spec, shown) = ((code.spec)(), (code.shown)());
-    let (get, post, put) = (Method::GET, Method::POST, Method::PUT);
-    let (nothing, made) = (Input::Nothing, Output::Made((code.created)()));
-    let mut create = entry(
-        post,
-        &*list,
-        tag,
-        writes,
-        to!(resources::create),
-        Input::Json(spec),
-        made,
-        format!("Create {one}"),
-    );
+    let (spec, shown) = ((code.spec)(), Output::One((code.shown)()));
+    let endpoint = |method, path: &str, may, handler, takes, answers, verb| {
+        let summary = format!("{verb} {one}");
+        entry(method, path, tag, may, handler, takes, answers, summary).of(kind)
+    };
+    let read = |path, may, handler, answers, verb| {
+        let (method, takes) = (Method::GET, Input::Nothing);
+        endpoint(method, path, may, handler, takes, answers, verb)
+    };
+    let change = |method, handler, takes, answers, verb| {
+        let change = endpoint(method, &item, writes, handler, takes, answers, verb);
+        change.with(IF_MATCH)
+    };
+    let (post, said, made) = (Method::POST, Input::Json(spec), Output::Made((code.created)()));
+    let mut create = endpoint(post, &list, writes, to!(resources::create), said, made, "Create");
     if kind == Kind::Cluster {
         create = create.refusing(StatusCode::NOT_IMPLEMENTED);
     }
-    let list = entry(
-        get.clone(),
-        &*list,
-        tag,
-        reads,
-        to!(lists::list),
-        nothing,
-        Output::List((code.listed)()),
-        format!("List all objects of the kind: {one}"),
-    );
-    let read = entry(
-        get,
-        &*item,
-        tag,
-        item_reads,
-        to!(resources::get),
-        nothing,
-        Output::One(shown),
-        format!("Get {one}"),
-    );
-    let change = |method, takes, verb: &str| {
-        let summary = format!("{verb} {one}");
-        entry(
-            method,
-            &*item,
-            tag,
-            writes,
-            to!(resources::change),
-            takes,
-            Output::One(shown),
-            summary,
-        )
-        .with(IF_MATCH)
-    };
-    let (replace, patch) = (
-        change(put, Input::Json(spec), "Replace"),
-        change(Method::PATCH, Input::Patch(spec), "Change"),
-    );
-    let delete = entry(
-        Method::DELETE,
-        &*item,
-        tag,
-        writes,
-        to!(resources::delete),
-        nothing,
-        Output::Nothing,
-        format!("Delete {one}"),
-    );
-    let list = list.asked(facts.list_query).with(PAGES);
-    let read = read.asked(facts.item_query);
-    let all = [list, create, read, replace, patch, delete.with(IF_MATCH)];
-    all.map(|endpoint| endpoint.of(kind)).to_vec()
+    let (listed, verb) = (Output::List((code.listed)()), "List all objects of the kind:");
+    let list = read(&list, reads, to!(lists::list), listed, verb);
+    let patch = Input::Patch(spec);
+    let (nothing, none) = (Input::Nothing, Output::Nothing);
+    vec![
+        list.asked(facts.list_query).with(PAGES),
+        create,
+        read(&item, item_reads, to!(resources::get), shown, "Get").asked(facts.item_query),
+        change(Method::PUT, to!(resources::change), said, shown, "Replace"),
+        change(Method::PATCH, to!(resources::change), patch, shown, "Change"),
+        change(Method::DELETE, to!(resources::delete), nothing, none, "Delete"),
+    ]
 }
 
 /// The path of the objects that own objects of `kind`.

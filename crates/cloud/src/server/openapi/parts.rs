@@ -6,6 +6,8 @@ use utoipa::openapi::path::{ParameterBuilder, ParameterIn};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ComponentsBuilder, Content, ObjectBuilder, Ref, ResponseBuilder, SchemaFormat, Type};
 
+use super::text;
+
 /// The security schemes, of which a request needs either.
 pub(super) const SCHEMES: [&str; 2] = ["bearer", "jwt"];
 
@@ -129,11 +131,10 @@ pub(super) fn number(least: u32, most: u32) -> ObjectBuilder {
 /// Adds all shared parts.
 pub(super) fn add(components: ComponentsBuilder) -> ComponentsBuilder {
     let components = HEADERS.iter().fold(components, |components, (name, description)| {
-        let text = ObjectBuilder::new().schema_type(Type::String);
         components.header(
             *name,
             HeaderBuilder::new()
-                .schema(Some(text))
+                .schema(Some(text()))
                 .description(Some(*description))
                 .build(),
         )
@@ -161,7 +162,6 @@ pub(super) fn add(components: ComponentsBuilder) -> ComponentsBuilder {
 }
 
 fn parameters(components: ComponentsBuilder) -> ComponentsBuilder {
-    let text = || ObjectBuilder::new().schema_type(Type::String);
     let key = text()
         .min_length(Some(1))
         .max_length(Some(255))

@@ -113,7 +113,7 @@ pub async fn backup(
     let engine = engine::beside(url)?;
     let pool = engine.pool(engine::READERS).await?;
     let mut connection = pool.acquire().await.map_err(StoreError::from)?;
-    connection.execute(engine.snapshot()).await?;
+    connection.execute(engine.statements().snapshot).await?;
     writeln!(copy, "{}", json!({ "tidewaiter-cloud-backup": 1, "tables": version() }))?;
     let (mut rows, mut digest) = (0, Context::new(&SHA256));
     for table in TABLES {
@@ -150,7 +150,7 @@ pub async fn restore(
     MIGRATIONS.run(&pool).await.map_err(StoreError::Migrate)?;
     let mut connection = pool.acquire().await.map_err(StoreError::from)?;
     connection.close_on_drop();
-    connection.execute(engine.begin()).await?;
+    connection.execute(engine.statements().begin).await?;
     let (objects,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM objects")
         .fetch_one(&mut *connection)
         .await?;

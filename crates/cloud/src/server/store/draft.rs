@@ -1,6 +1,4 @@
-//! The input of a write: its author and the object.
-
-use serde_json::{Map, Value};
+//! The input of a write, besides the object: its author, its unique name and its references.
 
 use crate::models::{Kind, UniqueName};
 
@@ -32,46 +30,6 @@ impl References {
         Self {
             uses: vec![(kind, id.to_owned())],
             ..Self::default()
-        }
-    }
-}
-
-/// An object to be created.
-#[derive(Clone, Debug)]
-pub struct Draft {
-    /// Its kind.
-    pub kind: Kind,
-    /// Unique among its kind.
-    pub id: String,
-    /// Its organization.
-    pub organization_id: String,
-    /// The cluster that it concerns, or empty.
-    pub cluster_id: String,
-    /// Its parent.
-    pub parent_id: String,
-    /// The id of the user who creates it, or empty.
-    pub owner_id: String,
-    /// Its fields.
-    pub spec: Map<String, Value>,
-    /// Its secret column.
-    pub secret: String,
-    /// Its unique names and references.
-    pub ties: References,
-}
-
-impl Draft {
-    /// An object with nothing but a kind and an id.
-    pub fn new(kind: Kind, id: impl Into<String>) -> Self {
-        Self {
-            kind,
-            id: id.into(),
-            organization_id: String::new(),
-            cluster_id: String::new(),
-            parent_id: String::new(),
-            owner_id: String::new(),
-            spec: Map::new(),
-            secret: String::new(),
-            ties: References::default(),
         }
     }
 }

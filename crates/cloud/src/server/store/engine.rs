@@ -38,22 +38,16 @@ const SQLITE_MISMATCH: u32 = 20;
 const SQLITE_NOTADB: u32 = 26;
 /// With these, the server notices within seconds that a client is gone.
 const KEEPALIVE: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 10000";
+/// FULL: an acknowledged commit is on disk, even after a power failure.
+const PRAGMAS: &str = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;";
 /// The channel on which replicas notify each other of changes.
 const CHANNEL: &str = "tidewaiter_changes";
 
 /// A database.
 #[async_trait]
 pub(super) trait Engine: Send + Sync {
-    /// The statement that begins a write transaction. On SQLite it takes the write lock, so that the transaction cannot
-    /// conflict later; on PostgreSQL the writer locks the row of `sequence` next.
-    fn begin(&self) -> &'static str;
-
-    /// The statement with which a reader starts a consistent snapshot.
-    fn snapshot(&self) -> &'static str;
-
-    /// The statement that notifies other replicas of a commit, within the transaction; `None` if there cannot be
-    /// others.
-    fn announce(&self) -> Option<&'static str>;
+    /// The statements that differ.
+    fn statements(&self) -> Statements;
 
     /// At most `connections` connections.
     async fn pool(&self, connections: u32) -> Result<AnyPool, StoreError>;
@@ -64,6 +58,17 @@ pub(super) trait Engine: Send + Sync {
 
     /// Receives notifications of other replicas' commits; `None` if there cannot be other replicas.
     async fn listen(&self) -> Result<Option<CommitListener>, StoreError>;
+}
+
+/// The statements that differ between the two databases.
+pub(super) struct Statements {
+    /// Begins a write transaction. On SQLite it takes the write lock, so that the transaction cannot conflict later; on
+    /// PostgreSQL the writer locks the row of `sequence` next.
+    pub(super) begin: &'static str,
+    /// Starts a consistent snapshot for a reader.
+    pub(super) snapshot: &'static str,
+    /// Notifies other replicas of a commit, within the transaction; `None` if there cannot be others.
+    pub(super) announce: Option<&'static str>,
 }
 
 /// The notifications of other replicas' commits.
@@ -179,31 +184,19 @@ impl Sqlite {
 
 #[async_trait]
 impl Engine for Sqlite {
-    fn begin(&self) -> &'static str {
-        "BEGIN IMMEDIATE"
-    }
-
-    fn snapshot(&self) -> &'static str {
-        "BEGIN"
-    }
-
-    fn announce(&self) -> Option<&'static str> {
-        None
+    fn statements(&self) -> Statements {
+        Statements {
+            begin: "BEGIN IMMEDIATE",
+            snapshot: "BEGIN",
+            announce: None,
+        }
     }
 
     async fn pool(&self, connections: u32) -> Result<AnyPool, StoreError> {
         let pool = AnyPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(ACQUIRE)
-            .after_connect(|connection, _| {
-                Box::pin(async move {
-                    // FULL: an acknowledged commit is on disk, even after a power failure.
-                    connection
-                        .execute("PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
-                        .await?;
-                    Ok(())
-                })
-            })
+            .after_connect(|connection, _| Box::pin(async move { connection.execute(PRAGMAS).await.map(drop) }))
             .connect(&self.url)
             .await?;
         Ok(pool)
@@ -248,17 +241,13 @@ struct Postgres {
 
 #[async_trait]
 impl Engine for Postgres {
-    fn begin(&self) -> &'static str {
-        // A writer that went silent does not hold the lock of all others.
-        "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '4s'"
-    }
-
-    fn snapshot(&self) -> &'static str {
-        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-    }
-
-    fn announce(&self) -> Option<&'static str> {
-        Some("SELECT pg_notify('tidewaiter_changes', '')")
+    fn statements(&self) -> Statements {
+        Statements {
+            // A writer that went silent does not hold the lock of all others.
+            begin: "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '4s'",
+            snapshot: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            announce: Some("SELECT pg_notify('tidewaiter_changes', '')"),
+        }
     }
 
     async fn pool(&self, connections: u32) -> Result<AnyPool, StoreError> {
@@ -274,10 +263,7 @@ impl Engine for Postgres {
                 })
             })
             .after_connect(|connection, _| {
-                Box::pin(async move {
-                    connection.execute(KEEPALIVE).await?;
-                    Ok(())
-                })
+                Box::pin(async move { connection.execute(KEEPALIVE).await.map(drop) })
             });
         Ok(options.connect(self.url.as_str()).await?)
     }

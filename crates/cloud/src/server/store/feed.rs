@@ -43,7 +43,6 @@ pub struct CommittedChange {
 
 impl CommittedChange {
     /// Whether it concerns `cluster` of `organization`.
-    #[must_use]
     pub fn concerns(&self, organization: Uuid, cluster: Uuid) -> bool {
         let scope = self.scope;
         (scope.organization.is_nil() || scope.organization == organization)

@@ -15,7 +15,7 @@ use tracing::warn;
 
 use super::engine::Engine;
 use super::reads::{Source, query};
-use super::{Author, Health, REPLAYED, Store, StoreError, Transaction, catch_up};
+use super::{Author, REPLAYED, Store, StoreError, Transaction, catch_up};
 use crate::models::Kind;
 
 /// The interval of the write probe, and so the time after which readiness recovers.
@@ -49,18 +49,12 @@ impl Default for Retention {
 pub struct Maintenance {
     pub(super) engine: Arc<dyn Engine>,
     pub(super) store: Store,
-    pub(super) health: Arc<Health>,
-    pub(super) retention: Retention,
+    /// The default one, unless the server sets another.
+    pub(in crate::server) retention: Retention,
     pub(super) clock: SharedClock,
 }
 
 impl Maintenance {
-    /// The same with this retention of changes.
-    #[must_use]
-    pub fn with_retention(self, retention: Retention) -> Self {
-        Self { retention, ..self }
-    }
-
     /// Subscribes before anything is cached, so that every later commit is received.
     ///
     /// # Errors
@@ -112,7 +106,7 @@ impl Maintenance {
                 actor: "system".to_owned(),
                 ..Author::default()
             };
-            let (now, fill) = (self.clock.now(), self.health.check().is_err());
+            let (now, fill) = (self.clock.now(), self.store.health.check().is_err());
             let retention = self.retention;
             let written = self.store.write(author, async move |transaction| {
                 transaction.expire(now, fill).await?;
@@ -120,7 +114,7 @@ impl Maintenance {
             });
             match written.await {
                 // Only what fills several pages shows that there is space for what other writes need.
-                Ok(()) if fill => self.health.recovered(),
+                Ok(()) if fill => self.store.health.recovered(),
                 Ok(()) => {}
                 Err(error) => warn!(error = %Chain(&error), "the database refuses a write"),
             }

@@ -14,13 +14,11 @@ const QUEUE: usize = 1_024;
 const SHARE: usize = QUEUE / 2;
 
 /// See the module.
-#[derive(Debug)]
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
     changed: Notify,
 }
 
-#[derive(Debug)]
 struct State<T> {
     /// The organizations with pending writes; the first one is next.
     turns: VecDeque<String>,

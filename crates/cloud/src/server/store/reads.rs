@@ -59,8 +59,11 @@ pub trait Source: Send {
     }
 }
 
+/// A statement with its parameters.
+pub(super) type Statement = Query<'static, Any, AnyArguments>;
+
 /// `statement` with `values` as its first parameters.
-pub(super) fn query(statement: &'static str, values: &[&str]) -> Query<'static, Any, AnyArguments> {
+pub(super) fn query(statement: &'static str, values: &[&str]) -> Statement {
     let query = sqlx::query(statement);
     values.iter().fold(query, |query, value| query.bind(*value))
 }

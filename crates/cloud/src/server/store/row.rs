@@ -59,6 +59,24 @@ macro_rules! select {
 pub(super) use select;
 
 impl Row {
+    /// An object that is to be created, with nothing but a kind and an id.
+    pub fn new(kind: Kind, id: impl Into<String>) -> Self {
+        Self {
+            kind,
+            id: id.into(),
+            organization_id: String::new(),
+            cluster_id: String::new(),
+            parent_id: String::new(),
+            owner_id: String::new(),
+            position: 0,
+            created_at: String::new(),
+            updated_at: String::new(),
+            spec: Map::new(),
+            status: None,
+            secret: SecretColumn::default(),
+        }
+    }
+
     /// The object in a row of [`select`].
     pub(super) fn read(row: &AnyRow) -> Result<Self, StoreError> {
         let text = |column| row.try_get::<String, _>(column);
@@ -82,6 +100,11 @@ impl Row {
             secret: SecretColumn(text("secret")?),
             id,
         })
+    }
+
+    /// A field of the spec, if it is a text.
+    pub fn text(&self, field: &str) -> Option<&str> {
+        self.spec.get(field).and_then(Value::as_str)
     }
 
     pub(super) fn spec_text(&self) -> String {

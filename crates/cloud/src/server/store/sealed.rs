@@ -2,7 +2,7 @@
 
 use sqlx::Row as _;
 
-use super::reads::{Source, query};
+use super::reads::{Source, Statement, query};
 use super::row::Row;
 use super::transaction::Transaction;
 use super::{Store, StoreError};
@@ -33,7 +33,6 @@ pub enum Sealed {
 
 impl Sealed {
     /// See [`Sealed`].
-    #[must_use]
     pub fn head(&self) -> &str {
         let (Self::Object { head, .. } | Self::Remembered { head, .. }) = self;
         head
@@ -66,8 +65,8 @@ impl Transaction {
     /// and no event.
     pub async fn reseal(&mut self, row: &Row, secret: &str) -> Result<(), StoreError> {
         let statement = "UPDATE objects SET secret = $1 WHERE kind = $2 AND id = $3";
-        self.silent = true;
-        self.run(query(statement, &[secret, row.kind.word(), &row.id])).await
+        self.run_silently(query(statement, &[secret, row.kind.word(), &row.id]))
+            .await
     }
 
     /// The encrypted request and response for an Idempotency-Key of `principal`.
@@ -81,14 +80,19 @@ impl Transaction {
     pub async fn remember(&mut self, principal: &str, name: &str, sealed: &str) -> Result<(), StoreError> {
         let statement = "INSERT INTO idempotency (principal, name, answer, at) VALUES ($1, $2, $3, $4)";
         let stored = query(statement, &[principal, name, sealed]).bind(self.now.as_second());
-        self.silent = true;
-        self.run(stored).await
+        self.run_silently(stored).await
     }
 
     /// Replaces the stored response by the same one, encrypted again.
     pub async fn reseal_remembered(&mut self, principal: &str, name: &str, sealed: &str) -> Result<(), StoreError> {
         let statement = "UPDATE idempotency SET answer = $1 WHERE principal = $2 AND name = $3";
+        self.run_silently(query(statement, &[sealed, principal, name])).await
+    }
+
+    /// Runs a statement that must be committed although it is no change.
+    async fn run_silently(&mut self, statement: Statement) -> Result<(), StoreError> {
+        self.run(statement).await?;
         self.silent = true;
-        self.run(query(statement, &[sealed, principal, name])).await
+        Ok(())
     }
 }

@@ -4,18 +4,16 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use sqlx::any::AnyArguments;
-use sqlx::query::Query;
-use sqlx::{Any, Executor as _, Row as _};
+use sqlx::{Executor as _, Row as _};
 use uuid::Uuid;
 
 use super::StoreError;
 use super::deadline::{Lease, within};
-use super::draft::{Author, Draft, References};
+use super::draft::{Author, References};
 use super::feed::{CommittedChange, Scope};
 use super::names;
 use super::quotas::Quotas;
-use super::reads::{Source, query};
+use super::reads::{Source, Statement, query};
 use super::row::{Row, SecretColumn};
 use crate::models::Kind;
 use crate::server::Error;
@@ -40,7 +38,6 @@ pub struct Transaction {
 
 impl Transaction {
     /// The time of all changes in this transaction.
-    #[must_use]
     pub fn now(&self) -> Timestamp {
         self.now
     }
@@ -59,26 +56,17 @@ impl Transaction {
     ///
     /// # Errors
     /// If its name or id already exists, or the database cannot be written.
-    pub async fn insert(&mut self, draft: Draft) -> Result<Row, Error> {
-        if self.get(draft.kind, &draft.id).await?.is_some() {
-            let message = format!("{} {} already exists", draft.kind.singular(), draft.id);
+    pub async fn insert(&mut self, new: Row, ties: &References) -> Result<Row, Error> {
+        if self.get(new.kind, &new.id).await?.is_some() {
+            let message = format!("{} {} already exists", new.kind.singular(), new.id);
             return Err(Refusal::conflict(message).into());
         }
-        self.count_one(draft.kind, &draft.organization_id).await?;
-        let now = self.now.to_string();
+        self.count_one(new.kind, &new.organization_id).await?;
         let row = Row {
-            kind: draft.kind,
-            id: draft.id,
-            organization_id: draft.organization_id,
-            cluster_id: draft.cluster_id,
-            parent_id: draft.parent_id,
-            owner_id: draft.owner_id,
             position: self.sequence + 1,
-            created_at: now.clone(),
-            updated_at: now,
-            spec: draft.spec,
-            status: None,
-            secret: SecretColumn(draft.secret),
+            created_at: self.now.to_string(),
+            updated_at: self.now.to_string(),
+            ..new
         };
         let inserted = query(
             "INSERT INTO objects (kind, id, organization_id, cluster_id, parent_id, owner_id, created_at, updated_at, spec, status, secret, position) \
@@ -98,7 +86,7 @@ impl Transaction {
             ],
         );
         self.run(inserted.bind(row.position)).await?;
-        self.tie(&row, &draft.ties).await?;
+        self.tie(&row, ties).await?;
         self.record(&row, "create", "", &row.audited()).await?;
         Ok(row)
     }
@@ -129,6 +117,14 @@ impl Transaction {
         self.record(&after, "update", &before.audited(), &after.audited())
             .await?;
         Ok(after)
+    }
+
+    /// Creates the object, or updates it to the spec and the secret of `row`.
+    pub async fn put(&mut self, row: Row, ties: &References) -> Result<Row, Error> {
+        match self.get(row.kind, &row.id).await? {
+            Some(before) => self.update(&before, row.spec, row.secret.0, ties).await,
+            None => self.insert(row, ties).await,
+        }
     }
 
     pub(super) async fn write(&mut self, after: &Row) -> Result<(), StoreError> {
@@ -238,7 +234,7 @@ impl Transaction {
         Ok(())
     }
 
-    pub(super) async fn run(&mut self, statement: Query<'static, Any, AnyArguments>) -> Result<(), StoreError> {
+    pub(super) async fn run(&mut self, statement: Statement) -> Result<(), StoreError> {
         within(statement.execute(&mut *self.connection)).await.map(drop)
     }
 

@@ -18,14 +18,13 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::StoreError;
 use super::deadline::{Lease, within};
 use super::draft::Author;
 use super::engine::Engine;
-use super::feed::Feed;
 use super::queue::Queue;
 use super::quotas::Quotas;
 use super::transaction::Transaction;
+use super::{Store, StoreError};
 use crate::server::Error;
 
 /// The maximum number of writes in one commit.
@@ -59,12 +58,6 @@ pub(super) trait Job: Send {
 
 /// The pending writes.
 pub(super) type Jobs = Queue<Box<dyn Job>>;
-
-impl std::fmt::Debug for dyn Job {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Job")
-    }
-}
 
 /// See [`Job`].
 pub(super) struct Waiting<T, F> {
@@ -105,12 +98,12 @@ impl<T: Send + 'static, F: for<'t> Change<'t, T>> Job for Waiting<T, F> {
 /// The task that writes.
 pub struct Writer {
     pub(super) engine: Arc<dyn Engine>,
+    /// The connections that write. Those of the store only read.
     pub(super) pool: AnyPool,
-    pub(super) jobs: Arc<Jobs>,
-    pub(super) feed: Arc<Feed>,
-    pub(super) health: Arc<super::Health>,
+    pub(super) store: Store,
     pub(super) clock: SharedClock,
-    pub(super) quotas: Arc<Quotas>,
+    /// Those of the kinds, unless the server sets others.
+    pub(in crate::server) quotas: Arc<Quotas>,
     /// The connection of the last successful commit.
     pub(super) kept: Option<Lease>,
     /// How long the last commit took besides its writes.
@@ -118,21 +111,12 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// The same with these quotas.
-    #[must_use]
-    pub fn with_quotas(self, quotas: Quotas) -> Self {
-        Self {
-            quotas: Arc::new(quotas),
-            ..self
-        }
-    }
-
     /// Writes until `shutdown`, and then completes the pending writes.
     ///
     /// # Errors
     /// None: a failed write is reported to its caller, and later ones retry.
     pub async fn run(mut self, shutdown: CancellationToken) -> Result<(), Infallible> {
-        let jobs = Arc::clone(&self.jobs);
+        let jobs = Arc::clone(&self.store.jobs);
         loop {
             let first = tokio::select! {
                 first = jobs.first() => first,
@@ -147,7 +131,7 @@ impl Writer {
             if let Err(error) = &committed {
                 // The others would find the same, one after the other.
                 batch.extend(jobs.more(BATCH));
-                self.health.failed(error);
+                self.store.health.failed(error);
                 error!(error = %Chain(error.as_ref()), "no change was written");
             }
             for job in batch {
@@ -169,13 +153,13 @@ impl Writer {
         let Transaction { connection, notes, .. } = transaction;
         self.kept = Some(connection);
         // The changes of other replicas since the last commit have smaller numbers and are published first.
-        if self.feed.latest() < begun
-            && let Err(error) = super::catch_up(&self.pool, &self.feed).await
+        if self.store.feed.latest() < begun
+            && let Err(error) = super::catch_up(&self.pool, &self.store.feed).await
         {
             error!(error = %Chain(&error), "cannot read the changes of other replicas");
-            self.feed.set_deaf(true);
+            self.store.feed.set_deaf(true);
         }
-        self.feed.publish(&notes);
+        self.store.feed.publish(&notes);
         Ok(())
     }
 
@@ -192,7 +176,7 @@ impl Writer {
             perform(transaction, &mut **job).await?;
             performed += 1;
             if performed < BATCH && self.clock.monotonic() < until {
-                batch.extend(self.jobs.more(1));
+                batch.extend(self.store.jobs.more(1));
             }
         }
         Ok(())
@@ -210,7 +194,7 @@ impl Writer {
     }
 
     async fn begin_on(&mut self, mut connection: Lease) -> Result<Transaction, StoreError> {
-        within(connection.execute(self.engine.begin())).await?;
+        within(connection.execute(self.engine.statements().begin)).await?;
         // On PostgreSQL this row is the lock that serializes writers.
         let locked = sqlx::query_as("UPDATE sequence SET value = value WHERE one = 1 RETURNING value");
         let (sequence,) = within(locked.fetch_one(&mut *connection)).await?;
@@ -250,7 +234,7 @@ async fn end(engine: &dyn Engine, transaction: &mut Transaction, begun: i64) -> 
     }
     let counted = sqlx::query("UPDATE sequence SET value = $1 WHERE one = 1").bind(transaction.sequence);
     within(counted.execute(&mut *transaction.connection)).await?;
-    if let Some(announce) = engine.announce() {
+    if let Some(announce) = engine.statements().announce {
         transaction.say(announce).await?;
     }
     transaction.say("COMMIT").await.map_err(Arc::new)
