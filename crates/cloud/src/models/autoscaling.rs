@@ -42,52 +42,46 @@ words! {
     }
 }
 
-/// The settings of a policy.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct AutoscalingPolicySpec {
-    pub name: DisplayName,
-    pub metrics_backend: Slug,
-    pub metric: Slug,
+model! {
+    /// The settings of a policy.
+    AutoscalingPolicySpec, "an autoscaling policy", check =>
+    required name: DisplayName,
+    required metrics_backend: Slug,
+    required metric: Slug,
     /// Depends on the backend; stored unchanged.
-    #[schema(value_type = Option<OpenObject>)]
-    pub metric_configuration: OpenObject,
+    or_default metric_configuration: OpenObject,
     /// In seconds.
     #[schema(minimum = 1, maximum = 604_800, examples(15))]
-    pub poll_interval: u32,
+    number(1, MAX_PERIOD) poll_interval: u32,
     /// In seconds; at least the poll interval, so that it contains a sample.
     #[schema(minimum = 1, maximum = 604_800, examples(600))]
-    pub sample_period: u32,
-    pub scaling_policy: ScalingPolicy,
+    number(1, MAX_PERIOD) sample_period: u32,
+    required scaling_policy: ScalingPolicy,
 }
 
-/// A policy.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct AutoscalingPolicy {
-    pub id: AutoscalingPolicyId,
-    #[serde(flatten)]
-    pub spec: AutoscalingPolicySpec,
+model! {
+    /// A policy.
+    AutoscalingPolicy, AutoscalingPolicySpec::KIND =>
+    required id: AutoscalingPolicyId,
+    flatten spec: AutoscalingPolicySpec,
 }
 
-/// The adjustments; at least one of the two.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct ScalingPolicy {
-    pub scale_up: Option<ScalingStep>,
-    pub scale_down: Option<ScalingStep>,
+model! {
+    /// The adjustments; at least one of the two.
+    ScalingPolicy, "a scaling policy", check =>
+    nullable scale_up: Option<ScalingStep>,
+    nullable scale_down: Option<ScalingStep>,
 }
 
-/// A rule that adjusts the pool when the metric crosses the threshold.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct ScalingStep {
-    pub threshold: Finite,
-    pub comparison_operator: Comparison,
-    pub adjustment_type: AdjustmentType,
+model! {
+    /// A rule that adjusts the pool when the metric crosses the threshold.
+    ScalingStep, "a scaling step", check =>
+    required threshold: Finite,
+    required comparison_operator: Comparison,
+    required adjustment_type: AdjustmentType,
     /// The number of nodes to add, or to remove for `scale_down`; more than 0.
-    #[schema(value_type = f64, exclusive_minimum = 0, maximum = 5000, examples(1))]
-    pub adjustment_value: Finite,
+    #[schema(exclusive_minimum = 0, maximum = 5000, examples(1))]
+    required adjustment_value: Finite as f64,
 }
 
 /// A JSON number: never infinite, never NaN.
@@ -131,66 +125,38 @@ impl Resource for AutoscalingPolicySpec {
     };
 }
 
-impl Model for AutoscalingPolicySpec {
-    const KIND: &'static str = "an autoscaling policy";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let spec = Self {
-            name: fields.required("name")?,
-            metrics_backend: fields.required("metrics_backend")?,
-            metric: fields.required("metric")?,
-            metric_configuration: fields.or_default("metric_configuration")?,
-            poll_interval: fields.number("poll_interval", 1, MAX_PERIOD)?,
-            sample_period: fields.number("sample_period", 1, MAX_PERIOD)?,
-            scaling_policy: fields.required("scaling_policy")?,
-        };
-        if spec.sample_period < spec.poll_interval {
-            let (sample, poll) = (spec.sample_period, spec.poll_interval);
+impl AutoscalingPolicySpec {
+    fn check(&self, fields: &Fields<'_>) -> Result<(), InvalidField> {
+        let (sample, poll) = (self.sample_period, self.poll_interval);
+        if sample < poll {
             let reason = format!("is {sample} seconds, must be at least the poll_interval, {poll}");
             return Err(fields.invalid("sample_period", reason));
         }
-        Ok(spec)
+        Ok(())
     }
 }
 
-model! { AutoscalingPolicy, AutoscalingPolicySpec::KIND => required { id } flatten { spec } }
-
-impl Model for ScalingPolicy {
-    const KIND: &'static str = "a scaling policy";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let policy = Self {
-            scale_up: fields.nullable("scale_up")?,
-            scale_down: fields.nullable("scale_down")?,
-        };
-        if policy.scale_up.is_none() && policy.scale_down.is_none() {
+impl ScalingPolicy {
+    fn check(&self, fields: &Fields<'_>) -> Result<(), InvalidField> {
+        if self.scale_up.is_none() && self.scale_down.is_none() {
             return Err(fields.invalid("scale_up", "is missing: must have scale_up, scale_down or both"));
         }
-        Ok(policy)
+        Ok(())
     }
 }
 
-impl Model for ScalingStep {
-    const KIND: &'static str = "a scaling step";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let step = Self {
-            threshold: fields.required("threshold")?,
-            comparison_operator: fields.required("comparison_operator")?,
-            adjustment_type: fields.required("adjustment_type")?,
-            adjustment_value: fields.required("adjustment_value")?,
-        };
-        let value = step.adjustment_value.get();
-        let most = if step.adjustment_type == AdjustmentType::Percent {
+impl ScalingStep {
+    fn check(&self, fields: &Fields<'_>) -> Result<(), InvalidField> {
+        let value = self.adjustment_value.get();
+        let most = if self.adjustment_type == AdjustmentType::Percent {
             1_000.0
         } else {
             5_000.0
         };
         if value > 0.0 && value <= most {
-            Ok(step)
-        } else {
-            let reason = format!("is {}, must be more than 0 and at most {most}", step.adjustment_value.0);
-            Err(fields.invalid("adjustment_value", reason))
+            return Ok(());
         }
+        let reason = format!("is {}, must be more than 0 and at most {most}", self.adjustment_value.0);
+        Err(fields.invalid("adjustment_value", reason))
     }
 }

@@ -17,70 +17,52 @@ use super::written::or_empty;
 #[serde(transparent)]
 pub struct Catalogue(pub BTreeMap<Slug, Vec<PluginDefinition>>);
 
-/// An implementation of a type of plugin.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct PluginDefinition {
-    #[serde(rename = "type")]
-    pub plugin_type: Slug,
-    pub implementation: Slug,
+model! {
+    /// An implementation of a type of plugin.
+    PluginDefinition, "the definition of a plugin", check =>
+    required plugin_type = "type": Slug,
+    required implementation: Slug,
     /// Without duplicates.
-    #[schema(value_type = Option<Vec<PluginVersion>>)]
-    pub versions: Vec<PluginVersion>,
+    or_default versions: Vec<PluginVersion>,
 }
 
-/// A version of an implementation.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct PluginVersion {
-    pub version: Version,
-    #[schema(value_type = Option<bool>)]
-    pub disabled: bool,
+model! {
+    /// A version of an implementation.
+    PluginVersion, "the version of a plugin" =>
+    required version: Version,
+    or_default disabled: bool,
     /// The configuration schema, defined by the plugin; stored unchanged.
-    #[schema(value_type = Option<Vec<OpenObject>>)]
-    pub configuration_schema: Vec<OpenObject>,
-    #[schema(value_type = Option<Compatibility>)]
-    pub compatibility: Compatibility,
+    or_default configuration_schema: Vec<OpenObject>,
+    or_default compatibility: Compatibility,
 }
 
-/// The compatibility of a version.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct Compatibility {
-    #[schema(value_type = Option<VersionBounds>)]
-    pub kubernetes: VersionBounds,
+model! {
+    /// The compatibility of a version.
+    #[derive(Default)]
+    Compatibility, "a compatibility", check =>
+    or_default kubernetes: VersionBounds,
     /// The versions that this one can be upgraded to.
-    #[schema(value_type = Option<BTreeSet<Version>>)]
-    pub upgrades: Vec<Version>,
+    or_default upgrades: Vec<Version> as Option<BTreeSet<Version>>,
     /// The compatible implementations and versions, by type.
-    #[schema(value_type = Option<BTreeMap<Slug, PluginBounds>>)]
-    pub plugins: BTreeMap<Slug, PluginBounds>,
+    or_default plugins: BTreeMap<Slug, PluginBounds>,
 }
 
-/// A range of versions, both ends included; an absent end is unlimited and written as the empty text.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct VersionBounds {
+model! {
+    /// A range of versions, both ends included; an absent end is unlimited and written as the empty text.
+    #[derive(Default)]
+    VersionBounds, "bounds of a version", check =>
     #[serde(serialize_with = "or_empty")]
-    #[schema(value_type = Option<schema::VersionOrEmpty>)]
-    pub min: Option<Version>,
+    optional min: Option<Version> as Option<schema::VersionOrEmpty>,
     #[serde(serialize_with = "or_empty")]
-    #[schema(value_type = Option<schema::VersionOrEmpty>)]
-    pub max: Option<Version>,
+    optional max: Option<Version> as Option<schema::VersionOrEmpty>,
 }
 
-/// Bounds of another plugin.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct PluginBounds {
-    pub implementation: Slug,
-    #[serde(flatten)]
-    pub bounds: VersionBounds,
+model! {
+    /// Bounds of another plugin.
+    PluginBounds, "bounds of a plugin" =>
+    required implementation: Slug,
+    flatten bounds: VersionBounds,
 }
-
-/// Parses an object with plugin types as keys.
-#[derive(Default)]
-struct ByType(BTreeMap<Slug, PluginBounds>);
 
 impl Model for Catalogue {
     const KIND: &'static str = "the catalogue";
@@ -103,64 +85,26 @@ impl Model for Catalogue {
     }
 }
 
-impl Model for PluginDefinition {
-    const KIND: &'static str = "the definition of a plugin";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let definition = Self {
-            plugin_type: fields.required("type")?,
-            implementation: fields.required("implementation")?,
-            versions: fields.or_default("versions")?,
-        };
-        let versions: Vec<_> = definition.versions.iter().map(|version| &version.version).collect();
-        fields.unique("versions", &versions)?;
-        Ok(definition)
+impl PluginDefinition {
+    fn check(&self, fields: &Fields<'_>) -> Result<(), InvalidField> {
+        let versions: Vec<_> = self.versions.iter().map(|version| &version.version).collect();
+        fields.unique("versions", &versions)
     }
 }
 
-model! {
-    PluginVersion, "the version of a plugin" =>
-    required { version } or_default { disabled, configuration_schema, compatibility }
-}
-
-impl Model for Compatibility {
-    const KIND: &'static str = "a compatibility";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let ByType(plugins) = fields.or_default("plugins")?;
-        let compatibility = Self {
-            kubernetes: fields.or_default("kubernetes")?,
-            upgrades: fields.or_default("upgrades")?,
-            plugins,
-        };
-        fields.unique("upgrades", &compatibility.upgrades)?;
-        Ok(compatibility)
+impl Compatibility {
+    fn check(&self, fields: &Fields<'_>) -> Result<(), InvalidField> {
+        fields.unique("upgrades", &self.upgrades)
     }
 }
 
-impl Model for VersionBounds {
-    const KIND: &'static str = "bounds of a version";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let bounds = Self {
-            min: fields.optional("min")?,
-            max: fields.optional("max")?,
-        };
-        match (&bounds.min, &bounds.max) {
+impl VersionBounds {
+    fn check(&self, fields: &Fields<'_>) -> Result<(), InvalidField> {
+        match (&self.min, &self.max) {
             (Some(min), Some(max)) if min > max => {
                 Err(fields.invalid("max", format!("is {max}, must not be before min, {min}")))
             }
-            _ => Ok(bounds),
+            _ => Ok(()),
         }
-    }
-}
-
-model! { PluginBounds, "bounds of a plugin" => required { implementation } flatten { bounds } }
-
-impl Model for ByType {
-    const KIND: &'static str = "plugins by type";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        fields.entries().map(Self)
     }
 }

@@ -1,6 +1,5 @@
 //! Clusters: one object with the fields of API's and Provision's cluster, because one URL serves both.
 
-use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Kind;
@@ -15,42 +14,36 @@ use super::values::{
 };
 use super::written::or_empty;
 
-/// The settings of a cluster.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct ClusterSpec {
-    pub name: DisplayName,
-    pub environment: Option<Slug>,
-    pub version: Option<VersionText>,
-    pub api_server_address: Option<Address>,
-    pub worker_nodes_address: Option<Address>,
-    pub provider_id: Option<ProviderId>,
+model! {
+    /// The settings of a cluster.
+    ClusterSpec, "a cluster" =>
+    required name: DisplayName,
+    optional environment: Option<Slug>,
+    optional version: Option<VersionText>,
+    optional api_server_address: Option<Address>,
+    optional worker_nodes_address: Option<Address>,
+    optional provider_id: Option<ProviderId>,
     /// Empty in responses if it is not known.
     #[serde(serialize_with = "or_empty")]
-    #[schema(value_type = Option<schema::SlugOrEmpty>)]
-    pub provider_name: Option<Slug>,
-    pub engine: Option<Slug>,
+    optional provider_name: Option<Slug> as Option<schema::SlugOrEmpty>,
+    optional engine: Option<Slug>,
 }
 
 /// The audience of tokens for the kube-apiserver of a cluster begins with this; the id of the cluster follows.
 pub const CLUSTER_AUDIENCE: &str = "https://containership.io/clusters/";
 
-/// A cluster.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct Cluster {
-    pub id: ClusterId,
-    pub created_at: UnixMillis,
-    pub updated_at: UnixMillis,
-    pub organization_id: OrganizationId,
-    pub owner_id: UserId,
-    #[serde(flatten)]
-    pub spec: ClusterSpec,
-    #[schema(value_type = Option<ClusterConfiguration>)]
-    pub configuration: ClusterConfiguration,
-    #[schema(value_type = Option<Status>)]
-    pub status: Status,
-    pub provision_service_version: Option<VersionText>,
+model! {
+    /// A cluster.
+    Cluster, ClusterSpec::KIND =>
+    required id: ClusterId,
+    required created_at: UnixMillis,
+    required updated_at: UnixMillis,
+    required organization_id: OrganizationId,
+    required owner_id: UserId,
+    flatten spec: ClusterSpec,
+    or_default configuration: ClusterConfiguration,
+    or_default status: Status,
+    optional provision_service_version: Option<VersionText>,
 }
 
 /// A cluster and its first API key, which is shown only once.
@@ -62,14 +55,12 @@ struct AttachedCluster {
     api_key: Secret,
 }
 
-/// The provisioning parameters of a cluster; stored unchanged.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct ClusterConfiguration {
-    #[schema(value_type = Option<OpenObject>)]
-    pub provider: OpenObject,
-    #[schema(value_type = Option<OpenObject>)]
-    pub resource: OpenObject,
+model! {
+    /// The provisioning parameters of a cluster; stored unchanged.
+    #[derive(Default)]
+    ClusterConfiguration, "a cluster's configuration" =>
+    or_default provider: OpenObject,
+    or_default resource: OpenObject,
 }
 
 impl Resource for ClusterSpec {
@@ -106,17 +97,3 @@ impl Resource for ClusterSpec {
         Body::of::<AttachedCluster>()
     }
 }
-
-model! {
-    ClusterSpec, "a cluster" =>
-    required { name }
-    optional { environment, version, api_server_address, worker_nodes_address, provider_id, provider_name, engine }
-}
-
-model! {
-    Cluster, ClusterSpec::KIND =>
-    required { id, created_at, updated_at, organization_id, owner_id } flatten { spec }
-    or_default { configuration, status } optional { provision_service_version }
-}
-
-model! { ClusterConfiguration, "a cluster's configuration" => or_default { provider, resource } }

@@ -19,6 +19,9 @@ pub trait Model: Sized {
     /// The maximum size of an object, in bytes.
     const MAX_BYTES: usize = 1024 * 1024;
 
+    /// The keys of its fields, without those of flattened objects.
+    const OWN: &'static [&'static str] = &[];
+
     /// Parses its fields. Objects that share fields parse them from the same `fields`, one after the other.
     ///
     /// # Errors
@@ -26,18 +29,69 @@ pub trait Model: Sized {
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField>;
 }
 
-/// Implements [`Model`] for a type whose fields are read one by one, each by the method of [`Fields`] before it, and each from
-/// the field of its own name or of the one that is given.
+/// Defines an object of the API: a struct, its schema, and how it is parsed. Each field is
+///
+/// `METHOD NAME = "KEY": TYPE as SCHEMA`
+///
+/// with the method of [`Fields`] that reads it, the key if it differs from the name, and the type in the schema if it differs
+/// from that of the field. A method that takes more than the key is given with its other arguments. If the kind is followed by
+/// `check`, the method of this name checks the rules that span fields.
 macro_rules! model {
-    ($type:ident, $kind:expr => $($read:ident { $($field:ident $(= $key:literal)?),+ })+) => {
-        impl $crate::models::Model for $type {
+    // The fields are taken one by one, because the method of a field decides about its attributes. The lists are those of the
+    // struct's fields, of how each is read, and of the keys that are the object's own.
+    (@next $head:tt [$($fields:tt)*] [$($reads:tt)*] $own:tt
+        $(#[$attribute:meta])* flatten $field:ident: $type:ty $(as $schema:ty)?, $($rest:tt)*
+    ) => {
+        $crate::models::fields::model! { @next $head
+            [$($fields)* $(#[$attribute])* #[serde(flatten)] $(#[schema(value_type = $schema)])? pub $field: $type,]
+            [$($reads)* ($field flatten [$field] [])] $own $($rest)*
+        }
+    };
+    (@next $head:tt $fields:tt $reads:tt $own:tt
+        $(#[$attribute:meta])* or_default $field:ident $(= $key:tt)?: $type:ty, $($rest:tt)*
+    ) => {
+        $crate::models::fields::model! { @next $head $fields $reads $own
+            $(#[$attribute])* or_default $field $(= $key)?: $type as Option<$type>, $($rest)*
+        }
+    };
+    (@next $head:tt [$($fields:tt)*] [$($reads:tt)*] [$($own:tt)*]
+        $(#[$attribute:meta])* $read:ident $(($($argument:expr),+))? $field:ident $(= $key:tt)?: $type:ty $(as $schema:ty)?,
+        $($rest:tt)*
+    ) => {
+        $crate::models::fields::model! { @next $head
+            [
+                $($fields)* $(#[$attribute])* $(#[serde(rename = $key)])? $(#[schema(value_type = $schema)])?
+                pub $field: $type,
+            ]
+            [$($reads)* ($field $read [$field $($key)?] [$($(, $argument)+)?])]
+            [$($own)* [$field $($key)?]]
+            $($rest)*
+        }
+    };
+    (@next [[$($attribute:tt)*] $model:ident $kind:tt [$($check:ident)?]] [$($fields:tt)*]
+        [$(($field:ident $read:ident [$($key:tt)+] [$($argument:tt)*]))+] [$([$($own:tt)+])*]
+    ) => {
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, utoipa::ToSchema)]
+        $($attribute)*
+        #[allow(missing_docs, reason = "each is a field of the API")]
+        pub struct $model { $($fields)* }
+
+        impl $crate::models::Model for $model {
             const KIND: &'static str = $kind;
+            const OWN: &'static [&'static str] = &[$($crate::models::fields::key!($($own)+)),*];
 
             fn take(fields: &mut $crate::models::Fields<'_>) -> Result<Self, $crate::models::InvalidField> {
-                Ok(Self {
-                    $($($field: fields.$read($crate::models::fields::key!($field $($key)?))?,)+)+
-                })
+                let model = Self {
+                    $($field: fields.$read($crate::models::fields::key!($($key)+) $($argument)*)?,)+
+                };
+                $(model.$check(fields)?;)?
+                Ok(model)
             }
+        }
+    };
+    ($(#[$attribute:meta])* $model:ident, $kind:expr $(, $check:ident)? => $($fields:tt)+) => {
+        $crate::models::fields::model! {
+            @next [[$(#[$attribute])*] $model $kind [$($check)?]] [] [] [] $($fields)+
         }
     };
 }
@@ -246,6 +300,17 @@ impl<'a> Fields<'a> {
         self.number(key, least, most).map(Some)
     }
 
+    /// A whole number within bounds, or `default` if it is missing or `null`.
+    pub(super) fn number_or(
+        &mut self,
+        key: &'static str,
+        default: u32,
+        least: u32,
+        most: u32,
+    ) -> Result<u32, InvalidField> {
+        Ok(self.optional_number(key, least, most)?.unwrap_or(default))
+    }
+
     /// An error of `key` for a rule that spans fields.
     pub(super) fn invalid(&self, key: &str, reason: impl Into<String>) -> InvalidField {
         InvalidField {
@@ -318,6 +383,12 @@ impl<T: Model> Read for T {
 impl<T: Read> Read for Vec<T> {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {
         at.items(MAX_ITEMS)
+    }
+}
+
+impl<K: FromStr<Err = InvalidValue> + Ord, V: Read> Read for BTreeMap<K, V> {
+    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+        at.fields()?.entries()
     }
 }
 

@@ -1,9 +1,7 @@
 //! Labels for all nodes of a cluster or of a node pool. A key is whole: it has the prefix that it has on the node, both
 //! in requests and in responses. Each kind has its own prefix, and nothing outside it is ours.
 
-use serde::Serialize;
 use tidewaiter_api::{LabelKey, LabelValue};
-use utoipa::ToSchema;
 
 use super::Kind;
 use super::document::InvalidField;
@@ -19,58 +17,50 @@ pub const CLUSTER_LABEL_PREFIX: &str = "cluster.containership.io/";
 /// The prefix of every node pool label's key.
 pub const NODE_POOL_LABEL_PREFIX: &str = "nodepool.containership.io/";
 
-/// The settings of a cluster label. The key begins with `cluster.containership.io/`.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct ClusterLabelSpec {
-    #[schema(value_type = schema::ClusterLabelKey)]
-    pub key: LabelKey,
-    #[schema(value_type = Option<schema::LabelValue>)]
-    pub value: LabelValue,
+model! {
+    /// The settings of a cluster label. The key begins with `cluster.containership.io/`.
+    ClusterLabelSpec, "a cluster label" =>
+    label_key(CLUSTER_LABEL_PREFIX) key: LabelKey as schema::ClusterLabelKey,
+    or_default value: LabelValue as Option<schema::LabelValue>,
 }
 
-/// The settings of a node pool label. The key begins with `nodepool.containership.io/`.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct NodePoolLabelSpec {
-    #[schema(value_type = schema::NodePoolLabelKey)]
-    pub key: LabelKey,
-    #[schema(value_type = Option<schema::LabelValue>)]
-    pub value: LabelValue,
+model! {
+    /// The settings of a node pool label. The key begins with `nodepool.containership.io/`.
+    NodePoolLabelSpec, "a node pool label" =>
+    label_key(NODE_POOL_LABEL_PREFIX) key: LabelKey as schema::NodePoolLabelKey,
+    or_default value: LabelValue as Option<schema::LabelValue>,
 }
 
-/// A label of all nodes of a cluster.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct ClusterLabel {
-    pub id: ClusterLabelId,
-    pub created_at: UnixMillis,
-    pub updated_at: UnixMillis,
-    #[serde(flatten)]
-    pub spec: ClusterLabelSpec,
+model! {
+    /// A label of all nodes of a cluster.
+    ClusterLabel, ClusterLabelSpec::KIND =>
+    required id: ClusterLabelId,
+    required created_at: UnixMillis,
+    required updated_at: UnixMillis,
+    flatten spec: ClusterLabelSpec,
 }
 
-/// A label of all nodes of a node pool.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct NodePoolLabel {
-    pub id: NodePoolLabelId,
-    pub created_at: UnixMillis,
-    pub updated_at: UnixMillis,
-    #[serde(flatten)]
-    pub spec: NodePoolLabelSpec,
-    pub node_pool_id: NodePoolId,
+model! {
+    /// A label of all nodes of a node pool.
+    NodePoolLabel, NodePoolLabelSpec::KIND =>
+    required id: NodePoolLabelId,
+    required created_at: UnixMillis,
+    required updated_at: UnixMillis,
+    flatten spec: NodePoolLabelSpec,
+    required node_pool_id: NodePoolId,
 }
 
-/// The key of a label, which must begin with `prefix`.
-fn key(fields: &mut Fields<'_>, prefix: &str) -> Result<LabelKey, InvalidField> {
-    let key: LabelKey = fields.required("key")?;
-    if key.as_str().starts_with(prefix) {
-        return Ok(key);
+impl Fields<'_> {
+    /// The key of a label, which must begin with `prefix`.
+    fn label_key(&mut self, field: &'static str, prefix: &str) -> Result<LabelKey, InvalidField> {
+        let key: LabelKey = self.required(field)?;
+        if key.as_str().starts_with(prefix) {
+            return Ok(key);
+        }
+        let name = key.as_str().rsplit('/').next().unwrap_or_default();
+        let reason = format!("\"{key}\" must begin with {prefix}: write {prefix}{name}");
+        Err(self.invalid(field, reason))
     }
-    let name = key.as_str().rsplit('/').next().unwrap_or_default();
-    let reason = format!("\"{key}\" must begin with {prefix}: write {prefix}{name}");
-    Err(fields.invalid("key", reason))
 }
 
 impl Resource for ClusterLabelSpec {
@@ -89,17 +79,6 @@ impl Resource for ClusterLabelSpec {
     };
 }
 
-impl Model for ClusterLabelSpec {
-    const KIND: &'static str = "a cluster label";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            key: key(fields, CLUSTER_LABEL_PREFIX)?,
-            value: fields.or_default("value")?,
-        })
-    }
-}
-
 impl Resource for NodePoolLabelSpec {
     type Object = NodePoolLabel;
 
@@ -115,22 +94,4 @@ impl Resource for NodePoolLabelSpec {
         aliases: &["node-pool-label"],
         ..Facts::of(Kind::NodePoolLabel, "node-pool-labels", Self::KIND, &[Kind::NodePool])
     };
-}
-
-impl Model for NodePoolLabelSpec {
-    const KIND: &'static str = "a node pool label";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            key: key(fields, NODE_POOL_LABEL_PREFIX)?,
-            value: fields.or_default("value")?,
-        })
-    }
-}
-
-model! { ClusterLabel, ClusterLabelSpec::KIND => required { id, created_at, updated_at } flatten { spec } }
-
-model! {
-    NodePoolLabel, NodePoolLabelSpec::KIND =>
-    required { id, created_at, updated_at } flatten { spec } required { node_pool_id }
 }

@@ -4,7 +4,8 @@ use serde::Serialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::fields::model;
+use super::document::InvalidField;
+use super::fields::{Fields, Model, model};
 use super::schema;
 use super::secret::Secret;
 use super::values::{ClusterId, Email};
@@ -27,11 +28,11 @@ pub struct Token {
     pub token: Secret,
 }
 
-/// The answer to a request that goes on after it.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct Accepted {
+model! {
+    /// The answer to a request that goes on after it.
+    Accepted, "an answer" =>
     /// The cluster that will be.
-    pub id: ClusterId,
+    required id: ClusterId,
 }
 
 impl Login {
@@ -76,8 +77,23 @@ impl PartialSchema for Login {
     }
 }
 
-model! { Login, "a login" => required { email, password } }
+impl Model for Login {
+    const KIND: &'static str = "a login";
 
-model! { Token, "a token" => required { token } }
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            email: fields.required("email")?,
+            password: fields.required("password")?,
+        })
+    }
+}
 
-model! { Accepted, "an answer" => required { id } }
+impl Model for Token {
+    const KIND: &'static str = "a token";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            token: fields.required("token")?,
+        })
+    }
+}

@@ -33,33 +33,31 @@ pub struct PluginManifests {
     pub health_checks: Vec<HealthCheck>,
 }
 
-/// How objects of a kind are judged: expressions in CEL over the fields of the object. Tried in the order in progress, failed, current.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct HealthCheck {
+model! {
+    /// How objects of a kind are judged: expressions in CEL over the fields of the object. Tried in the order in progress, failed, current.
+    HealthCheck, "a health check" =>
     /// The group and version, for example `example.com/v1`.
-    pub api_version: ResourceWord,
+    required api_version = "apiVersion": ResourceWord,
     /// The kind.
-    pub kind: ResourceWord,
+    required kind: ResourceWord,
     /// True if the object is as it should be.
-    pub current: HealthExpression,
+    required current: HealthExpression,
     /// True if the object is on the way.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub in_progress: Option<HealthExpression>,
+    optional in_progress = "inProgress": Option<HealthExpression>,
     /// True if the object will not get there by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed: Option<HealthExpression>,
+    optional failed: Option<HealthExpression>,
 }
 
-/// Jobs around the manifests.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-pub struct Jobs {
+model! {
+    /// Jobs around the manifests.
+    #[derive(Default)]
+    Jobs, "a plugin's jobs" =>
     /// Before the first group.
-    #[schema(value_type = Option<Vec<Job>>)]
-    pub pre_apply: Vec<Job>,
+    or_default pre_apply: Vec<Job>,
     /// After the last one.
-    #[schema(value_type = Option<Vec<Job>>)]
-    pub post_apply: Vec<Job>,
+    or_default post_apply: Vec<Job>,
 }
 
 /// A Kubernetes object. Only its identity is validated; the rest is validated by the API server.
@@ -153,13 +151,6 @@ impl Model for PluginManifests {
         })
     }
 }
-
-model! {
-    HealthCheck, "a health check" =>
-    required { api_version = "apiVersion", kind, current } optional { in_progress = "inProgress", failed }
-}
-
-model! { Jobs, "a plugin's jobs" => or_default { pre_apply, post_apply } }
 
 impl Read for Manifest {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {

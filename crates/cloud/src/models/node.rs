@@ -1,8 +1,6 @@
 //! Nodes of a node pool, and the status that a cluster reports of them.
 
-use serde::Serialize;
 use tidewaiter_api::{NodeName, ProviderId};
-use utoipa::ToSchema;
 
 use super::Kind;
 use super::fields::{Model, model};
@@ -12,37 +10,32 @@ use super::schema;
 use super::status::Status;
 use super::values::{NodeId, NodePoolId, UnixMillis};
 
-/// The settings of a node; the cluster reports everything else.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct NodeSpec {
+model! {
+    /// The settings of a node; the cluster reports everything else.
+    NodeSpec, "a node" =>
     /// The name of the Node in the cluster, unique within it. It decides to which node pool that Node belongs.
-    #[schema(value_type = Option<schema::NodeName>)]
-    pub name: Option<NodeName>,
+    optional name: Option<NodeName> as Option<schema::NodeName>,
     /// The `spec.providerID` of the Node.
-    #[schema(value_type = Option<schema::NodeProviderId>)]
-    pub provider_id: Option<ProviderId>,
+    optional provider_id: Option<ProviderId> as Option<schema::NodeProviderId>,
 }
 
-/// A node.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct Node {
-    pub id: NodeId,
-    #[serde(flatten)]
-    pub spec: NodeSpec,
-    #[schema(value_type = Option<Status>)]
-    pub status: Status,
-    pub created_at: UnixMillis,
-    pub updated_at: UnixMillis,
-    pub node_pool_id: NodePoolId,
+model! {
+    /// A node.
+    Node, NodeSpec::KIND =>
+    required id: NodeId,
+    flatten spec: NodeSpec,
+    or_default status: Status,
+    required created_at: UnixMillis,
+    required updated_at: UnixMillis,
+    required node_pool_id: NodePoolId,
 }
 
-/// The body of `PUT …/nodes/N/status`.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[schema(as = StatusReport)]
-pub struct NodeStatusReport {
+model! {
+    /// The body of `PUT …/nodes/N/status`.
+    #[schema(as = StatusReport)]
+    NodeStatusReport, "the status of a node" =>
     /// The status of the node.
-    pub status: Status,
+    required status: Status,
 }
 
 impl Resource for NodeSpec {
@@ -61,12 +54,3 @@ impl Resource for NodeSpec {
         ..Facts::of(Kind::Node, "nodes", Self::KIND, &[Kind::NodePool])
     };
 }
-
-model! { NodeSpec, "a node" => optional { name, provider_id } }
-
-model! {
-    Node, NodeSpec::KIND =>
-    required { id } flatten { spec } or_default { status } required { created_at, updated_at, node_pool_id }
-}
-
-model! { NodeStatusReport, "the status of a node" => required { status } }

@@ -33,71 +33,60 @@ words! {
     }
 }
 
-/// The settings of a node pool.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct NodePoolSpec {
-    pub name: DisplayName,
-    pub os: Option<DisplayName>,
+model! {
+    /// The settings of a node pool.
+    NodePoolSpec, "a node pool", check =>
+    required name: DisplayName,
+    optional os: Option<DisplayName>,
     /// Within the autoscaling limits, if autoscaling is enabled.
     #[schema(maximum = 5000, examples(3))]
-    pub count: u32,
+    number(0, MAX_NODES) count: u32,
     /// Empty in responses if it is not known.
     #[serde(serialize_with = "or_empty")]
-    #[schema(value_type = Option<schema::VersionTextOrEmpty>)]
-    pub docker_version: Option<VersionText>,
-    pub kubernetes_mode: KubernetesMode,
-    pub kubernetes_version: KubernetesVersion,
+    optional docker_version: Option<VersionText> as Option<schema::VersionTextOrEmpty>,
+    required kubernetes_mode: KubernetesMode,
+    required kubernetes_version: KubernetesVersion,
     /// Only for the control plane.
-    pub etcd: bool,
-    pub etcd_version: Option<VersionText>,
-    pub is_schedulable: bool,
-    #[schema(value_type = Option<Autoscaling>)]
-    pub autoscaling: Autoscaling,
+    required etcd: bool,
+    optional etcd_version: Option<VersionText>,
+    required is_schedulable: bool,
+    or_default autoscaling: Autoscaling,
 }
 
-/// A node pool.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct NodePool {
-    pub id: NodePoolId,
-    #[schema(value_type = Option<Status>)]
-    pub status: Status,
-    #[serde(flatten)]
-    pub spec: NodePoolSpec,
+model! {
+    /// A node pool.
+    NodePool, NodePoolSpec::KIND =>
+    required id: NodePoolId,
+    or_default status: Status,
+    flatten spec: NodePoolSpec,
 }
 
-/// How a pool is scaled. Every field is in every response: an old client that finds no limits takes them for 0.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct Autoscaling {
+model! {
+    /// How a pool is scaled. Every field is in every response: an old client that finds no limits takes them for 0.
+    Autoscaling, "an autoscaling", check =>
     /// Whether the pool is scaled automatically.
-    #[schema(value_type = Option<bool>)]
-    pub enabled: bool,
+    or_default enabled: bool,
     /// Whether scaling is paused.
-    #[schema(value_type = Option<bool>)]
-    pub suspended: bool,
+    or_default suspended: bool,
     /// The minimum number of nodes; 0 by default.
-    #[schema(value_type = Option<u32>, maximum = 5000, examples(1))]
-    pub min_nodes: u32,
+    #[schema(maximum = 5000, examples(1))]
+    number_or(0, 0, MAX_NODES) min_nodes: u32 as Option<u32>,
     /// The maximum number of nodes; 5,000 by default.
-    #[schema(value_type = Option<u32>, maximum = 5000, examples(5))]
-    pub max_nodes: u32,
+    #[schema(maximum = 5000, examples(5))]
+    number_or(MAX_NODES, 0, MAX_NODES) max_nodes: u32 as Option<u32>,
     /// The time between two adjustments in seconds; 600 by default.
-    #[schema(value_type = Option<u32>, maximum = 604_800, examples(600))]
-    pub cooldown_period: u32,
+    #[schema(maximum = 604_800, examples(600))]
+    number_or(COOLDOWN, 0, MAX_COOLDOWN) cooldown_period: u32 as Option<u32>,
     /// `random` by default.
-    #[schema(value_type = Option<ScalingStrategy>)]
-    pub scaling_strategy: ScalingStrategy,
+    or_default scaling_strategy: ScalingStrategy,
 }
 
-/// How the nodes to add and to remove are chosen.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct ScalingStrategy {
-    #[schema(value_type = Option<StrategyName>)]
-    pub scale_up: StrategyName,
-    #[schema(value_type = Option<StrategyName>)]
-    pub scale_down: StrategyName,
+model! {
+    /// How the nodes to add and to remove are chosen.
+    #[derive(Default)]
+    ScalingStrategy, "a scaling strategy" =>
+    or_default_if_empty scale_up: StrategyName as Option<StrategyName>,
+    or_default_if_empty scale_down: StrategyName as Option<StrategyName>,
 }
 
 impl Default for Autoscaling {
@@ -157,27 +146,6 @@ impl Resource for NodePoolSpec {
     };
 }
 
-impl Model for NodePoolSpec {
-    const KIND: &'static str = "a node pool";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let spec = Self {
-            name: fields.required("name")?,
-            os: fields.optional("os")?,
-            count: fields.number("count", 0, MAX_NODES)?,
-            docker_version: fields.optional("docker_version")?,
-            kubernetes_mode: fields.required("kubernetes_mode")?,
-            kubernetes_version: fields.required("kubernetes_version")?,
-            etcd: fields.required("etcd")?,
-            etcd_version: fields.optional("etcd_version")?,
-            is_schedulable: fields.required("is_schedulable")?,
-            autoscaling: fields.or_default("autoscaling")?,
-        };
-        spec.check(fields)?;
-        Ok(spec)
-    }
-}
-
 impl NodePoolSpec {
     fn check(&self, fields: &Fields<'_>) -> Result<(), InvalidField> {
         if self.etcd && self.kubernetes_mode == KubernetesMode::Worker {
@@ -199,31 +167,15 @@ impl NodePoolSpec {
     }
 }
 
-model! { NodePool, NodePoolSpec::KIND => required { id } or_default { status } flatten { spec } }
-
-impl Model for Autoscaling {
-    const KIND: &'static str = "an autoscaling";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let scaling = Self {
-            enabled: fields.or_default("enabled")?,
-            suspended: fields.or_default("suspended")?,
-            min_nodes: fields.optional_number("min_nodes", 0, MAX_NODES)?.unwrap_or(0),
-            max_nodes: fields.optional_number("max_nodes", 0, MAX_NODES)?.unwrap_or(MAX_NODES),
-            cooldown_period: fields
-                .optional_number("cooldown_period", 0, MAX_COOLDOWN)?
-                .unwrap_or(COOLDOWN),
-            scaling_strategy: fields.or_default("scaling_strategy")?,
-        };
-        let (min, max) = (scaling.min_nodes, scaling.max_nodes);
+impl Autoscaling {
+    fn check(&self, fields: &Fields<'_>) -> Result<(), InvalidField> {
+        let (min, max) = (self.min_nodes, self.max_nodes);
         if min > max {
             return Err(fields.invalid("max_nodes", format!("is {max}, must not be less than min_nodes, {min}")));
         }
-        Ok(scaling)
+        Ok(())
     }
 }
-
-model! { ScalingStrategy, "a scaling strategy" => or_default_if_empty { scale_up, scale_down } }
 
 impl Model for NodePoolChange {
     const KIND: &'static str = "a change of a node pool";

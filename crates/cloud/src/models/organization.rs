@@ -1,33 +1,29 @@
 //! Organizations, which own all other objects.
 
-use serde::Serialize;
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
 use super::Kind;
 use super::fields::{Model, model};
 use super::resource::{Facts, Resource, UniqueName};
 use super::values::{DisplayName, OrganizationId, UnixMillis, UserId};
 
-/// The settings of an organization.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct OrganizationSpec {
+model! {
+    /// The settings of an organization.
+    OrganizationSpec, "an organization" =>
     /// The name.
-    pub name: DisplayName,
+    required name: DisplayName,
 }
 
-/// An organization.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct Organization {
-    pub id: OrganizationId,
-    #[serde(flatten)]
-    pub spec: OrganizationSpec,
-    pub owner_id: UserId,
-    pub created_at: UnixMillis,
-    pub updated_at: UnixMillis,
+model! {
+    /// An organization.
+    Organization, OrganizationSpec::KIND =>
+    required id: OrganizationId,
+    flatten spec: OrganizationSpec,
+    required owner_id: UserId,
+    required created_at: UnixMillis,
+    required updated_at: UnixMillis,
     /// The organization is locked against changes.
-    pub locked: bool,
+    required locked: bool,
 }
 
 impl Resource for OrganizationSpec {
@@ -49,11 +45,4 @@ impl Resource for OrganizationSpec {
     fn name(&self, _: &Map<String, Value>) -> Option<UniqueName> {
         None
     }
-}
-
-model! { OrganizationSpec, "an organization" => required { name } }
-
-model! {
-    Organization, OrganizationSpec::KIND =>
-    required { id } flatten { spec } required { owner_id, created_at, updated_at, locked }
 }

@@ -1,6 +1,5 @@
 //! Plugins of a cluster: the implementation and version of each type.
 
-use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Kind;
@@ -12,36 +11,30 @@ use super::values::{
     ClusterId, Description, DetachedSignature, OrganizationId, PluginId, PluginReference, Slug, UnixMillis, Version,
 };
 
-/// The settings of a plugin.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct PluginSpec {
-    #[serde(rename = "type")]
-    pub plugin_type: Slug,
-    pub implementation: Slug,
-    pub version: Version,
-    #[schema(value_type = Option<Description>)]
-    pub description: Description,
+model! {
+    /// The settings of a plugin.
+    PluginSpec, "a plugin" =>
+    required plugin_type = "type": Slug,
+    required implementation: Slug,
+    required version: Version,
+    or_default description: Description,
     /// Depends on the schema of the version; stored unchanged, and shown to all who may read the plugin. A text that looks like a secret is refused.
-    #[schema(value_type = Option<OpenObject>)]
-    pub configuration: OpenObject,
+    clear_text configuration: OpenObject as Option<OpenObject>,
     /// The signature of the manifests of the version for this cluster, for clusters that require one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub signature: Option<DetachedSignature>,
+    optional signature: Option<DetachedSignature>,
 }
 
-/// A plugin of a cluster.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct Plugin {
-    pub id: PluginId,
-    pub added_at: Option<UnixMillis>,
-    pub created_at: UnixMillis,
-    pub updated_at: UnixMillis,
-    pub organization_id: OrganizationId,
-    pub cluster_id: ClusterId,
-    #[serde(flatten)]
-    pub spec: PluginSpec,
+model! {
+    /// A plugin of a cluster.
+    Plugin, PluginSpec::KIND =>
+    required id: PluginId,
+    optional added_at: Option<UnixMillis>,
+    required created_at: UnixMillis,
+    required updated_at: UnixMillis,
+    required organization_id: OrganizationId,
+    required cluster_id: ClusterId,
+    flatten spec: PluginSpec,
 }
 
 /// A plugin with the manifests of its version.
@@ -63,14 +56,14 @@ struct PluginWithManifests {
     health_checks: Option<Vec<HealthCheck>>,
 }
 
-/// The body of a PATCH.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct PluginChange {
+model! {
+    /// The body of a PATCH.
+    PluginChange, "a change of a plugin" =>
     /// The version that it should have.
-    pub version: Version,
+    required version: Version,
     /// The signature of the manifests of that version for this cluster, for clusters that require one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub signature: Option<DetachedSignature>,
+    optional signature: Option<DetachedSignature>,
 }
 
 impl Resource for PluginSpec {
@@ -108,17 +101,3 @@ impl Resource for PluginSpec {
         Body::of::<PluginWithManifests>()
     }
 }
-
-model! {
-    PluginSpec, "a plugin" =>
-    required { plugin_type = "type", implementation, version } or_default { description } clear_text { configuration }
-    optional { signature }
-}
-
-model! {
-    Plugin, PluginSpec::KIND =>
-    required { id } optional { added_at } required { created_at, updated_at, organization_id, cluster_id }
-    flatten { spec }
-}
-
-model! { PluginChange, "a change of a plugin" => required { version } optional { signature } }

@@ -5,7 +5,8 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::Kind;
-use super::fields::{Model, model};
+use super::document::InvalidField;
+use super::fields::{Fields, Model, model};
 use super::resource::{Facts, Resource};
 use super::schema;
 use super::secret::Credentials;
@@ -22,17 +23,15 @@ pub struct ProviderSpec {
     pub credentials: Credentials,
 }
 
-/// A provider, as clients see it. Here credentials are an unknown field.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct Provider {
-    pub id: ProviderId,
-    pub created_at: UnixMillis,
-    pub updated_at: UnixMillis,
-    pub organization_id: OrganizationId,
-    pub provider: Slug,
-    #[schema(value_type = Option<Description>)]
-    pub description: Description,
+model! {
+    /// A provider, as clients see it. Here credentials are an unknown field.
+    Provider, ProviderSpec::KIND =>
+    required id: ProviderId,
+    required created_at: UnixMillis,
+    required updated_at: UnixMillis,
+    required organization_id: OrganizationId,
+    required provider: Slug,
+    or_default description: Description,
 }
 
 impl ToSchema for ProviderSpec {}
@@ -68,9 +67,14 @@ impl Resource for ProviderSpec {
     }
 }
 
-model! { ProviderSpec, "a provider" => required { provider } or_default { description, credentials } }
+impl Model for ProviderSpec {
+    const KIND: &'static str = "a provider";
 
-model! {
-    Provider, ProviderSpec::KIND =>
-    required { id, created_at, updated_at, organization_id, provider } or_default { description }
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            provider: fields.required("provider")?,
+            description: fields.or_default("description")?,
+            credentials: fields.or_default("credentials")?,
+        })
+    }
 }

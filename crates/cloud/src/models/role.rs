@@ -3,8 +3,7 @@
 //! Source: `ValidatePolicyRule` of Kubernetes' `pkg/apis/rbac/validation`, so that an API server accepts every rule
 //! that is accepted here.
 
-use serde::{Serialize, Serializer};
-use utoipa::ToSchema;
+use serde::{Serialize as _, Serializer};
 
 use super::Kind;
 use super::document::InvalidField;
@@ -43,63 +42,51 @@ const LIST_QUERY: &[Parameter] = &[
     },
 ];
 
-/// The settings of a role.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct RoleSpec {
-    pub name: DisplayName,
-    #[schema(value_type = Option<Description>)]
-    pub description: Description,
-    pub rules: Vec<RuleSpec>,
+model! {
+    /// The settings of a role.
+    RoleSpec, "a role" =>
+    required name: DisplayName,
+    or_default description: Description,
+    required rules: Vec<RuleSpec>,
 }
 
-/// A role.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct Role {
-    pub id: RoleId,
-    pub created_at: UnixMillis,
-    pub updated_at: UnixMillis,
-    pub organization_id: OrganizationId,
-    pub owner_id: Option<UserId>,
-    pub name: DisplayName,
-    #[schema(value_type = Option<Description>)]
-    pub description: Description,
+model! {
+    /// A role.
+    Role, RoleSpec::KIND, check =>
+    required id: RoleId,
+    required created_at: UnixMillis,
+    required updated_at: UnixMillis,
+    required organization_id: OrganizationId,
+    optional owner_id: Option<UserId>,
+    required name: DisplayName,
+    or_default description: Description,
     /// Only with `side_load=rules`. Absent differs from an empty list, which allows nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rules: Option<Vec<Rule>>,
+    nullable rules: Option<Vec<Rule>>,
 }
 
-/// The settings of a rule: either resources of some groups, or non-resource paths.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[schema(examples(json!({"type": "kubernetes", "api_groups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]})))]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct RuleSpec {
-    #[serde(rename = "type")]
-    pub rule_type: RuleType,
+model! {
+    /// The settings of a rule: either resources of some groups, or non-resource paths.
+    #[schema(examples(json!({"type": "kubernetes", "api_groups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]})))]
+    RuleSpec, "a rule", check =>
+    required rule_type = "type": RuleType,
     /// `null` in responses if there are none.
     #[serde(serialize_with = "null_if_empty")]
-    #[schema(value_type = Option<BTreeSet<ApiGroup>>)]
-    pub api_groups: Vec<ApiGroup>,
-    #[schema(value_type = Option<BTreeSet<Resource>>)]
-    pub resources: Vec<Resource>,
-    #[schema(value_type = Option<BTreeSet<ResourceName>>)]
-    pub resource_names: Vec<ResourceName>,
-    #[schema(value_type = BTreeSet<Verb>, min_items = 1)]
-    pub verbs: Vec<Verb>,
-    #[schema(value_type = Option<BTreeSet<NonResourceUrl>>)]
-    pub non_resource_urls: Vec<NonResourceUrl>,
+    or_default api_groups: Vec<ApiGroup> as Option<BTreeSet<ApiGroup>>,
+    or_default resources: Vec<Resource> as Option<BTreeSet<Resource>>,
+    or_default resource_names: Vec<ResourceName> as Option<BTreeSet<ResourceName>>,
+    #[schema(min_items = 1)]
+    required verbs: Vec<Verb> as BTreeSet<Verb>,
+    or_default non_resource_urls: Vec<NonResourceUrl> as Option<BTreeSet<NonResourceUrl>>,
 }
 
-/// A rule of a role.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct Rule {
-    pub id: RuleId,
-    pub created_at: Option<UnixMillis>,
-    pub updated_at: Option<UnixMillis>,
-    #[serde(flatten)]
-    pub spec: RuleSpec,
+model! {
+    /// A rule of a role.
+    Rule, RuleSpec::KIND =>
+    required id: RuleId,
+    optional created_at: Option<UnixMillis>,
+    optional updated_at: Option<UnixMillis>,
+    flatten spec: RuleSpec,
 }
 
 /// The old coordinator omits an empty list when it writes the custom resource, and takes an empty list from the cloud for
@@ -123,42 +110,10 @@ impl resource::Resource for RoleSpec {
     };
 }
 
-model! { RoleSpec, "a role" => required { name } or_default { description } required { rules } }
-
-impl Model for Role {
-    const KIND: &'static str = RoleSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let role = Self {
-            id: fields.required("id")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            organization_id: fields.required("organization_id")?,
-            owner_id: fields.optional("owner_id")?,
-            name: fields.required("name")?,
-            description: fields.or_default("description")?,
-            rules: fields.nullable("rules")?,
-        };
-        let ids: Vec<_> = role.rules.iter().flatten().map(|rule| rule.id).collect();
-        fields.unique("rules", &ids)?;
-        Ok(role)
-    }
-}
-
-impl Model for RuleSpec {
-    const KIND: &'static str = "a rule";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let rule = Self {
-            rule_type: fields.required("type")?,
-            api_groups: fields.or_default("api_groups")?,
-            resources: fields.or_default("resources")?,
-            resource_names: fields.or_default("resource_names")?,
-            verbs: fields.required("verbs")?,
-            non_resource_urls: fields.or_default("non_resource_urls")?,
-        };
-        rule.check(fields)?;
-        Ok(rule)
+impl Role {
+    fn check(&self, fields: &Fields<'_>) -> Result<(), InvalidField> {
+        let ids: Vec<_> = self.rules.iter().flatten().map(|rule| rule.id).collect();
+        fields.unique("rules", &ids)
     }
 }
 
@@ -199,5 +154,3 @@ impl RuleSpec {
         Ok(())
     }
 }
-
-model! { Rule, RuleSpec::KIND => required { id } optional { created_at, updated_at } flatten { spec } }

@@ -55,33 +55,28 @@ impl Serialize for BindingSubject {
     }
 }
 
-/// The settings of a role binding.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[schema(examples(json!({"type": "UserBinding", "user_id": "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e",
-    "authorization_role_id": "0b8e4a52-13f7-4f0e-9d3c-7a6b5c4d3e2f"})))]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct RoleBindingSpec {
-    #[serde(flatten)]
-    #[schema(value_type = SubjectFields)]
-    pub subject: BindingSubject,
-    pub authorization_role_id: RoleId,
+model! {
+    /// The settings of a role binding.
+    #[schema(examples(json!({"type": "UserBinding", "user_id": "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e",
+        "authorization_role_id": "0b8e4a52-13f7-4f0e-9d3c-7a6b5c4d3e2f"})))]
+    RoleBindingSpec, "a role binding" =>
+    flatten subject: BindingSubject as SubjectFields,
+    required authorization_role_id: RoleId,
     /// If absent, all clusters of the organization.
-    pub cluster_id: Option<ClusterId>,
+    optional cluster_id: Option<ClusterId>,
     /// If absent, all namespaces.
-    pub namespace: Option<Namespace>,
+    optional namespace: Option<Namespace>,
 }
 
-/// A role binding.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct RoleBinding {
-    pub id: RoleBindingId,
-    pub created_at: UnixMillis,
-    pub updated_at: UnixMillis,
-    pub organization_id: OrganizationId,
-    pub owner_id: Option<UserId>,
-    #[serde(flatten)]
-    pub spec: RoleBindingSpec,
+model! {
+    /// A role binding.
+    RoleBinding, RoleBindingSpec::KIND =>
+    required id: RoleBindingId,
+    required created_at: UnixMillis,
+    required updated_at: UnixMillis,
+    required organization_id: OrganizationId,
+    optional owner_id: Option<UserId>,
+    flatten spec: RoleBindingSpec,
 }
 
 impl Resource for RoleBindingSpec {
@@ -157,8 +152,8 @@ impl Resource for RoleBindingSpec {
     }
 }
 
-impl Model for RoleBindingSpec {
-    const KIND: &'static str = "a role binding";
+impl Model for BindingSubject {
+    const KIND: &'static str = "the subject of a role binding";
 
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
         let binding_type = fields.required("type")?;
@@ -166,24 +161,13 @@ impl Model for RoleBindingSpec {
         let team_id: Option<TeamId> = fields.optional("team_id")?;
         let other = |key| fields.invalid(key, format!("is not allowed in a {binding_type}; omit it"));
         let missing = |key| fields.invalid(key, format!("is missing: must be set in a {binding_type}"));
-        let subject = match (binding_type, user_id, team_id) {
-            (BindingType::User, Some(id), None) => BindingSubject::User(id),
-            (BindingType::Team, None, Some(id)) => BindingSubject::Team(id),
-            (BindingType::User, _, Some(_)) => return Err(other("team_id")),
-            (BindingType::Team, Some(_), _) => return Err(other("user_id")),
-            (BindingType::User, None, None) => return Err(missing("user_id")),
-            (BindingType::Team, None, None) => return Err(missing("team_id")),
-        };
-        Ok(Self {
-            subject,
-            authorization_role_id: fields.required("authorization_role_id")?,
-            cluster_id: fields.optional("cluster_id")?,
-            namespace: fields.optional("namespace")?,
-        })
+        match (binding_type, user_id, team_id) {
+            (BindingType::User, Some(id), None) => Ok(Self::User(id)),
+            (BindingType::Team, None, Some(id)) => Ok(Self::Team(id)),
+            (BindingType::User, _, Some(_)) => Err(other("team_id")),
+            (BindingType::Team, Some(_), _) => Err(other("user_id")),
+            (BindingType::User, None, None) => Err(missing("user_id")),
+            (BindingType::Team, None, None) => Err(missing("team_id")),
+        }
     }
-}
-
-model! {
-    RoleBinding, RoleBindingSpec::KIND =>
-    required { id, created_at, updated_at, organization_id } optional { owner_id } flatten { spec }
 }

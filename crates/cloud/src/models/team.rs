@@ -1,36 +1,28 @@
 //! Teams: users who get roles together.
 
-use serde::Serialize;
-use utoipa::ToSchema;
-
 use super::Kind;
 use super::document::InvalidField;
 use super::fields::{Fields, Model, model};
 use super::resource::{Facts, Resource, Use};
 use super::values::{Description, DisplayName, OrganizationId, TeamId, UnixMillis, UserId};
 
-/// The settings of a team.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct TeamSpec {
-    pub name: DisplayName,
-    #[schema(value_type = Option<Description>)]
-    pub description: Description,
+model! {
+    /// The settings of a team.
+    TeamSpec, "a team", check =>
+    required name: DisplayName,
+    or_default description: Description,
     /// Without duplicates.
-    #[schema(value_type = Option<BTreeSet<UserId>>)]
-    pub user_ids: Vec<UserId>,
+    or_default user_ids: Vec<UserId> as Option<BTreeSet<UserId>>,
 }
 
-/// A team.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct Team {
-    pub id: TeamId,
-    pub created_at: UnixMillis,
-    pub updated_at: UnixMillis,
-    pub organization_id: OrganizationId,
-    #[serde(flatten)]
-    pub spec: TeamSpec,
+model! {
+    /// A team.
+    Team, TeamSpec::KIND =>
+    required id: TeamId,
+    required created_at: UnixMillis,
+    required updated_at: UnixMillis,
+    required organization_id: OrganizationId,
+    flatten spec: TeamSpec,
 }
 
 impl Resource for TeamSpec {
@@ -55,18 +47,8 @@ impl Resource for TeamSpec {
     }
 }
 
-impl Model for TeamSpec {
-    const KIND: &'static str = "a team";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let spec = Self {
-            name: fields.required("name")?,
-            description: fields.or_default("description")?,
-            user_ids: fields.or_default("user_ids")?,
-        };
-        fields.unique("user_ids", &spec.user_ids)?;
-        Ok(spec)
+impl TeamSpec {
+    fn check(&self, fields: &Fields<'_>) -> Result<(), InvalidField> {
+        fields.unique("user_ids", &self.user_ids)
     }
 }
-
-model! { Team, TeamSpec::KIND => required { id, created_at, updated_at, organization_id } flatten { spec } }

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
 use tidewaiter_api::containership::UpgradePolicy;
 use tidewaiter_api::{InvalidValue, LabelKey, LabelValue, NodeName};
 use utoipa::ToSchema;
@@ -68,76 +67,61 @@ words! {
     }
 }
 
-/// The settings of an upgrade.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct UpgradeSpec {
-    #[serde(rename = "type")]
-    pub upgrade_type: UpgradeType,
-    #[schema(value_type = Option<Description>)]
-    pub description: Description,
-    pub target_version: TargetVersion,
+model! {
+    /// The settings of an upgrade.
+    UpgradeSpec, "an upgrade" =>
+    required upgrade_type = "type": UpgradeType,
+    or_default description: Description,
+    required target_version = "targetVersion": TargetVersion,
     /// A node must match all of them; an empty list matches all nodes.
-    #[schema(value_type = Option<Vec<NodeSelector>>)]
-    pub label_selector: Vec<NodeSelector>,
+    or_default label_selector = "labelSelector": Vec<NodeSelector>,
     #[schema(minimum = 1, maximum = 86400, examples(900))]
-    pub node_timeout_seconds: u32,
+    number(1, MAX_TIMEOUT) node_timeout_seconds = "nodeTimeoutSeconds": u32,
     /// What is added to the upgrade of one node after the other. Absent: nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<policy::PolicySchema>)]
-    pub policy: Option<UpgradePolicy>,
+    policy policy: Option<UpgradePolicy> as Option<policy::PolicySchema>,
 }
 
-/// An upgrade.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct Upgrade {
-    pub id: UpgradeId,
-    pub added_at: UnixSeconds,
-    #[serde(flatten)]
-    pub spec: UpgradeSpec,
-    pub status: Option<UpgradeProgress>,
+model! {
+    /// An upgrade.
+    Upgrade, UpgradeSpec::KIND =>
+    required id: UpgradeId,
+    required added_at = "addedAt": UnixSeconds,
+    flatten spec: UpgradeSpec,
+    nullable status: Option<UpgradeProgress>,
 }
 
-/// A requirement for a node's labels.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[schema(examples(json!({"label": "example.com/zone", "operator": "in", "value": ["a", "b"]})))]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct NodeSelector {
-    #[schema(value_type = schema::LabelKey)]
-    pub label: LabelKey,
-    pub operator: SelectorOperator,
+model! {
+    /// A requirement for a node's labels.
+    #[schema(examples(json!({"label": "example.com/zone", "operator": "in", "value": ["a", "b"]})))]
+    NodeSelector, "a label selector", check =>
+    required label: LabelKey as schema::LabelKey,
+    required operator: SelectorOperator,
     /// Their number depends on the operator.
-    #[schema(value_type = Option<BTreeSet<schema::LabelValue>>)]
-    pub value: Vec<LabelValue>,
+    or_default value: Vec<LabelValue> as Option<BTreeSet<schema::LabelValue>>,
 }
 
-/// The progress of an upgrade.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct UpgradeProgress {
+model! {
+    /// The progress of an upgrade.
+    UpgradeProgress, "the status of an upgrade" =>
     /// `null`: it has not begun.
-    pub cluster_status: Option<UpgradeStatus>,
-    #[schema(value_type = Option<BTreeMap<schema::NodeName, UpgradeStatus>>)]
-    pub node_statuses: BTreeMap<NodeName, UpgradeStatus>,
-    #[schema(value_type = Option<schema::NodeName>)]
-    pub current_node: Option<NodeName>,
-    pub current_start_time: Option<UnixDate>,
+    optional cluster_status = "clusterStatus": Option<UpgradeStatus>,
+    or_default node_statuses = "nodeStatuses": BTreeMap<NodeName, UpgradeStatus>
+        as Option<BTreeMap<schema::NodeName, UpgradeStatus>>,
+    optional current_node = "currentNode": Option<NodeName> as Option<schema::NodeName>,
+    optional current_start_time = "currentStartTime": Option<UnixDate>,
     /// How many nodes it has.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<u32>,
+    optional_number(0, u32::MAX) nodes: Option<u32>,
     /// How many of them are at the version.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub done: Option<u32>,
+    optional_number(0, u32::MAX) done: Option<u32>,
     /// How many of them have failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed: Option<u32>,
+    optional_number(0, u32::MAX) failed: Option<u32>,
     /// What it waits for, or how it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<Description>,
+    optional message: Option<Description>,
 }
 
 /// The upgrade script of a node. It runs as root; `Debug` shows only its length.
@@ -186,10 +170,6 @@ impl FromStr for UpgradeScript {
     }
 }
 
-/// Parses an object with the statuses of nodes by name.
-#[derive(Default)]
-struct ByNode(BTreeMap<NodeName, UpgradeStatus>);
-
 impl Resource for UpgradeSpec {
     type Object = Upgrade;
 
@@ -214,50 +194,22 @@ impl Resource for UpgradeSpec {
     };
 }
 
-impl Model for UpgradeSpec {
-    const KIND: &'static str = "an upgrade";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            upgrade_type: fields.required("type")?,
-            description: fields.or_default("description")?,
-            target_version: fields.required("targetVersion")?,
-            label_selector: fields.or_default("labelSelector")?,
-            node_timeout_seconds: fields.number("nodeTimeoutSeconds", 1, MAX_TIMEOUT)?,
-            policy: fields
-                .nullable("policy")?
-                .filter(|policy| *policy != UpgradePolicy::default()),
-        })
-    }
-}
-
-model! { Upgrade, UpgradeSpec::KIND => required { id, added_at = "addedAt" } flatten { spec } nullable { status } }
-
-impl Model for NodeSelector {
-    const KIND: &'static str = "a label selector";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let selector = Self {
-            label: fields.required("label")?,
-            operator: fields.required("operator")?,
-            value: fields.or_default("value")?,
-        };
-        fields.unique("value", &selector.value)?;
-        match selector.wanted() {
+impl NodeSelector {
+    fn check(&self, fields: &Fields<'_>) -> Result<(), InvalidField> {
+        fields.unique("value", &self.value)?;
+        match self.wanted() {
             Some(wanted) => {
                 let reason = format!(
                     "has {} items, with the operator {} {wanted}",
-                    selector.value.len(),
-                    selector.operator
+                    self.value.len(),
+                    self.operator
                 );
                 Err(fields.invalid("value", reason))
             }
-            None => Ok(selector),
+            None => Ok(()),
         }
     }
-}
 
-impl NodeSelector {
     /// The rule for the number of values that this operator requires, if it is violated.
     fn wanted(&self) -> Option<&'static str> {
         let number = |value: &LabelValue| value.as_str().parse::<i64>().is_ok();
@@ -273,31 +225,5 @@ impl NodeSelector {
             ),
         };
         (!ok).then_some(wanted)
-    }
-}
-
-impl Model for UpgradeProgress {
-    const KIND: &'static str = "the status of an upgrade";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let ByNode(node_statuses) = fields.or_default("nodeStatuses")?;
-        Ok(Self {
-            cluster_status: fields.optional("clusterStatus")?,
-            node_statuses,
-            current_node: fields.optional("currentNode")?,
-            current_start_time: fields.optional("currentStartTime")?,
-            nodes: fields.optional_number("nodes", 0, u32::MAX)?,
-            done: fields.optional_number("done", 0, u32::MAX)?,
-            failed: fields.optional_number("failed", 0, u32::MAX)?,
-            message: fields.optional("message")?,
-        })
-    }
-}
-
-impl Model for ByNode {
-    const KIND: &'static str = "statuses by node";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        fields.entries().map(Self)
     }
 }

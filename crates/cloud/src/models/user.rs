@@ -10,34 +10,29 @@ use super::fields::{Fields, Model, model};
 use super::resource::{Facts, Resource, UniqueName};
 use super::values::{DisplayName, Email, Fingerprint, HttpUrl, SshKeyId, SshPublicKey, UnixMillis, UserId};
 
-/// The settings of a user.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct UserSpec {
-    pub name: DisplayName,
-    pub email: Email,
-    pub avatar_url: Option<HttpUrl>,
+model! {
+    /// The settings of a user.
+    UserSpec, "a user" =>
+    required name: DisplayName,
+    required email: Email,
+    optional avatar_url: Option<HttpUrl>,
 }
 
-/// A user.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct User {
-    pub id: UserId,
-    #[serde(flatten)]
-    pub spec: UserSpec,
-    pub added_at: UnixMillis,
+model! {
+    /// A user.
+    User, UserSpec::KIND, check =>
+    required id: UserId,
+    flatten spec: UserSpec,
+    required added_at: UnixMillis,
     /// All belong to this user, without duplicates.
-    #[schema(value_type = Option<Vec<SshKey>>)]
-    pub ssh_keys: Vec<SshKey>,
+    or_default ssh_keys: Vec<SshKey>,
 }
 
-/// The settings of an SSH key.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct SshKeySpec {
-    pub name: DisplayName,
-    pub key: SshPublicKey,
+model! {
+    /// The settings of an SSH key.
+    SshKeySpec, "an SSH key" =>
+    required name: DisplayName,
+    required key: SshPublicKey,
 }
 
 /// An SSH key.
@@ -77,29 +72,19 @@ impl Resource for UserSpec {
     }
 }
 
-model! { UserSpec, "a user" => required { name, email } optional { avatar_url } }
-
-impl Model for User {
-    const KIND: &'static str = UserSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let user = Self {
-            id: fields.required("id")?,
-            spec: UserSpec::take(fields)?,
-            added_at: fields.required("added_at")?,
-            ssh_keys: fields.or_default("ssh_keys")?,
-        };
-        let ids: Vec<_> = user.ssh_keys.iter().map(|key| key.id).collect();
+impl User {
+    fn check(&self, fields: &Fields<'_>) -> Result<(), InvalidField> {
+        let ids: Vec<_> = self.ssh_keys.iter().map(|key| key.id).collect();
         fields.unique("ssh_keys", &ids)?;
         // Compared by their data: the same key with another comment is a duplicate.
-        let keys: Vec<_> = user.ssh_keys.iter().map(|key| key.spec.key.fingerprint()).collect();
+        let keys: Vec<_> = self.ssh_keys.iter().map(|key| key.spec.key.fingerprint()).collect();
         fields.unique("ssh_keys", &keys)?;
-        match user.ssh_keys.iter().find(|key| key.user_id != user.id) {
+        match self.ssh_keys.iter().find(|key| key.user_id != self.id) {
             Some(key) => Err(fields.invalid(
                 "ssh_keys",
                 format!("contains the key {}, whose user_id is that of another user", key.id),
             )),
-            None => Ok(user),
+            None => Ok(()),
         }
     }
 }
@@ -127,8 +112,6 @@ impl Resource for SshKeySpec {
         Some(UniqueName::of("key", &[("fingerprint", &fingerprint)]))
     }
 }
-
-model! { SshKeySpec, "an SSH key" => required { name, key } }
 
 impl Model for SshKey {
     const KIND: &'static str = SshKeySpec::KIND;

@@ -110,6 +110,14 @@ enum OnDrainTimeoutSchema {
     Force,
 }
 
+impl Fields<'_> {
+    /// A policy; one that adds nothing is like none.
+    pub(super) fn policy(&mut self, key: &'static str) -> Result<Option<UpgradePolicy>, InvalidField> {
+        let policy: Option<UpgradePolicy> = self.nullable(key)?;
+        Ok(policy.filter(|policy| *policy != UpgradePolicy::default()))
+    }
+}
+
 impl Model for UpgradePolicy {
     const KIND: &'static str = "the policy of an upgrade";
 
