@@ -26,7 +26,9 @@ use tidewaiter_kit::{Backoff, SharedClock};
 use uuid::Uuid;
 
 use crate::models::values::{KubernetesVersion, NodeId, PluginId};
-use crate::models::{InvalidItem, Model, PluginManifests, Unknown, UpgradeScript, parse, parse_each, parse_list};
+use crate::models::{
+    InvalidField, InvalidItem, Model, PluginManifests, Unknown, UpgradeScript, parse, parse_each, parse_list,
+};
 
 pub use caller::{Audience, Caller, Membership, PublishedKeys};
 pub use error::ClientError;
@@ -111,7 +113,7 @@ impl Client {
     /// Notifies when the cloud responds again after a failure, for loops that wait to retry.
     #[must_use]
     pub fn recoveries(&self) -> Recoveries {
-        self.transport.availability().recoveries()
+        self.transport.availability.recoveries()
     }
 
     /// A list, unless it is unchanged since `known`.
@@ -146,12 +148,13 @@ impl Client {
         &self,
         path: Path,
         known: Option<&ETag>,
-        read: impl Fn(&[u8], Unknown) -> Result<T, crate::models::InvalidField>,
+        read: impl Fn(&[u8], Unknown) -> Result<T, InvalidField>,
     ) -> Result<Fetched<T>, ClientError> {
+        let read = |answer: &Answer| read(answer.bytes(), Unknown::Ignore).map_err(|error| error.to_string());
         let fetched = self.fetch_complete(path, known, read).await;
         match fetched {
-            Ok(_) => self.transport.availability().succeeded(),
-            Err(_) => self.transport.availability().failed(),
+            Ok(_) => self.transport.availability.succeeded(),
+            Err(_) => self.transport.availability.failed(),
         }
         fetched
     }
@@ -160,7 +163,7 @@ impl Client {
         &self,
         path: Path,
         known: Option<&ETag>,
-        read: impl Fn(&[u8], Unknown) -> Result<T, crate::models::InvalidField>,
+        read: impl Fn(&Answer) -> Result<T, String>,
     ) -> Result<Fetched<T>, ClientError> {
         let mut request = Request::new(Method::GET, path);
         request.known = known.cloned();
@@ -168,13 +171,9 @@ impl Client {
         if answer.status == StatusCode::NOT_MODIFIED {
             return Ok(Fetched::Unchanged);
         }
-        match read(answer.bytes(), Unknown::Ignore) {
-            Ok(value) => Ok(Fetched::Complete {
-                value,
-                etag: answer.etag,
-            }),
-            Err(error) => Err(ClientError::invalid(&request, error.to_string())),
-        }
+        let value = read(&answer).map_err(|reason| ClientError::invalid(&request, reason))?;
+        let etag = answer.etag;
+        Ok(Fetched::Complete { value, etag })
     }
 
     /// Reports the status of a cluster, a node pool, a node or an upgrade.
@@ -205,24 +204,14 @@ impl Client {
         if let Some(version) = previous {
             path = path.query("previous_version", version);
         }
-        let mut request = Request::new(Method::GET, path);
-        request.known = known.cloned();
-        let answer = self.request(&request).await?;
-        if answer.status == StatusCode::NOT_MODIFIED {
-            return Ok(Fetched::Unchanged);
-        }
-        if answer.bytes().len() > PluginManifests::MAX_BYTES {
-            let most = PluginManifests::MAX_BYTES / 1024 / 1024;
-            return Err(ClientError::invalid(
-                &request,
-                format!("the manifests are larger than {most} MiB"),
-            ));
-        }
-        let value = answer.json().map_err(|reason| ClientError::invalid(&request, reason))?;
-        Ok(Fetched::Complete {
-            value,
-            etag: answer.etag,
-        })
+        let read = |answer: &Answer| {
+            if answer.bytes().len() > PluginManifests::MAX_BYTES {
+                let most = PluginManifests::MAX_BYTES / 1024 / 1024;
+                return Err(format!("the manifests are larger than {most} MiB"));
+            }
+            answer.json()
+        };
+        self.fetch_complete(path, known, read).await
     }
 
     /// The script that upgrades a node to a version.

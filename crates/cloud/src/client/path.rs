@@ -92,6 +92,17 @@ impl Display for Path {
     }
 }
 
+/// Paths one segment below that of the object.
+macro_rules! paths {
+    ($($(#[$doc:meta])* $name:ident: $segment:literal;)+) => { $(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(self) -> Path {
+            self.path().below($segment)
+        }
+    )+ };
+}
+
 /// An organization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Organization(pub OrganizationId);
@@ -103,22 +114,11 @@ impl Organization {
         Path::new(["organizations"]).below(self.0)
     }
 
-    /// Its members.
-    #[must_use]
-    pub fn users(self) -> Path {
-        self.path().below("users")
-    }
-
-    /// Its registries.
-    #[must_use]
-    pub fn registries(self) -> Path {
-        self.path().below("registries")
-    }
-
-    /// Its teams.
-    #[must_use]
-    pub fn teams(self) -> Path {
-        self.path().below("teams")
+    paths! {
+        /// Its members.
+        users: "users";
+        /// Its registries.
+        registries: "registries";
     }
 }
 
@@ -144,34 +144,10 @@ impl Cluster {
         Organization(self.organization)
     }
 
-    /// Its status.
-    #[must_use]
-    pub fn status(self) -> Path {
-        self.path().below("status")
-    }
-
-    /// Its plugins.
-    #[must_use]
-    pub fn plugins(self) -> Path {
-        self.path().below("plugins")
-    }
-
     /// A plugin.
     #[must_use]
     pub fn plugin(self, plugin: PluginId) -> Path {
         self.plugins().below(plugin)
-    }
-
-    /// Its labels.
-    #[must_use]
-    pub fn labels(self) -> Path {
-        self.path().below("labels")
-    }
-
-    /// Its node pools.
-    #[must_use]
-    pub fn node_pools(self) -> Path {
-        self.path().below("node-pools")
     }
 
     /// A node pool.
@@ -192,12 +168,6 @@ impl Cluster {
         self.node_pool(pool).below("autoscaling-policies")
     }
 
-    /// Its nodes.
-    #[must_use]
-    pub fn nodes(self) -> Path {
-        self.path().below("nodes")
-    }
-
     /// The status of a node.
     #[must_use]
     pub fn node_status(self, node: NodeId) -> Path {
@@ -209,18 +179,6 @@ impl Cluster {
     pub fn upgrade_script(self, node: NodeId, version: &KubernetesVersion) -> Path {
         let path = self.nodes().below(node).below("upgrade").below("kubernetes");
         path.query("version", version)
-    }
-
-    /// The users who may log in on its nodes.
-    #[must_use]
-    pub fn ssh_users(self) -> Path {
-        self.path().below("ssh-users")
-    }
-
-    /// Its autoscaling policies.
-    #[must_use]
-    pub fn autoscaling_policies(self) -> Path {
-        self.path().below("autoscaling-policies")
     }
 
     /// Its roles with their rules, without rules of other types than Kubernetes.
@@ -237,21 +195,30 @@ impl Cluster {
         path.query("cluster_id", self.id)
     }
 
-    /// Its upgrades.
-    #[must_use]
-    pub fn upgrades(self) -> Path {
-        self.path().below("upgrades")
-    }
-
     /// The progress of an upgrade.
     #[must_use]
     pub fn upgrade_status(self, upgrade: UpgradeId) -> Path {
         self.upgrades().below(upgrade).below("status")
     }
 
-    /// The change stream.
-    #[must_use]
-    pub fn events(self) -> Path {
-        self.path().below("events")
+    paths! {
+        /// Its status.
+        status: "status";
+        /// Its plugins.
+        plugins: "plugins";
+        /// Its labels.
+        labels: "labels";
+        /// Its node pools.
+        node_pools: "node-pools";
+        /// Its nodes.
+        nodes: "nodes";
+        /// The users who may log in on its nodes.
+        ssh_users: "ssh-users";
+        /// Its autoscaling policies.
+        autoscaling_policies: "autoscaling-policies";
+        /// Its upgrades.
+        upgrades: "upgrades";
+        /// The change stream.
+        events: "events";
     }
 }

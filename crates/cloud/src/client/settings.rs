@@ -15,7 +15,7 @@ use tidewaiter_api::values::quoted;
 use url::{Host, Url};
 
 use super::path::Cluster;
-use super::token::AccessToken;
+use super::token::{AccessToken, InvalidToken};
 use crate::models::values::{ClusterId, OrganizationId};
 
 const SYNC_INTERVAL: Duration = Duration::from_secs(30);
@@ -340,29 +340,23 @@ impl Setting for Interval {
 }
 
 macro_rules! settings {
-    ($($type:ty),+) => { $(
+    ($($type:ty, $shown:expr;)+) => { $(
         impl Setting for $type {
             fn read(text: &str) -> Result<Self, String> {
-                text.parse().map_err(|error: <$type as FromStr>::Err| shown(&error))
+                text.parse().map_err($shown)
             }
         }
     )+ };
 }
 
-settings!(BaseUrl, AccessToken);
-
-macro_rules! ids {
-    ($($type:ident),+) => { $(
-        impl Setting for $type {
-            fn read(text: &str) -> Result<Self, String> {
-                text.parse().map_err(|InvalidValue { shown, rule, .. }| format!("{shown}: {rule}"))
-            }
-        }
-    )+ };
+settings! {
+    BaseUrl, |error: InvalidBaseUrl| error.to_string();
+    AccessToken, |error: InvalidToken| error.to_string();
+    OrganizationId, without_kind;
+    ClusterId, without_kind;
 }
 
-ids!(OrganizationId, ClusterId);
-
-fn shown(error: &impl ToString) -> String {
-    error.to_string()
+/// The name of the variable says what kind of value it is.
+fn without_kind(InvalidValue { shown, rule, .. }: InvalidValue) -> String {
+    format!("{shown}: {rule}")
 }

@@ -41,8 +41,10 @@ pub(super) struct Transport {
     exchange: Exchange,
     urls: Arc<[Url; 3]>,
     token: Option<TokenSource>,
-    timeout: Duration,
-    availability: Arc<Availability>,
+    /// The timeout of an attempt.
+    pub(super) timeout: Duration,
+    /// Whether the cloud responds to reads.
+    pub(super) availability: Arc<Availability>,
     clock: SharedClock,
 }
 
@@ -115,16 +117,6 @@ impl Transport {
     /// The base URL of the API.
     pub(super) fn base_url(&self) -> &str {
         self.urls[0].as_str().trim_end_matches('/')
-    }
-
-    /// The timeout of an attempt.
-    pub(super) fn limit(&self) -> Duration {
-        self.timeout
-    }
-
-    /// Whether the cloud responds to reads.
-    pub(super) fn availability(&self) -> &Availability {
-        &self.availability
     }
 
     /// One attempt, within the timeout.

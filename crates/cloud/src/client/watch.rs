@@ -23,14 +23,13 @@ use http::{Method, StatusCode};
 use serde_json::Value;
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::clock::timeout;
-use tidewaiter_kit::{Backoff, Chain, SharedClock};
+use tidewaiter_kit::{Backoff, Chain};
 use tracing::{debug, info};
 
 use super::Client;
 use super::path::Cluster;
 use super::recovery::Recoveries;
 use super::request::Request;
-use super::transport::Transport;
 use crate::models::Kind;
 use events::{Broken, Events, events};
 
@@ -59,9 +58,7 @@ impl Client {
     {
         let now = self.clock.monotonic();
         let watch = Watch {
-            transport: self.transport.clone(),
-            timeout: self.transport.limit(),
-            interval: self.sync_interval,
+            client: self.clone(),
             request: Request::new(Method::GET, cluster.events()),
             cursor: None,
             failures: 0,
@@ -74,7 +71,6 @@ impl Client {
             was_woken: false,
             due: VecDeque::new(),
             connected: Box::new(connected),
-            clock: self.clock.clone(),
         };
         stream::unfold(watch, |mut watch| async move {
             let wake = watch.next().await;
@@ -113,9 +109,7 @@ enum State {
 }
 
 struct Watch {
-    transport: Transport,
-    timeout: Duration,
-    interval: Duration,
+    client: Client,
     request: Request,
     cursor: Option<HeaderValue>,
     failures: u32,
@@ -127,7 +121,6 @@ struct Watch {
     was_woken: bool,
     due: VecDeque<Wake>,
     connected: Box<dyn Fn(bool) + Send>,
-    clock: SharedClock,
 }
 
 impl fmt::Debug for Watch {
@@ -145,12 +138,12 @@ impl Watch {
                 return wake;
             }
             let polls = !self.is_alive() && self.failures > 0;
-            let poll_in = self.poll_at.saturating_sub(self.clock.monotonic());
+            let poll_in = self.poll_at.saturating_sub(self.client.clock.monotonic());
             if polls && poll_in.is_zero() {
-                self.poll_at = self.clock.monotonic() + jittered(self.interval, JITTER);
+                self.poll_at = self.client.clock.monotonic() + jittered(self.client.sync_interval, JITTER);
                 return Wake::Everything;
             }
-            let clock = self.clock.clone();
+            let clock = self.client.clock.clone();
             let step = self.step();
             if polls {
                 // The state keeps a pending connection attempt, so a poll in between does not cancel it.
@@ -170,7 +163,8 @@ impl Watch {
     async fn step(&mut self) {
         match &mut self.state {
             State::Waiting { until, is_asked } => {
-                let delay = self.clock.sleep(until.saturating_sub(self.clock.monotonic()));
+                let wait = until.saturating_sub(self.client.clock.monotonic());
+                let delay = self.client.clock.sleep(wait);
                 tokio::select! {
                     biased;
                     () = delay => {}
@@ -185,11 +179,11 @@ impl Watch {
                         events,
                         told: self.cursor.is_some(),
                         alive,
-                        since: self.clock.monotonic(),
+                        since: self.client.clock.monotonic(),
                     };
                 }
                 Opened::Refused { reason, wait } => {
-                    self.transport.availability().failed();
+                    self.client.transport.availability.failed();
                     self.wait_again(&reason, wait);
                 }
             },
@@ -226,9 +220,9 @@ impl Watch {
 
     fn lost(&mut self, broken: &Broken) {
         (self.connected)(false);
-        let now = self.clock.monotonic();
+        let now = self.client.clock.monotonic();
         if self.is_alive() {
-            self.poll_at = now + jittered(self.interval, JITTER);
+            self.poll_at = now + jittered(self.client.sync_interval, JITTER);
         }
         if let State::Reading { since, .. } = self.state
             && now.saturating_sub(since) >= BACKOFF.cap
@@ -247,20 +241,20 @@ impl Watch {
         }
         let delay = wait.max(BACKOFF.delay(self.failures));
         self.state = State::Waiting {
-            until: self.clock.monotonic() + delay,
+            until: self.client.clock.monotonic() + delay,
             is_asked: !wait.is_zero(),
         };
     }
 
     fn connect(&self) -> BoxFuture<'static, Opened> {
-        let (transport, request, clock) = (self.transport.clone(), self.request.clone(), self.clock.clone());
-        let (cursor, limit) = (self.cursor.clone(), self.timeout);
+        let (client, request, cursor) = (self.client.clone(), self.request.clone(), self.cursor.clone());
         async move {
             let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/event-stream"))]);
             if let Some(cursor) = cursor {
                 headers.insert("last-event-id", cursor);
             }
-            let opened = timeout(&*clock, limit, open(&transport, &request, headers, &clock)).await;
+            let limit = client.transport.timeout;
+            let opened = timeout(&*client.clock, limit, open(&client, &request, headers)).await;
             opened.unwrap_or_else(|elapsed| Opened::Refused {
                 reason: elapsed.to_string(),
                 wait: Duration::ZERO,
@@ -270,8 +264,8 @@ impl Watch {
     }
 }
 
-async fn open(transport: &Transport, request: &Request, headers: HeaderMap, clock: &SharedClock) -> Opened {
-    let response = match transport.send(request, None, headers).await {
+async fn open(client: &Client, request: &Request, headers: HeaderMap) -> Opened {
+    let response = match client.transport.send(request, None, headers).await {
         Ok(response) => response,
         Err(error) => {
             return Opened::Refused {
@@ -289,7 +283,7 @@ async fn open(transport: &Transport, request: &Request, headers: HeaderMap, cloc
         let alive = Arc::new(AtomicBool::new(false));
         let (bytes, arrived) = (response.bytes_stream(), Arc::clone(&alive));
         let bytes = bytes.inspect(move |part| arrived.store(part.is_ok(), Ordering::Relaxed));
-        let events = events(bytes.boxed(), clock.clone());
+        let events = events(bytes.boxed(), client.clock.clone());
         return Opened::Events { events, alive };
     }
     let absent = matches!(response.status().as_u16(), 404 | 405 | 501);
@@ -302,7 +296,7 @@ async fn open(transport: &Transport, request: &Request, headers: HeaderMap, cloc
             None,
         )
     } else {
-        let error = transport.failure(request, response).await;
+        let error = client.transport.failure(request, response).await;
         (Chain(&error).to_string(), error.retry())
     };
     let wait = if absent { NO_STREAM } else { asked.unwrap_or_default() };
