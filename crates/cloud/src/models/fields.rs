@@ -9,7 +9,9 @@ use serde_json::{Map, Value};
 use tidewaiter_api::values::{InvalidValue, quoted};
 use tidewaiter_api::{LabelKey, LabelValue, NodeName, ProviderId};
 
-use super::document::{InvalidField, MAX_ITEMS, Unknown, join};
+use super::document::{MAX_ITEMS, join};
+use super::values::read_as_text;
+use super::{InvalidField, Unknown};
 
 /// An object of the API.
 pub trait Model: Sized {
@@ -172,6 +174,11 @@ impl<'a> At<'a> {
             value,
             unknown: self.unknown,
         }
+    }
+
+    /// The field `key` of this object; `null` if it is missing.
+    pub(super) fn field(&self, key: &str) -> Result<Self, InvalidField> {
+        Ok(self.at(key, self.map()?.get(key).unwrap_or(&Value::Null)))
     }
 
     /// The item `index` of this list.
@@ -421,29 +428,10 @@ pub(super) fn read_text<T: FromStr<Err = InvalidValue>>(at: &At<'_>, wanted: &st
         .map_err(|error: InvalidValue| at.invalid(format!("{}: {}", error.shown, error.rule)))
 }
 
-impl Read for LabelKey {
-    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
-        read_text(at, "a label key")
-    }
-}
-
-impl Read for LabelValue {
-    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
-        read_text(at, "a label value")
-    }
-}
-
-impl Read for NodeName {
-    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
-        read_text(at, "a node name")
-    }
-}
-
-impl Read for ProviderId {
-    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
-        read_text(at, "a providerID")
-    }
-}
+read_as_text!(LabelKey, "a label key");
+read_as_text!(LabelValue, "a label value");
+read_as_text!(NodeName, "a node name");
+read_as_text!(ProviderId, "a providerID");
 
 fn shown(value: &Value) -> String {
     match value {

@@ -6,11 +6,9 @@ use utoipa::openapi::schema::AdditionalProperties;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::document::InvalidField;
-use super::fields::{At, Fields, Model, Read, model};
-use super::open_object::OpenObject;
-use super::schema;
+use super::fields::{At, Read, model};
 use super::values::{HealthExpression, PluginReference, ResourceWord};
+use super::{Fields, InvalidField, Model, OpenObject, schema};
 
 /// The maximum depth of a manifest: the schema of a custom resource is deeper than what people write.
 const MAX_LEVELS: usize = 64;
@@ -154,17 +152,9 @@ impl Model for PluginManifests {
 
 impl Read for Manifest {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {
-        let object = at.map()?;
-        let null = Value::Null;
-        for (key, wanted) in [
-            ("apiVersion", "an API version, for example v1"),
-            ("kind", "a kind, for example Job"),
-        ] {
-            word(&at.at(key, object.get(key).unwrap_or(&null)), wanted)?;
-        }
-        let metadata = at.at("metadata", object.get("metadata").unwrap_or(&null));
-        let name = metadata.map()?.get("name").unwrap_or(&null);
-        word(&metadata.at("name", name), "the name of the object")?;
+        word(&at.field("apiVersion")?, "an API version, for example v1")?;
+        word(&at.field("kind")?, "a kind, for example Job")?;
+        word(&at.field("metadata")?.field("name")?, "the name of the object")?;
         OpenObject::with_levels(at, MAX_LEVELS).map(Self)
     }
 }
@@ -181,19 +171,17 @@ fn word(at: &At<'_>, wanted: &str) -> Result<(), InvalidField> {
 impl Read for Job {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {
         let manifest = Manifest::read(at)?;
-        let (object, null) = (at.map()?, Value::Null);
         for (key, wanted) in [("apiVersion", "batch/v1"), ("kind", "Job")] {
-            let at = at.at(key, object.get(key).unwrap_or(&null));
+            let at = at.field(key)?;
             if at.value.as_str() != Some(wanted) {
                 return Err(at.must_be(wanted));
             }
         }
-        let spec = at.at("spec", object.get("spec").unwrap_or(&null));
-        let deadline = spec.map()?.get("activeDeadlineSeconds").unwrap_or(&null);
-        if deadline.as_i64().is_some_and(|seconds| seconds > 0) {
+        let deadline = at.field("spec")?.field("activeDeadlineSeconds")?;
+        if deadline.value.as_i64().is_some_and(|seconds| seconds > 0) {
             return Ok(Self(manifest));
         }
         let wanted = "a whole number of at least 1: a job without a deadline could block the plugin forever";
-        Err(spec.at("activeDeadlineSeconds", deadline).must_be(wanted))
+        Err(deadline.must_be(wanted))
     }
 }

@@ -28,13 +28,13 @@ pub use unix_millis::UnixMillis;
 pub use unix_seconds::UnixSeconds;
 pub use version::{KubernetesVersion, TargetVersion, Version, VersionText};
 
-/// Implements the common parts of string newtypes. `check` returns the rule that a text violates. The `schema`
-/// attributes describe the same rule in the API's description.
+/// Implements the common parts of string newtypes. `check` decides whether a text is valid, and `rule` says when it is. The
+/// `schema` attributes describe the same rule in the API's description.
 macro_rules! text_value {
-    ($(#[$doc:meta])* $type:ident, $kind:literal, $check:path) => {
-        $crate::models::values::text_value! { $(#[$doc])* $type, $kind, $check, $crate::models::values::invalid }
+    ($(#[$doc:meta])* $type:ident, $kind:literal, $check:path, $rule:expr) => {
+        $crate::models::values::text_value! { $(#[$doc])* $type, $kind, $check, $rule, $crate::models::values::invalid }
     };
-    ($(#[$doc:meta])* $type:ident, $kind:literal, $check:path, $invalid:path) => {
+    ($(#[$doc:meta])* $type:ident, $kind:literal, $check:path, $rule:expr, $invalid:path) => {
         #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, utoipa::ToSchema)]
         #[serde(transparent)]
         $(#[$doc])*
@@ -52,9 +52,10 @@ macro_rules! text_value {
             type Err = tidewaiter_api::InvalidValue;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                match $check(text) {
-                    Ok(()) => Ok(Self(text.to_owned())),
-                    Err(rule) => Err($invalid($kind, text, rule)),
+                if $check(text) {
+                    Ok(Self(text.to_owned()))
+                } else {
+                    Err($invalid($kind, text, $rule))
                 }
             }
         }
@@ -79,14 +80,34 @@ macro_rules! shown_and_read {
             }
         }
 
+        $crate::models::values::read_as_text!($type, concat!("a text (", $kind, ")"));
+    };
+}
+pub(super) use shown_and_read;
+
+/// Parsing, for types with `FromStr`. An error says what is `wanted`.
+macro_rules! read_as_text {
+    ($type:ident, $wanted:expr) => {
         impl $crate::models::fields::Read for $type {
             fn read(at: &$crate::models::fields::At<'_>) -> Result<Self, $crate::models::InvalidField> {
-                $crate::models::fields::read_text(at, concat!("a text (", $kind, ")"))
+                $crate::models::fields::read_text(at, $wanted)
             }
         }
     };
 }
-pub(super) use shown_and_read;
+pub(super) use read_as_text;
+
+/// Serializing, for types with `Display`.
+macro_rules! written_as_shown {
+    ($type:ident) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    };
+}
+pub(super) use written_as_shown;
 
 /// An enum that is a string on the wire.
 macro_rules! words {
@@ -113,11 +134,7 @@ macro_rules! words {
             }
         }
 
-        impl serde::Serialize for $type {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(self.as_str())
-            }
-        }
+        $crate::models::values::written_as_shown!($type);
 
         impl $crate::models::fields::Read for $type {
             fn read(at: &$crate::models::fields::At<'_>) -> Result<Self, $crate::models::InvalidField> {

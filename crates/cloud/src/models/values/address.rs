@@ -2,11 +2,10 @@
 
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
 use tidewaiter_api::InvalidValue;
 use url::Url;
 
-use super::{invalid_address, shown_and_read, text_value};
+use super::{invalid_address, shown_and_read, text_value, written_as_shown};
 
 const MAX_BYTES: usize = 2048;
 
@@ -36,22 +35,19 @@ impl FromStr for HttpUrl {
     }
 }
 
-impl Serialize for HttpUrl {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
+written_as_shown!(HttpUrl);
 shown_and_read!(HttpUrl, "URL");
 
 text_value! {
     /// The address of a server, exactly as given: `HOST`, `HOST:PORT`, with a path, or an `http` or `https` URL. For a
     /// registry it is the key under which a container runtime looks for the credentials, so not one byte may change.
     #[schema(max_length = 512, pattern = r"^(https?://|(?!.*://))[!$&-.0-;=A-Z\[\]_a-z~]+(/[!$-;=A-Z\[\]_a-z~]*)?$", examples("registry.example.com:5000"))]
-    Address, "address", address, crate::models::values::invalid_address
+    Address, "address", address,
+    "must be HOST, HOST:PORT, HOST/PATH or an http or https URL, without user, query and fragment, of at most 512 ASCII characters",
+    crate::models::values::invalid_address
 }
 
-fn address(text: &str) -> Result<(), &'static str> {
+fn address(text: &str) -> bool {
     let url = if text.starts_with("https://") || text.starts_with("http://") {
         plain_url(text)
     } else if text.contains("://") {
@@ -59,12 +55,7 @@ fn address(text: &str) -> Result<(), &'static str> {
     } else {
         plain_url(&format!("https://{text}"))
     };
-    match url {
-        Some(url) if url.query().is_none() && url.fragment().is_none() && text.len() <= 512 => Ok(()),
-        _ => Err(
-            "must be HOST, HOST:PORT, HOST/PATH or an http or https URL, without user, query and fragment, of at most 512 ASCII characters",
-        ),
-    }
+    url.is_some_and(|url| url.query().is_none() && url.fragment().is_none() && text.len() <= 512)
 }
 
 /// The library ignores white space and backslashes; here they are rejected.

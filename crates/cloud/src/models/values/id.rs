@@ -2,13 +2,10 @@
 
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
 use tidewaiter_api::InvalidValue;
 use uuid::Uuid;
 
-use super::invalid;
-use crate::models::document::InvalidField;
-use crate::models::fields::{At, Read, read_text};
+use super::{invalid, read_as_text, written_as_shown};
 
 const RULE: &str = "must be a UUID of 36 characters, for example 9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e";
 
@@ -41,17 +38,8 @@ macro_rules! ids {
             }
         }
 
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl Read for $type {
-            fn read(at: &At<'_>) -> Result<Self, InvalidField> {
-                read_text(at, concat!("the id of ", $kind, ": a UUID of 36 characters"))
-            }
-        }
+        written_as_shown!($type);
+        read_as_text!($type, concat!("the id of ", $kind, ": a UUID of 36 characters"));
     )+ };
 }
 

@@ -8,31 +8,32 @@ use super::text_value;
 text_value! {
     /// A verb of the API, or `*`.
     #[schema(pattern = r"^(\*|[a-z][a-z0-9\-]{0,62})$", examples("get"))]
-    Verb, "verb", verb
+    Verb, "verb", verb,
+    "must be '*' or a verb in lower case: get, list, watch, create, update, patch, delete, deletecollection, ..."
 }
 text_value! {
     /// An API group; the empty string is the core group; `*` is all groups.
     #[schema(max_length = 253, pattern = r"^(\*|[a-z0-9]([a-z0-9\-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9\-]*[a-z0-9])?)*)?$", examples("apps"))]
-    ApiGroup, "API group", api_group
+    ApiGroup, "API group", api_group,
+    "must be '*', empty (the core group) or a group such as apps or rbac.authorization.k8s.io"
 }
 text_value! {
     /// A resource, `resource/subresource`, or one with `*` for either.
     #[schema(max_length = 191, pattern = r"^(\*|[a-z][a-z0-9\-]{0,62})(/(\*|[a-z][a-z0-9\-]{0,62}))*$", examples("deployments/scale"))]
-    Resource, "resource", resource
+    Resource, "resource", resource,
+    "must be '*' or a resource in lower case, such as pods or pods/log"
 }
 text_value! {
     /// The name of an object: anything that can be one segment of a path.
     #[schema(max_length = 253, pattern = r"^(?!\.{1,2}$)[!-$&-.0-~]+$", examples("web"))]
-    ResourceName, "name of an object", resource_name
+    ResourceName, "name of an object", resource_name,
+    "must be 1 to 253 printable ASCII characters without '/', '%' and spaces, and neither '.' nor '..'"
 }
 text_value! {
     /// A non-resource path of the API server, with `*` only as its last character.
     #[schema(max_length = 253, pattern = r"^(\*|/[A-Za-z0-9/\-._~]*\*?)$", examples("/healthz"))]
-    NonResourceUrl, "non-resource URL", non_resource_url
-}
-
-fn rule(ok: bool, rule: &'static str) -> Result<(), &'static str> {
-    if ok { Ok(()) } else { Err(rule) }
+    NonResourceUrl, "non-resource URL", non_resource_url,
+    "must be '*' or a path such as /healthz or /metrics/*, with '*' only as its last character"
 }
 
 /// Lower-case letters; resources may also contain digits and `-`.
@@ -44,55 +45,39 @@ fn word(text: &str) -> bool {
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
-fn verb(text: &str) -> Result<(), &'static str> {
-    rule(
-        text == "*" || word(text),
-        "must be '*' or a verb in lower case: get, list, watch, create, update, patch, delete, deletecollection, ...",
-    )
+fn verb(text: &str) -> bool {
+    text == "*" || word(text)
 }
 
-fn api_group(text: &str) -> Result<(), &'static str> {
+fn api_group(text: &str) -> bool {
     let part = |part: &str| {
         let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
         part.starts_with(edge) && part.ends_with(edge) && part.chars().all(|c| edge(c) || c == '-')
     };
-    let ok = text.is_empty() || text == "*" || (text.len() <= 253 && text.split('.').all(part));
-    rule(
-        ok,
-        "must be '*', empty (the core group) or a group such as apps or rbac.authorization.k8s.io",
-    )
+    text.is_empty() || text == "*" || (text.len() <= 253 && text.split('.').all(part))
 }
 
-fn resource(text: &str) -> Result<(), &'static str> {
+fn resource(text: &str) -> bool {
     let star_or_word = |part: &str| part == "*" || word(part);
-    let ok = match text.split_once('/') {
+    match text.split_once('/') {
         Some((resource, subresource)) => {
             star_or_word(resource) && subresource.len() <= 127 && subresource.split('/').all(star_or_word)
         }
         None => star_or_word(text),
-    };
-    rule(ok, "must be '*' or a resource in lower case, such as pods or pods/log")
+    }
 }
 
-fn resource_name(text: &str) -> Result<(), &'static str> {
-    let ok = (1..=253).contains(&text.len())
+fn resource_name(text: &str) -> bool {
+    (1..=253).contains(&text.len())
         && !matches!(text, "." | "..")
-        && text.bytes().all(|b| b.is_ascii_graphic() && b != b'/' && b != b'%');
-    rule(
-        ok,
-        "must be 1 to 253 printable ASCII characters without '/', '%' and spaces, and neither '.' nor '..'",
-    )
+        && text.bytes().all(|b| b.is_ascii_graphic() && b != b'/' && b != b'%')
 }
 
-fn non_resource_url(text: &str) -> Result<(), &'static str> {
+fn non_resource_url(text: &str) -> bool {
     let path = text.strip_suffix('*').unwrap_or(text);
-    let ok = text.len() <= 253
+    text.len() <= 253
         && (text == "*" || path.starts_with('/'))
-        && path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-._~".contains(&b));
-    rule(
-        ok,
-        "must be '*' or a path such as /healthz or /metrics/*, with '*' only as its last character",
-    )
+        && path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-._~".contains(&b))
 }
 
 #[cfg(test)]

@@ -3,12 +3,11 @@
 
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
 use tidewaiter_api::InvalidValue;
 use tidewaiter_api::values::SshKeyLine;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 
-use super::{invalid, shown_and_read, text_value};
+use super::{invalid, shown_and_read, text_value, written_as_shown};
 
 const KIND: &str = "SSH public key";
 const MAX_BYTES: usize = 8 * 1024;
@@ -57,12 +56,7 @@ fn parse(text: &str) -> Result<SshPublicKey, &'static str> {
     })
 }
 
-impl Serialize for SshPublicKey {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.line)
-    }
-}
-
+written_as_shown!(SshPublicKey);
 shown_and_read!(SshPublicKey, "SSH public key");
 
 impl utoipa::ToSchema for SshPublicKey {}
@@ -85,7 +79,8 @@ impl utoipa::PartialSchema for SshPublicKey {
 text_value! {
     /// The fingerprint of a key: `SHA256:` and 43 characters, or MD5 as 16 pairs of hexadecimal digits with `:` between.
     #[schema(pattern = r"^(SHA256:[A-Za-z0-9+/]{43}|(MD5:)?([0-9A-Fa-f]{2}:){15}[0-9A-Fa-f]{2})$", examples("SHA256:m17ZU7hsyzWBFKqJ1CFX9iV5aFCCCwvuDg+IdcK5NY4"))]
-    Fingerprint, "fingerprint", fingerprint
+    Fingerprint, "fingerprint", fingerprint,
+    "must be SHA256: and 43 base64 characters, or 16 pairs of hexadecimal digits separated by ':'; omit it to have it computed"
 }
 
 impl Fingerprint {
@@ -96,7 +91,7 @@ impl Fingerprint {
     }
 }
 
-fn fingerprint(text: &str) -> Result<(), &'static str> {
+fn fingerprint(text: &str) -> bool {
     let sha256 = text
         .strip_prefix("SHA256:")
         .is_some_and(|hash| hash.len() == 43 && hash.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/".contains(&b)));
@@ -106,13 +101,7 @@ fn fingerprint(text: &str) -> Result<(), &'static str> {
         && md5
             .split(':')
             .all(|pair| pair.len() == 2 && pair.bytes().all(|b| b.is_ascii_hexdigit()));
-    if sha256 || md5 {
-        Ok(())
-    } else {
-        Err(
-            "must be SHA256: and 43 base64 characters, or 16 pairs of hexadecimal digits separated by ':'; omit it to have it computed",
-        )
-    }
+    sha256 || md5
 }
 
 #[cfg(test)]

@@ -2,71 +2,83 @@
 
 use super::text_value;
 
+const SLUG: &str = "must be 1 to 63 ASCII letters, digits, '_', '-' and '.', and begin with a letter or digit";
+
 text_value! {
     /// A name: 1 to 128 characters of any alphabet.
     #[schema(min_length = 1, max_length = 128, pattern = r"^[^\s\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff]([^\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff]*[^\s\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff])?$", examples("Production"))]
-    DisplayName, "name", display_name
+    DisplayName, "name", display_name,
+    "must be 1 to 128 visible characters, without spaces around them"
 }
 text_value! {
     /// A description: at most 1,024 characters of any alphabet, on one line.
     #[derive(Default)]
     #[schema(max_length = 1024, pattern = r"^[^\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff]*$", examples("Who is awake"))]
-    Description, "description", description
+    Description, "description", description,
+    "must be at most 1024 visible characters on one line"
 }
 text_value! {
     /// An e-mail address. Only its format is checked.
     #[schema(max_length = 254, pattern = r"^[!#-'*+\-./0-9=?A-Z^-~]{1,64}@[!#-'*+\-/0-9=?A-Z^-~]+(\.[!#-'*+\-/0-9=?A-Z^-~]+)*$", examples("alice@example.com"))]
-    Email, "e-mail address", email
+    Email, "e-mail address", email,
+    "must be an e-mail address of at most 254 ASCII characters, for example alice@example.com"
 }
 text_value! {
     /// A telephone number.
     #[schema(max_length = 32, pattern = r"^[0-9 +\-()./x]*[0-9][0-9 +\-()./x]*$", examples("+1 555 0100"))]
-    Phone, "telephone number", phone
+    Phone, "telephone number", phone,
+    "must be 1 to 32 digits, spaces and \"+-()./x\", for example +1 555 0100"
 }
 text_value! {
     /// An identifier: the name of a provider or an engine, the type or implementation of a plugin.
     #[schema(max_length = 63, pattern = r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$", examples("digital_ocean"))]
-    Slug, "identifier", slug
+    Slug, "identifier", slug, SLUG
 }
 text_value! {
     /// A plugin of the same cluster: its type, or its type and implementation.
     #[schema(max_length = 127, pattern = r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,62}(/[A-Za-z0-9][A-Za-z0-9_.\-]{0,62})?$", examples("metrics/prometheus"))]
-    PluginReference, "plugin reference", plugin_reference
+    PluginReference, "plugin reference", plugin_reference,
+    "must be TYPE or TYPE/IMPLEMENTATION of a plugin, for example metrics/prometheus"
 }
 text_value! {
     /// A kind, or a group and version.
     #[schema(max_length = 253, pattern = r"^[A-Za-z0-9][A-Za-z0-9./\-]*$", examples("apps/v1"))]
-    ResourceWord, "kind or API version", resource_word
+    ResourceWord, "kind or API version", resource_word,
+    "must be 1 to 253 ASCII letters, digits, '.', '/' and '-', and begin with a letter or digit"
 }
 text_value! {
     /// An expression in CEL: at most 512 characters on one line.
     #[schema(min_length = 1, max_length = 512, pattern = r"^[!-~]([ -~]*[!-~])?$", examples("status.phase == 'Running'"))]
-    HealthExpression, "health expression", health_expression
+    HealthExpression, "health expression", health_expression,
+    "must be an expression in CEL of 1 to 512 ASCII characters on one line, without spaces around it"
 }
 text_value! {
     /// A signature of minisign, detached: its four lines.
     #[schema(max_length = 2400, pattern = r"^untrusted comment: [\t -~]{0,1000}\n[A-Za-z0-9+/]{99}=\ntrusted comment: [\t -~]{0,1000}\n[A-Za-z0-9+/]{86}==\n?$", examples("untrusted comment: signature from a key\nRUQf6LRCGA9i559r3g7V1qNyJDApGip8MfqcadIgT9CuhV3EMhHoN1mGTkUidF/z7SrlQgXdy8ofjb7bNJJylDOocrCo8KLzZwo=\ntrusted comment: timestamp:1790000000\tfile:plugin-metrics-1.0.0\ny/rUw2y8/hOUYjZU71eHp/Wo1KZ40fGy2VJEDl34XMJM+TX48Ss/17u3IvIfbVR1FkZZSNCisQbuQY+bHwhEBg=="))]
-    DetachedSignature, "signature", detached_signature
+    DetachedSignature, "signature", detached_signature,
+    "must be the four lines of a signature of minisign"
 }
 text_value! {
     /// The name of a credential: `username`, `password`, …
     #[schema(max_length = 63, pattern = r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$", examples("username"))]
-    CredentialName, "name of a credential", slug
+    CredentialName, "name of a credential", slug, SLUG
 }
 text_value! {
     /// The name of a namespace: a DNS label (RFC 1123).
     #[schema(max_length = 63, pattern = r"^[a-z0-9]([a-z0-9\-]*[a-z0-9])?$", examples("kube-system"))]
-    Namespace, "namespace", namespace
+    Namespace, "namespace", namespace,
+    "must be 1 to 63 lower-case letters, digits and '-', beginning and ending with a letter or digit"
 }
 text_value! {
     /// The type of a status, for example `RUNNING`.
     #[schema(max_length = 63, pattern = r"^[A-Za-z0-9_]+$", examples("RUNNING"))]
-    StatusType, "type of a status", status_type
+    StatusType, "type of a status", status_type,
+    "must be 1 to 63 ASCII letters, digits and '_', for example RUNNING"
 }
 text_value! {
     /// How an autoscaler chooses the nodes that it adds or removes, for example `random`, the default.
     #[schema(max_length = 63, pattern = r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$", examples("random"))]
-    StrategyName, "scaling strategy", slug
+    StrategyName, "scaling strategy", slug, SLUG
 }
 
 /// What is shown where no status was reported.
@@ -82,10 +94,6 @@ impl Default for StrategyName {
     }
 }
 
-fn rule(ok: bool, rule: &'static str) -> Result<(), &'static str> {
-    if ok { Ok(()) } else { Err(rule) }
-}
-
 /// Excludes control characters, and characters that are invisible, break a line, or change the text direction.
 fn readable(text: &str) -> bool {
     !text.chars().any(|c| {
@@ -96,99 +104,66 @@ fn readable(text: &str) -> bool {
     })
 }
 
-fn display_name(text: &str) -> Result<(), &'static str> {
+fn display_name(text: &str) -> bool {
     let length = text.chars().count();
-    rule(
-        (1..=128).contains(&length) && text.trim() == text && readable(text),
-        "must be 1 to 128 visible characters, without spaces around them",
-    )
+    (1..=128).contains(&length) && text.trim() == text && readable(text)
 }
 
-fn description(text: &str) -> Result<(), &'static str> {
-    rule(
-        text.chars().count() <= 1024 && readable(text),
-        "must be at most 1024 visible characters on one line",
-    )
+fn description(text: &str) -> bool {
+    text.chars().count() <= 1024 && readable(text)
 }
 
-fn email(text: &str) -> Result<(), &'static str> {
-    let ok = text.len() <= 254
+fn email(text: &str) -> bool {
+    text.len() <= 254
         && text
             .bytes()
             .all(|b| b.is_ascii_graphic() && !b"\"(),:;<>[\\]".contains(&b))
         && text.split_once('@').is_some_and(|(local, domain)| {
             (1..=64).contains(&local.len()) && !domain.contains('@') && domain.split('.').all(|part| !part.is_empty())
-        });
-    rule(
-        ok,
-        "must be an e-mail address of at most 254 ASCII characters, for example alice@example.com",
-    )
+        })
 }
 
-fn phone(text: &str) -> Result<(), &'static str> {
-    let ok = (1..=32).contains(&text.len())
+fn phone(text: &str) -> bool {
+    (1..=32).contains(&text.len())
         && text.bytes().any(|b| b.is_ascii_digit())
-        && text.bytes().all(|b| b.is_ascii_digit() || b" +-()./x".contains(&b));
-    rule(
-        ok,
-        "must be 1 to 32 digits, spaces and \"+-()./x\", for example +1 555 0100",
-    )
+        && text.bytes().all(|b| b.is_ascii_digit() || b" +-()./x".contains(&b))
 }
 
-fn slug(text: &str) -> Result<(), &'static str> {
+fn slug(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let ok = (1..=63).contains(&bytes.len())
+    (1..=63).contains(&bytes.len())
         && bytes[0].is_ascii_alphanumeric()
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(b));
-    rule(
-        ok,
-        "must be 1 to 63 ASCII letters, digits, '_', '-' and '.', and begin with a letter or digit",
-    )
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(b))
 }
 
-fn namespace(text: &str) -> Result<(), &'static str> {
+fn namespace(text: &str) -> bool {
     let edge = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     let bytes = text.as_bytes();
-    let ok = bytes.len() <= 63
+    bytes.len() <= 63
         && edge(bytes.first())
         && edge(bytes.last())
         && bytes
             .iter()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-');
-    rule(
-        ok,
-        "must be 1 to 63 lower-case letters, digits and '-', beginning and ending with a letter or digit",
-    )
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
 }
 
-fn plugin_reference(text: &str) -> Result<(), &'static str> {
+fn plugin_reference(text: &str) -> bool {
     let (plugin_type, implementation) = text.split_once('/').unwrap_or((text, "any"));
-    rule(
-        slug(plugin_type).is_ok() && slug(implementation).is_ok(),
-        "must be TYPE or TYPE/IMPLEMENTATION of a plugin, for example metrics/prometheus",
-    )
+    slug(plugin_type) && slug(implementation)
 }
 
-fn resource_word(text: &str) -> Result<(), &'static str> {
+fn resource_word(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let ok = (1..=253).contains(&bytes.len())
+    (1..=253).contains(&bytes.len())
         && bytes[0].is_ascii_alphanumeric()
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"./-".contains(b));
-    rule(
-        ok,
-        "must be 1 to 253 ASCII letters, digits, '.', '/' and '-', and begin with a letter or digit",
-    )
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"./-".contains(b))
 }
 
-fn health_expression(text: &str) -> Result<(), &'static str> {
-    let ok = (1..=512).contains(&text.len()) && text.bytes().all(|b| (b' '..=b'~').contains(&b)) && text.trim() == text;
-    rule(
-        ok,
-        "must be an expression in CEL of 1 to 512 ASCII characters on one line, without spaces around it",
-    )
+fn health_expression(text: &str) -> bool {
+    (1..=512).contains(&text.len()) && text.bytes().all(|b| (b' '..=b'~').contains(&b)) && text.trim() == text
 }
 
-fn detached_signature(text: &str) -> Result<(), &'static str> {
+fn detached_signature(text: &str) -> bool {
     let lines: Vec<&str> = text.strip_suffix('\n').unwrap_or(text).split('\n').collect();
     let is_comment = |line: &str, prefix: &str| {
         let comment = line.strip_prefix(prefix);
@@ -202,7 +177,7 @@ fn detached_signature(text: &str) -> Result<(), &'static str> {
             data.len() == length && data.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/".contains(&b))
         })
     };
-    let ok = match lines[..] {
+    match lines[..] {
         [untrusted, signature, trusted, global] => {
             is_comment(untrusted, "untrusted comment: ")
                 && is_base64(signature, 99, "=")
@@ -210,13 +185,11 @@ fn detached_signature(text: &str) -> Result<(), &'static str> {
                 && is_base64(global, 86, "==")
         }
         _ => false,
-    };
-    rule(ok, "must be the four lines of a signature of minisign")
+    }
 }
 
-fn status_type(text: &str) -> Result<(), &'static str> {
-    let ok = (1..=63).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    rule(ok, "must be 1 to 63 ASCII letters, digits and '_', for example RUNNING")
+fn status_type(text: &str) -> bool {
+    (1..=63).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
 #[cfg(test)]

@@ -5,9 +5,8 @@ use std::fmt;
 use jiff::Timestamp;
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
-use serde::{Serialize, Serializer};
 
-use super::UnixSeconds;
+use super::{UnixSeconds, written_as_shown};
 use crate::models::document::InvalidField;
 use crate::models::fields::{At, Read};
 
@@ -51,11 +50,7 @@ impl fmt::Display for UnixDate {
     }
 }
 
-impl Serialize for UnixDate {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+written_as_shown!(UnixDate);
 
 impl Read for UnixDate {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {

@@ -5,8 +5,8 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use serde::{Serialize, Serializer};
 
+use super::written_as_shown;
 use crate::models::document::InvalidField;
 use crate::models::fields::{At, Read};
 
@@ -40,11 +40,7 @@ impl fmt::Display for UnixMillis {
     }
 }
 
-impl Serialize for UnixMillis {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+written_as_shown!(UnixMillis);
 
 impl Read for UnixMillis {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
-
+use super::written_as_shown;
 use crate::models::document::InvalidField;
 use crate::models::fields::{At, Read};
 
@@ -36,11 +35,7 @@ impl fmt::Display for UnixSeconds {
     }
 }
 
-impl Serialize for UnixSeconds {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+written_as_shown!(UnixSeconds);
 
 impl Read for UnixSeconds {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {

@@ -2,12 +2,9 @@
 
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
 use tidewaiter_api::InvalidValue;
 
-use super::{invalid, text_value};
-use crate::models::document::InvalidField;
-use crate::models::fields::{At, Read, read_text};
+use super::{invalid, read_as_text, text_value, written_as_shown};
 
 /// The maximum length of a label's value, because a version may become one.
 const MAX_BYTES: usize = 63;
@@ -73,17 +70,8 @@ macro_rules! written {
             }
         }
 
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl Read for $type {
-            fn read(at: &At<'_>) -> Result<Self, InvalidField> {
-                read_text(at, $wanted)
-            }
-        }
+        written_as_shown!($type);
+        read_as_text!($type, $wanted);
     };
 }
 written!(Version, "", "a version, for example 1.2.3");
@@ -93,21 +81,17 @@ written!(TargetVersion, "v", "a version of Kubernetes, for example v1.12.3");
 text_value! {
     /// A version with a numbering of its own, for example `17.03.2-ce` of Docker, which is not a semantic version.
     #[schema(max_length = 63, pattern = r"^v?[0-9][A-Za-z0-9.+\-~_]*$", examples("17.03.2-ce"))]
-    VersionText, "version", version_text
+    VersionText, "version", version_text,
+    "must be a version of at most 63 ASCII characters, for example 17.03.2-ce"
 }
 
-fn version_text(text: &str) -> Result<(), &'static str> {
+fn version_text(text: &str) -> bool {
     let number = text.strip_prefix('v').unwrap_or(text);
-    let ok = text.len() <= MAX_BYTES
+    text.len() <= MAX_BYTES
         && number.starts_with(|c: char| c.is_ascii_digit())
         && number
             .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b".+-~_".contains(&b));
-    if ok {
-        Ok(())
-    } else {
-        Err("must be a version of at most 63 ASCII characters, for example 17.03.2-ce")
-    }
+            .all(|b| b.is_ascii_alphanumeric() || b".+-~_".contains(&b))
 }
 
 #[cfg(test)]
