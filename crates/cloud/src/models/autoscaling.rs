@@ -3,13 +3,9 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Kind;
-use super::document::InvalidField;
-use super::fields::{At, Fields, Model, Read, model};
-use super::open_object::OpenObject;
-use super::org_role::OrgRole;
-use super::resource::{Facts, Resource};
+use super::fields::{At, Read, model};
 use super::values::{AutoscalingPolicyId, DisplayName, Slug, words};
+use super::{Facts, Fields, InvalidField, Kind, OpenObject, OrgRole, Resource};
 
 /// A week, in seconds.
 const MAX_PERIOD: u32 = 7 * 24 * 60 * 60;
@@ -112,16 +108,10 @@ impl Resource for AutoscalingPolicySpec {
         quota: 5_000,
         tag: "Autoscaling",
         writers: OrgRole::Member,
-        generated: &["id"],
         columns: &["name", "metric", "poll_interval"],
         about: "Autoscaling policies of a cluster",
         aliases: &["autoscaling-policy"],
-        ..Facts::of(
-            Kind::AutoscalingPolicy,
-            "autoscaling-policies",
-            Self::KIND,
-            &[Kind::Cluster],
-        )
+        ..Facts::of::<Self>(Kind::AutoscalingPolicy, "autoscaling-policies", &[Kind::Cluster])
     };
 }
 

@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::document::InvalidField;
-use super::fields::{Fields, Model, model};
-use super::open_object::OpenObject;
-use super::schema;
+use super::fields::model;
 use super::values::{Slug, Version};
 use super::written::or_empty;
+use super::{Fields, InvalidField, Model, OpenObject, schema};
 
 /// The response of `GET /v3/plugins`: an object whose keys are the types of plugins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]

@@ -5,9 +5,8 @@
 
 use serde_json::Value;
 
-use super::document::InvalidField;
-use super::fields::{At, Fields};
-use super::open_object::OpenObject;
+use super::fields::At;
+use super::{Fields, InvalidField, OpenObject};
 
 /// Names of fields that contain a secret, without separators, in lower case. A name such as `existingSecret` is that of a Secret of Kubernetes.
 const NAMES: [&str; 4] = ["secret", "pwd", "pass", "bearer"];

@@ -2,17 +2,12 @@
 
 use utoipa::ToSchema;
 
-use super::Kind;
-use super::fields::{Model, model};
-use super::open_object::OpenObject;
-use super::resource::{Body, Facts, Resource, Use};
-use super::schema;
-use super::secret::Secret;
-use super::status::Status;
+use super::fields::model;
 use super::values::{
     Address, ClusterId, DisplayName, OrganizationId, ProviderId, Slug, UnixMillis, UserId, VersionText,
 };
 use super::written::or_empty;
+use super::{Body, Facts, Kind, OpenObject, Resource, Secret, Status, Use, schema};
 
 model! {
     /// The settings of a cluster.
@@ -70,22 +65,12 @@ impl Resource for ClusterSpec {
         quota: 5_000,
         tag: "Clusters",
         is_for_clusters: false,
-        generated: &[
-            "id",
-            "created_at",
-            "updated_at",
-            "organization_id",
-            "owner_id",
-            "configuration",
-            "status",
-            "provision_service_version",
-        ],
         has_older_forms: true,
         columns: &["name", "provider_name", "version", "status"],
         about: "Clusters",
         aliases: &["cluster"],
         is_declared: false,
-        ..Facts::of(Kind::Cluster, "clusters", Self::KIND, &[Kind::Organization])
+        ..Facts::of::<Self>(Kind::Cluster, "clusters", &[Kind::Organization])
     };
 
     fn uses(&self) -> Vec<Use> {

@@ -4,8 +4,8 @@ use serde::Serialize;
 use tidewaiter_api::values::printable;
 use utoipa::ToSchema;
 
-use super::document::InvalidField;
-use super::fields::{At, Fields, Model, Read};
+use super::fields::{At, Read};
+use super::{Fields, InvalidField, Model};
 
 /// The maximum number of characters in a message.
 const SHOWN: usize = 1_024;

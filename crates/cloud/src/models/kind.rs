@@ -4,9 +4,8 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::Kind;
-use super::document::{self, InvalidField, Unknown};
-use super::resource::{Document, MAX_BYTES};
+use super::resource::MAX_BYTES;
+use super::{Document, InvalidField, Kind, Unknown, document};
 
 /// Defines the enum of kinds. The facts of a resource are stated beside its model; those of the others here.
 macro_rules! kinds {

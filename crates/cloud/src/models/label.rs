@@ -3,13 +3,9 @@
 
 use tidewaiter_api::{LabelKey, LabelValue};
 
-use super::Kind;
-use super::document::InvalidField;
-use super::fields::{Fields, Model, model};
-use super::org_role::OrgRole;
-use super::resource::{Facts, Resource};
-use super::schema;
+use super::fields::model;
 use super::values::{ClusterLabelId, NodePoolId, NodePoolLabelId, UnixMillis};
+use super::{Facts, Fields, InvalidField, Kind, OrgRole, Resource, schema};
 
 /// The prefix of every cluster label's key.
 pub const CLUSTER_LABEL_PREFIX: &str = "cluster.containership.io/";
@@ -70,12 +66,11 @@ impl Resource for ClusterLabelSpec {
         quota: 100_000,
         tag: "Labels",
         writers: OrgRole::Member,
-        generated: &["id", "created_at", "updated_at"],
         key: &["key"],
         columns: &["key", "value"],
         about: "Labels for all nodes of a cluster",
         aliases: &["label"],
-        ..Facts::of(Kind::ClusterLabel, "labels", Self::KIND, &[Kind::Cluster])
+        ..Facts::of::<Self>(Kind::ClusterLabel, "labels", &[Kind::Cluster])
     };
 }
 
@@ -87,11 +82,10 @@ impl Resource for NodePoolLabelSpec {
         segment: "labels",
         tag: "Labels",
         writers: OrgRole::Member,
-        generated: &["id", "created_at", "updated_at", "node_pool_id"],
         key: &["key"],
         columns: &["key", "value"],
         about: "Labels for all nodes of a node pool",
         aliases: &["node-pool-label"],
-        ..Facts::of(Kind::NodePoolLabel, "node-pool-labels", Self::KIND, &[Kind::NodePool])
+        ..Facts::of::<Self>(Kind::NodePoolLabel, "node-pool-labels", &[Kind::NodePool])
     };
 }

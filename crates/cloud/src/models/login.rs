@@ -1,14 +1,14 @@
 //! Logging in, and small responses.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::document::InvalidField;
-use super::fields::{Fields, Model, model};
-use super::schema;
-use super::secret::Secret;
+use super::fields::model;
 use super::values::{ClusterId, Email};
+use super::{Fields, InvalidField, Model, Secret, schema};
 
 /// The body of `POST /v3/login/METHOD`. `Serialize` omits the password.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -39,15 +39,7 @@ impl Login {
     /// The body as a client sends it.
     #[must_use]
     pub fn revealed(&self) -> impl Serialize + '_ {
-        #[derive(Serialize)]
-        struct Revealed<'a> {
-            email: &'a Email,
-            password: &'a str,
-        }
-        Revealed {
-            email: &self.email,
-            password: self.password.expose(),
-        }
+        BTreeMap::from([("email", self.email.as_str()), ("password", self.password.expose())])
     }
 }
 
@@ -55,13 +47,7 @@ impl Token {
     /// The response to the client that logged in.
     #[must_use]
     pub fn revealed(&self) -> impl Serialize + '_ {
-        #[derive(Serialize)]
-        struct Revealed<'a> {
-            token: &'a str,
-        }
-        Revealed {
-            token: self.token.expose(),
-        }
+        BTreeMap::from([("token", self.token.expose())])
     }
 }
 

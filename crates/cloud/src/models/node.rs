@@ -2,13 +2,9 @@
 
 use tidewaiter_api::{NodeName, ProviderId};
 
-use super::Kind;
-use super::fields::{Model, model};
-use super::org_role::OrgRole;
-use super::resource::{Facts, Resource};
-use super::schema;
-use super::status::Status;
+use super::fields::model;
 use super::values::{NodeId, NodePoolId, UnixMillis};
+use super::{Facts, Kind, OrgRole, Resource, Status, schema};
 
 model! {
     /// The settings of a node; the cluster reports everything else.
@@ -45,12 +41,11 @@ impl Resource for NodeSpec {
         quota: 100_000,
         tag: "Node pools",
         writers: OrgRole::Member,
-        generated: &["id", "status", "created_at", "updated_at", "node_pool_id"],
         has_older_forms: true,
         columns: &["name", "node_pool_id", "status", "updated_at"],
         about: "Nodes of a node pool or of a cluster",
         aliases: &["node"],
         is_declared: false,
-        ..Facts::of(Kind::Node, "nodes", Self::KIND, &[Kind::NodePool])
+        ..Facts::of::<Self>(Kind::Node, "nodes", &[Kind::NodePool])
     };
 }

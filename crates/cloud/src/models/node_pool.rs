@@ -4,15 +4,10 @@ use serde::Serialize;
 use utoipa::openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::Kind;
-use super::document::InvalidField;
-use super::fields::{Fields, Model, model};
-use super::org_role::OrgRole;
-use super::resource::{Facts, Resource};
-use super::schema;
-use super::status::Status;
+use super::fields::model;
 use super::values::{DisplayName, KubernetesVersion, NodePoolId, StrategyName, VersionText, words};
 use super::written::or_empty;
+use super::{Facts, Fields, InvalidField, Kind, Model, OrgRole, Resource, Status, schema};
 
 /// The maximum number of nodes in one cluster that Kubernetes supports.
 const MAX_NODES: u32 = 5_000;
@@ -137,12 +132,11 @@ impl Resource for NodePoolSpec {
         quota: 50_000,
         tag: "Node pools",
         writers: OrgRole::Member,
-        generated: &["id", "status"],
         has_older_forms: true,
         columns: &["name", "kubernetes_mode", "count", "kubernetes_version", "status"],
         about: "Node pools of a cluster",
         aliases: &["node-pool", "pools"],
-        ..Facts::of(Kind::NodePool, "node-pools", Self::KIND, &[Kind::Cluster])
+        ..Facts::of::<Self>(Kind::NodePool, "node-pools", &[Kind::Cluster])
     };
 }
 

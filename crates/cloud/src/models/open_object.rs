@@ -7,9 +7,8 @@ use serde_json::{Map, Value};
 use utoipa::openapi::schema::AdditionalProperties;
 use utoipa::openapi::{RefOr, Schema};
 
-use super::document::InvalidField;
 use super::fields::{At, Read};
-use super::schema;
+use super::{InvalidField, schema};
 
 /// An object with fields that are stored unchanged. `Debug` shows only their number, because any of them may be secret.
 #[derive(Clone, Default, PartialEq, Serialize)]

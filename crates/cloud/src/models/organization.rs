@@ -2,10 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::Kind;
-use super::fields::{Model, model};
-use super::resource::{Facts, Resource, UniqueName};
+use super::fields::model;
 use super::values::{DisplayName, OrganizationId, UnixMillis, UserId};
+use super::{Facts, Kind, Resource, UniqueName};
 
 model! {
     /// The settings of an organization.
@@ -33,12 +32,11 @@ impl Resource for OrganizationSpec {
         event: None,
         quota: i64::MAX,
         has_own_endpoints: true,
-        generated: &["id", "owner_id", "created_at", "updated_at", "locked"],
         columns: &["name", "locked"],
         about: "Organizations that you are a member of",
         aliases: &["organization", "orgs"],
         is_declared: false,
-        ..Facts::of(Kind::Organization, "organizations", Self::KIND, &[])
+        ..Facts::of::<Self>(Kind::Organization, "organizations", &[])
     };
 
     /// Two organizations may have the same name.

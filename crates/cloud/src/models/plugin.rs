@@ -2,14 +2,11 @@
 
 use utoipa::ToSchema;
 
-use super::Kind;
-use super::fields::{Model, model};
-use super::manifests::{HealthCheck, Jobs, Manifest};
-use super::open_object::OpenObject;
-use super::resource::{Body, Facts, Parameter, ParameterType, Resource, Use};
+use super::fields::model;
 use super::values::{
     ClusterId, Description, DetachedSignature, OrganizationId, PluginId, PluginReference, Slug, UnixMillis, Version,
 };
+use super::{Body, Facts, HealthCheck, Jobs, Kind, Manifest, OpenObject, Parameter, ParameterType, Resource, Use};
 
 model! {
     /// The settings of a plugin.
@@ -72,14 +69,6 @@ impl Resource for PluginSpec {
     const FACTS: Facts = Facts {
         quota: 50_000,
         tag: "Plugins",
-        generated: &[
-            "id",
-            "added_at",
-            "created_at",
-            "updated_at",
-            "organization_id",
-            "cluster_id",
-        ],
         item_query: &[Parameter {
             name: "previous_version",
             description: "the current version of the cluster",
@@ -89,7 +78,7 @@ impl Resource for PluginSpec {
         columns: &["type", "implementation", "version"],
         about: "Plugins of a cluster",
         aliases: &["plugin"],
-        ..Facts::of(Kind::Plugin, "plugins", Self::KIND, &[Kind::Cluster])
+        ..Facts::of::<Self>(Kind::Plugin, "plugins", &[Kind::Cluster])
     };
 
     fn uses(&self) -> Vec<Use> {

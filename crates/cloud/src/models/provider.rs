@@ -4,13 +4,9 @@ use serde::Serialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::Kind;
-use super::document::InvalidField;
-use super::fields::{Fields, Model, model};
-use super::resource::{Facts, Resource};
-use super::schema;
-use super::secret::Credentials;
+use super::fields::model;
 use super::values::{Description, OrganizationId, ProviderId, Slug, UnixMillis};
+use super::{Credentials, Facts, Fields, InvalidField, Kind, Model, Resource, schema};
 
 /// The settings of a provider.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -59,7 +55,7 @@ impl Resource for ProviderSpec {
         columns: &["provider", "description"],
         about: "Accounts at cloud providers",
         aliases: &["provider"],
-        ..Facts::of(Kind::Provider, "providers", Self::KIND, &[Kind::Organization])
+        ..Facts::of::<Self>(Kind::Provider, "providers", &[Kind::Organization])
     };
 
     fn credentials(&self) -> Option<&Credentials> {

@@ -6,13 +6,8 @@ use serde::Serialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::Kind;
-use super::document::InvalidField;
-use super::fields::{Fields, Model};
-use super::resource::{Facts, Resource};
-use super::schema;
-use super::secret::Credentials;
 use super::values::{Address, Description, Email, OrganizationId, RegistryId, UnixMillis, UserId, words};
+use super::{Credentials, Facts, Fields, InvalidField, Kind, Model, Resource, schema};
 
 words! {
     /// The kind of registry, which determines how credentials become a pull secret.
@@ -141,7 +136,7 @@ impl Resource for RegistrySpec {
         columns: &["serveraddress", "provider", "description"],
         about: "Container registries",
         aliases: &["registry"],
-        ..Facts::of(Kind::Registry, "registries", Self::KIND, &[Kind::Organization])
+        ..Facts::of::<Self>(Kind::Registry, "registries", &[Kind::Organization])
     };
 
     fn credentials(&self) -> Option<&Credentials> {

@@ -11,13 +11,9 @@ use tidewaiter_api::values::quoted;
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
-use super::Kind;
-use super::Unknown;
-use super::document::InvalidField;
-use super::fields::{At, Model, Read as _};
-use super::org_role::OrgRole;
+use super::fields::{At, Read as _};
 use super::schema::Described;
-use super::secret::Credentials;
+use super::{Credentials, InvalidField, Kind, Model, OrgRole, Unknown};
 
 /// The maximum size of a spec, in bytes.
 pub const MAX_BYTES: usize = 1024 * 1024;
@@ -104,15 +100,25 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// The facts of a typical kind.
+    /// The facts of a typical resource. The server sets the fields that its object has besides those of the spec.
     #[must_use]
-    pub const fn of(kind: Kind, word: &'static str, singular: &'static str, parents: &'static [Kind]) -> Self {
+    pub const fn of<R: Resource>(kind: Kind, word: &'static str, parents: &'static [Kind]) -> Self {
+        Self {
+            event: Some(kind),
+            generated: R::Object::OWN,
+            ..Self::internal(word, R::KIND, 1_000, parents)
+        }
+    }
+
+    /// The facts of a kind that no document names: clients see its objects through endpoints of their own, if at all.
+    #[must_use]
+    pub const fn internal(word: &'static str, singular: &'static str, quota: i64, parents: &'static [Kind]) -> Self {
         Self {
             word,
             singular,
             parents,
-            event: Some(kind),
-            quota: 1_000,
+            event: None,
+            quota,
             segment: word,
             tag: "",
             has_own_endpoints: false,
@@ -127,16 +133,6 @@ impl Facts {
             about: "",
             aliases: &[],
             is_declared: true,
-        }
-    }
-
-    /// The facts of a kind that no document names: clients see its objects through endpoints of their own, if at all.
-    #[must_use]
-    pub const fn internal(word: &'static str, singular: &'static str, quota: i64, parents: &'static [Kind]) -> Self {
-        Self {
-            event: None,
-            quota,
-            ..Self::of(Kind::Organization, word, singular, parents)
         }
     }
 }

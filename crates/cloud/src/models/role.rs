@@ -5,14 +5,12 @@
 
 use serde::{Serialize as _, Serializer};
 
-use super::Kind;
-use super::document::InvalidField;
-use super::fields::{Fields, Model, model};
-use super::resource::{self, Facts, Parameter, ParameterType};
+use super::fields::model;
 use super::values::{
     ApiGroup, Description, DisplayName, NonResourceUrl, OrganizationId, Resource, ResourceName, RoleId, RuleId,
     UnixMillis, UserId, Verb, words,
 };
+use super::{Facts, Fields, InvalidField, Kind, Parameter, ParameterType, resource};
 
 words! {
     /// The role of the rule.
@@ -106,7 +104,7 @@ impl resource::Resource for RoleSpec {
         columns: &["name", "description"],
         about: "Roles and their rules",
         aliases: &["role"],
-        ..Facts::of(Kind::Role, "roles", Self::KIND, &[Kind::Organization])
+        ..Facts::of::<Self>(Kind::Role, "roles", &[Kind::Organization])
     };
 }
 

@@ -4,11 +4,9 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::Kind;
-use super::document::InvalidField;
-use super::fields::{Fields, Model, model};
-use super::resource::{Facts, Parameter, ParameterType, Resource, UniqueName, Use};
+use super::fields::model;
 use super::values::{ClusterId, Namespace, OrganizationId, RoleBindingId, RoleId, TeamId, UnixMillis, UserId, words};
+use super::{Facts, Fields, InvalidField, Kind, Model, Parameter, ParameterType, Resource, UniqueName, Use};
 
 words! {
     /// Which of the two ids applies.
@@ -85,7 +83,6 @@ impl Resource for RoleBindingSpec {
     const FACTS: Facts = Facts {
         quota: 20_000,
         tag: "Roles",
-        generated: &["id", "created_at", "updated_at", "organization_id", "owner_id"],
         list_query: &[Parameter {
             name: "cluster_id",
             description: "only those of this cluster and those that apply to all clusters",
@@ -109,7 +106,7 @@ impl Resource for RoleBindingSpec {
         ],
         about: "Grants of roles to users and teams",
         aliases: &["role-binding", "bindings"],
-        ..Facts::of(Kind::RoleBinding, "role-bindings", Self::KIND, &[Kind::Organization])
+        ..Facts::of::<Self>(Kind::RoleBinding, "role-bindings", &[Kind::Organization])
     };
 
     fn name(&self, _: &Map<String, Value>) -> Option<UniqueName> {

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use secrecy::{ExposeSecret, SecretString};
-use utoipa::openapi::{KnownFormat, ObjectBuilder, RefOr, Schema, SchemaFormat, Type};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::document::InvalidField;
 use super::fields::{At, Read};
-use super::schema;
 use super::values::CredentialName;
+use super::{InvalidField, schema};
 
 const MAX_BYTES: usize = 16 * 1024;
 const MAX_CREDENTIALS: usize = 32;
@@ -18,7 +17,9 @@ const WANTED: &str = "a string of 1 to 16384 bytes without NUL";
 
 /// A password, key or token. Its memory is cleared when it is dropped, but not that of the JSON that it was parsed
 /// from.
-#[derive(Clone)]
+#[derive(Clone, ToSchema)]
+#[schema(value_type = String, format = "password", min_length = 1, max_length = 16384, pattern = r"^[^\u0000]*$",
+    description = "A secret. It never appears in logs and errors.", examples("not-a-real-secret"))]
 pub struct Secret(SecretString);
 
 impl Secret {
@@ -39,22 +40,6 @@ impl fmt::Debug for Secret {
 impl PartialEq for Secret {
     fn eq(&self, other: &Self) -> bool {
         self.expose() == other.expose()
-    }
-}
-
-impl ToSchema for Secret {}
-
-impl PartialSchema for Secret {
-    fn schema() -> RefOr<Schema> {
-        let secret = ObjectBuilder::new()
-            .schema_type(Type::String)
-            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Password)))
-            .description(Some("A secret. It never appears in logs and errors."))
-            .min_length(Some(1))
-            .max_length(Some(MAX_BYTES))
-            .pattern(Some(r"^[^\u0000]*$"))
-            .examples(["not-a-real-secret"]);
-        secret.into()
     }
 }
 

@@ -1,10 +1,8 @@
 //! Teams: users who get roles together.
 
-use super::Kind;
-use super::document::InvalidField;
-use super::fields::{Fields, Model, model};
-use super::resource::{Facts, Resource, Use};
+use super::fields::model;
 use super::values::{Description, DisplayName, OrganizationId, TeamId, UnixMillis, UserId};
+use super::{Facts, Fields, InvalidField, Kind, Resource, Use};
 
 model! {
     /// The settings of a team.
@@ -32,11 +30,10 @@ impl Resource for TeamSpec {
         quota: 5_000,
         tag: "Users",
         is_for_clusters: false,
-        generated: &["id", "created_at", "updated_at", "organization_id"],
         columns: &["name", "description"],
         about: "Groups of users that roles can be granted to",
         aliases: &["team"],
-        ..Facts::of(Kind::Team, "teams", Self::KIND, &[Kind::Organization])
+        ..Facts::of::<Self>(Kind::Team, "teams", &[Kind::Organization])
     };
 
     fn uses(&self) -> Vec<Use> {

@@ -11,12 +11,9 @@ use tidewaiter_api::containership::UpgradePolicy;
 use tidewaiter_api::{InvalidValue, LabelKey, LabelValue, NodeName};
 use utoipa::ToSchema;
 
-use super::Kind;
-use super::document::InvalidField;
-use super::fields::{Fields, Model, model};
-use super::resource::{Facts, Resource};
-use super::schema;
+use super::fields::model;
 use super::values::{Description, TargetVersion, UnixDate, UnixSeconds, UpgradeId, words};
+use super::{Facts, Fields, InvalidField, Kind, Resource, schema};
 
 const MAX_TIMEOUT: u32 = 24 * 60 * 60;
 const MAX_SCRIPT: usize = 1024 * 1024;
@@ -176,7 +173,6 @@ impl Resource for UpgradeSpec {
     const FACTS: Facts = Facts {
         quota: 50_000,
         tag: "Upgrades",
-        generated: &["id", "addedAt", "status"],
         key: &[],
         columns: &[
             "targetVersion",
@@ -190,7 +186,7 @@ impl Resource for UpgradeSpec {
         about: "Upgrades of a cluster",
         aliases: &["upgrade"],
         is_declared: false,
-        ..Facts::of(Kind::Upgrade, "upgrades", Self::KIND, &[Kind::Cluster])
+        ..Facts::of::<Self>(Kind::Upgrade, "upgrades", &[Kind::Cluster])
     };
 }
 

@@ -4,11 +4,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::Kind;
-use super::document::InvalidField;
-use super::fields::{Fields, Model, model};
-use super::resource::{Facts, Resource, UniqueName};
+use super::fields::model;
 use super::values::{DisplayName, Email, Fingerprint, HttpUrl, SshKeyId, SshPublicKey, UnixMillis, UserId};
+use super::{Facts, Fields, InvalidField, Kind, Model, Resource, UniqueName};
 
 model! {
     /// The settings of a user.
@@ -56,12 +54,11 @@ impl Resource for UserSpec {
     const FACTS: Facts = Facts {
         quota: 20_000,
         has_own_endpoints: true,
-        generated: &["id", "added_at", "ssh_keys"],
         key: &["email"],
         columns: &["email", "name", "added_at"],
         about: "Members of the organization",
         aliases: &["user"],
-        ..Facts::of(Kind::User, "users", Self::KIND, &[Kind::Organization])
+        ..Facts::of::<Self>(Kind::User, "users", &[Kind::Organization])
     };
 
     /// Addresses that differ only in case reach the same mailbox nearly everywhere, so they must not belong to
@@ -103,7 +100,7 @@ impl Resource for SshKeySpec {
         columns: &["name", "fingerprint"],
         about: "SSH keys of a user",
         aliases: &["ssh-key", "keys"],
-        ..Facts::of(Kind::SshKey, "ssh-keys", Self::KIND, &[Kind::User])
+        ..Facts::of::<Self>(Kind::SshKey, "ssh-keys", &[Kind::User])
     };
 
     /// The same key with another comment is the same key.

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use serde::de::DeserializeOwned;
 use tidewaiter_api::containership::{Day, MaintenanceWindow, MaxUnavailable, OnDrainTimeout, UpgradePolicy};
 use tidewaiter_upgrade::{Refusal, Windows};
 use utoipa::openapi::schema::SchemaType;
@@ -196,25 +197,18 @@ impl Read for MaxUnavailable {
 
 impl Read for OnDrainTimeout {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {
-        match at.value.as_str() {
-            Some("fail") => Ok(Self::Fail),
-            Some("force") => Ok(Self::Force),
-            _ => Err(at.must_be("what happens after the time for a drain: fail or force")),
-        }
+        word(at, "what happens after the time for a drain: fail or force")
     }
 }
 
 impl Read for Day {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {
-        Ok(match at.value.as_str() {
-            Some("Mon") => Self::Mon,
-            Some("Tue") => Self::Tue,
-            Some("Wed") => Self::Wed,
-            Some("Thu") => Self::Thu,
-            Some("Fri") => Self::Fri,
-            Some("Sat") => Self::Sat,
-            Some("Sun") => Self::Sun,
-            _ => return Err(at.must_be("a day of the week: one of Mon, Tue, Wed, Thu, Fri, Sat, Sun")),
-        })
+        word(at, "a day of the week: one of Mon, Tue, Wed, Thu, Fri, Sat, Sun")
     }
+}
+
+/// A word as it is in the cluster. Serde would also take an object with the word as its key.
+fn word<T: DeserializeOwned>(at: &At<'_>, wanted: &str) -> Result<T, InvalidField> {
+    let word = T::deserialize(at.value).ok().filter(|_| at.value.is_string());
+    word.ok_or_else(|| at.must_be(wanted))
 }
