@@ -190,12 +190,17 @@ pub struct InvalidItem {
 /// # Errors
 /// If `bytes` are not a JSON array.
 pub fn parse_each<T: Model>(bytes: &[u8], unknown: Unknown) -> Result<Vec<Result<T, InvalidItem>>, InvalidField> {
-    read_list(bytes, |index, item| {
+    let read = |index, item: &Value| {
         T::read(&At::item(index, item, unknown)).map_err(|error| InvalidItem {
             id: item.get("id").and_then(|id| id.as_str()?.parse().ok()),
             error,
         })
-    })
+    };
+    if let Some(items) = document::parse_items(bytes, MAX_LIST_BYTES, read)? {
+        return Ok(items);
+    }
+    let value = document::parse(bytes, MAX_LIST_BYTES)?;
+    Err(At::root(&value, Unknown::Ignore).must_be("a list"))
 }
 
 /// Parses a list of objects, which must be a JSON array: an empty body, `null` or HTML is an error and never the empty
@@ -204,14 +209,6 @@ pub fn parse_each<T: Model>(bytes: &[u8], unknown: Unknown) -> Result<Vec<Result
 /// # Errors
 /// As [`parse`]; the field begins with the index in the list, `[3]`.
 pub fn parse_list<T: Model>(bytes: &[u8], unknown: Unknown) -> Result<Vec<T>, InvalidField> {
-    let items = read_list(bytes, |index, item| T::read(&At::item(index, item, unknown)))?;
-    items.into_iter().collect()
-}
-
-fn read_list<R>(bytes: &[u8], read: impl FnMut(usize, &Value) -> R) -> Result<Vec<R>, InvalidField> {
-    if let Some(items) = document::parse_items(bytes, MAX_LIST_BYTES, read)? {
-        return Ok(items);
-    }
-    let value = document::parse(bytes, MAX_LIST_BYTES)?;
-    Err(At::root(&value, Unknown::Ignore).must_be("a list"))
+    let items = parse_each(bytes, unknown)?.into_iter();
+    items.map(|item| item.map_err(|invalid| invalid.error)).collect()
 }

@@ -23,6 +23,16 @@ pub struct InvalidField {
     pub reason: String,
 }
 
+impl InvalidField {
+    /// The whole document is invalid.
+    pub(super) fn whole(reason: impl Into<String>) -> Self {
+        Self {
+            field: String::new(),
+            reason: reason.into(),
+        }
+    }
+}
+
 impl fmt::Display for InvalidField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.field.is_empty() {
@@ -70,10 +80,7 @@ pub(super) fn check_size(bytes: usize, max_bytes: usize) -> Result<(), InvalidFi
     if bytes <= max_bytes {
         return Ok(());
     }
-    Err(InvalidField {
-        field: String::new(),
-        reason: format!("is larger than {} KiB", max_bytes / 1024),
-    })
+    Err(InvalidField::whole(format!("is larger than {} KiB", max_bytes / 1024)))
 }
 
 fn read<'a, T>(
@@ -81,14 +88,10 @@ fn read<'a, T>(
     max_bytes: usize,
     deserialize: impl FnOnce(&mut Reader<'a>, &RefCell<Option<String>>) -> serde_json::Result<T>,
 ) -> Result<T, InvalidField> {
-    let invalid = |reason: String| InvalidField {
-        field: String::new(),
-        reason,
-    };
     check_size(bytes.len(), max_bytes)?;
     match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        None => return Err(invalid("is empty, must be JSON".to_owned())),
-        Some(b'<') => return Err(invalid("is HTML or XML, must be JSON".to_owned())),
+        None => return Err(InvalidField::whole("is empty, must be JSON")),
+        Some(b'<') => return Err(InvalidField::whole("is HTML or XML, must be JSON")),
         Some(_) => {}
     }
     let twice = RefCell::new(None);
@@ -102,7 +105,7 @@ fn read<'a, T>(
             field,
             reason: "occurs twice; remove one of them".to_owned(),
         }),
-        (None, parsed) => parsed.map_err(|error| invalid(format!("is not valid JSON: {error}"))),
+        (None, parsed) => parsed.map_err(|error| InvalidField::whole(format!("is not valid JSON: {error}"))),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Parses the fields of an object. Every error contains the path of the field, its value (unless it may be secret) and
 //! what is allowed.
 
+mod definition;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
@@ -12,6 +14,8 @@ use tidewaiter_api::{LabelKey, LabelValue, NodeName, ProviderId};
 use super::document::{MAX_ITEMS, join};
 use super::values::read_as_text;
 use super::{InvalidField, Unknown};
+
+pub(super) use definition::{key, model};
 
 /// An object of the API.
 pub trait Model: Sized {
@@ -31,90 +35,13 @@ pub trait Model: Sized {
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField>;
 }
 
-/// Defines an object of the API: a struct, its schema, and how it is parsed. Each field is
-///
-/// `METHOD NAME = "KEY": TYPE as SCHEMA`
-///
-/// with the method of [`Fields`] that reads it, the key if it differs from the name, and the type in the schema if it differs
-/// from that of the field. A method that takes more than the key is given with its other arguments. If the kind is followed by
-/// `check`, the method of this name checks the rules that span fields.
-macro_rules! model {
-    // The fields are taken one by one, because the method of a field decides about its attributes. The lists are those of the
-    // struct's fields, of how each is read, and of the keys that are the object's own.
-    (@next $head:tt [$($fields:tt)*] [$($reads:tt)*] $own:tt
-        $(#[$attribute:meta])* flatten $field:ident: $type:ty $(as $schema:ty)?, $($rest:tt)*
-    ) => {
-        $crate::models::fields::model! { @next $head
-            [$($fields)* $(#[$attribute])* #[serde(flatten)] $(#[schema(value_type = $schema)])? pub $field: $type,]
-            [$($reads)* ($field flatten [$field] [])] $own $($rest)*
-        }
-    };
-    (@next $head:tt $fields:tt $reads:tt $own:tt
-        $(#[$attribute:meta])* or_default $field:ident $(= $key:tt)?: $type:ty, $($rest:tt)*
-    ) => {
-        $crate::models::fields::model! { @next $head $fields $reads $own
-            $(#[$attribute])* or_default $field $(= $key)?: $type as Option<$type>, $($rest)*
-        }
-    };
-    (@next $head:tt [$($fields:tt)*] [$($reads:tt)*] [$($own:tt)*]
-        $(#[$attribute:meta])* $read:ident $(($($argument:expr),+))? $field:ident $(= $key:tt)?: $type:ty $(as $schema:ty)?,
-        $($rest:tt)*
-    ) => {
-        $crate::models::fields::model! { @next $head
-            [
-                $($fields)* $(#[$attribute])* $(#[serde(rename = $key)])? $(#[schema(value_type = $schema)])?
-                pub $field: $type,
-            ]
-            [$($reads)* ($field $read [$field $($key)?] [$($(, $argument)+)?])]
-            [$($own)* [$field $($key)?]]
-            $($rest)*
-        }
-    };
-    (@next [[$($attribute:tt)*] $model:ident $kind:tt [$($check:ident)?]] [$($fields:tt)*]
-        [$(($field:ident $read:ident [$($key:tt)+] [$($argument:tt)*]))+] [$([$($own:tt)+])*]
-    ) => {
-        #[derive(Clone, Debug, PartialEq, serde::Serialize, utoipa::ToSchema)]
-        $($attribute)*
-        #[allow(missing_docs, reason = "each is a field of the API")]
-        pub struct $model { $($fields)* }
-
-        impl $crate::models::Model for $model {
-            const KIND: &'static str = $kind;
-            const OWN: &'static [&'static str] = &[$($crate::models::fields::key!($($own)+)),*];
-
-            fn take(fields: &mut $crate::models::Fields<'_>) -> Result<Self, $crate::models::InvalidField> {
-                let model = Self {
-                    $($field: fields.$read($crate::models::fields::key!($($key)+) $($argument)*)?,)+
-                };
-                $(model.$check(fields)?;)?
-                Ok(model)
-            }
-        }
-    };
-    ($(#[$attribute:meta])* $model:ident, $kind:expr $(, $check:ident)? => $($fields:tt)+) => {
-        $crate::models::fields::model! {
-            @next [[$(#[$attribute])*] $model $kind [$($check)?]] [] [] [] $($fields)+
-        }
-    };
-}
-pub(super) use model;
-
-macro_rules! key {
-    ($field:ident) => {
-        stringify!($field)
-    };
-    ($field:ident $key:literal) => {
-        $key
-    };
-}
-pub(super) use key;
-
 /// A type that can be parsed from a field.
 pub(super) trait Read: Sized {
     fn read(at: &At<'_>) -> Result<Self, InvalidField>;
 }
 
 /// A value with its path.
+#[derive(Clone)]
 pub(super) struct At<'a> {
     path: String,
     pub(super) value: &'a Value,
@@ -123,9 +50,8 @@ pub(super) struct At<'a> {
 
 /// The fields of one object, and which of them were requested.
 pub struct Fields<'a> {
-    path: String,
+    object: At<'a>,
     map: &'a Map<String, Value>,
-    unknown: Unknown,
     known: Vec<&'static str>,
     all_known: bool,
 }
@@ -197,9 +123,8 @@ impl<'a> At<'a> {
 
     pub(super) fn fields(&self) -> Result<Fields<'a>, InvalidField> {
         Ok(Fields {
-            path: self.path.clone(),
+            object: self.clone(),
             map: self.map()?,
-            unknown: self.unknown,
             known: Vec::new(),
             all_known: false,
         })
@@ -226,11 +151,7 @@ impl<'a> At<'a> {
 impl<'a> Fields<'a> {
     pub(super) fn find(&mut self, key: &'static str) -> At<'a> {
         self.known.push(key);
-        At {
-            path: join(&self.path, key),
-            value: self.map.get(key).unwrap_or(&Value::Null),
-            unknown: self.unknown,
-        }
+        self.object.at(key, self.map.get(key).unwrap_or(&Value::Null))
     }
 
     /// A required field.
@@ -321,7 +242,7 @@ impl<'a> Fields<'a> {
     /// An error of `key` for a rule that spans fields.
     pub(super) fn invalid(&self, key: &str, reason: impl Into<String>) -> InvalidField {
         InvalidField {
-            field: join(&self.path, key),
+            field: join(&self.object.path, key),
             reason: reason.into(),
         }
     }
@@ -331,7 +252,7 @@ impl<'a> Fields<'a> {
         let mut seen = BTreeSet::new();
         match items.iter().position(|item| !seen.insert(item)) {
             Some(index) => Err(InvalidField {
-                field: format!("{}[{index}]", join(&self.path, key)),
+                field: format!("{}[{index}]", join(&self.object.path, key)),
                 reason: "occurs twice; remove one of them".to_owned(),
             }),
             None => Ok(()),
@@ -344,11 +265,7 @@ impl<'a> Fields<'a> {
     ) -> Result<BTreeMap<K, V>, InvalidField> {
         self.all_known = true;
         let entries = self.map.iter().map(|(key, value)| {
-            let at = At {
-                path: join(&self.path, key),
-                value,
-                unknown: self.unknown,
-            };
+            let at = self.object.at(key, value);
             let name = key
                 .parse()
                 .map_err(|error: InvalidValue| at.invalid(format!("as a key: {}", error.rule)))?;
@@ -360,10 +277,9 @@ impl<'a> Fields<'a> {
     fn finish(&self, kind: &str) -> Result<(), InvalidField> {
         let unknown = self.map.keys().find(|key| !self.known.contains(&key.as_str()));
         match unknown {
-            Some(key) if self.unknown == Unknown::Refuse && !self.all_known => Err(InvalidField {
-                field: join(&self.path, key),
-                reason: format!("is not a field of {kind}{}", self.nearest(key)),
-            }),
+            Some(key) if self.object.is_input() && !self.all_known => {
+                Err(self.invalid(key, format!("is not a field of {kind}{}", self.nearest(key))))
+            }
             _ => Ok(()),
         }
     }

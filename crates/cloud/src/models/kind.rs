@@ -120,10 +120,7 @@ impl Kind {
     }
 
     fn read_tree(self, said: &Value, unknown: Unknown) -> Result<Document, InvalidField> {
-        let unwritable = || InvalidField {
-            field: String::new(),
-            reason: format!("cannot be written as {}", self.singular()),
-        };
+        let unwritable = || InvalidField::whole(format!("cannot be written as {}", self.singular()));
         (self.code().ok_or_else(unwritable)?.read)(said, unknown)
     }
 

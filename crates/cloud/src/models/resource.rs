@@ -189,19 +189,15 @@ impl Document {
     /// # Errors
     /// When it cannot be written.
     pub fn of<R: Resource>(said: R) -> Result<Self, InvalidField> {
-        let invalid = |reason: String| InvalidField {
-            field: String::new(),
-            reason,
-        };
         let spec = match serde_json::to_value(&said) {
             Ok(Value::Object(spec)) => spec,
-            Ok(_) => return Err(invalid("must be an object".to_owned())),
-            Err(error) => return Err(invalid(format!("cannot be written: {error}"))),
+            Ok(_) => return Err(InvalidField::whole("must be an object")),
+            Err(error) => return Err(InvalidField::whole(format!("cannot be written: {error}"))),
         };
         let credentials = match said.credentials().map(Credentials::revealed) {
             Some(shown) if !shown.is_empty() => {
                 let text = serde_json::to_string(&shown)
-                    .map_err(|_| invalid("has credentials that cannot be written".to_owned()))?;
+                    .map_err(|_| InvalidField::whole("has credentials that cannot be written"))?;
                 Some(Credential(Zeroizing::new(text)))
             }
             _ => None,

@@ -28,8 +28,8 @@ pub use unix_millis::UnixMillis;
 pub use unix_seconds::UnixSeconds;
 pub use version::{KubernetesVersion, TargetVersion, Version, VersionText};
 
-/// Implements the common parts of string newtypes. `check` decides whether a text is valid, and `rule` says when it is. The
-/// `schema` attributes describe the same rule in the API's description.
+/// Implements the common parts of string newtypes. `check` decides whether a text is valid, and `rule` says when it is.
+/// The `schema` attributes describe the same rule in the API's description.
 macro_rules! text_value {
     ($(#[$doc:meta])* $type:ident, $kind:literal, $check:path, $rule:expr) => {
         $crate::models::values::text_value! { $(#[$doc])* $type, $kind, $check, $rule, $crate::models::values::invalid }

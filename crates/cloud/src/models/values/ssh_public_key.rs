@@ -41,19 +41,15 @@ impl FromStr for SshPublicKey {
 
     /// An error shows only the beginning: the text may be a private key, and all of these begin alike.
     fn from_str(text: &str) -> Result<Self, InvalidValue> {
-        parse(text).map_err(|rule| {
+        let key = SshKeyLine::parse(text).map_err(|rule| {
             let start: String = text.chars().take(16).collect();
             invalid(KIND, &start, rule)
+        })?;
+        Ok(Self {
+            line: key.as_str().to_owned(),
+            fingerprint: Fingerprint(key.fingerprint().to_owned()),
         })
     }
-}
-
-fn parse(text: &str) -> Result<SshPublicKey, &'static str> {
-    let key = SshKeyLine::parse(text)?;
-    Ok(SshPublicKey {
-        line: key.as_str().to_owned(),
-        fingerprint: Fingerprint(key.fingerprint().to_owned()),
-    })
 }
 
 written_as_shown!(SshPublicKey);
