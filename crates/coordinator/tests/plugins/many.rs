@@ -7,6 +7,7 @@ use tidewaiter_coordinator::controllers::PluginSettings;
 use tidewaiter_testkit::AuditMark;
 
 use crate::cluster::coordinator;
+use crate::shapes;
 use crate::world::{World, config, id, plugin_of};
 
 const OBJECTS: usize = 60;
@@ -67,5 +68,46 @@ async fn many_objects_are_looked_for_together_and_those_of_others_are_found() {
     world.is_quiet().await;
     let audit = world.plane().audit().await.since(mark).by(&coordinator());
     assert_eq!(audit.of("plugininventories").writes().count(), 2);
+    running.stop().await;
+}
+
+/// The reads of a kind in the namespace of a plugin since `mark`.
+async fn reads_in(world: &World, mark: AuditMark, namespace: &str) -> Vec<String> {
+    let audit = world.plane().audit().await.since(mark).by(&coordinator());
+    let place = format!("/namespaces/{namespace}/");
+    let reads = audit
+        .iter()
+        .filter(|entry| matches!(entry.verb.as_str(), "get" | "list"));
+    let there = reads.filter(|entry| entry.uri.contains(&place));
+    there.map(|entry| entry.uri.clone()).collect()
+}
+
+#[tokio::test]
+async fn nothing_is_looked_for_in_a_namespace_that_does_not_exist() {
+    let world = World::start().await;
+    let (new, old) = ("new-place", "old-place");
+    let in_it = |namespace: &str, number: usize| {
+        let mut object = config(&name(number), "1");
+        object["metadata"]["namespace"] = json!(namespace);
+        object
+    };
+    let namespaces = world.objects("v1", "namespaces", "Namespace", None);
+    world.put(&namespaces, &shapes::namespace(old)).await;
+    let theirs = world.objects("v1", "configmaps", "ConfigMap", Some(old));
+    world.put(&theirs, &in_it(old, 1)).await;
+
+    let mark = world.plane().audit_mark().await;
+    for (number, namespace) in [(1, new), (2, old)] {
+        let objects: Vec<Value> = (0..3).map(|number| in_it(namespace, number)).collect();
+        world.offer(number, "1.0.0", &json!([[shapes::namespace(namespace)], objects]));
+    }
+    let running = world.run(PluginSettings::default()).await;
+    world.is_ready(1, "1.0.0").await;
+    let message = world.condition(2, "1.0.0", "Stalled", "True ForeignObject").await;
+    assert!(message.contains(&name(1)), "{message}");
+    let before: Vec<String> = reads_in(&world, mark, new).await;
+    let of_plugin = |uri: &&String| uri.contains("configmaps");
+    assert_eq!(before.iter().filter(of_plugin).count(), 0, "{before:?}");
+    assert_ne!(reads_in(&world, mark, old).await.iter().filter(of_plugin).count(), 0);
     running.stop().await;
 }

@@ -123,7 +123,8 @@ impl Manifests {
         // What is not signed is not read.
         let signed_at = self.trust.verify(&plugin.spec, &value, record, self.clock.now());
         let signed_at = signed_at.map_err(|why| Problem::untrusted(&name, version, &why))?;
-        let read = Release::read(&name, version, &value, &self.deny);
+        let sent = compressed(&value).into();
+        let read = Release::read(&name, version, value, &self.deny);
         let read = read.map(|release| release.of(&plugin.spec));
         let mut release = read.map_err(|refused| Problem::refused(&name, version, &refused))?;
         release.signed_at = signed_at;
@@ -139,7 +140,7 @@ impl Manifests {
             at: now,
             release: self.packer.pack(&release),
             depends_on: release.depends_on.clone(),
-            sent: compressed(&value).into(),
+            sent,
             outdated: None,
         };
         self.held().insert(name, held);

@@ -22,6 +22,8 @@ use super::approval::Approval;
 use super::by_plugin::Identity;
 use super::diff::PluginDiff;
 use super::fetch::REFRESH;
+use super::namespaces;
+use super::plan::plan;
 use super::problem::{PluginError, Problem};
 use super::proposal::{Step, proposal};
 use super::record::Record;
@@ -110,10 +112,33 @@ impl PluginController {
         }
         self.rendered.forget(pass.key());
         let sent = self.accept(&goal, work);
-        let (stored, observed) = tokio::join!(self.store(&goal, &sent), self.observe(&goal, work.record));
+        let first = match work.saved.0 {
+            None => Some(self.first_record(&goal, work.record).await?),
+            Some(_) => None,
+        };
+        let remember = async {
+            match &first {
+                Some(first) => self.save(pass.key(), first, work.saved).await,
+                None => Ok(()),
+            }
+        };
+        let (stored, remembered, observed) =
+            tokio::join!(self.store(&goal, &sent), remember, self.observe(&goal, work.record));
         stored?;
+        remembered?;
         self.take_annotation(work.plugin, APPROVE_ANNOTATION).await?;
         self.pursue(pass.key(), &goal, observed?, work).await
+    }
+
+    /// What is remembered of a new plugin before anything of it is created: everything that it may create. What turns out to be somebody else's is
+    /// forgotten when that is known.
+    async fn first_record(&self, goal: &Goal, record: &Record) -> Result<Record, PluginError> {
+        let Goal { identity, release, .. } = goal;
+        let nothing = self.engines.of(identity)?.cluster.nothing_of(release).await;
+        let nothing = nothing.map_err(PluginError::Read)?;
+        namespaces::check(&self.settings, identity, release, &nothing)
+            .map_err(|refused| goal.refused(record, &refused))?;
+        Ok(plan(release, record, &nothing, self.settings.drift).record)
     }
 
     /// The version of the cloud may be applied, after what it returns was stored.

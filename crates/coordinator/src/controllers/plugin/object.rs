@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tidewaiter_api::AppliedObject;
 
-/// Names an object, whatever the version of its group.
+/// Names an object, whatever the version of its group. The name is compared first: the other fields of most objects of a plugin are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(super) struct ObjectId {
-    pub(super) group: String,
+    pub(super) name: String,
     pub(super) kind: String,
     /// Empty for a cluster-scoped object.
     pub(super) namespace: String,
-    pub(super) name: String,
+    pub(super) group: String,
 }
 
 /// An object as the manifests have it, with the label of its plugin.

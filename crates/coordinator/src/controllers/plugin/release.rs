@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 use tidewaiter_api::containership::PluginSpec;
 use tidewaiter_api::names::{MANAGED_LABEL, ON_IMMUTABLE_ANNOTATION, PLUGIN_LABEL};
@@ -88,7 +88,12 @@ struct SentJobs {
 
 impl Release {
     /// Reads the manifests of `version` of the plugin with this id. `deny` are the kinds that plugins may not have.
-    pub(super) fn read(plugin: &str, version: &str, sent: &Value, deny: &[String]) -> Result<Self, Refused> {
+    pub(super) fn read<'de>(
+        plugin: &str,
+        version: &str,
+        sent: impl Deserializer<'de>,
+        deny: &[String],
+    ) -> Result<Self, Refused> {
         let sent = Sent::deserialize(sent).map_err(|error| refused("the manifests", format!("{error}")))?;
         let Some(groups) = sent.manifests else {
             return Err(refused(

@@ -1,11 +1,12 @@
-//! Finds what there is of a plugin: one list for each kind, and a look at each object that no list shows.
+//! Finds what there is of a plugin: one list for each kind, and a look at each object that no list shows. In a namespace that does not exist, there is
+//! nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::FutureExt as _;
 use kube::Error;
 
-use super::super::object::ObjectId;
+use super::super::object::{Object, ObjectId};
 use super::super::observed::{Observed, Seen};
 use super::super::problem::Problem;
 use super::super::record::Record;
@@ -29,8 +30,21 @@ impl Cluster {
     ) -> Result<(Observed, Vec<Place>), Error> {
         let mut observed = Observed::default();
         let expected = self.expected(release, record, &mut observed).await?;
+        let namespaces = new_namespaces(release, record, &observed);
+        let found = self.look(namespaces.clone(), plugin).await?;
+        observed.seen.extend(found);
+        let absent: BTreeSet<&str> = namespaces
+            .iter()
+            .filter(|(id, _)| !observed.seen.contains_key(id))
+            .map(|(id, _)| id.name.as_str())
+            .collect();
+        let may_exist = |id: &ObjectId| {
+            let namespace = if id.is_namespace() { &id.name } else { &id.namespace };
+            !absent.contains(namespace.as_str())
+        };
         let listing = expected
             .iter()
+            .filter(|expected| expected.ids.iter().any(may_exist))
             .map(|expected| self.list_or_refusal(expected, plugin, release).boxed());
         for list in requests::read(listing.collect()).await {
             observed.seen.extend(list?);
@@ -38,10 +52,19 @@ impl Cluster {
         let placed = release
             .all()
             .filter_map(|object| Some((observed.place(object)?, object)));
-        let unseen = placed.filter(|(id, _)| !observed.seen.contains_key(id)).collect();
+        let unseen = placed
+            .filter(|(id, _)| !observed.seen.contains_key(id) && may_exist(id))
+            .collect();
         let found = self.look(unseen, plugin).await?;
         observed.seen.extend(found);
         Ok((observed, expected.into_iter().map(|expected| expected.place).collect()))
+    }
+
+    /// A cluster that has nothing of the release, but serves its kinds.
+    pub(in crate::controllers::plugin) async fn nothing_of(&self, release: &Release) -> Result<Observed, Error> {
+        let mut observed = Observed::default();
+        self.expected(release, &Record::default(), &mut observed).await?;
+        Ok(observed)
     }
 
     /// Where the objects of the release and of the record may be. Fills the kinds of `observed`.
@@ -116,4 +139,15 @@ impl Cluster {
     pub(in crate::controllers::plugin) fn unreadable(&self, id: &ObjectId, error: &Error) -> Seen {
         Seen::Unreadable(Problem::failed("read", id, error, self.account.as_ref()))
     }
+}
+
+/// The namespaces of the release that were not applied yet.
+fn new_namespaces<'a>(release: &'a Release, record: &Record, observed: &Observed) -> Vec<(ObjectId, &'a Object)> {
+    let placed = release
+        .prerequisites
+        .iter()
+        .filter_map(|object| Some((observed.place(object)?, object)));
+    placed
+        .filter(|(id, _)| id.is_namespace() && record.applied(id).is_none())
+        .collect()
 }
