@@ -43,16 +43,12 @@ unit: assets
 	if ((EUID == 0)); then hack/node-assets/build >/dev/null; fi
 	cargo test --workspace --no-run
 	target/debug/xtask test --except nodes
-	if target/debug/can-run-nodes; then $(NODE_TESTS); else echo "The tests on real nodes did not run."; fi
-
-# One binary after the other, and after all others, two tests at a time: nodes take the processors and most inotify instances, and on a machine that is far too busy
-# a leader loses its Lease, which the tests of a rollout notice.
-NODE_TESTS := target/debug/xtask test --only nodes --binaries 1 --threads 2
+	if target/debug/can-run-nodes; then hack/node-tests; else echo "The tests on real nodes did not run."; fi
 
 nodes: assets ## The tests on real nodes alone (root, cgroups of version 1; builds kubelet and containerd once)
 	$(NODE_ASSETS)
 	cargo test --workspace --no-run
-	$(NODE_TESTS)
+	hack/node-tests
 
 assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, Prometheus, PostgreSQL and Schemathesis, put once into the cache
 	hack/kube-assets/build

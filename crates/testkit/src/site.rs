@@ -6,7 +6,7 @@ pub mod cloud;
 mod commands;
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -45,17 +45,29 @@ const BUCKET: &str = "state";
 /// A newer image than [`VERSION`].
 pub const NEWER: &str = "0.1.1-test";
 
-/// Nodes at the same time. One takes 16 of the 128 inotify instances that Linux gives a user by default: without one, containerd
-/// starts without its interface for kubelet. The machine and other tests on it need some, too.
-const NODES: usize = 6;
-static FREE: Semaphore = Semaphore::const_new(NODES);
+/// The inotify instances of a node: without one, containerd starts without its interface for kubelet, and systemd misses the files that a unit waits for.
+const INSTANCES: usize = 16;
+/// Those of the machine, and of other tests on it.
+const OTHERS: usize = 32;
+/// Nodes at the same time: 6 with the 128 instances that Linux gives a user by default.
+static NODES: LazyLock<usize> = LazyLock::new(|| instances().saturating_sub(OTHERS) / INSTANCES);
+static FREE: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(*NODES));
+
+fn instances() -> usize {
+    let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").expect("a limit of Linux");
+    limit.trim().parse().expect("a number")
+}
 
 /// Waits until this machine has room for so many nodes beside those of other tests of this process. They may run until what is returned is dropped.
 ///
 /// # Panics
 /// When there can never be so many.
 pub async fn room(nodes: usize) -> SemaphorePermit<'static> {
-    assert!(nodes <= NODES, "{nodes} of {NODES} nodes");
+    assert!(
+        nodes <= *NODES,
+        "this machine runs {} nodes at once, and {nodes} are needed: raise fs.inotify.max_user_instances",
+        *NODES
+    );
     let number = u32::try_from(nodes).expect("a small number");
     FREE.acquire_many(number).await.expect("never closed")
 }
