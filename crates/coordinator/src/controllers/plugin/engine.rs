@@ -1,6 +1,5 @@
 //! Performs what a plan says, for the controller and for the removal of everything.
 
-use futures::FutureExt as _;
 use kube::Error;
 
 use super::cluster::{Cluster, Place, Written};
@@ -66,8 +65,8 @@ impl Engine {
     pub(super) async fn perform(&self, plugin: &str, actions: Vec<Vec<Action<'_>>>, record: &mut Record) -> Performed {
         let mut performed = Performed::default();
         for group in actions {
-            let acts = group.into_iter().map(|action| self.act(plugin, action, record).boxed());
-            let outcomes = requests::write(acts.collect()).await;
+            let acts = group.into_iter().map(|action| self.act(plugin, action, record));
+            let outcomes = requests::write(acts).await;
             for outcome in outcomes {
                 match outcome {
                     Outcome::Applied {

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::FutureExt as _;
 use kube::Error;
 use kube::api::ListParams;
 use kube::core::ObjectMeta;
@@ -49,9 +48,9 @@ impl Cluster {
             place.ids.push(id);
         }
         let (many, few): (Vec<Place>, Vec<Place>) = places.into_values().partition(|place| place.ids.len() >= MANY);
-        let pages = many.into_iter().map(|place| self.page(place, plugin).boxed());
+        let pages = many.into_iter().map(|place| self.page(place, plugin));
         let (mut seen, mut single) = (Vec::new(), few);
-        for page in requests::read(pages.collect()).await {
+        for page in requests::read(pages).await {
             match page? {
                 Ok(found) => seen.extend(found),
                 Err(place) => single.push(place),
@@ -60,8 +59,8 @@ impl Cluster {
         let each = single
             .iter()
             .flat_map(|place| place.ids.iter().map(|id| (&place.kind, id)));
-        let looks = each.map(|(kind, id)| self.look_at(kind, id, plugin).boxed());
-        for found in requests::read(looks.collect()).await {
+        let looks: Vec<_> = each.map(|(kind, id)| self.look_at(kind, id, plugin)).collect();
+        for found in requests::read(looks.into_iter()).await {
             seen.extend(found?);
         }
         Ok(seen)

@@ -93,9 +93,7 @@ fn refusal(row: &PluginNamespaces, object: &Object, namespaced: Option<bool>) ->
 
 /// As the API server says, or the definition that comes with the object.
 fn is_namespaced(object: &Object, release: &Release, observed: &Observed) -> Option<bool> {
-    let kind = (object.id.group.clone(), object.version.clone(), object.id.kind.clone());
-    let served = observed.kinds.get(&kind).copied();
-    served.or_else(|| {
+    observed.is_namespaced(object).or_else(|| {
         release.prerequisites.iter().find_map(|definition| {
             let spec = definition.body.get("spec")?;
             let defines = spec["group"] == object.id.group && spec["names"]["kind"] == object.id.kind;

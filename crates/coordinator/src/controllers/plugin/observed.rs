@@ -62,10 +62,19 @@ pub(super) struct Observed {
 }
 
 impl Observed {
+    /// Whether the kind of the object is namespaced; None while it is not served.
+    pub(super) fn is_namespaced(&self, object: &Object) -> Option<bool> {
+        // A plugin has many objects of few kinds: to compare all is less work than to make a key.
+        let found = self.kinds.iter().find(|((group, version, kind), _)| {
+            *kind == object.id.kind && *group == object.id.group && *version == object.version
+        });
+        found.map(|(_, namespaced)| *namespaced)
+    }
+
     /// The object in its place; None while its kind is not served.
     pub(super) fn place(&self, object: &Object) -> Option<ObjectId> {
-        let kind = (object.id.group.clone(), object.version.clone(), object.id.kind.clone());
-        self.kinds.get(&kind).map(|namespaced| object.id.in_scope(*namespaced))
+        self.is_namespaced(object)
+            .map(|namespaced| object.id.in_scope(namespaced))
     }
 
     pub(super) fn ours(&self, id: &ObjectId) -> Option<&Live> {

@@ -167,7 +167,7 @@ impl<'a> Planner<'a, '_> {
                 self.unserved(object);
                 continue;
             };
-            if !object.id.namespace.is_empty() && !self.is_namespaced(object) {
+            if !object.id.namespace.is_empty() && self.observed.is_namespaced(object) == Some(false) {
                 self.problems.push(Problem::not_namespaced(&object.id));
                 continue;
             }
@@ -205,11 +205,6 @@ impl<'a> Planner<'a, '_> {
             reason: "Prerequisites",
             message: format!("{id}: waits until the API server serves the kind in version {version}"),
         });
-    }
-
-    fn is_namespaced(&self, object: &Object) -> bool {
-        let kind = (object.id.group.clone(), object.version.clone(), object.id.kind.clone());
-        self.observed.kinds.get(&kind).copied().unwrap_or_default()
     }
 
     fn present(&mut self, id: ObjectId, object: &'a Object, live: &Live) -> Option<Action<'a>> {

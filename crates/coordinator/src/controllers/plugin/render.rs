@@ -1,6 +1,5 @@
 //! Renders what a version would change: by a server-side dry run of each write, as the plugin's service account, against the live object.
 
-use futures::FutureExt as _;
 use kube::Error;
 
 use super::diff::{
@@ -24,8 +23,8 @@ impl Engine {
         steps: Vec<Step<'_>>,
     ) -> Result<PluginDiff, Vec<Problem>> {
         let numbered = steps.into_iter().enumerate();
-        let renders = numbered.map(|(place, step)| async move { (place, self.change(step).await) }.boxed());
-        let mut rendered = requests::write(renders.collect()).await;
+        let renders = numbered.map(|(place, step)| async move { (place, self.change(step).await) });
+        let mut rendered = requests::write(renders).await;
         rendered.sort_by_key(|(place, _)| *place);
         let (mut changes, mut problems) = (Vec::new(), Vec::new());
         for (_, change) in rendered {

@@ -4,7 +4,6 @@
 //! A plugin whose requests hang, at a webhook for example, takes few permits from the other plugins. One whose requests are answered
 //! has so many under way that the API server is not waiting for it.
 
-use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 
 /// Writes at once before any has ended.
@@ -15,17 +14,17 @@ const FEW_READS: usize = 8;
 const MOST: usize = 24;
 
 /// Performs writes; the results come in any order.
-pub(super) async fn write<T>(requests: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+pub(super) async fn write<F: Future>(requests: impl Iterator<Item = F>) -> Vec<F::Output> {
     perform(requests, FEW).await
 }
 
 /// Performs reads; the results come in any order.
-pub(super) async fn read<T>(requests: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+pub(super) async fn read<F: Future>(requests: impl Iterator<Item = F>) -> Vec<F::Output> {
     perform(requests, FEW_READS).await
 }
 
-async fn perform<T>(requests: Vec<BoxFuture<'_, T>>, few: usize) -> Vec<T> {
-    let mut waiting = requests.into_iter();
+/// Each request is made when its turn comes.
+async fn perform<F: Future>(mut waiting: impl Iterator<Item = F>, few: usize) -> Vec<F::Output> {
     let (mut under_way, mut results) = (FuturesUnordered::new(), Vec::new());
     let mut most = few;
     loop {
@@ -56,7 +55,7 @@ mod tests {
             under_way.fetch_sub(1, Ordering::Relaxed);
             number
         };
-        let mut done = write((0..500).map(|number| request(number).boxed()).collect()).await;
+        let mut done = write((0..500).map(request)).await;
         done.sort_unstable();
         assert_eq!((done, most.into_inner()), ((0..500).collect(), MOST));
     }
@@ -68,7 +67,7 @@ mod tests {
             begun.fetch_add(1, Ordering::Relaxed);
             pending::<()>().await;
         };
-        let all = || (0..500).map(|_| hang().boxed()).collect();
+        let all = || (0..500).map(|_| hang());
         assert!(write(all()).now_or_never().is_none());
         assert_eq!(begun.swap(0, Ordering::Relaxed), FEW);
         assert!(read(all()).now_or_never().is_none());

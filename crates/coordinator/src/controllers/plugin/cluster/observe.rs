@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::FutureExt as _;
 use kube::Error;
 
 use super::super::object::{Object, ObjectId};
@@ -45,8 +44,8 @@ impl Cluster {
         let listing = expected
             .iter()
             .filter(|expected| expected.ids.iter().any(may_exist))
-            .map(|expected| self.list_or_refusal(expected, plugin, release).boxed());
-        for list in requests::read(listing.collect()).await {
+            .map(|expected| self.list_or_refusal(expected, plugin, release));
+        for list in requests::read(listing).await {
             observed.seen.extend(list?);
         }
         let placed = release
