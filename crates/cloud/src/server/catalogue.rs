@@ -171,8 +171,9 @@ async fn put(cloud: &Cloud, call: &Call, kind: Kind, spec: Map<String, Value>) -
         if kind == Kind::PluginManifests {
             transaction.existing(Kind::PluginVersion, &id).await?;
         }
-        if let Some(before) = transaction.get(kind, &id).await? {
-            check_published(&before, &spec, &condition)?;
+        let before = transaction.get(kind, &id).await?;
+        if let Some(before) = &before {
+            check_published(before, &spec, &condition)?;
         }
         let parent_id = if kind == Kind::PluginManifests {
             id.clone()
@@ -185,7 +186,7 @@ async fn put(cloud: &Cloud, call: &Call, kind: Kind, spec: Map<String, Value>) -
             spec,
             ..Row::new(kind, id)
         };
-        let row = transaction.put(row, &References::default()).await?;
+        let row = transaction.put(before.as_ref(), row, &References::default()).await?;
         Ok(Reply::ok(&row.spec))
     })
     .await

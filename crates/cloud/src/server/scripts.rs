@@ -60,9 +60,9 @@ pub(super) async fn store(
     let sha256 = hex(digest(&SHA256, text.as_bytes()).as_ref());
     row.spec.insert("sha256".to_owned(), sha256.into());
     let before = transaction.get(row.kind, &row.id).await?;
-    if before.is_none_or(|before| before.spec != row.spec) {
+    if before.as_ref().is_none_or(|before| before.spec != row.spec) {
         row.secret = SecretColumn(cloud.seal(row.kind, &row.id, &row.organization_id, text)?);
-        transaction.put(row, &References::default()).await?;
+        transaction.put(before.as_ref(), row, &References::default()).await?;
     }
     Ok(())
 }

@@ -152,6 +152,7 @@ pub(super) async fn replace_password(
     hash: String,
     kept: Option<Uuid>,
 ) -> Result<(), Error> {
+    let before = transaction.get(Kind::Password, &user.id).await?;
     let password = Row {
         organization_id: user.organization_id.clone(),
         parent_id: user.id.clone(),
@@ -159,7 +160,9 @@ pub(super) async fn replace_password(
         secret: SecretColumn(hash),
         ..Row::new(Kind::Password, &user.id)
     };
-    transaction.put(password, &References::default()).await?;
+    transaction
+        .put(before.as_ref(), password, &References::default())
+        .await?;
     for token in transaction.children(Kind::Token, &user.id).await? {
         if kept.is_none_or(|kept| token.id != kept.to_string()) {
             transaction.remove(&token).await?;

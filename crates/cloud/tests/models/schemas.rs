@@ -300,3 +300,19 @@ fn secrets_are_marked_as_such() {
     let upgrade = schema(Described::of::<Upgrade>().request()).to_string();
     assert!(!upgrade.contains("password"));
 }
+
+#[test]
+fn what_the_server_sets_is_nothing_that_a_client_says() {
+    for kind in Kind::resources() {
+        let code = kind.code().unwrap();
+        let schema = serde_json::to_value(((code.spec)().described)().request()).unwrap();
+        let said = schema["properties"]
+            .as_object()
+            .unwrap_or_else(|| panic!("{kind:?}: {schema:#}"));
+        let generated = kind.facts().generated;
+        assert!(generated.contains(&"id"), "{kind:?}: {generated:?}");
+        for field in generated {
+            assert!(!said.contains_key(*field), "{kind:?}: {field}");
+        }
+    }
+}

@@ -22,7 +22,8 @@ pub trait Source: Send {
     /// The same as objects.
     async fn rows(&mut self, statement: &'static str, values: &[&str]) -> Result<Vec<Row>, StoreError> {
         let found = self.fetch(statement, values).await?;
-        found.iter().map(Row::read).collect()
+        // Each is dropped when it was read: a list may have many, and manifests have megabytes.
+        found.into_iter().map(|row| Row::read(&row)).collect()
     }
 
     /// The object, if it exists.

@@ -80,9 +80,10 @@ impl Row {
     /// The object in a row of [`select`].
     pub(super) fn read(row: &AnyRow) -> Result<Self, StoreError> {
         let text = |column| row.try_get::<String, _>(column);
+        let parsed = |column| row.try_get::<&str, _>(column);
         let (kind, id) = (text("kind")?, text("id")?);
         let damaged = |what: &str| StoreError::Damaged(format!("{what} of {kind} {id}"));
-        let status = match &*text("status")? {
+        let status = match parsed("status")? {
             "" => None,
             text => Some(serde_json::from_str(text).map_err(|_| damaged("the status"))?),
         };
@@ -95,7 +96,7 @@ impl Row {
             position: row.try_get("position")?,
             created_at: text("created_at")?,
             updated_at: text("updated_at")?,
-            spec: serde_json::from_str(&text("spec")?).map_err(|_| damaged("the document"))?,
+            spec: serde_json::from_str(parsed("spec")?).map_err(|_| damaged("the document"))?,
             status,
             secret: SecretColumn(text("secret")?),
             id,

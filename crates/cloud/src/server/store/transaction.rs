@@ -119,10 +119,10 @@ impl Transaction {
         Ok(after)
     }
 
-    /// Creates the object, or updates it to the spec and the secret of `row`.
-    pub async fn put(&mut self, row: Row, ties: &References) -> Result<Row, Error> {
-        match self.get(row.kind, &row.id).await? {
-            Some(before) => self.update(&before, row.spec, row.secret.0, ties).await,
+    /// Updates `before` to the spec and the secret of `row`, or creates the object if there is none.
+    pub async fn put(&mut self, before: Option<&Row>, row: Row, ties: &References) -> Result<Row, Error> {
+        match before {
+            Some(before) => self.update(before, row.spec, row.secret.0, ties).await,
             None => self.insert(row, ties).await,
         }
     }
@@ -171,14 +171,16 @@ impl Transaction {
 
     async fn tie(&mut self, row: &Row, ties: &References) -> Result<(), Error> {
         if let Some(name) = &ties.name {
-            if self.named(row.kind, &ties.scope, &name.name).await?.is_some() {
+            let stored = names::stored(&name.name);
+            let taken = "SELECT id FROM names WHERE kind = $1 AND scope_id = $2 AND name = $3";
+            let taken = self.fetch(taken, &[row.kind.word(), &ties.scope, &stored]).await?;
+            if !taken.is_empty() {
                 let reason = format!("{} with {} already exists", row.kind.singular(), name.key);
                 let status = http::StatusCode::CONFLICT;
                 let refusal = Refusal::field(name.field, reason);
                 return Err(Refusal { status, ..refusal }.into());
             }
             let statement = "INSERT INTO names (kind, scope_id, name, id) VALUES ($1, $2, $3, $4)";
-            let stored = names::stored(&name.name);
             self.run(query(statement, &[row.kind.word(), &ties.scope, &stored, &row.id]))
                 .await?;
         }
