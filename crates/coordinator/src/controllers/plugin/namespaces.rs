@@ -138,7 +138,7 @@ mod tests {
             type_: "metrics".to_owned(),
             implementation: "prometheus".to_owned(),
         };
-        let release = Release::read(&plugin.id, "1.0.0", &json!({"manifests": [objects]}), &[]).unwrap();
+        let release = Release::read(&plugin.id, "1.0.0", json!({"manifests": [objects]}), &[]).unwrap();
         let kind = |group: &str, kind: &str| (group.to_owned(), "v1".to_owned(), kind.to_owned());
         let observed = Observed {
             kinds: [

@@ -13,7 +13,7 @@ fn list(items: &[Value]) -> Value {
 }
 
 fn read(manifests: &Value) -> Result<Release, Refused> {
-    Release::read(PLUGIN, "1.0.0", &json!({ "manifests": manifests }), &["Pod".to_owned()])
+    Release::read(PLUGIN, "1.0.0", json!({ "manifests": manifests }), &["Pod".to_owned()])
 }
 
 /// One object, as `apiVersion Kind name field=VALUE …`; the fields are those of its metadata.
@@ -83,7 +83,7 @@ fn hostile_manifests_are_refused_with_the_object_and_the_remedy() {
         assert!(refused.at.starts_with(at), "{refused} does not begin with {at}");
         assert!(refused.why.contains(why), "{refused} does not contain {why}");
     }
-    let none = Release::read(PLUGIN, "1.0.0", &json!({"version": "1.0.0"}), &[]).unwrap_err();
+    let none = Release::read(PLUGIN, "1.0.0", json!({"version": "1.0.0"}), &[]).unwrap_err();
     assert!(none.to_string().contains("there are none"), "{none}");
 }
 
@@ -128,7 +128,7 @@ fn a_version_has_at_most_so_many_jobs_in_a_place() {
         Release::read(
             PLUGIN,
             "1.0.0",
-            &json!({"manifests": [], "jobs": {"post_apply": jobs}}),
+            json!({"manifests": [], "jobs": {"post_apply": jobs}}),
             &[],
         )
     };
