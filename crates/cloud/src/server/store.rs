@@ -1,7 +1,7 @@
 //! The store: objects, each change in one transaction with its audit row and its event.
 //!
-//! Reads see committed data. Writes go through the single [`Writer`] of the process, which batches them into commits.
-//! The [`Feed`] publishes changes, of this replica at once and of others as soon as they are received.
+//! Reads see committed data. Writes go through the single writer of the process, which batches them into commits.
+//! The feed publishes changes, of this replica at once and of others as soon as they are received.
 
 mod audit;
 mod backup;
