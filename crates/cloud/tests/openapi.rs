@@ -184,7 +184,7 @@ fn each_operation_says_what_it_takes_and_what_may_be_answered() {
     assert_eq!(names(&delete, "parameters"), ["organization_id", "id", "If-Match"]);
     assert_eq!(
         statuses(&delete),
-        ["204", "401", "403", "404", "409", "412", "429", "500", "503"]
+        ["204", "400", "401", "403", "404", "409", "412", "429", "500", "503"]
     );
     assert_eq!(delete["responses"]["204"].get("content"), None);
 

@@ -17,7 +17,7 @@ use super::endpoints::Endpoint;
 use super::principal::Known;
 use super::refusal::Refusal;
 use super::store::Author;
-use crate::models::Kind;
+use crate::models::{Kind, ParameterType};
 
 /// A request whose caller has the required permission.
 pub(super) struct Call {
@@ -92,6 +92,41 @@ impl Call {
         self.known.as_ref().ok_or_else(super::access::unknown)
     }
 
+    /// Refuses a condition that the endpoint does not check: who sends one must not overwrite what they have not seen.
+    pub(super) fn refuse_unchecked_conditions(&self) -> Result<(), Refusal> {
+        if self.endpoint.method == Method::GET {
+            return Ok(());
+        }
+        let unchecked = |(header, name): &(HeaderName, &str)| {
+            self.headers.contains_key(header) && !self.endpoint.shared.contains(name)
+        };
+        let conditions = [(IF_MATCH, "If-Match"), (IF_NONE_MATCH, "If-None-Match")];
+        match conditions.iter().find(|condition| unchecked(condition)) {
+            Some((_, name)) => Err(Refusal::parameter(
+                *name,
+                "is not supported for this request: leave it out",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses values in the query that are none of a parameter's words: a list that is narrowed by a mistyped word looks as if there were nothing.
+    pub(super) fn check_query(&self) -> Result<(), Refusal> {
+        for parameter in self.endpoint.query {
+            let words = match parameter.form {
+                ParameterType::Bool => &["true", "false"],
+                ParameterType::Words(words) => words,
+                // Read by the handlers.
+                ParameterType::Id | ParameterType::Version | ParameterType::Number(_) => continue,
+            };
+            if self.asked(parameter.name).is_some_and(|asked| !words.contains(&asked)) {
+                let reason = format!("must be one of {}", words.join(", "));
+                return Err(Refusal::parameter(parameter.name, reason));
+            }
+        }
+        Ok(())
+    }
+
     /// The calling user.
     pub(super) fn user(&self) -> Result<Uuid, Refusal> {
         self.known()?.principal.user().ok_or_else(Refusal::not_found)
@@ -135,6 +170,14 @@ impl Condition {
     /// Whether the caller said which version it has seen.
     pub(super) fn is_given(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Checks that the caller has seen no version of an object that does not exist.
+    pub(super) fn check_absent(&self) -> Result<(), Refusal> {
+        if self.is_given() {
+            return Err(Refusal::changed());
+        }
+        Ok(())
     }
 
     /// Checks that an object whose representation is `body` is the version that the caller has seen.

@@ -145,9 +145,16 @@ pub(super) async fn manifests(cloud: &Cloud, call: &Call) -> Result<Response, Er
     Ok(respond(call, &row.ok_or_else(Refusal::not_found)?.spec))
 }
 
-/// Clusters may have applied manifests already, so they are replaced only by an operator who names them.
-fn check_published(before: &Row, spec: &Map<String, Value>, condition: &Condition) -> Result<(), Refusal> {
-    if before.kind != Kind::PluginManifests || before.spec == *spec {
+/// Whether the version, or its manifests, are what the operator has seen. Clusters may have applied manifests already, so they are replaced only by an
+/// operator who names them.
+fn check_seen(before: Option<&Row>, spec: &Map<String, Value>, condition: &Condition) -> Result<(), Refusal> {
+    let Some(before) = before else {
+        return condition.check_absent();
+    };
+    if before.kind != Kind::PluginManifests {
+        return condition.check(text(&current(before)).as_bytes());
+    }
+    if before.spec == *spec {
         return Ok(());
     }
     if !condition.is_given() {
@@ -172,9 +179,7 @@ async fn put(cloud: &Cloud, call: &Call, kind: Kind, spec: Map<String, Value>) -
             transaction.existing(Kind::PluginVersion, &id).await?;
         }
         let before = transaction.get(kind, &id).await?;
-        if let Some(before) = &before {
-            check_published(before, &spec, &condition)?;
-        }
+        check_seen(before.as_ref(), &spec, &condition)?;
         let parent_id = if kind == Kind::PluginManifests {
             id.clone()
         } else {
@@ -194,9 +199,11 @@ async fn put(cloud: &Cloud, call: &Call, kind: Kind, spec: Map<String, Value>) -
 
 pub(super) async fn delete_version(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let (plugin_type, rest) = (call.word("type").to_owned(), version_id("", call));
+    let condition = call.condition();
     written(cloud, call, async move |transaction| {
         let id = spelled(transaction, &plugin_type).await? + &rest;
         let row = transaction.existing(Kind::PluginVersion, &id).await?;
+        condition.check(text(&current(&row)).as_bytes())?;
         if !transaction.users_of(Kind::PluginVersion, &id).await?.is_empty() {
             // The message must not reveal whose clusters they are.
             let message = "clusters use this version; disable it, or change the clusters first";

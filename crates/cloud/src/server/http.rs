@@ -210,6 +210,8 @@ async fn answer(
         call.known.as_ref().map(|known| &known.principal),
         call.place(),
     )?;
+    call.refuse_unchecked_conditions()?;
+    call.check_query()?;
     call.body = body::read(clock, &call, body).await?;
     *was_read = true;
     let _permit = match &call.known {

@@ -172,9 +172,11 @@ fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
     let known = !matches!(endpoint.may, Permission::Anyone | Permission::Known);
     let shared = endpoint.shared;
     let refuses = |status| endpoint.refuses == Some(status);
-    let bad_request = takes_body || !endpoint.query.is_empty() || shared.contains(&"limit");
+    // A condition in the head of a change, too, unless it is checked.
+    let changes = endpoint.method != Method::GET;
+    let bad_request = changes || !endpoint.query.is_empty() || shared.contains(&"limit");
     let unauthorized = endpoint.may != Permission::Anyone || refuses(StatusCode::UNAUTHORIZED);
-    let conflict = known && endpoint.method != Method::GET;
+    let conflict = known && changes;
     let precondition = refuses(StatusCode::PRECONDITION_REQUIRED);
     let takes_json = takes_body && endpoint.takes != Input::Text;
     let unprocessable = takes_body || shared.contains(&"Idempotency-Key");

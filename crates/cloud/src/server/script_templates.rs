@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use tidewaiter_upgrade::signed::is_signed;
 
 use super::Error;
-use super::call::{Call, Reply, respond};
+use super::call::{Call, Condition, Reply, respond};
 use super::cloud::Cloud;
 use super::endpoints::Input;
 use super::refusal::Refusal;
@@ -92,6 +92,12 @@ pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     Ok(script_response(call, script.as_str().to_owned()))
 }
 
+/// Checks that the template is the one that the caller has seen.
+fn check_seen(cloud: &Cloud, row: &Row, condition: &Condition) -> Result<(), Error> {
+    let script = cloud.open(row)?;
+    Ok(condition.check(script.as_ref().map_or("", |script| script.as_str()).as_bytes())?)
+}
+
 /// Stores a template.
 pub(super) async fn set(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let script = said(&call.body)?;
@@ -100,16 +106,21 @@ pub(super) async fn set(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         return Err(Refusal::field("script", reason).into());
     }
     let (spot, version) = (Spot::of(call)?, version(call)?);
-    let (owner, state) = (call.owner(), cloud.clone());
+    let (owner, condition, state) = (call.owner(), call.condition(), cloud.clone());
     written(cloud, call, async move |transaction| {
         spot.check(transaction, Kind::ScriptTemplate, true).await?;
+        let id = template_id(scope(&spot), &version);
+        match transaction.get(Kind::ScriptTemplate, &id).await? {
+            Some(before) => check_seen(&state, &before, &condition)?,
+            None => condition.check_absent()?,
+        }
         let row = Row {
             organization_id: spot.organization.clone(),
             cluster_id: spot.cluster.clone(),
             parent_id: scope(&spot).to_owned(),
             owner_id: owner,
             spec: Map::from_iter([("version".to_owned(), version.clone().into())]),
-            ..Row::new(Kind::ScriptTemplate, template_id(scope(&spot), &version))
+            ..Row::new(Kind::ScriptTemplate, id)
         };
         store(&state, transaction, row, &script).await?;
         Ok(Reply::nothing())
@@ -124,8 +135,7 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error
         spot.check(transaction, Kind::ScriptTemplate, true).await?;
         let id = template_id(scope(&spot), &version);
         let row = transaction.existing(Kind::ScriptTemplate, &id).await?;
-        let script = state.open(&row)?;
-        condition.check(script.as_ref().map_or("", |script| script.as_str()).as_bytes())?;
+        check_seen(&state, &row, &condition)?;
         transaction.remove(&row).await?;
         Ok(Reply::nothing())
     })

@@ -10,6 +10,7 @@ use crate::world::{World, on_both};
 on_both!(
     operators_see_who_changed_the_catalogue,
     published_manifests_are_replaced_only_by_name,
+    a_version_is_changed_as_it_was_seen,
 );
 
 const VERSION: &str = "/v3/plugins/metrics/implementations/prometheus/versions/1.0.0";
@@ -68,4 +69,26 @@ async fn published_manifests_are_replaced_only_by_name(world: World) {
     let mut version = fixture::plugin_version("1.0.0");
     version["disabled"] = json!(true);
     world.put(&operator, VERSION, version).await.is(200);
+}
+
+async fn a_version_is_changed_as_it_was_seen(world: World) {
+    let operator = world.owner().await;
+    world.catalogue(&operator).await;
+    let seen = world.get(&operator, VERSION).await.is(200).header("etag");
+    let mut version = fixture::plugin_version("1.0.0");
+    version["disabled"] = json!(true);
+    let change = async |method: Method, path: &str, etag: &str| {
+        conditional(&world, &operator, method, path, ("if-match", etag), &version).await
+    };
+    change(Method::PUT, VERSION, "\"another\"").await.is(412);
+    change(Method::PUT, VERSION, &seen).await.is(200);
+    change(Method::DELETE, VERSION, &seen).await.is(412);
+    let absent = VERSION.replace("1.0.0", "9.0.0");
+    let mut version = version.clone();
+    version["version"] = json!("9.0.0");
+    conditional(&world, &operator, Method::PUT, &absent, ("if-match", "*"), &version)
+        .await
+        .is(412);
+    let now = world.get(&operator, VERSION).await.is(200).header("etag");
+    change(Method::DELETE, VERSION, &now).await.is(204);
 }

@@ -252,6 +252,14 @@ async fn clients_read_every_list_and_item(world: World) {
     );
     let none = inside("/roles?side_load=rules&rule_type=containership&remove_empty=true");
     assert_eq!(world.get(token, &none).await.is(200).body, "[]");
+    for (wrong, field) in [
+        ("rule_type=kubernets", "rule_type"),
+        ("remove_empty=yes", "remove_empty"),
+        ("side_load=rule", "side_load"),
+    ] {
+        let refused = world.get(token, &inside(&format!("/roles?{wrong}"))).await.is(400);
+        assert_eq!(refused.json()["field"], field, "{refused:?}");
+    }
     let script = world
         .get(token, &inside("/nodes/{id}/upgrade/kubernetes?version=1.30.1"))
         .await

@@ -219,6 +219,17 @@ async fn script_templates_are_listed_read_and_deleted() {
         .is(204);
     let read = world.get(&owner, &one).await.is(200);
     assert_eq!(read.body, second);
+    let put = async |path: &str, header: &str, etag: &str| {
+        let request = world.request(&owner, Method::PUT, path).header(header, etag);
+        world.send(request.body(second)).await
+    };
+    let (etag, absent) = (read.header("etag"), format!("{list}/v1.33.0"));
+    put(&one, "if-match", "\"another\"").await.is(412);
+    put(&one, "if-match", &etag).await.is(204);
+    put(&absent, "if-match", "*").await.is(412);
+    world.get(&owner, &absent).await.is(404);
+    // Nothing checks it, so it is refused.
+    put(&one, "if-none-match", "*").await.is(400);
     let listed = world.get(&owner, &list).await.is(200);
     let shown = listed.json();
     let versions: Vec<_> = shown.as_array().unwrap().iter().map(|item| &item["version"]).collect();

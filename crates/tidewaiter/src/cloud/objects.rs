@@ -18,12 +18,14 @@ use super::documents;
 use super::output::{object, objects, print, table, value, without_secrets, yaml};
 use super::plan::patch;
 use super::session::{Session, request, text};
-use crate::cli::{AuditArgs, CloudFormat, CreateArgs, DeleteArgs, GetArgs, ObjectArgs};
+use crate::cli::{AuditArgs, CloudFormat, CloudPlace as Place, CreateArgs, DeleteArgs, GetArgs, ObjectArgs};
 
 /// Lists the objects of a kind, or shows one.
 pub(super) async fn get(args: &GetArgs) -> Result<()> {
-    let session = Session::open(args.of.place.of(args.of.kind)?)?;
     let kind = args.of.kind;
+    let place = args.of.place.of(kind)?;
+    in_its_pool(kind, &place, "changed")?;
+    let session = Session::open(place)?;
     let list = session.list_path(args.of.kind).await?;
     let Some(name) = &args.object else {
         let mut found = Value::from(session.list(list).await?);
@@ -68,6 +70,14 @@ async fn one(session: &Session, kind: Kind, list: Path, name: &str) -> Result<(P
     Ok((path, found, etag))
 }
 
+/// Nodes are listed and shown of a whole cluster, but changed in their node pool.
+fn in_its_pool(kind: Kind, place: &Place, done: &str) -> Result<()> {
+    if kind == Kind::Node && place.node_pool.is_none() {
+        bail!("a node is {done} in its node pool: use --node-pool NAME");
+    }
+    Ok(())
+}
+
 /// Creates one object from a file: a document as for `apply`, or only its spec.
 pub(super) async fn create(args: &CreateArgs) -> Result<()> {
     let document = documents::read_one(&args.filename, args.of.kind, &environment())?;
@@ -76,9 +86,7 @@ pub(super) async fn create(args: &CreateArgs) -> Result<()> {
     place.cluster = place.cluster.or_else(|| document.cluster.clone());
     place.node_pool = place.node_pool.or_else(|| document.node_pool.clone());
     place.user = place.user.or_else(|| document.user.clone());
-    if args.of.kind == Kind::Node && place.node_pool.is_none() {
-        bail!("a node is created in a node pool: use --node-pool NAME");
-    }
+    in_its_pool(args.of.kind, &place, "created")?;
     let session = Session::open(place)?;
     let list = session.list_path(args.of.kind).await?;
     let mut ids = HashMap::new();
@@ -96,8 +104,10 @@ pub(super) async fn create(args: &CreateArgs) -> Result<()> {
 
 /// Opens an object in an editor and sends the changes.
 pub(super) async fn edit(args: &ObjectArgs) -> Result<()> {
-    let session = Session::open(args.of.place.of(args.of.kind)?)?;
     let kind = args.of.kind;
+    let place = args.of.place.of(kind)?;
+    in_its_pool(kind, &place, "changed")?;
+    let session = Session::open(place)?;
     let list = session.list_path(args.of.kind).await?;
     let (path, mut before, etag) = one(&session, args.of.kind, list, &args.object).await?;
     without_secrets(&mut before);
@@ -163,8 +173,10 @@ fn read_after_editor(file: &std::path::Path) -> Result<Value> {
 /// Deletes an object after confirmation.
 pub(super) async fn delete(args: &DeleteArgs) -> Result<()> {
     let ObjectArgs { of, object: name } = &args.object;
-    let session = Session::open(of.place.of(of.kind)?)?;
     let kind = of.kind;
+    let place = of.place.of(kind)?;
+    in_its_pool(kind, &place, "deleted")?;
+    let session = Session::open(place)?;
     let list = session.list_path(of.kind).await?;
     let (path, found, etag) = one(&session, of.kind, list, name).await?;
     let id = text(&found, "id").to_owned();

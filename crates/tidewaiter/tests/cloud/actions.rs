@@ -192,6 +192,16 @@ async fn policies_scripts_and_locks() {
     let node = person.file("node.yaml", "name: node-1\n");
     let node = ["cloud", "create", "node", "-f", &node, "--node-pool", "workers"];
     let node = field(&person.run(&node).await.well(), "id");
+    // It is found in the whole cluster, but changed in its pool alone: that is said before an editor opens.
+    for words in [
+        &["cloud", "delete", "node", "node-1", "--yes"][..],
+        &["cloud", "edit", "node", "node-1"],
+    ] {
+        person
+            .run(words)
+            .await
+            .refused(1, &["in its node pool: use --node-pool NAME"]);
+    }
     let script = person.file("script.sh", "#!/bin/sh\necho all\n");
     let id = field(&made, "id");
     let set = person.run(&["cloud", "set-script", &id, "-f", &script]).await.well();

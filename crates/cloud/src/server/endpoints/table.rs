@@ -115,11 +115,11 @@ pub(super) fn clusters() -> Vec<Endpoint> {
         entry(Method::PUT, format!("{upgrade}/nodes/{{id}}/script"), "Upgrades", admin, to!(scripts::set_script), Input::Text, Output::Nothing, "Set the script of an upgrade for one node"),
         entry(Method::GET, format!("{CLUSTER}/script-templates"), "Upgrades", admin, to!(script_templates::list), Input::Nothing, list::<ScriptTemplate>(), "List the script templates of a cluster"),
         entry(Method::GET, format!("{CLUSTER}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::get), Input::Nothing, Output::Text("text/x-shellscript"), "Get a script template of a cluster").with(IF_NONE_MATCH),
-        entry(Method::PUT, format!("{CLUSTER}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::set), Input::Text, Output::Nothing, "Set the script of upgrades of a cluster to a version, or to `any`, that have none of their own"),
+        entry(Method::PUT, format!("{CLUSTER}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::set), Input::Text, Output::Nothing, "Set the script of upgrades of a cluster to a version, or to `any`, that have none of their own").with(IF_MATCH),
         entry(Method::DELETE, format!("{CLUSTER}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::delete), Input::Nothing, Output::Nothing, "Delete a script template of a cluster").with(IF_MATCH),
         entry(Method::GET, format!("{ORGANIZATION}/script-templates"), "Upgrades", admin, to!(script_templates::list), Input::Nothing, list::<ScriptTemplate>(), "List the script templates of all clusters"),
         entry(Method::GET, format!("{ORGANIZATION}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::get), Input::Nothing, Output::Text("text/x-shellscript"), "Get a script template of all clusters").with(IF_NONE_MATCH),
-        entry(Method::PUT, format!("{ORGANIZATION}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::set), Input::Text, Output::Nothing, "Set the script of upgrades of all clusters to a version, or to `any`, that have none of their own"),
+        entry(Method::PUT, format!("{ORGANIZATION}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::set), Input::Text, Output::Nothing, "Set the script of upgrades of all clusters to a version, or to `any`, that have none of their own").with(IF_MATCH),
         entry(Method::DELETE, format!("{ORGANIZATION}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::delete), Input::Nothing, Output::Nothing, "Delete a script template of all clusters").with(IF_MATCH),
         entry(Method::GET, &*assigned, p, reads, to!(clusters::list_assigned), Input::Nothing, list::<AutoscalingPolicy>(), "List the autoscaling policies of a node pool"),
         entry(Method::PUT, format!("{assigned}/{{id}}"), p, member, to!(clusters::assign), Input::Nothing, Output::Nothing, "Assign an autoscaling policy to a node pool"),
@@ -137,10 +137,10 @@ pub(super) fn catalogue() -> Vec<Endpoint> {
         entry(Method::GET, "/v3/plugins/{type}", t, Permission::Known, to!(catalogue::get, Part::Type), Input::Nothing, list::<PluginDefinition>(), "List the plugins of a type"),
         entry(Method::GET, definition, t, Permission::Known, to!(catalogue::get, Part::Definition), Input::Nothing, one::<PluginDefinition>(), "Get the definition of a plugin"),
         entry(Method::GET, &*version, t, Permission::Known, to!(catalogue::get, Part::Version), Input::Nothing, one::<PluginVersion>(), "Get a version of a plugin"),
-        entry(Method::PUT, &*version, t, Permission::Operator, to!(catalogue::set_version), json::<PluginVersion>(), one::<PluginVersion>(), "Add a version to the catalogue"),
+        entry(Method::PUT, &*version, t, Permission::Operator, to!(catalogue::set_version), json::<PluginVersion>(), one::<PluginVersion>(), "Add a version to the catalogue").with(IF_MATCH),
         entry(Method::GET, format!("{version}/manifests"), t, Permission::Operator, to!(catalogue::manifests), Input::Nothing, one::<PluginManifests>(), "Get the manifests of a version in the catalogue"),
         entry(Method::PUT, format!("{version}/manifests"), t, Permission::Operator, to!(catalogue::set_manifests), json::<PluginManifests>(), Output::Nothing, "Set the manifests of a version in the catalogue; to replace those of a published version, send their ETag in If-Match").with(IF_MATCH).limited_to(MAX_MANIFESTS).refusing(StatusCode::PRECONDITION_REQUIRED),
-        entry(Method::DELETE, &*version, t, Permission::Operator, to!(catalogue::delete_version), Input::Nothing, Output::Nothing, "Remove a version from the catalogue"),
+        entry(Method::DELETE, &*version, t, Permission::Operator, to!(catalogue::delete_version), Input::Nothing, Output::Nothing, "Remove a version from the catalogue").with(IF_MATCH),
     ]
 }
 

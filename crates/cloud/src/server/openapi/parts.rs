@@ -166,7 +166,6 @@ fn parameters(components: ComponentsBuilder) -> ComponentsBuilder {
         .min_length(Some(1))
         .max_length(Some(255))
         .pattern(Some("^[ -~]+$"));
-    let id = text().format(Some(uuid()));
     let (query, head) = (|| ParameterIn::Query, || ParameterIn::Header);
     let all = [
         (
@@ -175,7 +174,12 @@ fn parameters(components: ComponentsBuilder) -> ComponentsBuilder {
             number(1, 1_000),
             "The maximum number of items; `Link` has the next page.",
         ),
-        ("after", query(), id, "Return the items after the one with this id."),
+        (
+            "after",
+            query(),
+            text(),
+            "Return the items after the one with this id, or after the place that the `Link` of a page names.",
+        ),
         (
             "If-Match",
             head(),
