@@ -110,7 +110,7 @@ impl Call {
         }
     }
 
-    /// Refuses values in the query that are none of a parameter's words: a list that is narrowed by a mistyped word looks as if there were nothing.
+    /// Refuses a value in the query that its parameter does not have: with a mistyped word, a list would look empty.
     pub(super) fn check_query(&self) -> Result<(), Refusal> {
         for parameter in self.endpoint.query {
             let words = match parameter.form {

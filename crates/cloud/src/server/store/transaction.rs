@@ -119,7 +119,7 @@ impl Transaction {
         Ok(after)
     }
 
-    /// Updates `before` to the spec and the secret of `row`, or creates the object if there is none.
+    /// Updates `before` to the spec and the secret of `row`; without it, creates the object.
     pub async fn put(&mut self, before: Option<&Row>, row: Row, ties: &References) -> Result<Row, Error> {
         match before {
             Some(before) => self.update(before, row.spec, row.secret.0, ties).await,
