@@ -20,7 +20,7 @@ pub use cluster_health::{ClusterHealth, ClusterHealthSpec, ClusterHealthStatus, 
 pub use condition::{Condition, ConditionStatus};
 pub use node_identity::{NodeIdentity, NodeIdentitySpec, NodeIdentityStatus, RecordedLabel};
 pub use node_report::{HostFacts, NodeReport, NodeReportStatus, RefusedKey, Tampering, UserKeys};
-pub use plugin_inventory::{AcceptedRelease, AppliedObject, PluginInventory, PluginInventorySpec};
+pub use plugin_inventory::{AcceptedRelease, AppliedKind, AppliedObject, PluginInventory, PluginInventorySpec};
 pub use values::{
     ClusterName, InstanceGroupName, InvalidValue, LabelKey, LabelSource, LabelValue, Lifecycle, NodeName, NodeUid,
     ProviderId, SecretText, ServiceAccountName,

@@ -81,10 +81,18 @@ pub struct PluginInventorySpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128))]
     pub completed_jobs: Vec<String>,
-    /// The objects, jobs included. An object is here before it is created, and until it is gone.
+    /// The objects, jobs included, by kind and namespace. An object is here before it is created, and until it is gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4096))]
-    pub objects: Vec<AppliedObject>,
+    pub kinds: Vec<AppliedKind>,
+}
+
+impl PluginInventorySpec {
+    /// Every object, with its kind.
+    pub fn objects(&self) -> impl Iterator<Item = (&AppliedKind, &AppliedObject)> {
+        let kinds = self.kinds.iter();
+        kinds.flat_map(|kind| kind.objects.iter().map(move |object| (kind, object)))
+    }
 }
 
 /// A version that was accepted.
@@ -113,11 +121,12 @@ pub struct AcceptedRelease {
     pub too_large: bool,
 }
 
-/// An object that was applied, or is about to be.
+/// Objects of one kind in one namespace that were applied, or are about to be. What they have in common is here once, because the API server
+/// checks each field: 500 objects with all of theirs took it three times as long.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(description = "An object that was applied, or is about to be.")]
-pub struct AppliedObject {
+#[schemars(description = "Objects of one kind in one namespace that were applied, or are about to be.")]
+pub struct AppliedKind {
     /// The API group, empty for the core group.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
@@ -128,10 +137,20 @@ pub struct AppliedObject {
     /// The kind.
     #[schemars(length(max = 63))]
     pub kind: String,
-    /// The namespace, empty for a cluster-scoped object.
+    /// The namespace, empty for cluster-scoped objects.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 63))]
     pub namespace: String,
+    /// The objects.
+    #[schemars(length(max = 4096))]
+    pub objects: Vec<AppliedObject>,
+}
+
+/// An object that was applied, or is about to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(description = "An object that was applied, or is about to be.")]
+pub struct AppliedObject {
     /// The name.
     #[schemars(length(max = 253))]
     pub name: String,

@@ -18,6 +18,7 @@ mod watch;
 
 use std::time::Duration;
 
+use bytes::Bytes;
 pub use http::Method;
 use http::StatusCode;
 use serde::Serialize;
@@ -56,6 +57,15 @@ pub enum Fetched<T> {
         /// The entity tag for the next request.
         etag: Option<ETag>,
     },
+}
+
+/// What the cloud sent of a plugin. It is JSON of any shape: who applies the manifests validates each object, so that an error names it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SentManifests {
+    /// The response.
+    pub json: Value,
+    /// The same as it was sent.
+    pub text: Bytes,
 }
 
 /// A complete list, or unchanged.
@@ -188,8 +198,7 @@ impl Client {
         self.request(&request).await.map(drop)
     }
 
-    /// The manifests of a plugin, and the jobs for the upgrade from the version `previous`, unless they are unchanged since `known`. They are
-    /// JSON of any shape: who applies them validates each object, so that an error names it.
+    /// The manifests of a plugin, and the jobs for the upgrade from the version `previous`, unless they are unchanged since `known`.
     ///
     /// # Errors
     /// If there is no complete response; see [`ClientError`].
@@ -199,7 +208,7 @@ impl Client {
         plugin: PluginId,
         previous: Option<&str>,
         known: Option<&ETag>,
-    ) -> Result<Fetched<Value>, ClientError> {
+    ) -> Result<Fetched<SentManifests>, ClientError> {
         let mut path = cluster.plugin(plugin);
         if let Some(version) = previous {
             path = path.query("previous_version", version);
@@ -209,7 +218,8 @@ impl Client {
                 let most = PluginManifests::MAX_BYTES / 1024 / 1024;
                 return Err(format!("the manifests are larger than {most} MiB"));
             }
-            answer.json()
+            let (json, text) = (answer.json()?, answer.bytes().clone());
+            Ok(SentManifests { json, text })
         };
         self.fetch_complete(path, known, read).await
     }

@@ -1,4 +1,4 @@
-//! Compresses values that are held by the thousand to a few hundred bytes each, and large ones.
+//! Compresses values that are held by the thousand, to a few hundred bytes each.
 //!
 //! Values of one kind resemble each other: the JSON of the first value is the dictionary with which the others are compressed (LZ4),
 //! so what they have in common is held once. The price is that each read decompresses.
@@ -44,15 +44,6 @@ impl<T> Packer<T> {
     pub const fn new() -> Self {
         Self {
             dictionary: OnceLock::new(),
-            kind: PhantomData,
-        }
-    }
-
-    /// A packer that compresses each value by itself: for large values, which repeat themselves rather than each other.
-    #[must_use]
-    pub fn alone() -> Self {
-        Self {
-            dictionary: OnceLock::from(Box::default()),
             kind: PhantomData,
         }
     }
@@ -109,16 +100,5 @@ mod tests {
             let alone = serde_json::to_vec(&value(number)).unwrap().len();
             assert!(small.0.len() * 8 < alone, "{} bytes of {alone}", small.0.len());
         }
-    }
-
-    #[test]
-    fn a_large_value_is_small_and_costs_no_second_one() {
-        let packer = Packer::alone();
-        let large: Vec<Vec<String>> = (0..500).map(value).collect();
-        let small = packer.pack(&large);
-        assert_eq!(packer.unpack(&small), large);
-        let whole = serde_json::to_vec(&large).unwrap().len();
-        assert!(small.0.len() * 8 < whole, "{} bytes of {whole}", small.0.len());
-        assert_eq!(packer.dictionary.get().map(|it| it.len()), Some(0));
     }
 }

@@ -80,7 +80,7 @@ impl Request {
 impl Answer {
     /// The body.
     #[must_use]
-    pub fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &Bytes {
         &self.body
     }
 

@@ -275,7 +275,12 @@ impl IntoResponse for Reply {
 
 /// 200 with `value` as JSON, or 304 if the caller has this version.
 pub(super) fn respond(call: &Call, value: &impl Serialize) -> Response {
-    let body = Bytes::from(text(value));
+    respond_with(call, text(value))
+}
+
+/// The same with this JSON.
+pub(super) fn respond_with(call: &Call, text: String) -> Response {
+    let body = Bytes::from(text);
     unless_known(call, &etag(&body), body)
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::StatusCode;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -18,7 +19,7 @@ use super::cloud::{Answer, Cloud, Kept};
 use super::lists::cached;
 use super::refusal::Refusal;
 use super::remember::written;
-use super::store::{References, Row, Scope, Source, Transaction};
+use super::store::{References, Row, Scope, Source, StoreError, Transaction};
 use crate::models::values::{Slug, Version};
 use crate::models::{self, Document, Kind, PluginManifests, PluginSpec, PluginVersion, Unknown, parse};
 
@@ -227,6 +228,22 @@ pub(super) async fn add_manifests(source: &mut dyn Source, plugin: &mut Map<Stri
         plugin.extend(row.spec);
     }
     Ok(())
+}
+
+/// The text of a plugin with its manifests, which are not parsed: they may have megabytes, and each cluster asks for them again and again.
+pub(super) async fn text_with_manifests(source: &mut dyn Source, plugin: &Map<String, Value>) -> Result<String, Error> {
+    let id = version_of(plugin);
+    let Some(manifests) = source.document(Kind::PluginManifests, &id).await? else {
+        return Ok(text(plugin));
+    };
+    let damaged = |_| StoreError::Damaged(format!("the document of {} {id}", Kind::PluginManifests.word()));
+    let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&manifests).map_err(damaged)?;
+    for (field, value) in plugin {
+        if !fields.contains_key(field) {
+            fields.insert(field.clone(), to_raw_value(value).map_err(damaged)?);
+        }
+    }
+    Ok(text(&fields))
 }
 
 /// A plugin's document, with its type as the catalogue spells it.

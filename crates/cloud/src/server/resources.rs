@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::Error;
-use super::call::{Call, Reply, object, respond, text};
+use super::call::{Call, Reply, object, respond, respond_with, text};
 use super::cloud::Cloud;
 use super::digest::uuid;
 use super::principal::Principal;
@@ -30,7 +30,11 @@ pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         return Err(Refusal::not_found().into());
     }
     let secrets = asker.sees_secrets(uuid(&row.organization_id));
-    let item = whole(cloud, &mut source, &row, secrets).await?;
+    let item = shown(cloud, &row, secrets)?;
+    if kind == Kind::Plugin {
+        let text = super::catalogue::text_with_manifests(&mut source, &item).await?;
+        return Ok(respond_with(call, text));
+    }
     Ok(respond(call, &item))
 }
 

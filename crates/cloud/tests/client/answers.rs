@@ -235,7 +235,7 @@ async fn manifests_scripts_and_statuses() {
     let (plugin, node) = (LABEL[7..43].parse().unwrap(), LABEL[7..43].parse().unwrap());
     let version = "1.12.3".parse().unwrap();
     let found = client.manifests(cluster(), plugin, Some("1.0.0"), None).await.unwrap();
-    assert!(matches!(found, Fetched::Complete { value, .. } if value["type"] == "logs"));
+    assert!(matches!(found, Fetched::Complete { value, .. } if value.json["type"] == "logs"));
     assert_eq!(client.script(cluster(), node, &version).await.unwrap().as_str(), script);
     let error = client.script(cluster(), node, &version).await.unwrap_err();
     assert_eq!(name(&error), "invalid");

@@ -321,7 +321,7 @@ impl Scene {
         } else {
             world.is_ready(1, state.version()).await;
             let inventory = world.inventories().get(&id(1)).await.unwrap();
-            assert_eq!(inventory.spec.objects.len(), state.objects().len(), "{inventory:?}");
+            assert_eq!(inventory.spec.objects().count(), state.objects().len(), "{inventory:?}");
         }
         eventually(format!("exactly the objects of {state:?}"), SOON, async || {
             let found = world.labelled(1).await.map_err(|error| error.to_string())?;

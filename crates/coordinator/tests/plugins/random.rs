@@ -314,7 +314,7 @@ impl History {
             wrong.push(format!("the plugin has {found:?}, not {wanted:?}"));
         }
         let inventory = self.world.inventories().get_opt(&id(1)).await.unwrap();
-        let known = inventory.map_or(0, |inventory| inventory.spec.objects.len());
+        let known = inventory.map_or(0, |inventory| inventory.spec.objects().count());
         if known != wanted.len() {
             wrong.push(format!("the inventory has {known} objects, not {}", wanted.len()));
         }

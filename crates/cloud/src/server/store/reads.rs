@@ -1,9 +1,9 @@
 //! Reads, each with a deadline: of committed data, or within a transaction.
 
 use async_trait::async_trait;
-use sqlx::Any;
 use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::query::Query;
+use sqlx::{Any, Row as _};
 
 use super::deadline::{Lease, within};
 use super::row::{Row, select};
@@ -30,6 +30,14 @@ pub trait Source: Send {
     async fn get(&mut self, kind: Kind, id: &str) -> Result<Option<Row>, StoreError> {
         let mut found = self.rows(select!("kind = $1 AND id = $2"), &[kind.word(), id]).await?;
         Ok(found.pop())
+    }
+
+    /// The document of the object as it is stored, if the object exists.
+    async fn document(&mut self, kind: Kind, id: &str) -> Result<Option<String>, StoreError> {
+        let statement = "SELECT spec FROM objects WHERE kind = $1 AND id = $2";
+        let found = self.fetch(statement, &[kind.word(), id]).await?;
+        let text = |row: &AnyRow| Ok(row.try_get("spec")?);
+        found.first().map(text).transpose()
     }
 
     /// The object, or that it is not found.

@@ -6,7 +6,7 @@
 //! A service account may have permissions in some namespaces only, so as one, each list is of one namespace. What may not be read is
 //! observed as unreadable, object by object: it keeps no other.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::Pod;
@@ -14,6 +14,7 @@ use kube::api::{DeleteParams, ListParams, LogParams, Patch, PatchParams, Precond
 use kube::core::{ApiResource, DynamicObject, GroupVersion, ObjectList, ObjectMeta};
 use kube::discovery::{Scope, pinned_group};
 use kube::{Api, Client, Error};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tidewaiter_api::names::PLUGIN_LABEL;
 use tidewaiter_kit::writer::NO_VERSION;
@@ -157,7 +158,7 @@ impl Cluster {
     /// Applies the object. With `uid`, it changes that one only; without, it creates the object, and fails if one has appeared meanwhile.
     pub(super) async fn apply(&self, id: &ObjectId, object: &Object, uid: Option<&str>) -> Result<Written, Error> {
         let kind = self.served(id, &object.version).await?;
-        let (params, body) = applied(&kind, id, object, uid);
+        let (params, body) = applied(&kind, id, object, uid)?;
         let (api, name) = (self.api(&kind, id), id.name.clone());
         let apply = async move {
             let written = api.patch_metadata(&name, &params, &Patch::Apply(body)).await?;
@@ -172,7 +173,7 @@ impl Cluster {
     /// What [`Cluster::apply`] would make of the object, as the API server says without doing it.
     pub(super) async fn dry_run(&self, id: &ObjectId, object: &Object, uid: Option<&str>) -> Result<Value, Error> {
         let kind = self.served(id, &object.version).await?;
-        let (mut params, body) = applied(&kind, id, object, uid);
+        let (mut params, body) = applied(&kind, id, object, uid)?;
         params.dry_run = true;
         let rendered = self
             .api(&kind, id)
@@ -269,18 +270,28 @@ async fn in_a_task<T: Send + 'static>(
 }
 
 /// How the object is applied. With `uid`, that one only is changed; without, it is created, and nothing is changed.
-fn applied(kind: &Kind, id: &ObjectId, object: &Object, uid: Option<&str>) -> (PatchParams, Value) {
-    let mut body = Value::Object(object.body.clone());
+fn applied(
+    kind: &Kind,
+    id: &ObjectId,
+    object: &Object,
+    uid: Option<&str>,
+) -> Result<(PatchParams, Box<RawValue>), Error> {
+    let mut metadata = object.body.get("metadata").cloned().unwrap_or_default();
     if kind.namespaced {
-        body["metadata"]["namespace"] = json!(id.namespace);
+        metadata["namespace"] = json!(id.namespace);
     }
-    let params = PatchParams::apply(MANAGER);
-    if let Some(uid) = uid {
-        body["metadata"]["uid"] = json!(uid);
-        return (params.force(), body);
+    let mut params = PatchParams::apply(MANAGER);
+    match uid {
+        Some(uid) => {
+            metadata["uid"] = json!(uid);
+            params = params.force();
+        }
+        None => metadata["resourceVersion"] = json!(NO_VERSION),
     }
-    body["metadata"]["resourceVersion"] = json!(NO_VERSION);
-    (params, body)
+    let fields = object.body.iter().map(|(field, value)| (field.as_str(), value));
+    let mut body: BTreeMap<&str, &Value> = fields.collect();
+    body.insert("metadata", &metadata);
+    Ok((params, to_raw_value(&body).map_err(Error::SerdeError)?))
 }
 
 pub(super) fn is_forbidden(error: &Error) -> bool {

@@ -99,10 +99,8 @@ impl Engine {
             Action::Apply { id, object, uid, drift } => self.apply(id, object, uid, drift).await,
             Action::Run { id, object } => self.apply(id, object, None, false).await,
             Action::Delete { id, uid } => {
-                let version = record
-                    .objects()
-                    .find_map(|(known, applied)| (*known == id).then(|| applied.version.clone()));
-                self.delete(plugin, id, &version.unwrap_or_default(), &uid).await
+                let version = record.version(&id).unwrap_or_default().to_owned();
+                self.delete(plugin, id, &version, &uid).await
             }
         }
     }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::Value;
+use lz4_flex::block::{compress_prepend_size, decompress_size_prepended};
+use serde_json::{Deserializer, Value};
 use tidewaiter_api::containership::{Plugin, PluginSpec};
 use tidewaiter_api::names::SIGNATURE_ANNOTATION;
 use tidewaiter_api::values::quoted;
-use tidewaiter_cloud::client::{Client, Cluster, ETag, Fetched};
+use tidewaiter_cloud::client::{Client, Cluster, ETag, Fetched, SentManifests};
 use tidewaiter_cloud::models::values::PluginId;
-use tidewaiter_kit::{Packed, Packer, Pass, SharedClock};
+use tidewaiter_kit::{Pass, SharedClock};
 
 use super::by_plugin::Identity;
 use super::gate::annotation;
@@ -18,7 +19,6 @@ use super::problem::{PluginError, Problem};
 use super::record::Record;
 use super::release::{Refused, Release};
 use super::settings::PluginSettings;
-use super::store::compressed;
 use super::trust::Trust;
 
 /// Manifests are fetched again after this time, conditionally: the catalogue may change those of a version.
@@ -32,7 +32,6 @@ pub(super) struct Manifests {
     deny: Vec<String>,
     trust: Trust,
     clock: SharedClock,
-    packer: Packer<Release>,
     /// By plugin: what was fetched last.
     held: Mutex<BTreeMap<String, Held>>,
 }
@@ -49,10 +48,9 @@ struct Held {
     etag: Option<ETag>,
     /// When they were fetched (monotonic).
     at: Duration,
-    /// 500 objects take some MiB otherwise.
-    release: Packed,
+    signed_at: Option<i64>,
     depends_on: Vec<String>,
-    /// What the cloud sent, compressed, to be stored.
+    /// What the cloud sent, compressed: it is stored, and read again in each pass. The objects that it is read to take some MiB when there are 500.
     sent: Arc<[u8]>,
     /// Why they could not be fetched again; None after a success.
     outdated: Option<String>,
@@ -66,7 +64,6 @@ impl Manifests {
             deny: settings.deny.clone(),
             trust: Trust::new(settings.trust.clone(), cluster),
             clock,
-            packer: Packer::alone(),
             held: Mutex::default(),
         }
     }
@@ -88,16 +85,16 @@ impl Manifests {
         let now = self.clock.monotonic();
         let is_fresh = |held: &&Held| now < held.at + REFRESH / 2 && held.signature == signature;
         if let Some(held) = held.as_ref().filter(is_fresh) {
-            return Ok(Some(self.packer.unpack(&held.release)));
+            return self.read(&plugin.spec, held).map(Some);
         }
         let etag = held.as_ref().and_then(|held| held.etag.clone());
         let asked = self
             .cloud
             .manifests(self.cluster, id, previous.as_deref(), etag.as_ref());
-        let (value, etag) = match (pass.outside(asked).await, held) {
+        let (SentManifests { json, text }, etag) = match (pass.outside(asked).await, held) {
             (Ok(Fetched::Complete { value, etag }), _) => (value, etag),
             (Ok(Fetched::Unchanged), Some(held)) => {
-                let release = self.packer.unpack(&held.release);
+                let release = self.read(&plugin.spec, &held)?;
                 let held = Held {
                     at: now,
                     signature,
@@ -110,24 +107,20 @@ impl Manifests {
             (Ok(Fetched::Unchanged), None) => return Ok(None),
             // What was fetched goes on being true, but it may be outdated, which the status says.
             (Err(error), Some(held)) => {
-                let release = self.packer.unpack(&held.release);
+                let release = self.read(&plugin.spec, &held)?;
                 let outdated = Some(error.reason());
                 self.held().insert(name, Held { outdated, ..held });
                 return Ok(Some(release));
             }
             (Err(error), None) => return Err(PluginError::Cloud(error)),
         };
-        if !is_of(&value, &plugin.spec).map_err(|refused| Problem::refused(&name, version, &refused))? {
+        if !is_of(&json, &plugin.spec).map_err(|refused| Problem::refused(&name, version, &refused))? {
             return Ok(None);
         }
         // What is not signed is not read.
-        let signed_at = self.trust.verify(&plugin.spec, &value, record, self.clock.now());
+        let signed_at = self.trust.verify(&plugin.spec, &json, record, self.clock.now());
         let signed_at = signed_at.map_err(|why| Problem::untrusted(&name, version, &why))?;
-        let sent = compressed(&value).into();
-        let read = Release::read(&name, version, value, &self.deny);
-        let read = read.map(|release| release.of(&plugin.spec));
-        let mut release = read.map_err(|refused| Problem::refused(&name, version, &refused))?;
-        release.signed_at = signed_at;
+        let release = self.accepted(&plugin.spec, json, signed_at)?;
         if release.all().next().is_none() && record.len() > 0 {
             return Err(Problem::refused(&name, version, &emptied(record.len())).into());
         }
@@ -138,13 +131,36 @@ impl Manifests {
             previous,
             etag,
             at: now,
-            release: self.packer.pack(&release),
+            signed_at,
             depends_on: release.depends_on.clone(),
-            sent,
+            sent: compress_prepend_size(&text).into(),
             outdated: None,
         };
         self.held().insert(name, held);
         Ok(Some(release))
+    }
+
+    /// What is held, as it was read at first.
+    fn read(&self, plugin: &PluginSpec, held: &Held) -> Result<Release, PluginError> {
+        let damaged = |why: String| {
+            let at = "what is held of the manifests".to_owned();
+            Problem::refused(&plugin.id, &plugin.version, &Refused { at, why })
+        };
+        let text = decompress_size_prepended(&held.sent).map_err(|error| damaged(error.to_string()))?;
+        self.accepted(plugin, &mut Deserializer::from_slice(&text), held.signed_at)
+    }
+
+    /// The manifests of the plugin, whose signature was verified.
+    fn accepted<'de>(
+        &self,
+        plugin: &PluginSpec,
+        sent: impl serde::Deserializer<'de>,
+        signed_at: Option<i64>,
+    ) -> Result<Release, PluginError> {
+        let release = Release::read(&plugin.id, &plugin.version, sent, &self.deny);
+        let release = release.map_err(|refused| Problem::refused(&plugin.id, &plugin.version, &refused))?;
+        let release = release.of(plugin);
+        Ok(Release { signed_at, ..release })
     }
 
     /// What the cloud sent when [`Manifests::fetch`] returned the release, compressed.
@@ -159,8 +175,8 @@ impl Manifests {
 
     /// Reads what was stored of a version, with the keys and the limits of today. `plugin` is the plugin as it was when the version was accepted.
     /// A signature may be of any age: a person in the cluster decided about it.
-    pub(super) fn read_stored(&self, plugin: &PluginSpec, sent: &Value) -> Result<Release, String> {
-        let signed_at = self.trust.signed_at(plugin, sent, self.clock.now());
+    pub(super) fn read_stored(&self, plugin: &PluginSpec, sent: Value) -> Result<Release, String> {
+        let signed_at = self.trust.signed_at(plugin, &sent, self.clock.now());
         let signed_at = signed_at.map_err(|why| why.to_string())?;
         let release = Release::read(&plugin.id, &plugin.version, sent, &self.deny);
         let release = release.map_err(|refused| refused.to_string())?.of(plugin);

@@ -71,7 +71,7 @@ pub(super) struct SentCheck {
 }
 
 /// How objects of a kind are judged.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct HealthCheck {
     group: String,
     version: String,
@@ -82,8 +82,8 @@ pub(super) struct HealthCheck {
 }
 
 /// An expression that is true or false of an object. As data, it is its text.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, Serialize)]
+#[serde(into = "String")]
 struct Expression {
     text: String,
     program: Arc<Program>,
@@ -94,14 +94,6 @@ struct Expression {
 impl PartialEq for Expression {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
-    }
-}
-
-impl TryFrom<String> for Expression {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        Self::parse(&text)
     }
 }
 

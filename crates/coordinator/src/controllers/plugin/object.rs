@@ -3,12 +3,10 @@
 use std::fmt::{self, Display};
 
 use kube::core::GroupVersionKind;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tidewaiter_api::AppliedObject;
 
 /// Names an object, whatever the version of its group. The name is compared first: the other fields of most objects of a plugin are equal.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ObjectId {
     pub(super) name: String,
     pub(super) kind: String,
@@ -18,7 +16,7 @@ pub(super) struct ObjectId {
 }
 
 /// An object as the manifests have it, with the label of its plugin.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Object {
     /// With the namespace of the manifest, if it has one.
     pub(super) id: ObjectId,
@@ -79,16 +77,5 @@ impl Display for ObjectId {
             write!(f, "{}/", self.namespace)?;
         }
         f.write_str(&self.name)
-    }
-}
-
-impl From<&AppliedObject> for ObjectId {
-    fn from(applied: &AppliedObject) -> Self {
-        Self {
-            group: applied.group.clone(),
-            kind: applied.kind.clone(),
-            namespace: applied.namespace.clone(),
-            name: applied.name.clone(),
-        }
     }
 }

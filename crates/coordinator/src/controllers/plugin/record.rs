@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tidewaiter_api::containership::PluginSpec;
 use tidewaiter_api::names::plugin_release_secret;
-use tidewaiter_api::{AcceptedRelease, AppliedObject, PluginInventory, PluginInventorySpec};
+use tidewaiter_api::{AcceptedRelease, AppliedKind, AppliedObject, PluginInventory, PluginInventorySpec};
 
 use super::by_plugin::Identity;
 use super::object::ObjectId;
@@ -22,27 +22,61 @@ const FEWEST_DIGITS: usize = 8;
 /// The inventory of a plugin.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Record {
-    objects: BTreeMap<ObjectId, AppliedObject>,
+    objects: BTreeMap<ObjectId, Applied>,
     rest: PluginInventorySpec,
+}
+
+/// What was applied of an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Applied {
+    /// The version of its group.
+    pub(super) version: String,
+    /// The digest of the manifest; empty until it is applied.
+    pub(super) digest: String,
+    /// The digest of the fields that were ours after that.
+    pub(super) fields: String,
 }
 
 impl Record {
     pub(super) fn read(inventory: &PluginInventorySpec) -> Self {
-        let objects = inventory.objects.iter();
+        let applied = |kind: &AppliedKind, object: &AppliedObject| Applied {
+            version: kind.version.clone(),
+            digest: object.digest.clone(),
+            fields: object.fields.clone(),
+        };
         Self {
-            objects: objects
-                .map(|applied| (ObjectId::from(applied), applied.clone()))
+            objects: inventory
+                .objects()
+                .map(|(kind, object)| (id(kind, object), applied(kind, object)))
                 .collect(),
             rest: PluginInventorySpec {
-                objects: Vec::new(),
+                kinds: Vec::new(),
                 ..inventory.clone()
             },
         }
     }
 
     pub(super) fn write(&self) -> PluginInventorySpec {
+        let mut kinds = BTreeMap::<_, Vec<AppliedObject>>::new();
+        for (id, applied) in &self.objects {
+            let kind = (&id.group, &applied.version, &id.kind, &id.namespace);
+            kinds.entry(kind).or_default().push(AppliedObject {
+                name: id.name.clone(),
+                digest: applied.digest.clone(),
+                fields: applied.fields.clone(),
+            });
+        }
+        let kinds = kinds.into_iter();
         PluginInventorySpec {
-            objects: self.objects.values().cloned().collect(),
+            kinds: kinds
+                .map(|((group, version, kind, namespace), objects)| AppliedKind {
+                    group: group.clone(),
+                    version: version.clone(),
+                    kind: kind.clone(),
+                    namespace: namespace.clone(),
+                    objects,
+                })
+                .collect(),
             ..self.rest.clone()
         }
     }
@@ -50,9 +84,9 @@ impl Record {
     /// Whether an inventory has every object that may come to be, every job that has succeeded, and how the plugin is to be removed and verified: the
     /// rest can be found out again.
     pub(super) fn is_kept_by(&self, inventory: &PluginInventorySpec) -> bool {
-        let kept: BTreeSet<ObjectId> = inventory.objects.iter().map(ObjectId::from).collect();
+        let kept: BTreeSet<ObjectId> = inventory.objects().map(|(kind, object)| id(kind, object)).collect();
         let rest = PluginInventorySpec {
-            objects: Vec::new(),
+            kinds: Vec::new(),
             ..inventory.clone()
         };
         self.rest == rest && self.ids().all(|id| kept.contains(id))
@@ -148,7 +182,7 @@ impl Record {
         self.objects.keys()
     }
 
-    pub(super) fn objects(&self) -> impl Iterator<Item = (&ObjectId, &AppliedObject)> {
+    pub(super) fn objects(&self) -> impl Iterator<Item = (&ObjectId, &Applied)> {
         self.objects.iter()
     }
 
@@ -156,22 +190,19 @@ impl Record {
         self.objects.len()
     }
 
-    /// What was applied of the object.
-    pub(super) fn applied(&self, id: &ObjectId) -> Option<&AppliedObject> {
+    /// What was applied of the object, if it was.
+    pub(super) fn applied(&self, id: &ObjectId) -> Option<&Applied> {
         self.objects.get(id).filter(|applied| !applied.digest.is_empty())
+    }
+
+    /// The version of its group in which the object was applied, or was about to be.
+    pub(super) fn version(&self, id: &ObjectId) -> Option<&str> {
+        self.objects.get(id).map(|applied| applied.version.as_str())
     }
 
     /// The object may come to be.
     pub(super) fn expect(&mut self, id: ObjectId, version: &str) {
-        let new = AppliedObject {
-            group: id.group.clone(),
-            kind: id.kind.clone(),
-            namespace: id.namespace.clone(),
-            name: id.name.clone(),
-            ..AppliedObject::default()
-        };
-        let applied = self.objects.entry(id).or_insert(new);
-        version.clone_into(&mut applied.version);
+        version.clone_into(&mut self.objects.entry(id).or_default().version);
     }
 
     /// The object was applied.
@@ -240,6 +271,15 @@ impl Record {
     }
 }
 
+fn id(kind: &AppliedKind, object: &AppliedObject) -> ObjectId {
+    ObjectId {
+        group: kind.group.clone(),
+        kind: kind.kind.clone(),
+        namespace: kind.namespace.clone(),
+        name: object.name.clone(),
+    }
+}
+
 /// The merge patch that makes an inventory another one.
 pub(super) fn changes(before: &PluginInventorySpec, after: &PluginInventorySpec) -> Value {
     let json = |spec| serde_json::to_value(spec).unwrap_or_default();
@@ -283,11 +323,11 @@ mod tests {
         let of = |type_: &str, applied: Option<PluginSpec>, objects: &[&str]| PluginInventorySpec {
             type_: type_.to_owned(),
             applied,
-            objects: objects
+            kinds: objects
                 .iter()
-                .map(|name| AppliedObject {
-                    name: (*name).to_owned(),
-                    ..AppliedObject::default()
+                .map(|name| AppliedKind {
+                    kind: (*name).to_owned(),
+                    ..AppliedKind::default()
                 })
                 .collect(),
             ..PluginInventorySpec::default()
@@ -295,13 +335,13 @@ mod tests {
         let before = of("metrics", Some(plugin("1")), &["a", "b"]);
         assert_eq!(
             changes(&before, &of("", None, &[])),
-            json!({"applied": null, "objects": null, "type": null})
+            json!({"applied": null, "kinds": null, "type": null})
         );
         let mut described = plugin("1");
         described.implementation.clear();
         for (what, after, keys) in [
             ("nothing", before.clone(), &[][..]),
-            ("an object", of("metrics", Some(plugin("1")), &["a"]), &["objects"]),
+            ("a kind", of("metrics", Some(plugin("1")), &["a"]), &["kinds"]),
             (
                 "the version",
                 of("metrics", Some(plugin("2")), &["a", "b"]),
@@ -317,6 +357,60 @@ mod tests {
             let found: Vec<&str> = patch.as_object().unwrap().keys().map(String::as_str).collect();
             assert_eq!(found, keys, "{what}");
         }
+    }
+
+    #[test]
+    fn an_inventory_has_each_kind_once_in_each_namespace_and_is_read_as_it_was_written() {
+        let mut record = Record::default();
+        let of = |group: &str, kind: &str, namespace: &str, name: &str| ObjectId {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        for (id, version) in [
+            (of("", "ConfigMap", "one", "b"), "v1"),
+            (of("apps", "Deployment", "one", "a"), "v1"),
+            (of("", "ConfigMap", "two", "a"), "v1"),
+            (of("", "ConfigMap", "one", "a"), "v1"),
+            (of("", "Namespace", "", "one"), "v1"),
+            (of("example.com", "Thing", "one", "old"), "v1beta1"),
+            (of("example.com", "Thing", "one", "new"), "v1"),
+        ] {
+            record.expect(id, version);
+        }
+        let applied = of("", "ConfigMap", "one", "a");
+        record.apply(&applied, "manifest", "ours".to_owned());
+        let written = record.write();
+        let lines: Vec<String> = written
+            .kinds
+            .iter()
+            .map(|it| {
+                let names: Vec<&str> = it.objects.iter().map(|object| object.name.as_str()).collect();
+                format!("{}/{} {} {:?} {names:?}", it.group, it.version, it.kind, it.namespace)
+            })
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                r#"/v1 ConfigMap "one" ["a", "b"]"#,
+                r#"/v1 ConfigMap "two" ["a"]"#,
+                r#"/v1 Namespace "" ["one"]"#,
+                r#"apps/v1 Deployment "one" ["a"]"#,
+                r#"example.com/v1 Thing "one" ["new"]"#,
+                r#"example.com/v1beta1 Thing "one" ["old"]"#,
+            ]
+        );
+        assert_eq!(Record::read(&written), record);
+        assert!(record.is_kept_by(&written));
+        assert_eq!(record.applied(&applied).unwrap().fields, "ours");
+        assert_eq!(record.applied(&of("", "ConfigMap", "one", "b")), None);
+        assert_eq!(
+            record.version(&of("example.com", "Thing", "one", "old")),
+            Some("v1beta1")
+        );
+        record.expect(of("", "ConfigMap", "two", "b"), "v1");
+        assert!(!record.is_kept_by(&written));
     }
 
     fn versions(record: &Record) -> Vec<&str> {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 use tidewaiter_api::containership::PluginSpec;
 use tidewaiter_api::names::{MANAGED_LABEL, ON_IMMUTABLE_ANNOTATION, PLUGIN_LABEL};
@@ -42,7 +42,7 @@ const SERVERS_OWN: [&str; 8] = [
 ];
 
 /// A version of a plugin: what is to be applied, in this order.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Release {
     /// The digest of the version with all objects.
     pub(super) revision: String,

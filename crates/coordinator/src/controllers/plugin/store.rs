@@ -4,20 +4,19 @@
 //! signature, compressed. When it is read back, it is treated as if the cloud sent it now. A Secret with a version is immutable, and is made once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
 use kube::{Api, Client};
-use lz4_flex::block::compress_prepend_size;
 use serde_json::Value;
 use tidewaiter_api::AcceptedRelease;
 use tidewaiter_api::containership::PluginSpec;
 use tidewaiter_api::names::{
     CONTAINERSHIP_NAMESPACE, PLUGIN_STORE_LABEL, plugin_diff_secret, plugin_release_secret, plugin_secret_prefix,
 };
-use tidewaiter_kit::{Cache, Key, Metadata, Packed, Packer, WriteError, Writer};
+use tidewaiter_kit::{Cache, Key, Metadata, WriteError, Writer};
 
 use super::diff::{DIFF_KEY, PluginDiff, unpack};
 use super::fetch::Manifests;
@@ -36,14 +35,8 @@ pub(super) struct Store {
     secrets: Api<Secret>,
     /// The Secrets that there are.
     known: Cache<Metadata<Secret>>,
-    packer: Packer<Release>,
-    /// By plugin, what was read last.
-    held: Mutex<BTreeMap<String, (AcceptedRelease, Packed)>>,
-}
-
-/// What the cloud sent, compressed.
-pub(super) fn compressed(sent: &Value) -> Vec<u8> {
-    compress_prepend_size(sent.to_string().as_bytes())
+    /// By plugin, the content of the Secret that was read last.
+    held: Mutex<BTreeMap<String, (AcceptedRelease, Arc<[u8]>)>>,
 }
 
 /// Whether it is too large for a Secret.
@@ -57,7 +50,6 @@ impl Store {
         Self {
             secrets: Api::namespaced(client, CONTAINERSHIP_NAMESPACE),
             known,
-            packer: Packer::alone(),
             held: Mutex::default(),
         }
     }
@@ -112,28 +104,34 @@ impl Store {
         entry: &AcceptedRelease,
     ) -> Result<Release, PluginError> {
         let plugin = today.id.as_str();
-        let held = self.held().get(plugin).cloned();
-        if let Some((_, release)) = held.filter(|(held, _)| held == entry) {
-            return Ok(self.packer.unpack(&release));
-        }
         let unusable = |why: String| Problem::unusable(plugin, entry, &why);
-        let name = plugin_release_secret(plugin, &entry.revision);
-        let secret = self.secrets.get_opt(&name).await.map_err(PluginError::Stored)?;
-        let Some(secret) = secret else {
-            return Err(unusable("somebody deleted it, or it was never stored".to_owned()).into());
+        let held = self.held().get(plugin).filter(|(held, _)| held == entry).cloned();
+        let stored = match held {
+            Some((_, stored)) => stored,
+            None => self.stored(plugin, entry).await?,
         };
-        let bytes = secret.data.as_ref().and_then(|data| data.get(RELEASE_KEY));
-        let sent = bytes
-            .and_then(|bytes| unpack(&bytes.0).ok())
+        let sent = unpack(&stored)
+            .ok()
             .and_then(|text| serde_json::from_slice::<Value>(&text).ok())
             .ok_or_else(|| unusable("its content is not what was stored: delete it".to_owned()))?;
-        let release = manifests.read_stored(&then(today, entry), &sent).map_err(unusable)?;
+        let release = manifests.read_stored(&then(today, entry), sent).map_err(unusable)?;
         if release.revision != entry.revision {
             return Err(unusable("it has other manifests than were accepted: delete it".to_owned()).into());
         }
-        let held = (entry.clone(), self.packer.pack(&release));
-        self.held().insert(plugin.to_owned(), held);
+        self.held().insert(plugin.to_owned(), (entry.clone(), stored));
         Ok(release)
+    }
+
+    /// What the Secret of the version has; empty if that is not what was stored.
+    async fn stored(&self, plugin: &str, entry: &AcceptedRelease) -> Result<Arc<[u8]>, PluginError> {
+        let name = plugin_release_secret(plugin, &entry.revision);
+        let secret = self.secrets.get_opt(&name).await.map_err(PluginError::Stored)?;
+        let Some(secret) = secret else {
+            let why = "somebody deleted it, or it was never stored";
+            return Err(Problem::unusable(plugin, entry, why).into());
+        };
+        let bytes = secret.data.and_then(|mut data| data.remove(RELEASE_KEY));
+        Ok(bytes.unwrap_or_default().0.into())
     }
 
     /// Deletes the Secrets of the plugin that are not wanted.
@@ -168,7 +166,7 @@ impl Store {
         self.known.get(&key).is_some() || writer.awaits::<Secret>(&key, None)
     }
 
-    fn held(&self) -> MutexGuard<'_, BTreeMap<String, (AcceptedRelease, Packed)>> {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<String, (AcceptedRelease, Arc<[u8]>)>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,7 @@
 //! Finds what there is of a plugin: one list for each kind, and a look at each object that no list shows. In a namespace that does not exist, there is
 //! nothing.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::Error;
@@ -73,45 +74,38 @@ impl Cluster {
         record: &Record,
         observed: &mut Observed,
     ) -> Result<Vec<Expected>, Error> {
-        let of_release = release.all().map(|object| (&object.id, object.version.as_str()));
-        let of_record = record.objects().map(|(id, applied)| (id, applied.version.as_str()));
-        let all: Vec<_> = of_release.chain(of_record).collect();
-        let named = |(id, version): &(&ObjectId, &str)| (id.group.clone(), (*version).to_owned(), id.kind.clone());
-        let wanted: BTreeSet<_> = release
-            .all()
-            .map(|object| named(&(&object.id, &object.version)))
-            .collect();
-        let mut kinds = BTreeMap::new();
-        for key in all.iter().map(named).collect::<BTreeSet<_>>() {
-            let kind = if wanted.contains(&key) {
-                self.kind(&key.0, &key.1, &key.2).await?
-            } else {
-                self.kind_in_any_version(&key.0, &key.1, &key.2).await?
-            };
-            let Some(kind) = kind else { continue };
-            if wanted.contains(&key) {
-                observed.kinds.insert(key.clone(), kind.namespaced);
+        let of_release = release.all().map(|object| (&object.id, object.version.as_str(), true));
+        let of_record = record
+            .objects()
+            .map(|(id, applied)| (id, applied.version.as_str(), false));
+        let (mut kinds, mut expected) = (BTreeMap::new(), BTreeMap::new());
+        for (id, version, wanted) in of_release.chain(of_record) {
+            let key = (id.group.as_str(), version, id.kind.as_str());
+            if let Entry::Vacant(unknown) = kinds.entry(key) {
+                let kind = if wanted {
+                    self.kind(&id.group, version, &id.kind).await?
+                } else {
+                    self.kind_in_any_version(&id.group, version, &id.kind).await?
+                };
+                if let Some(kind) = kind.as_ref().filter(|_| wanted) {
+                    let named = (id.group.clone(), version.to_owned(), id.kind.clone());
+                    observed.kinds.insert(named, kind.namespaced);
+                }
+                unknown.insert(kind);
             }
-            kinds.insert(key, kind);
-        }
-        let mut expected = BTreeMap::new();
-        for object in &all {
-            let key = named(object);
-            let Some(kind) = kinds.get(&key) else { continue };
-            let id = object.0.in_scope(kind.namespaced);
+            let Some(Some(kind)) = kinds.get(&key) else { continue };
+            let id = id.in_scope(kind.namespaced);
             let namespace = (self.account.is_some() && kind.namespaced).then(|| id.namespace.clone());
-            let new = || Expected {
-                place: Place {
-                    kind: kind.clone(),
-                    namespace: namespace.clone(),
-                },
-                ids: Vec::new(),
-            };
-            expected
-                .entry((key, namespace.clone()))
-                .or_insert_with(new)
-                .ids
-                .push(id);
+            let place = expected
+                .entry((key, namespace))
+                .or_insert_with_key(|(_, namespace)| Expected {
+                    place: Place {
+                        kind: kind.clone(),
+                        namespace: namespace.clone(),
+                    },
+                    ids: Vec::new(),
+                });
+            place.ids.push(id);
         }
         Ok(expected.into_values().collect())
     }
