@@ -350,6 +350,8 @@ pub struct Parameter {
     pub description: &'static str,
     /// Its type.
     pub form: ParameterType,
+    /// Whether a request without it is refused.
+    pub required: bool,
 }
 
 /// The type of a parameter.

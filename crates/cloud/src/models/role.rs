@@ -27,16 +27,19 @@ const LIST_QUERY: &[Parameter] = &[
         name: "side_load",
         description: "`rules` includes the rules of each role",
         form: ParameterType::Words(&["rules"]),
+        required: false,
     },
     Parameter {
         name: "remove_empty",
         description: "omits roles without a rule of `rule_type`",
         form: ParameterType::Bool,
+        required: false,
     },
     Parameter {
         name: "rule_type",
         description: "includes only rules of this type",
         form: ParameterType::Words(&["kubernetes", "containership"]),
+        required: false,
     },
 ];
 

@@ -87,6 +87,7 @@ impl Resource for RoleBindingSpec {
             name: "cluster_id",
             description: "only those of this cluster and those that apply to all clusters",
             form: ParameterType::Id,
+            required: false,
         }],
         key: &[
             "type",

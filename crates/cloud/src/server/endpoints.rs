@@ -105,17 +105,20 @@ const SCRIPT: &[Parameter] = &[Parameter {
     name: "version",
     description: "the target version, without v",
     form: ParameterType::Version,
+    required: true,
 }];
 const AUDIT: &[Parameter] = &[
     Parameter {
         name: "limit",
         description: "the maximum number of changes, newest first",
         form: ParameterType::Number(1_000),
+        required: false,
     },
     Parameter {
         name: "before",
         description: "only changes with a smaller number",
         form: ParameterType::Number(u32::MAX),
+        required: false,
     },
 ];
 

@@ -246,6 +246,11 @@ fn query_parameters(endpoint: &Endpoint) -> impl Iterator<Item = Parameter> + '_
             .name(parameter.name)
             .parameter_in(ParameterIn::Query)
             .description(Some(parameter.description))
+            .required(if parameter.required {
+                Required::True
+            } else {
+                Required::False
+            })
             .schema(Some(schema))
             .build()
     })

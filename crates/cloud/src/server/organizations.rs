@@ -73,7 +73,7 @@ pub(super) async fn lock(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
     .await
 }
 
-/// The audit log of an organization; without one in the path, of the catalogue, which belongs to none.
+/// The audit log of an organization; without one in the path, of what belongs to none: the catalogue, and the organizations themselves.
 pub(super) async fn audit(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let organization = if call.has_parameter("organization_id") {
         call.key("organization_id")?

@@ -9,6 +9,7 @@ use crate::world::{World, on_both};
 
 on_both!(
     operators_see_who_changed_the_catalogue,
+    operators_see_which_organizations_came_and_went,
     published_manifests_are_replaced_only_by_name,
     a_version_is_changed_as_it_was_seen,
 );
@@ -33,6 +34,7 @@ async fn operators_see_who_changed_the_catalogue(world: World) {
         ("plugin-manifests", "delete"),
         ("plugin-manifests", "create"),
         ("plugin-versions", "create"),
+        ("organizations", "create"),
     ];
     assert_eq!(seen, expected);
     assert_eq!(rows[0]["actor"], format!("user:{}", world.owner));
@@ -41,6 +43,28 @@ async fn operators_see_who_changed_the_catalogue(world: World) {
         .get(&operator, &format!("/v3/audit?limit=1&before={}", rows[1]["id"]))
         .await;
     assert_eq!(older.is(200).json()[0], rows[2]);
+}
+
+async fn operators_see_which_organizations_came_and_went(world: World) {
+    let operator = world.owner().await;
+    let made = world
+        .post(&operator, "/v3/organizations", json!({"name": "Other"}))
+        .await;
+    let id = made.is(201).field("id");
+    let path = format!("/v3/organizations/{id}");
+    world.patch(&operator, &path, json!({"name": "Another"})).await.is(200);
+    world.delete(&operator, &path).await.is(204);
+    world.get(&operator, &format!("{path}/audit")).await.is(404);
+    let rows = world.get(&operator, "/v3/audit?limit=2").await.is(200).json();
+    for (row, action, name) in [(&rows[0], "delete", "before"), (&rows[1], "create", "after")] {
+        assert_eq!(
+            (&row["kind"], &row["action"], &row["object_id"]),
+            (&json!("organizations"), &json!(action), &json!(id))
+        );
+        let expected = if name == "before" { "Another" } else { "Other" };
+        assert_eq!(row[name]["name"], expected, "{row}");
+        assert_eq!(row["actor"], format!("user:{}", world.owner));
+    }
 }
 
 async fn published_manifests_are_replaced_only_by_name(world: World) {

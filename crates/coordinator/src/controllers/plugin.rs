@@ -26,6 +26,7 @@ mod cluster;
 mod depends;
 mod diff;
 mod engine;
+mod engines;
 mod fetch;
 mod follow;
 mod gate;
@@ -41,6 +42,7 @@ mod plan;
 mod problem;
 mod proposal;
 mod record;
+mod refused;
 mod release;
 mod removal;
 mod render;
@@ -63,10 +65,10 @@ pub use settings::{PluginDrift, PluginSettings, PluginSync};
 pub(super) use start::start;
 
 use crate::mirror::CloudList;
-use account::Engines;
 use board::Board;
 use depends::Waiting;
 use engine::Engine;
+use engines::Engines;
 use fetch::Manifests;
 use follow::Followed;
 use gate::{Goal, Rendered, Work};
@@ -170,7 +172,7 @@ impl PluginController {
         let engine = self.engines.of(identity)?;
         let observed = engine.observe(&goal.spec.id, release, record).await;
         let (observed, places) = observed.map_err(PluginError::Read)?;
-        namespaces::check(&self.settings, identity, release, &observed)
+        namespaces::check(&self.settings.namespaces, identity, release, &observed)
             .map_err(|refused| goal.refused(record, &refused))?;
         self.followed.add_all(&engine.cluster, &places);
         Ok(observed)

@@ -12,7 +12,7 @@ use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{ControllerContext, Kit, SharedClock};
 use tokio::sync::watch;
 
-use super::listing::Refused;
+use super::kind::Refused;
 use super::plan::Hold;
 
 /// A loop is stalled when its last success is older than this many sync intervals, and older than [`STALLED`].

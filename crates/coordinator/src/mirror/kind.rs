@@ -12,7 +12,6 @@ use tidewaiter_kit::cache::CacheBuilder;
 use uuid::Uuid;
 
 use super::brake::FEW;
-use super::listing::Refused;
 
 /// A kind that is mirrored: where the cloud lists it, and how an object of the cloud becomes an object of the cluster.
 pub(crate) trait MirroredKind: Send + Sync + 'static {
@@ -158,4 +157,23 @@ pub(super) fn cluster_scoped(id: &impl ToString) -> ObjectMeta {
 /// Whether a name is an id of the cloud. People give their objects other names.
 pub(crate) fn is_id(name: &str) -> bool {
     name.parse::<Uuid>().is_ok()
+}
+
+/// An object of the cloud that is not mirrored because it is malformed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// The name that it would have; None when not even its id can be read.
+    pub(crate) name: Option<String>,
+    /// What is wrong, without its values where those may be secret.
+    pub(crate) reason: String,
+}
+
+impl Refused {
+    /// Of the resource that would have this name.
+    pub(crate) fn new(name: Option<String>, invalid: &InvalidItem) -> Self {
+        Self {
+            name,
+            reason: invalid.error.to_string(),
+        }
+    }
 }

@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::board::{Board, Contents};
-use super::kind::{Listed, MirroredKind, Source};
-use super::listing::{Foreign, Listing, Part, Refused};
+use super::kind::{Listed, MirroredKind, Refused, Source};
+use super::listing::{Foreign, Listing, Part};
 use super::sync::Shared;
 use crate::explained::explained;
 use crate::retries::Retries;

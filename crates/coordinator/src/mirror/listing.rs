@@ -7,7 +7,7 @@ use tidewaiter_cloud::client::ETag;
 use tidewaiter_cloud::models::InvalidItem;
 use tidewaiter_kit::Key;
 
-use super::kind::{Items, MirroredKind, Source};
+use super::kind::{Items, MirroredKind, Refused, Source};
 
 /// The characters of a revision: enough to tell two lists of one cluster apart, few enough to type.
 const REVISION_LENGTH: usize = 12;
@@ -20,15 +20,6 @@ pub(super) struct Part<R> {
     /// What the list is about.
     pub(super) source: Source,
     items: Items<R>,
-}
-
-/// An object of the cloud that is not mirrored because it is malformed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
-    /// The name that it would have; None when not even its id can be read.
-    pub(crate) name: Option<String>,
-    /// What is wrong, without its values where those may be secret.
-    pub(crate) reason: String,
 }
 
 /// Everything that the cloud lists for one kind.
@@ -48,16 +39,6 @@ pub(super) struct Listing<R> {
     "the response is not the list that was requested: it contains an object of another cluster or organization, or an incomplete one"
 )]
 pub(crate) struct Foreign;
-
-impl Refused {
-    /// Of the resource that would have this name.
-    pub(crate) fn new(name: Option<String>, invalid: &InvalidItem) -> Self {
-        Self {
-            name,
-            reason: invalid.error.to_string(),
-        }
-    }
-}
 
 impl<R: kube::Resource> Part<R> {
     /// # Errors

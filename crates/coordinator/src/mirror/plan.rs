@@ -240,7 +240,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ServiceAccount;
 
     use super::super::brake::FEW;
-    use super::super::listing::Refused;
+    use super::super::kind::Refused;
     use super::*;
 
     const INTERVAL: Duration = Duration::from_secs(30);

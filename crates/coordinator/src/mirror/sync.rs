@@ -22,8 +22,8 @@ use super::board::{Applied, Board};
 use super::brake::{Brake, MassDeletion};
 use super::cloud_list::CloudList;
 use super::cloud_sync::Release;
-use super::kind::MirroredKind;
-use super::listing::{Listing, Refused};
+use super::kind::{MirroredKind, Refused};
+use super::listing::Listing;
 use super::plan::{Hold, Plan, Rules, blocked, plan};
 
 /// Our own write is not in the cache yet: its change starts a pass. This is the fallback.

@@ -81,7 +81,7 @@ pub(super) fn operators() -> Vec<Endpoint> {
     vec![
         entry(Method::GET, "/v3/operators", t, Permission::Operator, to!(operators::list), Input::Nothing, list::<Operator>(), "List the operators of this server"),
         entry(Method::PUT, operator, t, Permission::Operator, to!(operators::add), Input::Nothing, one::<Operator>(), "Make a user an operator, who administers all organizations"),
-        entry(Method::GET, "/v3/audit", t, Permission::Operator, to!(organizations::audit), Input::Nothing, list::<AuditRow>(), "List changes of the catalogue, with author and time").asked(AUDIT),
+        entry(Method::GET, "/v3/audit", t, Permission::Operator, to!(organizations::audit), Input::Nothing, list::<AuditRow>(), "List changes of the catalogue, and which organizations were created and deleted, with author and time").asked(AUDIT),
         entry(Method::DELETE, operator, t, Permission::Operator, to!(operators::remove), Input::Nothing, Output::Nothing, "Remove an operator; the last operator cannot be removed"),
     ]
 }

@@ -87,7 +87,7 @@ impl Transaction {
         );
         self.run(inserted.bind(row.position)).await?;
         self.tie(&row, ties).await?;
-        self.record(&row, "create", "", &row.audited()).await?;
+        self.record_of(&row, "create", "", &row.audited()).await?;
         Ok(row)
     }
 
@@ -155,7 +155,7 @@ impl Transaction {
                 self.run(query(statement, &[row.kind.word(), &row.id])).await?;
             }
             self.count_less(row.kind, &row.organization_id, 1).await?;
-            self.record(row, DELETE, &row.audited(), "").await?;
+            self.record_of(row, DELETE, &row.audited(), "").await?;
         }
         Ok(())
     }
@@ -201,6 +201,19 @@ impl Transaction {
             self.run(query(statement, &[row.kind.word(), &row.id])).await?;
         }
         Ok(())
+    }
+
+    /// Records that the object has come or gone; of an organization also where operators see it, because its own audit log goes with it.
+    async fn record_of(&mut self, row: &Row, action: &'static str, before: &str, after: &str) -> Result<(), Error> {
+        self.record(row, action, before, after).await?;
+        if row.kind != Kind::Organization {
+            return Ok(());
+        }
+        let of_operators = Row {
+            organization_id: String::new(),
+            ..row.clone()
+        };
+        self.record(&of_operators, action, before, after).await
     }
 
     pub(super) async fn record(

@@ -14,10 +14,10 @@ use tidewaiter_cloud::models::values::PluginId;
 use tidewaiter_kit::{Pass, SharedClock};
 
 use super::by_plugin::Identity;
-use super::gate::annotation;
 use super::problem::{PluginError, Problem};
 use super::record::Record;
-use super::release::{Refused, Release};
+use super::refused::{Refused, refused};
+use super::release::Release;
 use super::settings::PluginSettings;
 use super::trust::Trust;
 
@@ -143,8 +143,8 @@ impl Manifests {
     /// What is held, as it was read at first.
     fn read(&self, plugin: &PluginSpec, held: &Held) -> Result<Release, PluginError> {
         let damaged = |why: String| {
-            let at = "what is held of the manifests".to_owned();
-            Problem::refused(&plugin.id, &plugin.version, &Refused { at, why })
+            let refused = refused("what is held of the manifests", why);
+            Problem::refused(&plugin.id, &plugin.version, &refused)
         };
         let text = decompress_size_prepended(&held.sent).map_err(|error| damaged(error.to_string()))?;
         self.accepted(plugin, &mut Deserializer::from_slice(&text), held.signed_at)
@@ -199,12 +199,14 @@ impl Manifests {
     }
 }
 
+pub(super) fn annotation(plugin: &Plugin, name: &str) -> Option<String> {
+    plugin.metadata.annotations.as_ref()?.get(name).cloned()
+}
+
 /// Manifests without an object would delete everything of the plugin, which is what a bad response looks like.
 fn emptied(objects: usize) -> Refused {
-    Refused {
-        at: "the manifests".to_owned(),
-        why: format!("there are none, and {objects} objects would be deleted: to delete them, remove the plugin"),
-    }
+    let why = format!("there are none, and {objects} objects would be deleted: to delete them, remove the plugin");
+    refused("the manifests", why)
 }
 
 /// Whether the response is of the plugin's version, and not of another one. The cloud of the Go coordinator does not say it.
@@ -214,10 +216,8 @@ fn emptied(objects: usize) -> Refused {
 fn is_of(sent: &Value, plugin: &PluginSpec) -> Result<bool, Refused> {
     let text = |field| sent.get(field).and_then(Value::as_str);
     if let Some(other) = text("id").filter(|id| *id != plugin.id) {
-        return Err(Refused {
-            at: "the response of the cloud".to_owned(),
-            why: format!("is about the plugin {}", quoted(other)),
-        });
+        let why = format!("is about the plugin {}", quoted(other));
+        return Err(refused("the response of the cloud", why));
     }
     Ok(text("version").is_none_or(|version| version == plugin.version))
 }

@@ -4,16 +4,18 @@
 //! held. A service account watches for itself, in each namespace apart. A pass adds the places that it met. The watch of a kind whose
 //! definition is deleted ends, until a pass meets the kind again.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::core::{ApiResource, DynamicObject, DynamicResourceScope, ObjectMeta};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event};
-use kube::{Api, Error};
+use kube::{Api, Error, Resource};
+use serde::Deserialize;
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, PLUGIN_LABEL};
 use tidewaiter_kit::{Chain, Key, Queue, Tasks};
 use tokio::sync::mpsc;
@@ -36,7 +38,48 @@ pub(super) struct Followed {
 struct Watch {
     key: WatchKey,
     resource: ApiResource,
-    api: Api<PartialObjectMeta<DynamicObject>>,
+    api: Api<Changed>,
+}
+
+/// What a watch shows of an object that has changed. Its managed fields, which are most of its metadata, are not kept: there is an event for each
+/// object that is applied.
+#[derive(Clone, Debug, Deserialize)]
+struct Changed {
+    #[serde(deserialize_with = "tidewaiter_kit::slim::metadata")]
+    metadata: ObjectMeta,
+}
+
+impl Resource for Changed {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn metadata_api() -> bool {
+        true
+    }
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        DynamicObject::kind(resource)
+    }
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        DynamicObject::group(resource)
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        DynamicObject::version(resource)
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        DynamicObject::plural(resource)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
 }
 
 impl Followed {
@@ -110,7 +153,7 @@ async fn follow(watch: Watch, queue: Queue) -> WatchKey {
     key
 }
 
-fn push(queue: &Queue, object: &PartialObjectMeta<DynamicObject>) {
+fn push(queue: &Queue, object: &Changed) {
     let labels = object.metadata.labels.as_ref();
     if let Some(plugin) = labels.and_then(|labels| labels.get(PLUGIN_LABEL)) {
         queue.push(Key::namespaced(CONTAINERSHIP_NAMESPACE, plugin));

@@ -21,13 +21,14 @@ use tracing::debug;
 use super::approval::Approval;
 use super::by_plugin::Identity;
 use super::diff::PluginDiff;
-use super::fetch::REFRESH;
+use super::fetch::{REFRESH, annotation};
 use super::namespaces;
 use super::plan::plan;
 use super::problem::{PluginError, Problem};
 use super::proposal::{Step, proposal};
 use super::record::Record;
-use super::release::{Refused, Release};
+use super::refused::Refused;
+use super::release::Release;
 use super::status::{APPROVAL_NEEDED, Facts, State, approval_needed};
 use super::store::{is_too_large, then};
 use super::{PluginController, Saved};
@@ -136,7 +137,7 @@ impl PluginController {
         let Goal { identity, release, .. } = goal;
         let nothing = self.engines.of(identity)?.cluster.nothing_of(release).await;
         let nothing = nothing.map_err(PluginError::Read)?;
-        namespaces::check(&self.settings, identity, release, &nothing)
+        namespaces::check(&self.settings.namespaces, identity, release, &nothing)
             .map_err(|refused| goal.refused(record, &refused))?;
         Ok(plan(release, record, &nothing, self.settings.drift).record)
     }
@@ -312,8 +313,4 @@ impl PluginController {
         wanted.extend(facts.pending.as_ref().map(|_| plugin_diff_secret(key.name())));
         self.store.tidy(&self.writer, key.name(), &wanted).await
     }
-}
-
-pub(super) fn annotation(plugin: &Plugin, name: &str) -> Option<String> {
-    plugin.metadata.annotations.as_ref()?.get(name).cloned()
 }

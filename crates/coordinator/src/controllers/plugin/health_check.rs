@@ -17,7 +17,7 @@ use serde_json::Value;
 use tidewaiter_api::values::printable;
 
 use super::health::Health;
-use super::release::Refused;
+use super::refused::{Refused, refused};
 
 /// The most health checks of a plugin.
 const MOST_CHECKS: usize = 32;
@@ -179,10 +179,9 @@ impl HealthCheck {
 /// Reads the health checks of a plugin.
 pub(super) fn health_checks(sent: Option<Vec<SentCheck>>) -> Result<Vec<HealthCheck>, Refused> {
     let sent = sent.unwrap_or_default();
-    let refused = |at: String, why: String| Refused { at, why };
     if sent.len() > MOST_CHECKS {
         let why = format!("has {} health checks, may have at most {MOST_CHECKS}", sent.len());
-        return Err(refused("health_checks".to_owned(), why));
+        return Err(refused("health_checks", why));
     }
     let read = sent
         .into_iter()

@@ -8,11 +8,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use tidewaiter_api::InvalidValue;
 use tidewaiter_cloud::models::values::Namespace;
 
-use super::by_plugin::Identity;
+use super::by_plugin::{ByPlugin, Identity};
 use super::object::Object;
 use super::observed::Observed;
-use super::release::{Refused, Release};
-use super::settings::PluginSettings;
+use super::refused::{Refused, refused};
+use super::release::Release;
 
 /// What a plugin may have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,28 +37,21 @@ fn names<'de, D: Deserializer<'de>>(value: D) -> Result<Vec<String>, D::Error> {
 
 /// Refuses the release for the first object that the plugin may not have.
 pub(super) fn check(
-    settings: &PluginSettings,
+    limits: &ByPlugin<PluginNamespaces>,
     plugin: &Identity,
     release: &Release,
     observed: &Observed,
 ) -> Result<(), Refused> {
-    if settings.namespaces.is_empty() {
+    if limits.is_empty() {
         return Ok(());
     }
-    let Some(row) = settings.namespaces.of(plugin) else {
-        return Err(Refused {
-            at: format!("plugin {plugin}"),
-            why: "pluginNamespaces has no row for it: add one, or one for *".to_owned(),
-        });
+    let Some(row) = limits.of(plugin) else {
+        let why = "pluginNamespaces has no row for it: add one, or one for *";
+        return Err(refused(format!("plugin {plugin}"), why));
     };
     release.all().try_for_each(|object| {
         let why = refusal(row, object, is_namespaced(object, release, observed));
-        why.map_or(Ok(()), |why| {
-            Err(Refused {
-                at: object.id.to_string(),
-                why,
-            })
-        })
+        why.map_or(Ok(()), |why| Err(refused(object.id.to_string(), why)))
     })
 }
 
@@ -107,7 +100,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::controllers::plugin::by_plugin::ByPlugin;
 
     fn of(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
         let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
@@ -128,11 +120,8 @@ mod tests {
         object
     }
 
-    fn checked(rows: ByPlugin<PluginNamespaces>, objects: &[Value]) -> Result<(), Refused> {
-        let settings = PluginSettings {
-            namespaces: rows,
-            ..PluginSettings::default()
-        };
+    #[expect(clippy::needless_pass_by_value, reason = "each test has its own")]
+    fn checked(limits: ByPlugin<PluginNamespaces>, objects: &[Value]) -> Result<(), Refused> {
         let plugin = Identity {
             id: "cccccccc-0000-4000-8000-000000000001".to_owned(),
             type_: "metrics".to_owned(),
@@ -150,7 +139,7 @@ mod tests {
             .into(),
             ..Observed::default()
         };
-        check(&settings, &plugin, &release, &observed)
+        check(&limits, &plugin, &release, &observed)
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tidewaiter_kit::{Chain, Notice, ReconcileError, Retry, WriteError};
 use super::account::PluginAccount;
 use super::by_plugin::Identity;
 use super::object::{Object, ObjectId};
-use super::release::Refused;
+use super::refused::Refused;
 use super::trust::Untrusted;
 
 /// The most that is repeated of what the API server said, in bytes.

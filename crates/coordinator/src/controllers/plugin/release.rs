@@ -14,6 +14,7 @@ use tidewaiter_api::values::quoted;
 use super::by_plugin::is_key;
 use super::health_check::{HealthCheck, SentCheck, health_checks};
 use super::object::{Object, ObjectId};
+use super::refused::{Refused, refused};
 use crate::digest::digest;
 use identity::{annotation, identity, is_tidewaiters};
 
@@ -60,15 +61,6 @@ pub(super) struct Release {
     pub(super) health_checks: Vec<HealthCheck>,
     /// When the manifests were signed, in seconds since 1970, if a signature was needed.
     pub(super) signed_at: Option<i64>,
-}
-
-/// Why a version is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{at}: {why}")]
-pub(super) struct Refused {
-    /// The object, or its place in the manifests.
-    pub(super) at: String,
-    pub(super) why: String,
 }
 
 /// What the cloud sends. Each part may be `null`.
@@ -337,13 +329,6 @@ fn bound(job: &mut Object) -> Result<(), Refused> {
     spec.remove("ttlSecondsAfterFinished");
     spec.entry("backoffLimit").or_insert(json!(1));
     Ok(())
-}
-
-fn refused(at: impl Into<String>, why: impl Into<String>) -> Refused {
-    Refused {
-        at: at.into(),
-        why: why.into(),
-    }
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 use kube::Client;
 use tidewaiter_api::PluginInventory;
 
-use super::account::{Engines, PluginAccount};
+use super::account::PluginAccount;
 use super::by_plugin::ByPlugin;
 use super::cluster::Place;
 use super::engine::Engine;
+use super::engines::Engines;
 use super::object::ObjectId;
 use super::plan::{End, Waits, plan};
 use super::problem::PluginError;

@@ -16,9 +16,9 @@ use tidewaiter_kit::{
 };
 
 use super::PluginController;
-use super::account::Engines;
 use super::board::Board;
 use super::depends::Waiting;
+use super::engines::Engines;
 use super::fetch::Manifests;
 use super::follow::Followed;
 use super::gate::Rendered;

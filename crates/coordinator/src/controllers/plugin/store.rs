@@ -36,8 +36,11 @@ pub(super) struct Store {
     /// The Secrets that there are.
     known: Cache<Metadata<Secret>>,
     /// By plugin, the content of the Secret that was read last.
-    held: Mutex<BTreeMap<String, (AcceptedRelease, Arc<[u8]>)>>,
+    held: Mutex<BTreeMap<String, Held>>,
 }
+
+/// A version, and what its Secret has.
+type Held = (AcceptedRelease, Arc<[u8]>);
 
 /// Whether it is too large for a Secret.
 pub(super) fn is_too_large(compressed: &[u8]) -> bool {
@@ -166,7 +169,7 @@ impl Store {
         self.known.get(&key).is_some() || writer.awaits::<Secret>(&key, None)
     }
 
-    fn held(&self) -> MutexGuard<'_, BTreeMap<String, (AcceptedRelease, Arc<[u8]>)>> {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

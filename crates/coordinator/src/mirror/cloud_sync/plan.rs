@@ -8,7 +8,7 @@ use tidewaiter_api::{CloudSync, CloudSyncStatus, Condition, ConditionStatus, Hel
 use tidewaiter_kit::{Notice, NoticeKind};
 
 use crate::mirror::board::LoopState;
-use crate::mirror::listing::Refused;
+use crate::mirror::kind::Refused;
 use crate::mirror::plan::HoldReason;
 
 /// Objects that are named; the rest is counted.

@@ -8,8 +8,8 @@ use tidewaiter_cloud::models::{self, InvalidItem, Kind, NodePool};
 use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
+use crate::mirror::kind::Refused;
 use crate::mirror::kind::{Items, Listed, MirroredKind, Source, cluster_scoped, is_id};
-use crate::mirror::listing::Refused;
 
 /// The engine of Cerebral that scales node pools of the cloud.
 const ENGINE: &str = "containership";
