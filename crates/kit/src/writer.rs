@@ -9,6 +9,7 @@ use std::fmt::{self, Debug};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::request::Error as BuildError;
 use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, Resource};
 use serde::{Deserialize, Serialize};
@@ -75,7 +76,7 @@ impl Writer {
             ..PostParams::default()
         };
         let request = request::<K>(object.meta()).create(&params, body.to_string().into_bytes());
-        self.send::<K>(Verb::Create, object.meta(), None, request).await
+        self.send::<K>(Verb::Create, object.meta(), None, strict(request)).await
     }
 
     /// Replaces the object of the version that `object` names in its metadata.
@@ -92,7 +93,7 @@ impl Writer {
             ..PostParams::default()
         };
         let request = request::<K>(meta).replace(name(meta), &params, body.to_string().into_bytes());
-        self.send::<K>(Verb::Replace, meta, meta.resource_version.as_deref(), request)
+        self.send::<K>(Verb::Replace, meta, meta.resource_version.as_deref(), strict(request))
             .await
     }
 
@@ -111,7 +112,7 @@ impl Writer {
             ..PatchParams::default()
         };
         let request = request::<K>(seen).patch(name(seen), &params, &Patch::Merge(patch));
-        self.send::<K>(Verb::Patch, seen, seen.resource_version.as_deref(), request)
+        self.send::<K>(Verb::Patch, seen, seen.resource_version.as_deref(), strict(request))
             .await
     }
 
@@ -294,7 +295,7 @@ impl Writer {
         verb: Verb,
         meta: &ObjectMeta,
         before: Option<&str>,
-        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+        request: Result<http::Request<Vec<u8>>, BuildError>,
     ) -> Result<ObjectMeta, WriteError> {
         let failed = |error| WriteError::new::<K>(verb, meta, error);
         let mut request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
@@ -322,6 +323,18 @@ impl ConfirmedGone {
     pub fn key(&self) -> &Key {
         &self.0
     }
+}
+
+/// The same request, refused if the API server does not know a field of the object, which it would leave out otherwise: what we believe to have
+/// written is there. An apply is refused in any case.
+fn strict(request: Result<http::Request<Vec<u8>>, BuildError>) -> Result<http::Request<Vec<u8>>, BuildError> {
+    let mut request = request?;
+    // Parameters begin before: the field manager is one.
+    let uri = format!("{}&fieldValidation=Strict", request.uri());
+    *request.uri_mut() = uri
+        .parse()
+        .map_err(|error| BuildError::BuildRequest(http::Error::from(error)))?;
+    Ok(request)
 }
 
 fn request<K: Resource<DynamicType = ()>>(meta: &ObjectMeta) -> Request {

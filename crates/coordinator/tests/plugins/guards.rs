@@ -1,11 +1,13 @@
 //! What a plugin may touch, and as whom.
 
-use kube::api::Api;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, Patch, PatchParams};
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tidewaiter_coordinator::controllers::{ByPlugin, PluginNamespaces, PluginSettings};
+use tidewaiter_testkit::eventually;
 
-use crate::cluster::{coordinator, deploy};
+use crate::cluster::{SOON, coordinator, deploy};
 use crate::world::{World, config, id};
 
 fn config_in(namespace: &str, name: &str, value: &str) -> Value {
@@ -181,4 +183,49 @@ async fn without_the_permission_to_apply_plugins_each_says_so() {
     world.give_rights().await;
     world.is_ready(1, "1.0.0").await;
     world.config_is("one", Some("1")).await;
+}
+
+#[tokio::test]
+async fn without_the_definitions_of_this_version_nothing_is_applied() {
+    let world = World::start().await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(world.client());
+    let name = "plugininventories.tidewaiter.dev";
+    let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/kinds";
+    let without = json!([{"op": "remove", "path": spec}]);
+    let without = Patch::<()>::Json(serde_json::from_value(without).unwrap());
+    definitions
+        .patch(name, &PatchParams::default(), &without)
+        .await
+        .unwrap();
+    let probe = json!({"apiVersion": "tidewaiter.dev/v1alpha1", "kind": "PluginInventory", "metadata": {"name": "probe"},
+        "spec": {"kinds": []}});
+    let dry = PatchParams {
+        dry_run: true,
+        ..PatchParams::apply("test")
+    };
+    let is_known = async || {
+        let inventories = world.inventories();
+        inventories.patch("probe", &dry, &Patch::Apply(&probe)).await.is_ok()
+    };
+    eventually("the field to be unknown", SOON, async || {
+        (!is_known().await).then_some(()).ok_or("it is known")
+    })
+    .await;
+
+    world.offer(1, "1.0.0", &json!([[config("a", "1")]]));
+    let running = world.run(PluginSettings::default()).await;
+    world
+        .says(&id(1), "WriteRejected", "unknown field \"spec.kinds\"")
+        .await;
+    world.says(&id(1), "WriteRejected", "tidewaiter crds").await;
+    assert!(world.labelled(1).await.unwrap().is_empty());
+
+    running.stop().await;
+    world.plane().apply_manifests(deploy("crds/coordinator")).await;
+    eventually("the field to be known", SOON, async || {
+        is_known().await.then_some(()).ok_or("it is unknown")
+    })
+    .await;
+    let _running = world.run(PluginSettings::default()).await;
+    world.is_ready(1, "1.0.0").await;
 }

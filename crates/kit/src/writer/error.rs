@@ -105,6 +105,10 @@ impl WriteError {
     /// The reason for an Event and the remedy, if the owner of the object can do something about it.
     fn advice(&self) -> Option<(&'static str, &'static str)> {
         Some(match self.failure {
+            Failure::Rejected if self.is_unknown_field() => (
+                "WriteRejected",
+                "Nothing was changed. Apply the CustomResourceDefinitions of this version of Tidewaiter (tidewaiter crds); it is retried every few minutes.",
+            ),
             Failure::Rejected => (
                 "WriteRejected",
                 "Nothing was changed; it is retried every few minutes and whenever something changes.",
@@ -145,6 +149,11 @@ impl WriteError {
             kube::Error::Api(status) => status.code == 504,
             other => causes(other).any(<dyn std::error::Error>::is::<Elapsed>),
         }
+    }
+
+    /// Whether the API server does not know a field of the object. Source: `NewStrictDecodingError` of its runtime.
+    fn is_unknown_field(&self) -> bool {
+        matches!(&self.source, kube::Error::Api(status) if status.message.contains("strict decoding error: unknown field"))
     }
 
     /// Whether an admission webhook did not answer. Source: `NewInternalError` of the API server's webhook dispatcher.

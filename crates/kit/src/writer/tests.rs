@@ -65,7 +65,7 @@ async fn a_patch_rests_on_the_uid_and_the_version_that_were_observed() {
     assert_eq!(method, "PATCH");
     assert_eq!(
         uri,
-        "/api/v1/namespaces/n/serviceaccounts/s?&fieldManager=tidewaiter%2Ftest"
+        "/api/v1/namespaces/n/serviceaccounts/s?&fieldManager=tidewaiter%2Ftest&fieldValidation=Strict"
     );
     assert_eq!(
         body,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lz4_flex::block::{compress_prepend_size, decompress_size_prepended};
-use serde_json::{Deserializer, Value};
+use serde_json::Value;
 use tidewaiter_api::containership::{Plugin, PluginSpec};
 use tidewaiter_api::names::SIGNATURE_ANNOTATION;
 use tidewaiter_api::values::quoted;
@@ -147,16 +147,12 @@ impl Manifests {
             Problem::refused(&plugin.id, &plugin.version, &refused)
         };
         let text = decompress_size_prepended(&held.sent).map_err(|error| damaged(error.to_string()))?;
-        self.accepted(plugin, &mut Deserializer::from_slice(&text), held.signed_at)
+        let json = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        self.accepted(plugin, json, held.signed_at)
     }
 
     /// The manifests of the plugin, whose signature was verified.
-    fn accepted<'de>(
-        &self,
-        plugin: &PluginSpec,
-        sent: impl serde::Deserializer<'de>,
-        signed_at: Option<i64>,
-    ) -> Result<Release, PluginError> {
+    fn accepted(&self, plugin: &PluginSpec, sent: Value, signed_at: Option<i64>) -> Result<Release, PluginError> {
         let release = Release::read(&plugin.id, &plugin.version, sent, &self.deny);
         let release = release.map_err(|refused| Problem::refused(&plugin.id, &plugin.version, &refused))?;
         let release = release.of(plugin);
