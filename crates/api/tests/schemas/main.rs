@@ -99,7 +99,8 @@ fn plugin_inventory() -> Value {
             "applied": plugin, "revision": "ab", "approved": "cd", "history": [plugin], "completedJobs": ["migrate-01234567"],
             "releases": [{"version": "1.0.0", "revision": "ab", "type": "logs", "implementation": "fluentd", "at": "2026-01-12T09:21:08Z",
                 "tooLarge": true}],
-            "objects": [{"group": "apps", "version": "v1", "kind": "Deployment", "namespace": "n", "name": "d", "digest": "ab", "fields": "cd"}],
+            "kinds": [{"group": "apps", "version": "v1", "kind": "Deployment", "namespace": "n",
+                "objects": [{"name": "d", "digest": "ab", "fields": "cd"}]}],
         },
     })
 }
@@ -328,8 +329,8 @@ fn plugin_inventory_cases() -> Vec<Case> {
         case("/spec/releases/0/tooLarge", vec![json!(false)], vec![json!("yes")]),
         timestamps("/spec/releases/0/at"),
         case("/spec/completedJobs/0", values(&["a"]), vec![json!(1), json!({})]),
-        case("/spec/objects/0/kind", values(&["Job"]), vec![json!(1)]),
-        case("/spec/objects/0/digest", values(&["", "a"]), vec![json!(1)]),
+        case("/spec/kinds/0/kind", values(&["Job"]), vec![json!(1)]),
+        case("/spec/kinds/0/objects/0/digest", values(&["", "a"]), vec![json!(1)]),
     ]
 }
 

@@ -16,6 +16,9 @@ use crate::retry::{ReconcileError, Retry};
 /// The most that a notice repeats of what the API server said, in bytes.
 const SAID: usize = 600;
 
+/// What the API server says of a field that it does not know. Source: `NewStrictDecodingError` of its runtime.
+const UNKNOWN_FIELD: &str = "strict decoding error: unknown field";
+
 /// A write that did not succeed, as far as is known.
 #[derive(Debug, thiserror::Error)]
 #[error("{verb} {kind} {key}")]
@@ -97,7 +100,11 @@ impl WriteError {
     /// What the API server said.
     fn said(&self) -> String {
         match &self.source {
-            kube::Error::Api(status) => status.message.trim_end_matches('.').to_owned(),
+            kube::Error::Api(status) => {
+                // Before it, the API server repeats the whole object.
+                let said = status.message.find(UNKNOWN_FIELD).map(|start| &status.message[start..]);
+                said.unwrap_or(&status.message).trim_end_matches('.').to_owned()
+            }
             other => Chain(other).to_string(),
         }
     }
@@ -151,9 +158,9 @@ impl WriteError {
         }
     }
 
-    /// Whether the API server does not know a field of the object. Source: `NewStrictDecodingError` of its runtime.
+    /// Whether the API server does not know a field of the object.
     fn is_unknown_field(&self) -> bool {
-        matches!(&self.source, kube::Error::Api(status) if status.message.contains("strict decoding error: unknown field"))
+        matches!(&self.source, kube::Error::Api(status) if status.message.contains(UNKNOWN_FIELD))
     }
 
     /// Whether an admission webhook did not answer. Source: `NewInternalError` of the API server's webhook dispatcher.
@@ -362,6 +369,22 @@ mod tests {
             );
             assert!(!note.contains("Status") && !note.contains(".."), "{note}");
         }
+    }
+
+    #[test]
+    fn a_field_that_is_unknown_is_named_and_not_the_whole_object() {
+        let said = format!(
+            "\"\": Invalid value: \"{}\": {UNKNOWN_FIELD} \"spec.kinds\"",
+            "x".repeat(2_000)
+        );
+        let status = Status::failure(&said, "Invalid").with_code(422);
+        let error = WriteError::new::<Node>(Verb::Patch, &ObjectMeta::default(), kube::Error::Api(Box::new(status)));
+        let note = error.notice().unwrap().note;
+        assert!(
+            note.contains("unknown field \"spec.kinds\". Nothing was changed. Apply"),
+            "{note}"
+        );
+        assert!(!note.contains("xx"), "{note}");
     }
 
     #[test]

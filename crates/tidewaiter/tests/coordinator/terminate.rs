@@ -107,9 +107,9 @@ async fn plugin(world: &World) {
     let labels = json!({"containership.io/plugin-id": ID});
     create(&configs, json!({"metadata": {"name": "ours", "labels": labels}})).await;
     create(&configs, json!({"metadata": {"name": "theirs"}})).await;
-    let object = |name: &str| json!({"version": "v1", "kind": "ConfigMap", "namespace": "team-a", "name": name});
     let inventory = json!({"apiVersion": "tidewaiter.dev/v1alpha1", "kind": "PluginInventory", "metadata": {"name": ID},
-        "spec": {"objects": [object("ours"), object("theirs")]}});
+        "spec": {"kinds": [{"version": "v1", "kind": "ConfigMap", "namespace": "team-a",
+            "objects": [{"name": "ours"}, {"name": "theirs"}]}]}});
     let inventories = Api::<PluginInventory>::namespaced(client(), CORE);
     create(&inventories, inventory).await;
     // What is stored of its versions; the mirror writes no such Secret.

@@ -90,6 +90,10 @@ impl Cluster {
 
     /// The kind, if the API server serves it.
     pub(super) async fn kind(&self, group: &str, version: &str, kind: &str) -> Result<Option<Kind>, Error> {
+        // An inventory that somebody has edited may say anything.
+        if version.is_empty() || !version.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Ok(None);
+        }
         let group_version = GroupVersion::gv(group, version);
         let find = |kinds: &[Kind]| kinds.iter().find(|known| known.resource.kind == kind).cloned();
         let known = self.known().get(&group_version).and_then(|kinds| find(kinds));

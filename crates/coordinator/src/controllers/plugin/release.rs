@@ -65,6 +65,7 @@ pub(super) struct Release {
 
 /// What the cloud sends. Each part may be `null`.
 #[derive(Deserialize)]
+#[serde(expecting = "must be an object with manifests")]
 struct Sent {
     manifests: Option<Vec<Vec<Value>>>,
     jobs: Option<SentJobs>,

@@ -29,6 +29,15 @@ async fn cluster(log: String) -> Cluster {
 }
 
 #[tokio::test]
+async fn a_version_that_is_none_is_served_by_nobody() {
+    let cluster = cluster(String::new()).await;
+    for version in ["", "v1 \u{e9}%", "v1/../v1", "v1/namespaces"] {
+        let found = cluster.kind("", version, "ConfigMap").await.unwrap();
+        assert!(found.is_none(), "{version}");
+    }
+}
+
+#[tokio::test]
 async fn the_end_of_the_log_of_the_newest_pod_is_one_short_line() {
     let job = ObjectId {
         group: "batch".to_owned(),
