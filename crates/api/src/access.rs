@@ -3,15 +3,15 @@
 //! Source: Kubernetes' RBAC authorizer (`RuleAllows`) and its escalation check (`Covers` of `rbac/validation`). So an API server decides the
 //! same about the same rules.
 
-use std::fmt::{self, Display};
-
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use crate::containership::{AuthorizationRule, RuleType};
 
+mod full_control;
 mod grant;
 mod impact;
 
+pub use full_control::{FullControl, ROWS, Scope, SystemNamespaces, full_control};
 pub use grant::{Access, Binding, Grant, Subject};
 pub use impact::{Change, Difference, changes};
 
@@ -126,108 +126,6 @@ pub fn includes(own: &PolicyRule, part: &PolicyRule) -> bool {
         && all(part.non_resource_urls.as_ref(), &|path| {
             paths.iter().any(|own| covers_path(own, path))
         })
-}
-
-/// Why a rule amounts to full control of the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FullControl {
-    /// Everything of everything.
-    Everything,
-    /// `escalate` on roles: to give oneself any permission.
-    Escalate,
-    /// `bind` on roles: to give oneself any role.
-    Bind,
-    /// `impersonate`: to act as anybody.
-    Impersonate,
-    /// Tokens of service accounts, which act as these accounts.
-    AccountTokens,
-    /// `nodes/proxy`: to run commands in every container of a node.
-    NodesProxy,
-    /// Every path of the API server.
-    EveryPath,
-}
-
-impl Display for FullControl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Everything => "permits every verb on every resource of an API group",
-            Self::Escalate => "permits escalate on roles",
-            Self::Bind => "permits bind on roles",
-            Self::Impersonate => "permits impersonate",
-            Self::AccountTokens => "permits to create tokens of service accounts",
-            Self::NodesProxy => "permits nodes/proxy",
-            Self::EveryPath => "permits every path of the API server",
-        })
-    }
-}
-
-/// Whether the rule amounts to full control of the cluster. Names do not limit it: a rule about one object names what an attacker would.
-#[must_use]
-pub fn full_control(rule: &PolicyRule) -> Option<FullControl> {
-    let rule = PolicyRule {
-        resource_names: None,
-        ..rule.clone()
-    };
-    let resources = list(rule.resources.as_ref());
-    if has(&rule.verbs, ALL) && has(resources, ALL) {
-        return Some(FullControl::Everything);
-    }
-    let on = |verb, group, resource| {
-        let name = "";
-        permits(
-            &rule,
-            Action::Resource {
-                verb,
-                group,
-                resource,
-                name,
-            },
-        )
-    };
-    let roles = |verb| on(verb, RBAC_GROUP, "clusterroles") || on(verb, RBAC_GROUP, "roles");
-    let verbs = || rule.verbs.iter().map(String::as_str);
-    let of_authentication = has_or_all(list(rule.api_groups.as_ref()), "authentication.k8s.io");
-    if roles("escalate") {
-        Some(FullControl::Escalate)
-    } else if roles("bind") {
-        Some(FullControl::Bind)
-    } else if ["users", "groups", "serviceaccounts"]
-        .iter()
-        .any(|who| on("impersonate", "", who))
-        || of_authentication && has_or_all(&rule.verbs, "impersonate")
-    {
-        Some(FullControl::Impersonate)
-    } else if on("create", "", "serviceaccounts/token") {
-        Some(FullControl::AccountTokens)
-    } else if verbs().any(|verb| on(verb, "", "nodes/proxy")) {
-        Some(FullControl::NodesProxy)
-    } else if list(rule.non_resource_urls.as_ref())
-        .iter()
-        .any(|path| path == ALL || path == "/*")
-    {
-        Some(FullControl::EveryPath)
-    } else {
-        None
-    }
-}
-
-/// Whether the rule permits to read Secrets. In all namespaces, that amounts to full control; also if it names them, because whoever may
-/// create a Secret chooses its name, and the Secret of a service account then has the token of any.
-#[must_use]
-pub fn reads_secrets(rule: &PolicyRule) -> bool {
-    let rule = &PolicyRule {
-        resource_names: None,
-        ..rule.clone()
-    };
-    ["get", "list", "watch"].into_iter().any(|verb| {
-        let secrets = Action::Resource {
-            verb,
-            group: "",
-            resource: "secrets",
-            name: "",
-        };
-        permits(rule, secrets)
-    })
 }
 
 /// What a rule of the cloud becomes in the cluster; None if it applies only in the cloud.
@@ -429,74 +327,6 @@ mod tests {
             let found = beyond(&held, &wanted).map(|part| words(&part));
             assert_eq!(found.as_deref(), missing, "{wanted:?}");
         }
-    }
-
-    #[test]
-    fn what_amounts_to_full_control() {
-        for (rule, expected) in [
-            (resource(&["*"], &["*"], &["*"], &[]), Some(FullControl::Everything)),
-            (resource(&["apps"], &["*"], &["*"], &[]), Some(FullControl::Everything)),
-            (
-                resource(&[RBAC_GROUP], &["clusterroles"], &["escalate"], &[]),
-                Some(FullControl::Escalate),
-            ),
-            (
-                resource(&[RBAC_GROUP], &["roles"], &["*"], &[]),
-                Some(FullControl::Escalate),
-            ),
-            (
-                resource(&["*"], &["clusterroles"], &["bind"], &["admin"]),
-                Some(FullControl::Bind),
-            ),
-            (
-                resource(&[""], &["users"], &["impersonate"], &["root"]),
-                Some(FullControl::Impersonate),
-            ),
-            (
-                resource(
-                    &["authentication.k8s.io"],
-                    &["userextras/scopes"],
-                    &["impersonate"],
-                    &[],
-                ),
-                Some(FullControl::Impersonate),
-            ),
-            (
-                resource(&[""], &["serviceaccounts/token"], &["create"], &[]),
-                Some(FullControl::AccountTokens),
-            ),
-            (
-                resource(&[""], &["nodes/proxy"], &["get"], &[]),
-                Some(FullControl::NodesProxy),
-            ),
-            (
-                resource(&[""], &["*/proxy"], &["get"], &[]),
-                Some(FullControl::NodesProxy),
-            ),
-            (
-                resource(&["*"], &["*"], &["get", "list"], &[]),
-                Some(FullControl::NodesProxy),
-            ),
-            (
-                rule(json!({"nonResourceURLs": ["*"], "verbs": ["get"]})),
-                Some(FullControl::EveryPath),
-            ),
-            (
-                rule(json!({"nonResourceURLs": ["/metrics", "/*"], "verbs": ["get"]})),
-                Some(FullControl::EveryPath),
-            ),
-            (resource(&[""], &["pods"], &["*"], &[]), None),
-            (resource(&["apps"], &["*"], &["get", "list", "watch"], &[]), None),
-            (resource(&[""], &["secrets"], &["get"], &[]), None),
-            (resource(&[""], &["nodes"], &["get", "list"], &[]), None),
-            (rule(json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]})), None),
-        ] {
-            assert_eq!(full_control(&rule), expected, "{rule:?}");
-        }
-        assert!(reads_secrets(&resource(&[""], &["secrets"], &["list"], &[])));
-        assert!(reads_secrets(&resource(&[""], &["*"], &["get"], &[])));
-        assert!(reads_secrets(&resource(&[""], &["secrets"], &["get"], &["mine"])));
-        assert!(!reads_secrets(&resource(&[""], &["secrets"], &["create"], &[])));
     }
 
     #[test]

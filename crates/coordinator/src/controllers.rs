@@ -160,7 +160,7 @@ pub fn control_access(
     let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
     let rbac = Rbac::start(settings, mirrored, &reader, namespaces, &context.kit, tasks);
     authorization_role::start(&rbac, clients, context, tasks)?;
-    authorization_role_binding::start(&rbac, &reader, clients, context, tasks)
+    authorization_role_binding::start(&rbac, clients, context, tasks)
 }
 
 /// Starts the controller of plugins, which the mirror has.

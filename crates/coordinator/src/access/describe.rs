@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use tidewaiter_api::access::{self, Subject};
+use tidewaiter_api::access::{self, Scope, Subject, SystemNamespaces};
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding};
 
 use super::answer::{
@@ -86,18 +86,22 @@ fn refused(live: &Live, id: &str) -> Vec<RefusedExplained> {
     let (Some(cloud), Some(made)) = (live.role(id), made) else {
         return Vec::new();
     };
-    let mut of_role = live.bindings.iter().filter(|it| it.spec.authorization_role_id == id);
+    let of_role = live.bindings.iter().filter(|it| it.spec.authorization_role_id == id);
+    let scopes = of_role.map(|binding| {
+        let namespace = Some(&*binding.spec.namespace).filter(|namespace| !namespace.is_empty());
+        Scope::of(namespace, &SystemNamespaces::default())
+    });
     let limits = Limits {
         allow_privileged: false,
         ceiling: None,
-        everywhere: of_role.any(|binding| binding.spec.namespace.is_empty()),
+        scope: scopes.max().unwrap_or_default(),
     };
     let (_, reasons) = plan_rules(&cloud.spec.rules, limits);
     let rules = cloud.spec.rules.iter().filter_map(access::cluster_rule);
     let missing = rules.filter(|rule| !made.rules.iter().flatten().any(|own| own == rule));
     let refused = missing.map(|rule| {
         let what = access::words(&rule);
-        let reason = reasons.iter().find(|refused| refused.rule == what);
+        let reason = reasons.iter().find(|refused| refused.rule == rule);
         let why = reason.map_or_else(
             || "it is beyond rbacCeiling, or not applied yet: see the Events".to_owned(),
             |refused| refused.why.to_string(),

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use prometheus::IntGaugeVec;
@@ -56,6 +56,7 @@ pub(super) fn start(
     rbac.cluster_roles.notify(named_by(&queue));
     rbac.bindings.cache().notify(role_of(&queue));
     rbac.everywhere.notify(bound_by(&queue));
+    rbac.in_namespaces.notify(bound_in_system_by(&queue, rbac));
     if let Some(ceiling) = &rbac.ceiling {
         ceiling.notify(queue.all_keys(rbac.roles.cache()));
     }
@@ -77,7 +78,8 @@ pub(super) fn start(
         .reads(rbac.roles.cache())
         .reads(rbac.bindings.cache())
         .reads(&rbac.cluster_roles)
-        .reads(&rbac.everywhere);
+        .reads(&rbac.everywhere)
+        .reads(&rbac.in_namespaces);
     if let Some(ceiling) = &rbac.ceiling {
         controller = controller.reads(ceiling);
     }
@@ -95,7 +97,7 @@ fn named_by(queue: &Queue) -> Trigger<ClusterRole> {
     })
 }
 
-/// Reconciles the roles of a binding, before and after: in how many namespaces a role applies limits its rules.
+/// Reconciles the roles of a binding, before and after: where a role is bound limits its rules.
 fn role_of(queue: &Queue) -> Trigger<AuthorizationRoleBinding> {
     let queue = queue.clone();
     let trigger = Trigger::calls(move |change: &Change<'_, AuthorizationRoleBinding>| {
@@ -111,12 +113,25 @@ fn is_deleted(binding: &AuthorizationRoleBinding) -> bool {
     binding.metadata.deletion_timestamp.is_some()
 }
 
-/// The same for what was made of a binding.
+/// Reconciles the role of a `ClusterRoleBinding`, before and after.
 fn bound_by(queue: &Queue) -> Trigger<ClusterRoleBinding> {
     let queue = queue.clone();
     Trigger::calls(move |change: &Change<'_, ClusterRoleBinding>| {
         for binding in change.versions() {
             queue.push(key_of(&binding.role_ref.name));
+        }
+    })
+}
+
+/// Reconciles the role of a `RoleBinding` in a system namespace, before and after.
+fn bound_in_system_by(queue: &Queue, rbac: &Rbac) -> Trigger<RoleBinding> {
+    let (queue, system) = (queue.clone(), rbac.settings.system_namespaces.clone());
+    Trigger::calls(move |change: &Change<'_, RoleBinding>| {
+        for binding in change.versions() {
+            let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
+            if system.contains(namespace) {
+                queue.push(key_of(&binding.role_ref.name));
+            }
         }
     })
 }
@@ -143,7 +158,7 @@ impl Reconciler for AuthorizationRoleController {
                 name,
                 rules: ceiling.as_ref().map(|role| role.rules.as_deref().unwrap_or_default()),
             }),
-            everywhere: self.is_bound_everywhere(key.name()),
+            scope: self.rbac.scope(key.name()),
         };
         let (rules, refused) = plan::plan(&role.spec.rules, limits);
         self.refusals.set(&key, &refused);
@@ -159,14 +174,6 @@ impl Reconciler for AuthorizationRoleController {
 }
 
 impl AuthorizationRoleController {
-    /// Whether a binding gives the role in all namespaces, or did so and is not removed yet.
-    fn is_bound_everywhere(&self, role: &str) -> bool {
-        let role = role.to_owned();
-        let keys = self.rbac.bindings_of.keys(&role);
-        let mut bindings = keys.iter().filter_map(|key| self.rbac.bindings.get(key.name()));
-        !self.rbac.bound_everywhere.keys(&role).is_empty() || bindings.any(|binding| binding.spec.namespace.is_empty())
-    }
-
     /// A role that takes no effect: deletes its `ClusterRole`, and then lets the `AuthorizationRole` go. If the cloud lists the role, the
     /// `ClusterRole` stays: the `AuthorizationRole` was deleted in the cluster only, and the mirror restores it.
     async fn without_effect(&self, key: &Key, found: Option<&AuthorizationRole>) -> Result<Next, RoleError> {

@@ -16,8 +16,8 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
-use kube::{Client, Resource as _};
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, PolicyRule, RoleBinding};
+use kube::Resource as _;
 use serde_json::json;
 use tidewaiter_api::access::{self, Subject};
 use tidewaiter_api::containership::{AuthorizationRoleBinding, AuthorizationRoleBindingSpec};
@@ -34,7 +34,7 @@ mod plan;
 mod status;
 
 use super::listed::key_of;
-use super::rbac::{CATCH_UP, OURS, Rbac, keep, selector};
+use super::rbac::{CATCH_UP, OURS, Rbac, keep};
 use crate::mirror::is_id;
 use object::Binding;
 use plan::{Existing, Step, Target};
@@ -47,8 +47,7 @@ const FINALIZER: Finalizer = Finalizer(AUTHORIZATION_ROLE_BINDING_FINALIZER);
 
 struct AuthorizationRoleBindingController {
     rbac: Rbac,
-    in_namespaces: Cache<RoleBinding>,
-    /// Those in namespaces, by the name of their `AuthorizationRoleBinding`.
+    /// The `RoleBinding`s, by the name of their `AuthorizationRoleBinding`.
     by_name: Index<String>,
     writer: Writer,
     waiting: Waiting,
@@ -57,27 +56,24 @@ struct AuthorizationRoleBindingController {
 /// Starts it.
 pub(super) fn start(
     rbac: &Rbac,
-    reader: &Client,
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
 ) -> Result<(), MetricsError> {
     let (queue, kit) = (Queue::new(), &context.kit);
-    let in_namespaces = Cache::<RoleBinding>::all(reader.clone())
-        .labels(&selector())
-        .start(tasks, kit);
-    let by_name = in_namespaces.index(|binding| Some(plan::id_of(binding.metadata.name.as_deref()?).to_owned()));
+    let by_name = rbac
+        .in_namespaces
+        .index(|binding| Some(plan::id_of(binding.metadata.name.as_deref()?).to_owned()));
     rbac.bindings.cache().notify(queue.same_name());
     rbac.roles.cache().notify(bindings_of(&queue, rbac));
     rbac.cluster_roles.notify(bindings_of(&queue, rbac));
     rbac.namespaces.notify(of_namespace(&queue, rbac));
     rbac.everywhere.notify(made_of(&queue));
-    in_namespaces.notify(made_of(&queue));
+    rbac.in_namespaces.notify(made_of(&queue));
     rbac.notify_lists(all_bindings(&queue, rbac, &by_name));
     let client = clients.for_controller(AuthorizationRoleBindingController::NAME, MANY_IN_FLIGHT);
     let reconciler = AuthorizationRoleBindingController {
         rbac: rbac.clone(),
-        in_namespaces: in_namespaces.clone(),
         by_name,
         writer: Writer::new(client, AuthorizationRoleBindingController::NAME, Arc::clone(&kit.clock)),
         waiting: Waiting::new(&kit.metrics, Arc::clone(&kit.clock))?,
@@ -88,7 +84,7 @@ pub(super) fn start(
         .reads(&rbac.cluster_roles)
         .reads(&rbac.namespaces)
         .reads(&rbac.everywhere)
-        .reads(&in_namespaces)
+        .reads(&rbac.in_namespaces)
         .start(context.clone(), tasks);
     Ok(())
 }
@@ -195,8 +191,9 @@ impl AuthorizationRoleBindingController {
         let Some(made) = self.rbac.cluster_roles.get(&Key::new(id)) else {
             return Err(Wait::ClusterRole(id.clone()));
         };
-        let narrows = namespace.is_none() && !self.rbac.settings.allow_privileged;
-        if narrows && made.rules.iter().flatten().any(access::reads_secrets) {
+        let scope = self.rbac.scope_of(spec);
+        let is_privileged = |rule: &PolicyRule| access::full_control(rule, scope).is_some();
+        if !self.rbac.settings.allow_privileged && made.rules.iter().flatten().any(is_privileged) {
             // The authorization role controller removes that rule when it sees this binding.
             return Err(Wait::ClusterRole(id.clone()));
         }
@@ -255,7 +252,7 @@ impl AuthorizationRoleBindingController {
         for step in plan::plan(name, target, &existing) {
             match step.namespace() {
                 None => self.perform(&step, target, &self.rbac.everywhere).await?,
-                Some(_) => self.perform(&step, target, &self.in_namespaces).await?,
+                Some(_) => self.perform(&step, target, &self.rbac.in_namespaces).await?,
             }
         }
         let kept = plan::kept(&existing);
@@ -289,7 +286,7 @@ impl AuthorizationRoleBindingController {
         keys.sort();
         keys.dedup();
         for key in keys {
-            let found = self.in_namespaces.get(&key);
+            let found = self.rbac.in_namespaces.get(&key);
             outdated |= self
                 .writer
                 .awaits::<RoleBinding>(&key, found.as_ref().map(|it| &it.metadata));

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Client, Resource};
-use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding};
+use tidewaiter_api::access::{Scope, SystemNamespaces};
+use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding, AuthorizationRoleBindingSpec};
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE};
 use tidewaiter_kit::{Cache, Finalizer, Index, Kit, Metadata, Ownership, Tasks, WriteError, Writer};
 
@@ -30,6 +31,8 @@ pub struct RbacSettings {
     pub ceiling: Option<String>,
     /// Whether rules that amount to full control of the cluster are permitted.
     pub allow_privileged: bool,
+    /// The namespaces in which a binding counts as one for the whole cluster.
+    pub system_namespaces: SystemNamespaces,
 }
 
 /// What both controllers read.
@@ -46,6 +49,10 @@ pub(super) struct Rbac {
     pub(super) everywhere: Cache<ClusterRoleBinding>,
     /// The same, by the name of their `ClusterRole`.
     pub(super) bound_everywhere: Index<String>,
+    /// The `RoleBinding`s that the controller makes.
+    pub(super) in_namespaces: Cache<RoleBinding>,
+    /// Those in system namespaces, by the name of their `ClusterRole`.
+    bound_in_system: Index<String>,
     /// The role that the setting names.
     pub(super) ceiling: Option<Cache<ClusterRole>>,
     pub(super) namespaces: Cache<Metadata<Namespace>>,
@@ -72,6 +79,14 @@ impl Rbac {
             .labels(&selector())
             .start(tasks, kit);
         let bound_everywhere = everywhere.index(|binding| Some(binding.role_ref.name.clone()));
+        let in_namespaces = Cache::<RoleBinding>::all(reader.clone())
+            .labels(&selector())
+            .start(tasks, kit);
+        let system = settings.system_namespaces.clone();
+        let bound_in_system = in_namespaces.index(move |binding| {
+            let is_in_system = system.contains(binding.metadata.namespace.as_deref()?);
+            is_in_system.then(|| binding.role_ref.name.clone())
+        });
         let ceiling = settings.ceiling.as_ref().map(|name| {
             Cache::all(reader.clone())
                 .fields(&format!("metadata.name={name}"))
@@ -86,6 +101,8 @@ impl Rbac {
             cluster_roles,
             everywhere,
             bound_everywhere,
+            in_namespaces,
+            bound_in_system,
             ceiling,
             namespaces,
         }
@@ -97,6 +114,29 @@ impl Rbac {
         self.bindings.notify_list(wake);
     }
 
+    /// The widest scope in which a binding gives the role, or gave it and is not removed yet.
+    pub(super) fn scope(&self, role: &str) -> Scope {
+        let role = role.to_owned();
+        let existing = if !self.bound_everywhere.keys(&role).is_empty() {
+            return Scope::Cluster;
+        } else if self.bound_in_system.keys(&role).is_empty() {
+            Scope::Namespace
+        } else {
+            Scope::SystemNamespace
+        };
+        let keys = self.bindings_of.keys(&role);
+        let bindings = keys.iter().filter_map(|key| self.bindings.get(key.name()));
+        bindings
+            .map(|binding| self.scope_of(&binding.spec))
+            .fold(existing, Scope::max)
+    }
+
+    /// The scope of a binding.
+    pub(super) fn scope_of(&self, binding: &AuthorizationRoleBindingSpec) -> Scope {
+        let namespace = (!binding.namespace.is_empty()).then_some(&*binding.namespace);
+        Scope::of(namespace, &self.settings.system_namespaces)
+    }
+
     /// The role that the setting names; None without the setting.
     pub(super) fn ceiling(&self) -> Option<Arc<ClusterRole>> {
         self.ceiling.as_ref()?.iter().next()
@@ -104,7 +144,7 @@ impl Rbac {
 }
 
 /// The label selector of what the controllers make.
-pub(super) fn selector() -> String {
+fn selector() -> String {
     format!("{MANAGED_LABEL}={MANAGED_VALUE}")
 }
 

@@ -105,6 +105,7 @@ async fn nothing_is_permitted_beyond_the_ceiling_and_the_api_server_agrees() {
     let settings = RbacSettings {
         ceiling: Some("ceiling".to_owned()),
         allow_privileged: true,
+        ..RbacSettings::default()
     };
     let running = world.run(settings).await;
     world.becomes("ann", ("get", "pods", "apps"), true).await;

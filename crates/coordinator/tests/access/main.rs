@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 mod agreement;
+mod attack;
 mod cloud;
 #[allow(dead_code, reason = "the other tests of this crate use the rest")]
 #[path = "../shared/cluster.rs"]

@@ -1,6 +1,7 @@
 //! A cluster, and the controllers.
 
 use std::fmt::Debug;
+use std::ops::Deref;
 use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
@@ -18,16 +19,34 @@ use tidewaiter_coordinator::controllers::{self, RbacSettings};
 use tidewaiter_coordinator::mirror::{self, CloudLists, MassDeletion, MirrorSettings, RegistryCredentialsIn};
 use tidewaiter_kit::client::DEFAULT_IN_FLIGHT;
 use tidewaiter_kit::{Cache, Metadata, Pause};
-use tidewaiter_testkit::{AuditMark, Identity, Reused, eventually, settled};
+use tidewaiter_testkit::{AuditMark, ControlPlane, Identity, Reused, eventually, settled};
 use uuid::Uuid;
 
-use crate::cluster::{self, Wiring, define, prepared};
+use crate::cluster::{self, Wiring, define, prepare, prepared};
 pub use crate::cluster::{Running, SOON, coordinator};
 use crate::objects::{CLUSTER, ORGANIZATION};
 use crate::script::{INTERVAL, Script};
 
 pub struct World {
-    pub cluster: Reused,
+    pub cluster: Plane,
+}
+
+/// The control plane of a test.
+pub enum Plane {
+    Bare(Reused),
+    /// With kube-controller-manager, for this test alone.
+    Managed(ControlPlane),
+}
+
+impl Deref for Plane {
+    type Target = ControlPlane;
+
+    fn deref(&self) -> &ControlPlane {
+        match self {
+            Self::Bare(plane) => plane,
+            Self::Managed(plane) => plane,
+        }
+    }
 }
 
 /// An id of the cloud.
@@ -43,7 +62,15 @@ pub fn on(resources: &[&str], verbs: &[&str]) -> Value {
 impl World {
     pub async fn start() -> Self {
         Self {
-            cluster: prepared().await,
+            cluster: Plane::Bare(prepared().await),
+        }
+    }
+
+    pub async fn with_controller_manager() -> Self {
+        let plane = ControlPlane::builder().with_controller_manager().start().await;
+        prepare(&plane).await;
+        Self {
+            cluster: Plane::Managed(plane),
         }
     }
 

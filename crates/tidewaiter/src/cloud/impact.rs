@@ -1,7 +1,7 @@
 //! Who gains and who loses which verbs on what in each cluster, if a plan is carried out. No requests are sent here.
 //!
 //! It is what the cloud gives: to a coordinator with the default settings, and, marked as such, what only one with `allowPrivileged: true` gives.
-//! What `rbacCeiling` refuses is known in its cluster only.
+//! What `rbacCeiling` refuses, and `systemNamespaces` adds, is known in its cluster only.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
 use tidewaiter_api::access::{
-    Access, Binding, Change, Difference, Grant, Subject, changes, full_control, reads_secrets,
+    Access, Binding, Change, Difference, FullControl, Grant, Scope, Subject, SystemNamespaces, changes, full_control,
 };
 use tidewaiter_api::values::printable;
 
@@ -118,18 +118,22 @@ fn both(before: &Access, after: &Access) -> Vec<Change> {
 fn unprivileged(access: &Access) -> Access {
     let mut access = access.clone();
     for (id, rules) in &mut access.roles {
-        let is_everywhere = |binding: &Binding| binding.role == *id && binding.namespace.is_none();
-        let everywhere = access.bindings.iter().any(is_everywhere);
-        rules.retain(|rule| full_control(rule).is_none() && !(everywhere && reads_secrets(rule)));
+        let of_role = access.bindings.iter().filter(|binding| binding.role == *id);
+        let scopes = of_role.map(|binding| scope(binding.namespace.as_deref()));
+        let widest = scopes.max().unwrap_or_default();
+        rules.retain(|rule| full_control(rule, widest).is_none());
     }
     access
 }
 
+/// The scope of a binding. What a coordinator has in `systemNamespaces` besides is known in its cluster only.
+fn scope(namespace: Option<&str>) -> Scope {
+    Scope::of(namespace, &SystemNamespaces::default())
+}
+
 /// Why it is given only with `allowPrivileged: true`.
-fn why_privileged(grant: &Grant) -> Option<String> {
-    let secrets = grant.namespace.is_none() && reads_secrets(&grant.rule);
-    let full = full_control(&grant.rule).map(|full| full.to_string());
-    full.or_else(|| secrets.then(|| "permits to read all Secrets".to_owned()))
+fn why_privileged(grant: &Grant) -> Option<&'static FullControl> {
+    full_control(&grant.rule, scope(grant.namespace.as_deref()))
 }
 
 /// What is gained or lost, with what of it `verb` tells: what the subject had before, or keeps.

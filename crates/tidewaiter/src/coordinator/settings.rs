@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
+use tidewaiter_api::access::SystemNamespaces;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_api::values::quoted;
 use tidewaiter_cloud::client::{BaseUrl, Client, ClientSettings, CloudEnvironment, SettingsError};
@@ -54,6 +55,8 @@ pub(super) struct CoordinatorSettings {
     rbac_ceiling: Option<String>,
     /// Whether rules of roles that amount to full control of the cluster are permitted.
     allow_privileged: bool,
+    /// The namespaces, besides the built-in ones, in which a role counts as bound in the whole cluster.
+    system_namespaces: Vec<String>,
     /// Which plugins of the cloud are applied.
     plugin_sync: PluginSync,
     /// What becomes of an object of a plugin that somebody changed or deleted.
@@ -145,6 +148,7 @@ impl Default for CoordinatorSettings {
             registries: RegistrySettings::default(),
             rbac_ceiling: None,
             allow_privileged: false,
+            system_namespaces: Vec::new(),
             plugin_sync: PluginSync::default(),
             plugin_drift: PluginDrift::default(),
             plugin_approval: PluginApproval::default(),
@@ -185,6 +189,7 @@ impl CoordinatorSettings {
             rbac: RbacSettings {
                 ceiling: self.rbac_ceiling.clone(),
                 allow_privileged: self.allow_privileged,
+                system_namespaces: SystemNamespaces::and(self.system_namespaces.clone()),
             },
             plugins: PluginSettings {
                 sync: self.plugin_sync,
@@ -209,6 +214,18 @@ impl CoordinatorSettings {
             bail!(
                 "{}: rbacCeiling is {}, must be the name of a ClusterRole; leave it out for no ceiling",
                 origins.of("rbacCeiling"),
+                quoted(name)
+            );
+        }
+        let is_pattern = |name: &&String| {
+            let stem = name.strip_suffix('*').unwrap_or(name);
+            let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            !stem.is_empty() && stem.chars().all(is_allowed)
+        };
+        if let Some(name) = self.system_namespaces.iter().find(|name| !is_pattern(name)) {
+            bail!(
+                "{}: systemNamespaces has {}, must be names of namespaces, or beginnings of such names that end with *",
+                origins.of("systemNamespaces"),
                 quoted(name)
             );
         }

@@ -335,6 +335,10 @@ fn what_limits_plugins_is_read_from_the_file_and_the_environment() {
             "rbacCeiling: ''",
             "rbacCeiling is \"\", must be the name of a ClusterRole",
         ),
+        (
+            "systemNamespaces: ['*']",
+            "systemNamespaces has \"*\", must be names of namespaces",
+        ),
         ("pluginNamespaces: {a/b/c: {namespaces: []}}", "TYPE/IMPLEMENTATION"),
         ("pluginNamespaces: {a: {namespaces: [A_b]}}", "is no namespace"),
         (

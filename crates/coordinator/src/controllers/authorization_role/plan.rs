@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use tidewaiter_api::access::{self, FullControl};
+use tidewaiter_api::access::{self, FullControl, Scope};
 use tidewaiter_api::containership::AuthorizationRule;
 use tidewaiter_api::values::quoted;
 
@@ -14,8 +14,8 @@ pub(crate) struct Limits<'a> {
     pub(crate) allow_privileged: bool,
     /// Beyond which nothing is permitted.
     pub(crate) ceiling: Option<Ceiling<'a>>,
-    /// Whether a binding gives the role in all namespaces.
-    pub(crate) everywhere: bool,
+    /// The widest scope in which a binding gives the role.
+    pub(crate) scope: Scope,
 }
 
 /// The `ClusterRole` that `rbacCeiling` names.
@@ -29,7 +29,7 @@ pub(crate) struct Ceiling<'a> {
 /// A rule that is not applied.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Refused {
-    pub(crate) rule: String,
+    pub(crate) rule: PolicyRule,
     pub(crate) why: Why,
 }
 
@@ -38,10 +38,8 @@ pub(crate) struct Refused {
 pub(crate) enum Why {
     /// The API server would refuse it, and with it all others.
     Invalid(&'static str),
-    /// It amounts to full control.
-    FullControl(FullControl),
-    /// It permits to read Secrets, and a binding gives the role in all namespaces.
-    AllSecrets,
+    /// It amounts to full control where the role is bound.
+    FullControl(&'static FullControl),
     /// The first part of it that the ceiling does not include.
     Beyond(String),
     /// There is no role of this name, which `rbacCeiling` names.
@@ -55,7 +53,7 @@ impl Why {
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Invalid(_) => "invalid",
-            Self::FullControl(_) | Self::AllSecrets => "privileged",
+            Self::FullControl(_) => "privileged",
             Self::Beyond(_) | Self::NoCeiling(_) => "ceiling",
         }
     }
@@ -63,7 +61,7 @@ impl Why {
 
 impl Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\" {}", self.rule, self.why)
+        write!(f, "\"{}\" {}", access::words(&self.rule), self.why)
     }
 }
 
@@ -71,11 +69,21 @@ impl Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Invalid(what) => f.write_str(what),
-            Self::FullControl(what) => write!(f, "{what}, which amounts to full control and needs allowPrivileged: true"),
-            Self::AllSecrets => f.write_str(
-                "permits to read all Secrets, which in all namespaces amounts to full control: bind the role in namespaces only, or set \
-                 allowPrivileged: true",
-            ),
+            Self::FullControl(row) => match row.scope {
+                Scope::Namespace => write!(
+                    f,
+                    "{row}, which amounts to full control and needs allowPrivileged: true"
+                ),
+                Scope::SystemNamespace => write!(
+                    f,
+                    "{row}, which in the whole cluster or in a system namespace amounts to full control: bind the role in other namespaces \
+                     only, or set allowPrivileged: true"
+                ),
+                Scope::Cluster => write!(
+                    f,
+                    "{row}, which in the whole cluster amounts to full control and needs allowPrivileged: true"
+                ),
+            },
             Self::Beyond(part) => write!(f, "is beyond rbacCeiling, which does not permit \"{part}\""),
             Self::NoCeiling(name) => write!(
                 f,
@@ -92,10 +100,7 @@ pub(crate) fn plan(rules: &[AuthorizationRule], limits: Limits<'_>) -> (Vec<Poli
     for rule in rules.iter().filter_map(access::cluster_rule) {
         match refusal(&rule, limits) {
             None => applied.push(rule),
-            Some(why) => refused.push(Refused {
-                rule: access::words(&rule),
-                why,
-            }),
+            Some(why) => refused.push(Refused { rule, why }),
         }
     }
     (applied, refused)
@@ -106,9 +111,7 @@ fn refusal(rule: &PolicyRule, limits: Limits<'_>) -> Option<Why> {
         if limits.allow_privileged {
             return None;
         }
-        let all_secrets = limits.everywhere && access::reads_secrets(rule);
-        let full = access::full_control(rule).map(Why::FullControl);
-        full.or_else(|| all_secrets.then_some(Why::AllSecrets))
+        access::full_control(rule, limits.scope).map(Why::FullControl)
     };
     let beyond = || {
         let Ceiling { name, rules } = limits.ceiling?;
@@ -148,13 +151,15 @@ mod tests {
     const NONE: Limits<'_> = Limits {
         allow_privileged: false,
         ceiling: None,
-        everywhere: false,
+        scope: Scope::Namespace,
     };
 
     /// The rules that apply, and why the others do not.
     fn planned(rules: &[AuthorizationRule], limits: Limits<'_>) -> (Vec<String>, Vec<String>) {
         let (applied, refused) = plan(rules, limits);
-        let refused = refused.iter().map(|it| format!("{}: {}", it.why.word(), it.rule));
+        let refused = refused
+            .iter()
+            .map(|it| format!("{}: {}", it.why.word(), access::words(&it.rule)));
         (applied.iter().map(access::words).collect(), refused.collect())
     }
 
@@ -188,7 +193,7 @@ mod tests {
         let invalid = on(&[], &["pods"], &["get"]);
         let rules = [pods, everything, secrets, invalid];
         let ceiling: Vec<PolicyRule> = vec![access::cluster_rule(&on(&[""], &["pods"], &["get", "list"])).unwrap()];
-        let (everywhere, allowed) = (true, true);
+        let (scope, allowed) = (Scope::Cluster, true);
         for (limits, applied, refused) in [
             (
                 NONE,
@@ -196,14 +201,14 @@ mod tests {
                 &["privileged: * *.*", "invalid: get "][..],
             ),
             (
-                Limits { everywhere, ..NONE },
+                Limits { scope, ..NONE },
                 &["get pods"],
                 &["privileged: * *.*", "privileged: get secrets", "invalid: get "],
             ),
             (
                 Limits {
                     allow_privileged: allowed,
-                    everywhere,
+                    scope,
                     ..NONE
                 },
                 &["get pods", "* *.*", "get secrets"],
@@ -216,7 +221,7 @@ mod tests {
                         name: "c",
                         rules: Some(&ceiling),
                     }),
-                    everywhere,
+                    scope,
                 },
                 &["get pods"],
                 &["ceiling: * *.*", "ceiling: get secrets", "invalid: get "],

@@ -214,11 +214,7 @@ async fn fill(bed: &Bed) -> Result<String> {
     for number in 0..ROLES {
         let rules = [
             allow("", &["pods", "pods/log", "services"], &reads),
-            allow(
-                "apps",
-                &["deployments", "statefulsets"],
-                &["get", "list", "watch", "patch"],
-            ),
+            allow("apps", &["deployments/scale", "statefulsets/scale"], &["get", "patch"]),
         ];
         let role = json!({"name": format!("team-{number}"), "description": "", "rules": rules});
         let role = id(&cloud.ask(&mut wire, "POST", &collection, &role).await?)?;

@@ -40,6 +40,9 @@ fn shown(before: &AccessObjects, after: &AccessObjects) -> String {
 #[test]
 fn each_cluster_says_who_gains_and_who_loses_what() {
     let pods = json!([rule(&["get", "list"], &["pods"])]);
+    let services = json!([rule(&["get", "list"], &["services"])]);
+    let execs = json!([rule(&["create"], &["pods/exec"])]);
+    let in_namespace = |name: &str| vec![binding("user_id", "b", &json!("id-of-two"), &json!(name))];
     let cloud_only =
         json!([{"type": "containership", "api_groups": [], "resources": ["clusters"], "verbs": ["delete"]}]);
     let none = || objects(&pods, vec![], &["a"]);
@@ -60,20 +63,34 @@ Access in cluster two:
         ),
         (
             "a role becomes larger, up to all Secrets",
-            objects(&pods, vec![of_bob()], &[]),
-            objects(&json!([rule(&["*"], &["pods"]), rule(&["list"], &["secrets"])]), vec![of_bob()], &[]),
+            objects(&services, vec![of_bob()], &[]),
+            objects(&json!([rule(&["*"], &["services"]), rule(&["list"], &["secrets"])]), vec![of_bob()], &[]),
             "Access in cluster two:
-  + user Bob\\u{1b}: list secrets in the whole cluster (only where the coordinator has allowPrivileged: true, because it permits to read all Secrets)
-  + user Bob\\u{1b}: * pods in the whole cluster (had get,list pods in the whole cluster)
+  + user Bob\\u{1b}: list secrets in the whole cluster (only where the coordinator has allowPrivileged: true, because it permits to read or write Secrets)
+  + user Bob\\u{1b}: * services in the whole cluster (had get,list services in the whole cluster)
 ",
         ),
         (
             "a role becomes smaller",
-            objects(&json!([rule(&["*"], &["pods"]), rule(&["get"], &["nodes/proxy"])]), vec![of_bob()], &[]),
-            objects(&pods, vec![of_bob()], &[]),
+            objects(&json!([rule(&["*"], &["services"]), rule(&["get"], &["nodes/proxy"])]), vec![of_bob()], &[]),
+            objects(&services, vec![of_bob()], &[]),
             "Access in cluster two:
   - user Bob\\u{1b}: get nodes/proxy in the whole cluster (only where the coordinator has allowPrivileged: true, because it permits nodes/proxy)
-  - user Bob\\u{1b}: * pods in the whole cluster (keeps get,list pods in the whole cluster)
+  - user Bob\\u{1b}: * services in the whole cluster (keeps get,list services in the whole cluster)
+",
+        ),
+        (
+            "commands in pods of an ordinary namespace",
+            none(),
+            objects(&execs, in_namespace("dev"), &["a"]),
+            "Access in cluster two:\n  + user Bob\\u{1b}: create pods/exec in namespace dev\n",
+        ),
+        (
+            "commands in pods of a system namespace",
+            none(),
+            objects(&execs, in_namespace("kube-system"), &["a"]),
+            "Access in cluster two:
+  + user Bob\\u{1b}: create pods/exec in namespace kube-system (only where the coordinator has allowPrivileged: true, because it permits to run commands in pods)
 ",
         ),
         (

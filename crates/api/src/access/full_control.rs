@@ -1,0 +1,373 @@
+//! The rules that amount to full control of the cluster, as one table, and the scope of a binding from which they do. Pure.
+//!
+//! A rule is judged by what it permits, so `*` and a list of all verbs, or of all resources, are the same. Names do not limit it: a rule about
+//! one object names what an attacker creates, or changes. [`ROWS`] is repeated with its reasons in docs/design/rbac.md; a test compares the two.
+
+use std::fmt::{self, Display};
+
+use k8s_openapi::api::rbac::v1::PolicyRule;
+
+use super::{ALL, Action, RBAC_GROUP, covers_path, has_or_all, list, permits};
+use crate::names::CONTAINERSHIP_NAMESPACE;
+
+/// Where a role is bound. A wider scope is greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// Ordinary namespaces only, or nowhere.
+    #[default]
+    Namespace,
+    /// A system namespace, whose pods and Secrets have permissions in the whole cluster.
+    SystemNamespace,
+    /// The whole cluster.
+    Cluster,
+}
+
+impl Scope {
+    /// The scope of a binding in this namespace; None for the whole cluster.
+    #[must_use]
+    pub fn of(namespace: Option<&str>, system: &SystemNamespaces) -> Self {
+        match namespace {
+            None => Self::Cluster,
+            Some(namespace) if system.contains(namespace) => Self::SystemNamespace,
+            Some(_) => Self::Namespace,
+        }
+    }
+}
+
+/// The system namespaces: `kube-*`, `containership-core`, `tidewaiter-*`, and those that the operator adds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SystemNamespaces(Vec<String>);
+
+impl SystemNamespaces {
+    const BUILT_IN: [&str; 3] = ["kube-*", CONTAINERSHIP_NAMESPACE, "tidewaiter-*"];
+
+    /// Also these: names, or beginnings of names that end with `*`.
+    #[must_use]
+    pub fn and(more: Vec<String>) -> Self {
+        Self(more)
+    }
+
+    /// Whether the namespace is one of them.
+    #[must_use]
+    pub fn contains(&self, namespace: &str) -> bool {
+        let more = self.0.iter().map(String::as_str);
+        Self::BUILT_IN
+            .into_iter()
+            .chain(more)
+            .any(|pattern| match pattern.strip_suffix(ALL) {
+                Some(stem) => namespace.starts_with(stem),
+                None => namespace == pattern,
+            })
+    }
+}
+
+/// A row of the table: permission for any of these verbs on any of these resources, or for any of these paths, amounts to full control.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FullControl {
+    /// The narrowest scope of a binding in which it does.
+    pub scope: Scope,
+    /// The API groups; `*` is any. Empty for paths.
+    pub groups: &'static [&'static str],
+    /// The resources, or paths. `*` is only the rule for all resources; a `*` at the end is anything after it.
+    pub resources: &'static [&'static str],
+    /// The verbs. `*` is only the rule for all verbs; empty for paths, which count with any verb.
+    pub verbs: &'static [&'static str],
+    /// The permission, in words that follow "the rule".
+    pub permission: &'static str,
+}
+
+const WRITES: &[&str] = &["create", "update", "patch"];
+
+/// The table, in the order in which rows are reported.
+pub const ROWS: &[FullControl] = &[
+    FullControl {
+        scope: Scope::Namespace,
+        groups: &[ALL],
+        resources: &[ALL],
+        verbs: &[ALL],
+        permission: "permits every verb on every resource of an API group",
+    },
+    FullControl {
+        scope: Scope::Namespace,
+        groups: &[RBAC_GROUP],
+        resources: &["clusterroles", "roles"],
+        verbs: &["escalate"],
+        permission: "permits escalate on roles",
+    },
+    FullControl {
+        scope: Scope::Namespace,
+        groups: &[RBAC_GROUP],
+        resources: &["clusterroles", "roles"],
+        verbs: &["bind"],
+        permission: "permits bind on roles",
+    },
+    FullControl {
+        scope: Scope::Namespace,
+        groups: &[""],
+        resources: &["users", "groups", "serviceaccounts"],
+        verbs: &["impersonate"],
+        permission: "permits impersonate",
+    },
+    FullControl {
+        scope: Scope::Namespace,
+        groups: &["authentication.k8s.io"],
+        resources: &["uids", "userextras/*"],
+        verbs: &["impersonate"],
+        permission: "permits impersonate",
+    },
+    FullControl {
+        scope: Scope::Namespace,
+        groups: &["authentication.k8s.io"],
+        resources: &["users", "groups", "uids", "userextras/*", "serviceaccounts", "nodes"],
+        verbs: &[
+            "impersonate:user-info",
+            "impersonate:serviceaccount",
+            "impersonate:arbitrary-node",
+            "impersonate:associated-node",
+        ],
+        permission: "permits impersonate",
+    },
+    FullControl {
+        scope: Scope::Namespace,
+        groups: &[""],
+        resources: &["serviceaccounts/token"],
+        verbs: &["create"],
+        permission: "permits to create tokens of service accounts",
+    },
+    FullControl {
+        scope: Scope::Namespace,
+        groups: &[""],
+        resources: &["nodes/proxy"],
+        verbs: &["get", "create", "update", "patch", "delete"],
+        permission: "permits nodes/proxy",
+    },
+    FullControl {
+        scope: Scope::SystemNamespace,
+        groups: &[""],
+        resources: &["secrets"],
+        verbs: &[
+            "get",
+            "list",
+            "watch",
+            "create",
+            "update",
+            "patch",
+            "delete",
+            "deletecollection",
+        ],
+        permission: "permits to read or write Secrets",
+    },
+    FullControl {
+        scope: Scope::SystemNamespace,
+        groups: &["", "apps", "batch"],
+        resources: &[
+            "pods",
+            "pods/ephemeralcontainers",
+            "replicationcontrollers",
+            "daemonsets",
+            "deployments",
+            "replicasets",
+            "statefulsets",
+            "cronjobs",
+            "jobs",
+        ],
+        verbs: WRITES,
+        permission: "permits to run pods",
+    },
+    FullControl {
+        scope: Scope::SystemNamespace,
+        groups: &[""],
+        resources: &["pods/attach", "pods/exec"],
+        verbs: &["get", "create"],
+        permission: "permits to run commands in pods",
+    },
+    FullControl {
+        scope: Scope::SystemNamespace,
+        groups: &[""],
+        resources: &["configmaps"],
+        verbs: WRITES,
+        permission: "permits to write ConfigMaps",
+    },
+    FullControl {
+        scope: Scope::SystemNamespace,
+        groups: &[RBAC_GROUP],
+        resources: &["clusterrolebindings", "clusterroles", "rolebindings", "roles"],
+        verbs: WRITES,
+        permission: "permits to write roles or bindings",
+    },
+    FullControl {
+        scope: Scope::SystemNamespace,
+        groups: &[
+            "containership.io",
+            "auth.containership.io",
+            "provision.containership.io",
+            "tidewaiter.dev",
+        ],
+        resources: &[
+            "authorizationrolebindings",
+            "authorizationroles",
+            "cloudsyncs",
+            "clusterhealths",
+            "clusterlabels",
+            "clusterupgrades",
+            "nodeidentities",
+            "nodepoollabels",
+            "nodereports",
+            "plugininventories",
+            "plugins",
+            "registries",
+            "users",
+        ],
+        verbs: WRITES,
+        permission: "permits to write what Tidewaiter acts on",
+    },
+    FullControl {
+        scope: Scope::Cluster,
+        groups: &[""],
+        resources: &[
+            "nodes/attach",
+            "nodes/checkpoint",
+            "nodes/exec",
+            "nodes/log",
+            "nodes/pods",
+            "nodes/portforward",
+            "nodes/run",
+        ],
+        verbs: &["get", "create", "update", "patch", "delete"],
+        permission: "permits the API of the kubelet beyond its metrics and health",
+    },
+    FullControl {
+        scope: Scope::Cluster,
+        groups: &["admissionregistration.k8s.io"],
+        resources: &[
+            "mutatingadmissionpolicies",
+            "mutatingadmissionpolicybindings",
+            "mutatingwebhookconfigurations",
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+            "validatingwebhookconfigurations",
+        ],
+        verbs: &["create", "update", "patch", "delete", "deletecollection"],
+        permission: "permits to write webhooks or admission policies",
+    },
+    FullControl {
+        scope: Scope::Cluster,
+        groups: &["apiregistration.k8s.io"],
+        resources: &["apiservices"],
+        verbs: WRITES,
+        permission: "permits to write APIServices",
+    },
+    FullControl {
+        scope: Scope::Cluster,
+        groups: &["apiextensions.k8s.io"],
+        resources: &["customresourcedefinitions"],
+        verbs: WRITES,
+        permission: "permits to write definitions of custom resources",
+    },
+    FullControl {
+        scope: Scope::Cluster,
+        groups: &["certificates.k8s.io"],
+        resources: &[
+            "certificatesigningrequests/approval",
+            "certificatesigningrequests/status",
+        ],
+        verbs: &["update", "patch"],
+        permission: "permits to approve or sign certificates",
+    },
+    FullControl {
+        scope: Scope::Cluster,
+        groups: &["certificates.k8s.io"],
+        resources: &["signers"],
+        verbs: &["approve", "sign"],
+        permission: "permits to approve or sign certificates",
+    },
+    FullControl {
+        scope: Scope::Cluster,
+        groups: &[""],
+        resources: &["persistentvolumes"],
+        verbs: WRITES,
+        permission: "permits to write PersistentVolumes",
+    },
+    FullControl {
+        scope: Scope::Cluster,
+        groups: &[],
+        resources: &["/logs/*", "/debug/*"],
+        verbs: &[],
+        permission: "permits every path of the API server, or its logs or debugging",
+    },
+    FullControl {
+        scope: Scope::SystemNamespace,
+        groups: &[ALL],
+        resources: &[ALL],
+        verbs: WRITES,
+        permission: "permits to write every resource of an API group",
+    },
+];
+
+/// The row by which the rule amounts to full control of the cluster if a role with it is bound in the scope.
+#[must_use]
+pub fn full_control(rule: &PolicyRule, scope: Scope) -> Option<&'static FullControl> {
+    let rule = &PolicyRule {
+        resource_names: None,
+        ..rule.clone()
+    };
+    ROWS.iter().find(|row| row.scope <= scope && row.is_permitted_by(rule))
+}
+
+impl FullControl {
+    /// Whether the rule, which has no names, permits anything of the row.
+    fn is_permitted_by(&self, rule: &PolicyRule) -> bool {
+        if self.groups.is_empty() {
+            let paths = list(rule.non_resource_urls.as_ref()).iter();
+            return paths
+                .flat_map(|own| self.resources.iter().map(move |path| (own, path)))
+                .any(|(own, path)| overlaps(own, path));
+        }
+        let of_rule = list(rule.api_groups.as_ref()).iter().map(String::as_str);
+        let groups: Vec<&str> = if self.groups.contains(&ALL) {
+            of_rule.collect()
+        } else {
+            self.groups.to_vec()
+        };
+        groups.into_iter().any(|group| {
+            let permits = |resource, verb| permits_any(rule, verb, group, resource);
+            let mut resources = self.resources.iter();
+            resources.any(|resource| self.verbs.iter().any(|verb| permits(*resource, *verb)))
+        })
+    }
+}
+
+/// Whether the rule permits the verb on the resource; with `/*` at its end, on any subresource of it.
+fn permits_any(rule: &PolicyRule, verb: &str, group: &str, resource: &str) -> bool {
+    let Some(parent) = resource.strip_suffix("/*") else {
+        let name = "";
+        return permits(
+            rule,
+            Action::Resource {
+                verb,
+                group,
+                resource,
+                name,
+            },
+        );
+    };
+    // `*/scale` is about other resources.
+    let is_about = |own: &String| own == ALL || own.split('/').next() == Some(parent);
+    has_or_all(&rule.verbs, verb)
+        && has_or_all(list(rule.api_groups.as_ref()), group)
+        && list(rule.resources.as_ref()).iter().any(is_about)
+}
+
+/// Whether some path matches both the path of a rule and the row's, which ends with `*`.
+fn overlaps(own: &str, path: &str) -> bool {
+    covers_path(own, path) || own.starts_with(path.trim_end_matches(ALL))
+}
+
+impl Display for FullControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.permission)
+    }
+}
+
+#[cfg(test)]
+mod tests;
