@@ -5,7 +5,8 @@
 //!   definition, and an `AuthorizationRoleBinding` that the cloud does not list takes no effect.
 //! - It binds only a `ClusterRole` that the authorization role controller made of an `AuthorizationRole`: a binding to another one of that
 //!   name would give what nobody decided.
-//! - A binding waits, and says so, while its role or its namespace does not exist.
+//! - A binding waits, and says so, while its role or its namespace does not exist. One to a role of which the cloud lists no rule for
+//!   clusters gives nothing, and waits for nothing: the list that has the role starts another pass.
 //! - The role of a binding cannot be changed. A stand-in with the new role exists while the binding is replaced (`plan`), so a right that
 //!   both roles give is never missing.
 //! - Ownership cannot cross namespaces, so a finalizer keeps an `AuthorizationRoleBinding` that the cloud does not list any more until its
@@ -164,7 +165,7 @@ impl Reconciler for AuthorizationRoleBindingController {
         let decided = self.target(&binding.spec);
         self.waiting.set(&key, decided.as_ref().err());
         match decided {
-            Ok(target) => self.ensure(key.name(), Some(&target)).await,
+            Ok(target) => self.ensure(key.name(), target.as_ref()).await,
             Err(wait) if wait.keeps() && self.waiting.has_just_begun(&key) => Ok(Next::Pending(CATCH_UP)),
             Err(wait) if wait.keeps() => Err(BindingError::Waits(wait)),
             Err(wait) => {
@@ -176,17 +177,19 @@ impl Reconciler for AuthorizationRoleBindingController {
 }
 
 impl AuthorizationRoleBindingController {
-    /// What is to be bound, unless something is missing.
-    fn target(&self, spec: &AuthorizationRoleBindingSpec) -> Result<Target, Wait> {
+    /// The binding to make, unless something is missing. None if the role gives nothing in clusters: the cloud lists roles without a rule for
+    /// clusters neither for a cluster, nor as gone.
+    fn target(&self, spec: &AuthorizationRoleBindingSpec) -> Result<Option<Target>, Wait> {
         let id = &spec.authorization_role_id;
         let namespace = (!spec.namespace.is_empty()).then(|| spec.namespace.clone());
         if self.rbac.roles.get(id).is_none() {
-            let stays = self.rbac.roles.retains(id);
-            return Err(if stays {
-                Wait::Missing(id.clone())
+            return if self.rbac.roles.retains(id) {
+                Err(Wait::Missing(id.clone()))
+            } else if self.rbac.roles.is_complete() {
+                Ok(None)
             } else {
-                Wait::Role(id.clone())
-            });
+                Err(Wait::Role(id.clone()))
+            };
         }
         let Some(made) = self.rbac.cluster_roles.get(&Key::new(id)) else {
             return Err(Wait::ClusterRole(id.clone()));
@@ -203,11 +206,11 @@ impl AuthorizationRoleBindingController {
                 return Err(Wait::Namespace(namespace.clone()));
             }
         }
-        Ok(Target {
+        Ok(Some(Target {
             namespace,
             role: id.clone(),
             subject: Subject::from(spec),
-        })
+        }))
     }
 
     /// A binding that takes no effect: deletes what was made, and then lets the `AuthorizationRoleBinding` go. If the cloud lists the

@@ -74,6 +74,11 @@ impl<K: Cacheable> Listed<K> {
         }
     }
 
+    /// Whether it is known what the cloud does not list.
+    pub(super) fn is_complete(&self) -> bool {
+        self.list.as_ref().is_some_and(CloudList::is_complete)
+    }
+
     /// Whether the cluster has every resource that the cloud lists. What is missing was deleted, and the mirror restores it.
     pub(super) fn has_all(&self) -> bool {
         let present = |name: &str| self.find(name).is_some();

@@ -233,6 +233,40 @@ async fn what_the_cloud_does_not_list_gives_nothing_and_takes_nothing() {
     assert_eq!(written, [format!("patch clusterrolebindings {}", id(LATER))]);
 }
 
+#[tokio::test]
+async fn a_binding_to_a_role_without_a_rule_for_clusters_waits_for_nothing_and_works_with_its_first_rule() {
+    const EMPTY: usize = 3;
+    let scene = Scene::start().await;
+    scene.binds([
+        binding(EVERYWHERE, ROLE, ANN, None),
+        binding(IN_APPS, SECRETS, WEB, Some("apps")),
+        binding(LATER, EMPTY, BOB, None),
+    ]);
+    let running = scene.world.mirrors(&scene.cloud).await;
+    scene.works().await;
+    let is_there = |found: &Value| !found.is_null();
+    scene.world.shows(&scene.world.bindings(), &id(LATER), is_there).await;
+    scene.world.is_quiet().await;
+    let waiting = running.metric("tidewaiter_role_bindings_waiting{for=\"role\"}");
+    assert_eq!(waiting, Some(0.0));
+    let events: Api<Event> = scene.world.within("containership-core");
+    let events = events.list(&ListParams::default()).await.unwrap().items;
+    let reasons: Vec<_> = events.into_iter().filter_map(|event| event.reason).collect();
+    assert!(!reasons.contains(&"BindingWaits".to_owned()), "{reasons:?}");
+
+    let roles = || [role(ROLE, "pods", "get"), role(SECRETS, "secrets", "get")];
+    scene
+        .cloud
+        .list("/roles", roles().into_iter().chain([role(EMPTY, "nodes", "get")]));
+    scene.cloud.changed(&["roles"]);
+    scene.world.becomes(&id(BOB), ("get", "nodes", ""), true).await;
+    scene.cloud.list("/roles", roles());
+    scene.cloud.changed(&["roles"]);
+    scene.world.becomes(&id(BOB), ("get", "nodes", ""), false).await;
+    let made: Api<ClusterRoleBinding> = scene.world.all();
+    scene.world.is_gone(&made, &id(LATER)).await;
+}
+
 async fn sync(world: &World) -> CloudSync {
     let objects: Api<CloudSync> = world.all();
     let found = objects.get_opt("cloud").await.unwrap();
