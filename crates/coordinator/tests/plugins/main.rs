@@ -29,6 +29,7 @@ mod pods;
 mod popular;
 mod races;
 mod random;
+mod removal;
 mod rendering;
 mod rollback;
 #[path = "../mirror/script.rs"]

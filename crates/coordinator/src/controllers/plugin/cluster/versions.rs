@@ -34,6 +34,8 @@ struct Names {
 struct Version {
     name: String,
     served: bool,
+    #[serde(default)]
+    storage: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -143,7 +145,9 @@ fn served(definition: &Definition, group: &str, kind: &str) -> Option<Kind> {
         versions,
     } = &definition.spec;
     let is_it = of == group && (names.kind == kind || names.plural == kind);
-    let version = versions.iter().find(|version| version.served)?;
+    // Objects in the version in which they are stored need no conversion: the webhook for that may be the plugin's, which is being removed.
+    let served = versions.iter().filter(|version| version.served);
+    let version = served.max_by_key(|version| version.storage)?;
     (is_it && is_established(definition)).then(|| Kind {
         resource: resource(group, &version.name, &names.kind, &names.plural),
         namespaced: scope == "Namespaced",
