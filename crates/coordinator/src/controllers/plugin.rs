@@ -16,12 +16,15 @@ use serde_json::json;
 use tidewaiter_api::containership::Plugin;
 use tidewaiter_api::{PluginInventory, PluginInventorySpec};
 use tidewaiter_cloud::models::values::PluginId;
-use tidewaiter_kit::{Cache, Events, Key, Next, Pass, Reconciler, SharedClock, WriteError, WriteLimits, Writer};
+use tidewaiter_kit::{
+    Cache, Events, Key, Next, Notice, Pass, Reconciler, SharedClock, WriteError, WriteLimits, Writer,
+};
 
 mod account;
 mod approval;
 mod board;
 mod by_plugin;
+mod claim;
 mod cluster;
 mod depends;
 mod diff;
@@ -33,6 +36,7 @@ mod gate;
 mod health;
 mod health_check;
 mod job;
+mod kubectl;
 mod look;
 mod namespaces;
 mod object;
@@ -52,6 +56,8 @@ mod settings;
 mod start;
 mod status;
 mod store;
+mod takeover;
+mod tier;
 mod trust;
 
 pub use account::PluginAccount;
@@ -66,6 +72,7 @@ pub(super) use start::start;
 
 use crate::mirror::CloudList;
 use board::Board;
+use claim::Claimant;
 use depends::Waiting;
 use engine::Engine;
 use engines::Engines;
@@ -136,15 +143,20 @@ impl Reconciler for PluginController {
             self.store.tidy(&self.writer, key.name(), &BTreeSet::new()).await?;
             return Ok(Next::UntilChanged);
         }
-        // Without the custom resource, what was applied stays until the mirror has restored it.
-        let Some(mut plugin) = plugin
-            .map(Arc::unwrap_or_clone)
-            .filter(|plugin| self.listed.counts(&plugin.metadata))
-        else {
+        let counts = plugin
+            .as_ref()
+            .is_some_and(|plugin| self.listed.counts(&plugin.metadata));
+        if let Some(inventory) = inventory
+            .as_ref()
+            .filter(|_| !counts || self.listed.lists(key.name()).is_none())
+        {
+            return self.keep_known(pass, plugin.as_deref(), inventory).await;
+        }
+        let Some(mut plugin) = plugin.filter(|_| counts).map(Arc::unwrap_or_clone) else {
             return Ok(Next::UntilChanged);
         };
         if !self.settings.sync.includes(&plugin.spec.type_) {
-            self.board.remove(&key);
+            self.forget(&key);
             return Ok(Next::UntilChanged);
         }
         pass.about(plugin.object_ref(&()));
@@ -170,7 +182,12 @@ impl PluginController {
     async fn observe(&self, goal: &Goal, record: &Record) -> Result<Observed, PluginError> {
         let Goal { identity, release, .. } = goal;
         let engine = self.engines.of(identity)?;
-        let observed = engine.observe(&goal.spec.id, release, record).await;
+        let claimant = Claimant {
+            plugin: &goal.spec.id,
+            record,
+            is_gone: &|plugin| self.is_gone(plugin),
+        };
+        let observed = engine.observe(release, claimant).await;
         let (observed, places) = observed.map_err(PluginError::Read)?;
         namespaces::check(&self.settings.namespaces, identity, release, &observed)
             .map_err(|refused| goal.refused(record, &refused))?;
@@ -229,9 +246,9 @@ impl PluginController {
             let only_namespaces = plan.actions.iter().flatten().all(Action::creates_namespace);
             let performed = engine.perform(name, plan.actions, record).await;
             self.tell(plugin, &performed);
-            if !performed.problems.is_empty() {
+            if !performed.failed.is_empty() {
                 self.save(key, record, saved).await?;
-                return Err(PluginError::Problems(performed.problems));
+                return Err(PluginError::Problems(performed.problems()));
             }
             known = only_namespaces.then(|| performed.with_namespaces(observed));
         }
@@ -253,6 +270,13 @@ impl PluginController {
         for (id, what) in &removed.kept {
             self.events.publish(&inventory.object_ref(&()), kept(id, what));
         }
+        if !removed.problems.is_empty() {
+            for problem in removed.problems.iter().skip(1) {
+                let notice = Notice::warning(problem.reason, "Delete", problem.note.clone());
+                self.events.publish(&inventory.object_ref(&()), notice);
+            }
+            return Err(PluginError::Problems(removed.problems));
+        }
         if let Some(waits) = removed.waits {
             return Err(PluginError::Problems(vec![Problem {
                 reason: "RemovalWaits",
@@ -273,6 +297,9 @@ impl PluginController {
         self.store.forget(key.name());
         self.rendered.forget(key);
         self.board.remove(key);
+        self.waiting.set(key, false);
+        self.limits.forget(key);
+        self.renders.forget(key);
     }
 
     async fn save(&self, key: &Key, record: &Record, saved: &mut Saved) -> Result<(), WriteError> {

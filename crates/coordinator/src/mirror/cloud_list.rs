@@ -90,7 +90,7 @@ impl CloudList {
     }
 
     /// Whether the cloud lists it; None while that is not known.
-    fn lists(&self, name: &str) -> Option<bool> {
+    pub(crate) fn lists(&self, name: &str) -> Option<bool> {
         let names = lock(&self.0.names);
         let names = names.as_ref()?;
         let listed = names.listed.contains(name);

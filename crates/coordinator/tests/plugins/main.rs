@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+mod adoption;
 mod answers;
 mod approval;
 mod checks;
@@ -23,6 +24,7 @@ mod many;
 #[path = "../mirror/objects.rs"]
 #[allow(dead_code, reason = "the objects of other kinds are for the tests of the mirror")]
 mod objects;
+mod offline;
 mod others;
 mod pairs;
 mod pods;

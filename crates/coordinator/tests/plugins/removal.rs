@@ -1,8 +1,12 @@
-//! What keeps a definition or a namespace when its plugin goes.
+//! The order in which objects are written and removed, what keeps a namespace or a definition, and what keeps nothing.
 
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use tidewaiter_coordinator::controllers::PluginSettings;
+use tidewaiter_coordinator::controllers::{ByPlugin, PluginSettings};
+use tidewaiter_testkit::{Identity, eventually};
 
+use crate::cluster::{SOON, coordinator, deploy};
 use crate::world::{World, config, definition, id};
 
 fn rbac(kind: &str, rest: &Value) -> Value {
@@ -13,6 +17,103 @@ fn rbac(kind: &str, rest: &Value) -> Value {
         .unwrap()
         .extend(rest.as_object().unwrap().clone());
     object
+}
+
+/// From the last that must be written to the first.
+fn group() -> Vec<Value> {
+    let labels = json!({"app": "ordered"});
+    let webhook = json!({"name": "ordered.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}},
+        "clientConfig": {"service": {"name": "ordered", "namespace": "default"}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["configmaps"]}]});
+    vec![
+        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "ordered"}, "webhooks": [webhook]}),
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "metadata": {"name": "ordered"},
+            "spec": {"controller": "example.com/ordered"}}),
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "ordered"}, "spec": {"replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "main"}]}}}}),
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "ordered"}, "spec": {"ports": [{"port": 443}]}}),
+        config("ordered", "1"),
+        rbac(
+            "RoleBinding",
+            &json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "ordered"}}),
+        ),
+        rbac("Role", &json!({"rules": []})),
+    ]
+}
+
+#[tokio::test]
+async fn what_an_object_needs_is_written_before_it_and_its_own_webhook_blocks_no_removal() {
+    let world = World::start().await;
+    world.offer(1, "1.0.0", &json!([group()]));
+    let mark = world.plane().audit_mark().await;
+    let running = world.run(PluginSettings::default()).await;
+    let webhooks = world.objects(
+        "admissionregistration.k8s.io/v1",
+        "validatingwebhookconfigurations",
+        "ValidatingWebhookConfiguration",
+        None,
+    );
+    world.shows(&webhooks, "ordered", |found| !found.is_null()).await;
+    let order = async |mark, verb: &str| -> Vec<String> {
+        let all = world.plane().audit().await.since(mark).by(&coordinator()).writes();
+        let ordered = all
+            .iter()
+            .filter(|entry| entry.object_ref.name == "ordered" && entry.verb == verb);
+        ordered.map(|entry| entry.object_ref.resource.clone()).collect()
+    };
+    let mut expected = [
+        "roles",
+        "rolebindings",
+        "configmaps",
+        "services",
+        "deployments",
+        "ingressclasses",
+        "validatingwebhookconfigurations",
+    ];
+    assert_eq!(order(mark, "patch").await, expected);
+
+    // Nobody answers the webhook, which is asked about the deletion of the ConfigMap.
+    let mark = world.plane().audit_mark().await;
+    world.withdraw(1);
+    world.is_forgotten(1).await;
+    expected.reverse();
+    let mut deleted: Vec<String> = Vec::new();
+    for resource in order(mark, "delete").await {
+        // The API server may ask a webhook for a moment after it is gone.
+        if !deleted.contains(&resource) {
+            deleted.push(resource);
+        }
+    }
+    assert_eq!(deleted, expected);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn custom_resources_go_before_the_workloads_that_finalize_them() {
+    let world = World::start().await;
+    let widget = json!({"apiVersion": "finalized.example.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
+    world.offer(
+        1,
+        "1.0.0",
+        &json!([[definition("finalized.example.com"), widget, config("worker", "1")]]),
+    );
+    let running = world.run(PluginSettings::default()).await;
+    world.is_ready(1, "1.0.0").await;
+    let widgets = world.objects("finalized.example.com/v1", "widgets", "Widget", Some("default"));
+    let finalizers = |all: Value| Patch::Merge(json!({"metadata": {"finalizers": all}}));
+    let (params, some) = (PatchParams::default(), finalizers(json!(["example.com/worker"])));
+    widgets.patch("w", &params, &some).await.unwrap();
+    world.withdraw(1);
+    let note = world.event(&id(1), "RemovalWaits").await;
+    assert!(note.contains("Widget.finalized.example.com default/w"), "{note}");
+    world.config_is("worker", Some("1")).await;
+    widgets.patch("w", &params, &finalizers(Value::Null)).await.unwrap();
+    world.is_forgotten(1).await;
+    world.config_is("worker", None).await;
+    running.stop().await;
 }
 
 fn owned(mut object: Value, owner: &Value) -> Value {
@@ -76,5 +177,85 @@ async fn instances_of_others_keep_a_definition_also_when_they_have_an_owner() {
     world
         .shows(&definitions, "widgets.ours.example.com", Value::is_null)
         .await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn one_denied_deletion_keeps_no_other_object() {
+    let world = World::without_rights().await;
+    world
+        .plane()
+        .apply(r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}}"#)
+        .await;
+    world
+        .plane()
+        .apply_manifests(deploy("coordinator/plugin-accounts"))
+        .await;
+    let verbs = json!(["get", "list", "watch", "create", "patch", "delete"]);
+    let definitions = json!({"rules": [
+        {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": verbs},
+        {"apiGroups": ["denied.example.com"], "resources": ["widgets"], "verbs": ["list"]}]});
+    let subject = json!({"kind": "ServiceAccount", "name": "plugin-metrics", "namespace": "containership-core"});
+    let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "ordered"});
+    let binding = rbac(
+        "ClusterRoleBinding",
+        &json!({"roleRef": reference, "subjects": [subject]}),
+    );
+    for object in [rbac("ClusterRole", &definitions), binding] {
+        world.plane().apply(&object.to_string()).await;
+    }
+    let settings = PluginSettings {
+        accounts: ByPlugin::from([("*", "containership-core/plugin-metrics".parse().unwrap())]),
+        ..PluginSettings::default()
+    };
+    let inside = |mut object: Value| {
+        object["metadata"]["namespace"] = json!("monitoring");
+        object
+    };
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "denied"}, "spec": {"ports": [{"port": 80}]}});
+    let objects = [
+        definition("denied.example.com"),
+        inside(config("one", "1")),
+        inside(service),
+    ];
+    world.offer(1, "1.0.0", &json!([objects]));
+    let running = world.run(settings).await;
+    world.is_ready(1, "1.0.0").await;
+    let roles = world.objects("rbac.authorization.k8s.io/v1", "roles", "Role", Some("monitoring"));
+    let rules = |verbs: Value| {
+        let others = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]});
+        Patch::Merge(json!({"rules": [others, {"apiGroups": [""], "resources": ["services"], "verbs": verbs}]}))
+    };
+    let params = PatchParams::default();
+    let limited = rules(json!(["get", "list", "watch"]));
+    roles.patch("plugin-metrics", &params, &limited).await.unwrap();
+    let account = world
+        .plane()
+        .client(&Identity::service_account("containership-core", "plugin-metrics"));
+    let service = Api::<Service>::namespaced(account, "monitoring");
+    let dry_run = DeleteParams::default().dry_run();
+    eventually("the deletion to be denied", SOON, async || {
+        match service.delete("denied", &dry_run).await {
+            Err(kube::Error::Api(status)) if status.code == 403 => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+
+    world.withdraw(1);
+    world
+        .says(&id(1), "Denied", "cannot delete Service monitoring/denied")
+        .await;
+    let configs = world.objects("v1", "configmaps", "ConfigMap", Some("monitoring"));
+    world.shows(&configs, "one", Value::is_null).await;
+    let definitions = world.objects("apiextensions.k8s.io/v1", "customresourcedefinitions", "", None);
+    world
+        .shows(&definitions, "widgets.denied.example.com", Value::is_null)
+        .await;
+    let services = world.objects("v1", "services", "Service", Some("monitoring"));
+    world.shows(&services, "denied", |found| !found.is_null()).await;
+    roles.patch("plugin-metrics", &params, &rules(verbs)).await.unwrap();
+    world.is_forgotten(1).await;
+    world.shows(&services, "denied", Value::is_null).await;
     running.stop().await;
 }

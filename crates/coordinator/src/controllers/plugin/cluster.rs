@@ -25,16 +25,20 @@ use super::account::PluginAccount;
 use super::health::{Health, health, is_inert};
 use super::health_check::HealthCheck;
 use super::job::JobState;
+use super::kubectl;
 use super::object::{Object, ObjectId};
 use super::observed::Live;
-use crate::digest::digest;
+use fields::{our_fields, writes};
 
+mod fields;
 mod observe;
 mod others;
 mod versions;
 
+pub(super) use fields::is_ours;
+
 /// The field manager of the objects of plugins.
-const MANAGER: &str = "tidewaiter/plugin";
+pub(super) const MANAGER: &str = "tidewaiter/plugin";
 /// Objects in a page of a list.
 const PAGE: u32 = 500;
 /// The end of the log of a failed job.
@@ -354,42 +358,9 @@ pub(super) fn live(kind: &Kind, object: &DynamicObject, check: Option<&HealthChe
             None => health(group, kind, &value()),
         },
         job: is_job.then(|| JobState::of(&value())),
+        is_kubectls: kubectl::has_fields(meta),
     };
     (id, live)
-}
-
-/// The digest of the fields that are ours, and of the time at which we changed them last. The API server takes a field from us when another
-/// writer changes or removes it, so the digest changes whenever somebody changes what we applied. The time changes with an apply of ours that
-/// changes the object: it shows a late one of an earlier leader, which has other values in the same fields.
-fn our_fields(meta: &ObjectMeta) -> String {
-    let entries = meta.managed_fields.iter().flatten();
-    let ours = entries.filter(|entry| {
-        entry.manager.as_deref() == Some(MANAGER)
-            && entry.operation.as_deref() == Some("Apply")
-            && entry.subresource.as_deref().unwrap_or_default().is_empty()
-    });
-    let fields: Vec<String> = ours
-        .filter_map(|entry| Some((entry.fields_v1.as_ref()?, &entry.time)))
-        .map(|(fields, time)| format!("{} {time:?}", fields.0))
-        .collect();
-    digest(fields.iter().map(String::as_str))
-}
-
-/// The digest of who wrote which fields of the object when, without its status.
-fn writes(meta: &ObjectMeta) -> String {
-    let entries = meta.managed_fields.iter().flatten();
-    let of_spec = entries.filter(|entry| entry.subresource.as_deref() != Some("status"));
-    let writes: Vec<String> = of_spec
-        .filter_map(|entry| {
-            Some(format!(
-                "{:?} {} {:?}",
-                entry.manager,
-                entry.fields_v1.as_ref()?.0,
-                entry.time
-            ))
-        })
-        .collect();
-    digest(writes.iter().map(String::as_str))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use lz4_flex::block::{compress_prepend_size, decompress_size_prepended};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tidewaiter_api::containership::PendingVersion;
+use tidewaiter_api::names::PLUGIN_LABEL;
 
 use crate::digest::digest;
 
@@ -160,6 +161,21 @@ impl PluginDiff {
 const SHOWN_DIGITS: usize = 12;
 
 impl ObjectChange {
+    /// Whether nothing but the label of its plugin changes.
+    pub(super) fn is_label_of_plugin(&self) -> bool {
+        const LABELS: &str = "metadata.labels";
+        self.differences.iter().all(|Difference { path, before, after }| {
+            let is_first = || {
+                before.is_none()
+                    && after
+                        .as_ref()
+                        .and_then(Value::as_object)
+                        .is_some_and(|it| it.len() == 1)
+            };
+            *path == inside(LABELS, PLUGIN_LABEL) || (path == LABELS && is_first())
+        })
+    }
+
     /// The change with a digest in place of each value of a Secret.
     #[must_use]
     pub fn without_secrets(mut self) -> Self {

@@ -2,14 +2,16 @@
 
 use kube::Error;
 
+use super::claim::Claimant;
 use super::cluster::{Cluster, Place, Written};
 use super::object::{Object, ObjectId};
-use super::observed::{Live, Observed, Seen};
+use super::observed::{Claim, Live, Observed, Seen};
 use super::plan::Action;
 use super::problem::{Problem, is_immutable};
 use super::record::Record;
 use super::release::Release;
 use super::requests;
+use super::tier::tiers;
 
 /// Applies and removes the objects of plugins.
 pub(super) struct Engine {
@@ -19,9 +21,12 @@ pub(super) struct Engine {
 /// What became of the actions of a plan.
 #[derive(Default)]
 pub(super) struct Performed {
-    pub(super) problems: Vec<Problem>,
+    /// Objects that could not be written, and why.
+    pub(super) failed: Vec<(ObjectId, Problem)>,
     /// Objects that somebody had changed, and that are as they should be again.
     pub(super) corrected: Vec<ObjectId>,
+    /// Objects that became the plugin's.
+    pub(super) adopted: Vec<(ObjectId, Claim)>,
     /// Namespaces and definitions that stay, and what is in them.
     pub(super) kept: Vec<(ObjectId, String)>,
     /// What was applied.
@@ -29,6 +34,33 @@ pub(super) struct Performed {
 }
 
 impl Performed {
+    pub(super) fn problems(self) -> Vec<Problem> {
+        self.failed.into_iter().map(|(_, problem)| problem).collect()
+    }
+
+    fn add(&mut self, outcome: Outcome, record: &mut Record) {
+        match outcome {
+            Outcome::Applied {
+                id,
+                digest,
+                written,
+                drift,
+                claim,
+            } => {
+                record.apply(&id, &digest, written.fields.clone());
+                self.corrected.extend(drift.then(|| id.clone()));
+                self.adopted.extend(claim.map(|claim| (id.clone(), claim)));
+                self.applied.push((id, written));
+            }
+            Outcome::Deleted => {}
+            Outcome::Kept(id, what) => {
+                record.forget(&id);
+                self.kept.push((id, what));
+            }
+            Outcome::Failed(id, problem) => self.failed.push((id, problem)),
+        }
+    }
+
     /// What there is after nothing but namespaces was created: they are ready at once, and nothing is in them.
     pub(super) fn with_namespaces(self, mut observed: Observed) -> Observed {
         for (id, Written { uid, fields }) in self.applied {
@@ -45,49 +77,34 @@ enum Outcome {
         digest: String,
         written: Written,
         drift: bool,
+        claim: Option<Claim>,
     },
     Deleted,
     Kept(ObjectId, String),
-    Failed(Problem),
+    Failed(ObjectId, Problem),
 }
 
 impl Engine {
     pub(super) async fn observe(
         &self,
-        plugin: &str,
         release: &Release,
-        record: &Record,
+        claimant: Claimant<'_>,
     ) -> Result<(Observed, Vec<Place>), Error> {
-        self.cluster.observe(plugin, release, record).await
+        self.cluster.observe(release, claimant).await
     }
 
-    /// Performs the actions, group after group, and records what was applied. A failure ends it after its group.
+    /// Performs the actions, group after group and tier after tier, and records what was applied. A failure ends it after its group.
     pub(super) async fn perform(&self, plugin: &str, actions: Vec<Vec<Action<'_>>>, record: &mut Record) -> Performed {
         let mut performed = Performed::default();
         for group in actions {
-            let acts = group.into_iter().map(|action| self.act(plugin, action, record));
-            let outcomes = requests::write(acts).await;
-            for outcome in outcomes {
-                match outcome {
-                    Outcome::Applied {
-                        id,
-                        digest,
-                        written,
-                        drift,
-                    } => {
-                        record.apply(&id, &digest, written.fields.clone());
-                        performed.corrected.extend(drift.then(|| id.clone()));
-                        performed.applied.push((id, written));
-                    }
-                    Outcome::Deleted => {}
-                    Outcome::Kept(id, what) => {
-                        record.forget(&id);
-                        performed.kept.push((id, what));
-                    }
-                    Outcome::Failed(problem) => performed.problems.push(problem),
+            for tier in tiers(group) {
+                let acts = tier.into_iter().map(|action| self.act(plugin, action, record));
+                let outcomes = requests::write(acts).await;
+                for outcome in outcomes {
+                    performed.add(outcome, record);
                 }
             }
-            if !performed.problems.is_empty() {
+            if !performed.failed.is_empty() {
                 break;
             }
         }
@@ -96,8 +113,22 @@ impl Engine {
 
     async fn act(&self, plugin: &str, action: Action<'_>, record: &Record) -> Outcome {
         match action {
-            Action::Apply { id, object, uid, drift } => self.apply(id, object, uid, drift).await,
-            Action::Run { id, object } => self.apply(id, object, None, false).await,
+            Action::Apply {
+                id,
+                object,
+                uid,
+                drift,
+                claim,
+                moves_fields,
+            } => {
+                if let Some(uid) = uid.as_deref().filter(|_| moves_fields)
+                    && let Err(error) = self.cluster.move_fields(&id, object, uid).await
+                {
+                    return self.failed("apply", id, &error);
+                }
+                self.apply(id, object, uid, drift, claim).await
+            }
+            Action::Run { id, object } => self.apply(id, object, None, false, None).await,
             Action::Delete { id, uid } => {
                 let version = record.version(&id).unwrap_or_default().to_owned();
                 self.delete(plugin, id, &version, &uid).await
@@ -105,13 +136,21 @@ impl Engine {
         }
     }
 
-    async fn apply(&self, id: ObjectId, object: &Object, uid: Option<String>, drift: bool) -> Outcome {
+    async fn apply(
+        &self,
+        id: ObjectId,
+        object: &Object,
+        uid: Option<String>,
+        drift: bool,
+        claim: Option<Claim>,
+    ) -> Outcome {
         match self.cluster.apply(&id, object, uid.as_deref()).await {
             Ok(written) => Outcome::Applied {
                 id,
                 digest: object.digest.clone(),
                 written,
                 drift,
+                claim,
             },
             Err(Error::Api(status)) if object.replaces && status.code == 422 && is_immutable(&status.message) => {
                 let deleted = self
@@ -121,10 +160,10 @@ impl Engine {
                 match deleted {
                     // It is created again when it is gone.
                     Ok(()) => Outcome::Deleted,
-                    Err(error) => self.failed("replace", &id, &error),
+                    Err(error) => self.failed("replace", id, &error),
                 }
             }
-            Err(error) => self.failed("apply", &id, &error),
+            Err(error) => self.failed("apply", id, &error),
         }
     }
 
@@ -142,11 +181,12 @@ impl Engine {
         };
         match deleted {
             Ok(()) => Outcome::Deleted,
-            Err(error) => self.failed("delete", &id, &error),
+            Err(error) => self.failed("delete", id, &error),
         }
     }
 
-    fn failed(&self, verb: &str, id: &ObjectId, error: &Error) -> Outcome {
-        Outcome::Failed(Problem::failed(verb, id, error, self.cluster.account.as_ref()))
+    fn failed(&self, verb: &str, id: ObjectId, error: &Error) -> Outcome {
+        let problem = Problem::failed(verb, &id, error, self.cluster.account.as_ref());
+        Outcome::Failed(id, problem)
     }
 }

@@ -22,7 +22,7 @@ use super::approval::Approval;
 use super::by_plugin::Identity;
 use super::diff::PluginDiff;
 use super::fetch::{REFRESH, annotation};
-use super::namespaces;
+use super::observed::Observed;
 use super::plan::plan;
 use super::problem::{PluginError, Problem};
 use super::proposal::{Step, proposal};
@@ -92,11 +92,16 @@ impl PluginController {
         if let Some(asked) = self.rollback(work.plugin).await? {
             return self.roll_back(pass.key(), &asked, work).await;
         }
+        // Nothing was fetched since the start. The cloud may be away, so it is not waited for.
+        let is_new = self.manifests.sent(pass.key().name()).is_none();
+        if is_new {
+            self.try_to_keep(pass.key(), work).await;
+        }
         let wanted = self.release(pass, id, work.plugin, &identity, work.record).await;
         let Ok(Ok(release)) = wanted else {
             // The cloud has nothing that can be applied now: what is applied is kept as it is.
-            if let Err(error) = self.keep(pass.key(), work).await {
-                debug!(plugin = pass.key().name(), error = %error, "what is applied of the plugin cannot be kept as it is");
+            if !is_new {
+                self.try_to_keep(pass.key(), work).await;
             }
             return wanted.map(|waits| waits.map_or_else(State::Waits, |_| State::Applied));
         };
@@ -106,40 +111,65 @@ impl PluginController {
             release,
             stored: false,
         };
-        let needs_approval = self.settings.approval.of(&goal.identity) == Approval::Manual
-            && work.record.approved() != goal.release.revision;
-        if needs_approval && let Some(pending) = self.gate(pass.key(), &goal, work).await? {
-            return Ok(State::AwaitsApproval(pending));
+        match self.judge(pass.key(), &goal, work).await? {
+            Ok(observed) => self.begin(pass.key(), &goal, observed, work).await,
+            Err(pending) => Ok(State::AwaitsApproval(pending)),
         }
-        self.rendered.forget(pass.key());
-        let sent = self.accept(&goal, work);
-        let first = match work.saved.0 {
-            None => Some(self.first_record(&goal, work.record).await?),
-            Some(_) => None,
-        };
+    }
+
+    /// Whether the version may be applied, with what was observed for that, if anything; or what awaits approval.
+    async fn judge(
+        &self,
+        key: &Key,
+        goal: &Goal,
+        work: &mut Work<'_>,
+    ) -> Result<Result<Option<Observed>, PendingVersion>, PluginError> {
+        if work.record.approved() == goal.release.revision {
+            return Ok(Ok(None));
+        }
+        if self.settings.approval.of(&goal.identity) == Approval::Automatic {
+            if !work.record.revision().is_empty() {
+                return Ok(Ok(None));
+            }
+            // What is there of a first version is known before anything of it is accepted.
+            let observed = self.observe(goal, work.record).await?;
+            if !self.changes_inherited(goal, work.record, &observed).await? {
+                return Ok(Ok(Some(observed)));
+            }
+        }
+        Ok(self.gate(key, goal, work).await?.map_or(Ok(None), Err))
+    }
+
+    /// Accepts the version, and applies it as far as possible.
+    async fn begin(
+        &self,
+        key: &Key,
+        goal: &Goal,
+        observed: Option<Observed>,
+        work: &mut Work<'_>,
+    ) -> Result<State, PluginError> {
+        self.rendered.forget(key);
+        let sent = self.accept(goal, work);
+        // Everything that it may create, before anything of it is created.
+        let first = observed.as_ref().filter(|_| work.saved.0.is_none());
+        let first = first.map(|observed| plan(&goal.release, work.record, observed, self.settings.drift).record);
         let remember = async {
             match &first {
-                Some(first) => self.save(pass.key(), first, work.saved).await,
+                Some(first) => self.save(key, first, work.saved).await,
                 None => Ok(()),
             }
         };
-        let (stored, remembered, observed) =
-            tokio::join!(self.store(&goal, &sent), remember, self.observe(&goal, work.record));
+        let observe = async {
+            match observed {
+                Some(observed) => Ok(observed),
+                None => self.observe(goal, work.record).await,
+            }
+        };
+        let (stored, remembered, observed) = tokio::join!(self.store(goal, &sent), remember, observe);
         stored?;
         remembered?;
         self.take_annotation(work.plugin, APPROVE_ANNOTATION).await?;
-        self.pursue(pass.key(), &goal, observed?, work).await
-    }
-
-    /// What is remembered of a new plugin before anything of it is created: everything that it may create. What turns out to be somebody else's is
-    /// forgotten when that is known.
-    async fn first_record(&self, goal: &Goal, record: &Record) -> Result<Record, PluginError> {
-        let Goal { identity, release, .. } = goal;
-        let nothing = self.engines.of(identity)?.cluster.nothing_of(release).await;
-        let nothing = nothing.map_err(PluginError::Read)?;
-        namespaces::check(&self.settings.namespaces, identity, release, &nothing)
-            .map_err(|refused| goal.refused(record, &refused))?;
-        Ok(plan(release, record, &nothing, self.settings.drift).record)
+        self.pursue(key, goal, observed?, work).await
     }
 
     /// The version of the cloud may be applied, after what it returns was stored.
@@ -190,8 +220,15 @@ impl PluginController {
         kept.map(|_| Some(pending))
     }
 
+    /// Keeps what is applied as it is, as far as that is possible now.
+    async fn try_to_keep(&self, key: &Key, work: &mut Work<'_>) {
+        if let Err(error) = self.keep(key, work).await {
+            debug!(plugin = key.name(), error = %error, "what is applied of the plugin cannot be kept as it is");
+        }
+    }
+
     /// Keeps what is applied as it is, from what is stored of it.
-    async fn keep(&self, key: &Key, work: &mut Work<'_>) -> Result<State, PluginError> {
+    pub(super) async fn keep(&self, key: &Key, work: &mut Work<'_>) -> Result<State, PluginError> {
         let entry = work.record.accepted(work.record.approved());
         let Some(entry) = entry.filter(|entry| !entry.too_large).cloned() else {
             return Ok(State::Applied);

@@ -3,13 +3,13 @@
 //! Many objects of one kind in one namespace are looked for in one page of a list, unless others have too many there: a plugin of 500
 //! objects would ask 500 times before it creates them. Only metadata is read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use kube::Error;
 use kube::api::ListParams;
 use kube::core::ObjectMeta;
-use tidewaiter_api::names::PLUGIN_LABEL;
 
+use super::claim::Claimant;
 use super::cluster::{Cluster, Kind, is_forbidden, live, with_metadata};
 use super::object::{Object, ObjectId};
 use super::observed::Seen;
@@ -21,9 +21,9 @@ const MANY: usize = 8;
 const PAGE: u32 = 500;
 
 /// Objects of one kind in one namespace.
-struct Place {
+struct Place<'a> {
     kind: Kind,
-    ids: Vec<ObjectId>,
+    wanted: Vec<(ObjectId, &'a Object)>,
 }
 
 impl Cluster {
@@ -31,9 +31,9 @@ impl Cluster {
     pub(super) async fn look(
         &self,
         unseen: Vec<(ObjectId, &Object)>,
-        plugin: &str,
+        claimant: Claimant<'_>,
     ) -> Result<Vec<(ObjectId, Seen)>, Error> {
-        let mut places: BTreeMap<(String, String, String, String), Place> = BTreeMap::new();
+        let mut places: BTreeMap<(String, String, String, String), Place<'_>> = BTreeMap::new();
         for (id, object) in unseen {
             let Some(kind) = self.kind(&id.group, &object.version, &id.kind).await? else {
                 continue;
@@ -44,11 +44,14 @@ impl Cluster {
                 id.kind.clone(),
                 id.namespace.clone(),
             );
-            let place = places.entry(key).or_insert_with(|| Place { kind, ids: Vec::new() });
-            place.ids.push(id);
+            let place = places.entry(key).or_insert_with(|| Place {
+                kind,
+                wanted: Vec::new(),
+            });
+            place.wanted.push((id, object));
         }
-        let (many, few): (Vec<Place>, Vec<Place>) = places.into_values().partition(|place| place.ids.len() >= MANY);
-        let pages = many.into_iter().map(|place| self.page(place, plugin));
+        let (many, few): (Vec<_>, Vec<_>) = places.into_values().partition(|place| place.wanted.len() >= MANY);
+        let pages = many.into_iter().map(|place| self.page(place, claimant));
         let (mut seen, mut single) = (Vec::new(), few);
         for page in requests::read(pages).await {
             match page? {
@@ -58,8 +61,10 @@ impl Cluster {
         }
         let each = single
             .iter()
-            .flat_map(|place| place.ids.iter().map(|id| (&place.kind, id)));
-        let looks: Vec<_> = each.map(|(kind, id)| self.look_at(kind, id, plugin)).collect();
+            .flat_map(|place| place.wanted.iter().map(|wanted| (&place.kind, wanted)));
+        let looks: Vec<_> = each
+            .map(|(kind, (id, object))| self.look_at(kind, id, object, claimant))
+            .collect();
         for found in requests::read(looks.into_iter()).await {
             seen.extend(found?);
         }
@@ -67,9 +72,13 @@ impl Cluster {
     }
 
     /// What one page of a list shows; the place when there are more pages.
-    async fn page(&self, place: Place, plugin: &str) -> Result<Result<Vec<(ObjectId, Seen)>, Place>, Error> {
-        let Place { kind, ids } = &place;
-        let Some(first) = ids.first() else {
+    async fn page<'a>(
+        &self,
+        place: Place<'a>,
+        claimant: Claimant<'_>,
+    ) -> Result<Result<Vec<(ObjectId, Seen)>, Place<'a>>, Error> {
+        let Place { kind, wanted } = &place;
+        let Some((first, _)) = wanted.first() else {
             return Ok(Ok(Vec::new()));
         };
         let one_page = ListParams::default().limit(PAGE);
@@ -81,39 +90,38 @@ impl Cluster {
         if page.metadata.continue_.is_some_and(|next| !next.is_empty()) {
             return Ok(Err(place));
         }
-        let wanted: BTreeSet<&str> = ids.iter().map(|id| id.name.as_str()).collect();
+        let wanted: BTreeMap<&str, _> = wanted.iter().map(|wanted| (wanted.0.name.as_str(), wanted)).collect();
         let found = page.items.into_iter().filter_map(|item| {
-            let name = item
-                .metadata
-                .name
-                .clone()
-                .filter(|name| wanted.contains(name.as_str()))?;
-            let id = ObjectId { name, ..first.clone() };
-            Some(seen_as(kind, id, item.metadata, plugin))
+            let (id, object) = wanted.get(item.metadata.name.as_deref()?)?;
+            Some(seen_as(kind, id, object, item.metadata, claimant))
         });
         Ok(Ok(found.collect()))
     }
 
-    async fn look_at(&self, kind: &Kind, id: &ObjectId, plugin: &str) -> Result<Option<(ObjectId, Seen)>, Error> {
+    async fn look_at(
+        &self,
+        kind: &Kind,
+        id: &ObjectId,
+        object: &Object,
+        claimant: Claimant<'_>,
+    ) -> Result<Option<(ObjectId, Seen)>, Error> {
         let found = match self.api(kind, id).get_metadata_opt(&id.name).await {
             Err(error) if is_forbidden(&error) => return Ok(Some((id.clone(), self.unreadable(id, &error)))),
             found => found?,
         };
-        Ok(found.map(|found| seen_as(kind, id.clone(), found.metadata, plugin)))
+        Ok(found.map(|found| seen_as(kind, id, object, found.metadata, claimant)))
     }
 }
 
-fn seen_as(kind: &Kind, id: ObjectId, metadata: ObjectMeta, plugin: &str) -> (ObjectId, Seen) {
-    let owner = metadata
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(PLUGIN_LABEL))
-        .cloned();
-    let seen = match owner {
-        // It appeared after the list: with its content, at the next pass.
-        Some(owner) if owner == plugin => Seen::Ours(live(kind, &with_metadata(metadata), None).1),
-        Some(owner) => Seen::OtherPlugin(owner),
-        None => Seen::Foreign,
-    };
-    (id, seen)
+fn seen_as(
+    kind: &Kind,
+    id: &ObjectId,
+    object: &Object,
+    metadata: ObjectMeta,
+    claimant: Claimant<'_>,
+) -> (ObjectId, Seen) {
+    // One with the label appeared after the list: it is seen with its content at the next pass.
+    let found = with_metadata(metadata);
+    let live = live(kind, &found, None).1;
+    (id.clone(), claimant.judge(id, object, &found.metadata, live))
 }

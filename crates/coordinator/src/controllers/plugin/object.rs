@@ -4,6 +4,7 @@ use std::fmt::{self, Display};
 
 use kube::core::GroupVersionKind;
 use serde_json::{Map, Value};
+use tidewaiter_api::names::PLUGIN_LABEL;
 
 /// Names an object, whatever the version of its group. The name is compared first: the other fields of most objects of a plugin are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +30,17 @@ pub(super) struct Object {
     pub(super) replaces: bool,
 }
 
+impl Object {
+    /// The id of its plugin.
+    pub(super) fn plugin(&self) -> &str {
+        let label = self
+            .body
+            .get("metadata")
+            .map(|metadata| &metadata["labels"][PLUGIN_LABEL]);
+        label.and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
 impl ObjectId {
     /// Whether other objects of a plugin may need it first, and others than the plugin use it.
     pub(super) fn is_prerequisite(&self) -> bool {
@@ -52,6 +64,16 @@ impl ObjectId {
             self.kind.clone()
         } else {
             format!("{}.{}", self.kind, self.group)
+        }
+    }
+
+    /// The object as an argument of kubectl: `deployment.apps prometheus -n monitoring`.
+    pub(super) fn as_argument(&self) -> String {
+        let kind = self.kind_name().to_ascii_lowercase();
+        if self.namespace.is_empty() {
+            format!("{kind} {}", self.name)
+        } else {
+            format!("{kind} {} -n {}", self.name, self.namespace)
         }
     }
 

@@ -1,6 +1,7 @@
 //! The cluster, as far as a plugin is concerned. Pure.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display};
 
 use super::health::Health;
 use super::job::JobState;
@@ -22,6 +23,8 @@ pub(super) struct Live {
     pub(super) health: Health,
     /// Of a job, what became of it.
     pub(super) job: Option<JobState>,
+    /// Whether fields of it belong to `kubectl apply` without `--server-side`, or to nobody although that applied it.
+    pub(super) is_kubectls: bool,
 }
 
 impl Live {
@@ -35,16 +38,40 @@ impl Live {
             writes: String::new(),
             health: Health::Current,
             job: None,
+            is_kubectls: false,
         }
     }
 }
 
-/// What has the name of an object of the plugin.
+/// Why an object without the label of the plugin becomes the plugin's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// The plugin applied it, and somebody took the label off.
+    Unlabelled,
+    /// It has the label of this plugin, which does not exist any more.
+    Orphan(String),
+    /// `kubectl apply` made it from the same manifest, as the Go coordinator does.
+    Inherited,
+}
+
+impl Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unlabelled => f.write_str("its label was taken off"),
+            Self::Orphan(plugin) => write!(f, "it was left by plugin {plugin}, which does not exist any more"),
+            Self::Inherited => f.write_str("kubectl apply made it from the same manifest, as the Go coordinator does"),
+        }
+    }
+}
+
+/// The object that occupies a name of the plugin.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Seen {
     /// An object with the label of the plugin.
     Ours(Live),
-    /// An object without the label of any plugin.
+    /// An object without it that becomes the plugin's. It is not deleted before.
+    Adoptable(Live, Claim),
+    /// An object of somebody else.
     Foreign,
     /// An object with the label of this other plugin.
     OtherPlugin(String),
@@ -80,7 +107,7 @@ impl Observed {
     pub(super) fn ours(&self, id: &ObjectId) -> Option<&Live> {
         match self.seen.get(id)? {
             Seen::Ours(live) => Some(live),
-            Seen::Foreign | Seen::OtherPlugin(_) | Seen::Unreadable(_) => None,
+            Seen::Adoptable(..) | Seen::Foreign | Seen::OtherPlugin(_) | Seen::Unreadable(_) => None,
         }
     }
 }

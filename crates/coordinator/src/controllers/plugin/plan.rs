@@ -8,11 +8,13 @@ use std::collections::BTreeSet;
 use super::health::Health;
 use super::job::JobState;
 use super::object::{Object, ObjectId};
-use super::observed::{Live, Observed, Seen};
+use super::observed::{Claim, Live, Observed, Seen};
 use super::problem::Problem;
 use super::record::Record;
 use super::release::Release;
 use super::settings::PluginDrift;
+
+mod prune;
 
 /// A write.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +26,10 @@ pub(super) enum Action<'a> {
         uid: Option<String>,
         /// Somebody changed or deleted it.
         drift: bool,
+        /// How it becomes the plugin's, if it was not.
+        claim: Option<Claim>,
+        /// Fields of the object belong to `kubectl apply`, and become the plugin's.
+        moves_fields: bool,
     },
     /// Creates the job.
     Run { id: ObjectId, object: &'a Object },
@@ -32,6 +38,12 @@ pub(super) enum Action<'a> {
 }
 
 impl Action<'_> {
+    pub(super) fn id(&self) -> &ObjectId {
+        match self {
+            Self::Apply { id, .. } | Self::Run { id, .. } | Self::Delete { id, .. } => id,
+        }
+    }
+
     pub(super) fn creates_namespace(&self) -> bool {
         matches!(self, Self::Apply { id, uid: None, .. } if id.is_namespace())
     }
@@ -178,14 +190,16 @@ impl<'a> Planner<'a, '_> {
                 }
                 Some(Seen::Foreign) => {
                     self.plan.record.forget(&id);
-                    self.problems.push(Problem::foreign(&id));
+                    self.problems.push(Problem::foreign(&id, object.plugin()));
                 }
                 Some(Seen::OtherPlugin(other)) => {
                     self.plan.record.forget(&id);
-                    self.problems.push(Problem::of_other_plugin(&id, other));
+                    self.problems
+                        .push(Problem::of_other_plugin(&id, other, object.plugin()));
                 }
                 Some(Seen::Unreadable(problem)) => self.problems.push(problem.clone()),
-                Some(Seen::Ours(live)) => actions.extend(self.present(id, object, live)),
+                Some(Seen::Ours(live)) => actions.extend(self.present(id, object, live, None)),
+                Some(Seen::Adoptable(live, claim)) => actions.extend(self.present(id, object, live, Some(claim))),
                 None => actions.extend(self.absent(id, object)),
             }
         }
@@ -207,7 +221,7 @@ impl<'a> Planner<'a, '_> {
         });
     }
 
-    fn present(&mut self, id: ObjectId, object: &'a Object, live: &Live) -> Option<Action<'a>> {
+    fn present(&mut self, id: ObjectId, object: &'a Object, live: &Live, claim: Option<&Claim>) -> Option<Action<'a>> {
         if live.deleting {
             self.waits = Some(Waits {
                 reason: "Removal",
@@ -221,27 +235,37 @@ impl<'a> Planner<'a, '_> {
         if same && !drift {
             return None;
         }
-        self.unless_reported(drift, id, object, Some(live.uid.clone()))
+        let moves_fields = live.is_kubectls && applied.is_none();
+        let uid = Some(live.uid.clone());
+        self.unless_reported(Action::Apply {
+            id,
+            object,
+            uid,
+            drift,
+            claim: claim.cloned(),
+            moves_fields,
+        })
     }
 
     fn absent(&mut self, id: ObjectId, object: &'a Object) -> Option<Action<'a>> {
         let applied = self.plan.record.applied(&id);
         let drift = applied.is_some_and(|applied| applied.digest == object.digest);
-        self.unless_reported(drift, id, object, None)
+        self.unless_reported(Action::Apply {
+            id,
+            object,
+            uid: None,
+            drift,
+            claim: None,
+            moves_fields: false,
+        })
     }
 
-    fn unless_reported(
-        &mut self,
-        drift: bool,
-        id: ObjectId,
-        object: &'a Object,
-        uid: Option<String>,
-    ) -> Option<Action<'a>> {
-        if drift && self.drift == PluginDrift::Report {
-            self.plan.drifted.push(id);
+    fn unless_reported(&mut self, action: Action<'a>) -> Option<Action<'a>> {
+        if matches!(action, Action::Apply { drift: true, .. }) && self.drift == PluginDrift::Report {
+            self.plan.drifted.push(action.id().clone());
             return None;
         }
-        Some(Action::Apply { id, object, uid, drift })
+        Some(action)
     }
 
     /// What the prerequisites wait for, unless they are there.
@@ -266,9 +290,15 @@ impl<'a> Planner<'a, '_> {
                 continue;
             }
             match self.observed.seen.get(&id) {
-                Some(Seen::Foreign) => return Some(End::Problems(vec![Problem::foreign(&id)])),
+                Some(Seen::Foreign | Seen::Adoptable(..)) => {
+                    return Some(End::Problems(vec![Problem::foreign(&id, object.plugin())]));
+                }
                 Some(Seen::OtherPlugin(other)) => {
-                    return Some(End::Problems(vec![Problem::of_other_plugin(&id, other)]));
+                    return Some(End::Problems(vec![Problem::of_other_plugin(
+                        &id,
+                        other,
+                        object.plugin(),
+                    )]));
                 }
                 Some(Seen::Unreadable(problem)) => return Some(End::Problems(vec![problem.clone()])),
                 None => {
@@ -288,56 +318,6 @@ impl<'a> Planner<'a, '_> {
             }
         }
         None
-    }
-
-    /// Plans the removal of what the release does not have: namespaces and definitions when all else is gone.
-    fn prune(&mut self, release: &Release) -> Option<End> {
-        let wanted: BTreeSet<ObjectId> = release.all().filter_map(|object| self.observed.place(object)).collect();
-        let surplus: Vec<ObjectId> = self
-            .plan
-            .record
-            .ids()
-            .filter(|id| !wanted.contains(*id))
-            .cloned()
-            .collect();
-        let mut left = Vec::new();
-        for id in surplus {
-            match self.observed.seen.get(&id) {
-                Some(Seen::Ours(live)) => left.push((id, live)),
-                // It may exist, so it stays in the record.
-                Some(Seen::Unreadable(problem)) => self.problems.push(problem.clone()),
-                Some(Seen::Foreign | Seen::OtherPlugin(_)) | None => self.plan.record.forget(&id),
-            }
-        }
-        let only_last = self.problems.is_empty() && left.iter().all(|(id, _)| id.is_prerequisite());
-        let now = || left.iter().filter(|(id, _)| only_last || !id.is_prerequisite());
-        let deletions: Vec<_> = now()
-            .filter(|(_, live)| !live.deleting)
-            .map(|(id, live)| Action::Delete {
-                id: id.clone(),
-                uid: live.uid.clone(),
-            })
-            .collect();
-        if !deletions.is_empty() {
-            self.plan.actions.push(deletions);
-            return None;
-        }
-        if let Some(end) = self.problem() {
-            return Some(end);
-        }
-        let (id, live) = now().next()?;
-        let finalizers = match live.finalizers.join(", ") {
-            none if none.is_empty() => String::new(),
-            all => format!(": its finalizers {all} keep it, which their controllers remove"),
-        };
-        let why = match &live.health {
-            Health::InProgress(why) | Health::Failed(why) => why,
-            Health::Current => "is being deleted",
-        };
-        Some(End::Waits(Waits {
-            reason: "Removal",
-            message: format!("waits until {id} is gone, which {why}{finalizers}"),
-        }))
     }
 }
 

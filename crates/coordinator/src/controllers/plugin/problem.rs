@@ -2,7 +2,7 @@
 
 use kube::Error;
 use tidewaiter_api::AcceptedRelease;
-use tidewaiter_api::names::{ROLLBACK_ANNOTATION, plugin_release_secret};
+use tidewaiter_api::names::{PLUGIN_LABEL, ROLLBACK_ANNOTATION, plugin_release_secret};
 use tidewaiter_api::values::quoted;
 use tidewaiter_cloud::client::ClientError;
 use tidewaiter_kit::{Chain, Notice, ReconcileError, Retry, WriteError};
@@ -15,6 +15,9 @@ use super::trust::Untrusted;
 
 /// The most that is repeated of what the API server said, in bytes.
 const SAID: usize = 500;
+
+/// Reason of a problem: the service account that is used may not do it.
+pub(super) const DENIED: &str = "Denied";
 
 /// Something that keeps a plugin.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,15 +104,21 @@ impl Problem {
         Self::stalling("ManifestsRefused", note)
     }
 
-    pub(super) fn foreign(id: &ObjectId) -> Self {
+    pub(super) fn foreign(id: &ObjectId, plugin: &str) -> Self {
         let note = format!(
-            "{id} exists and is not of this plugin. It is left as it is: delete it, and the plugin creates its own."
+            "{id} exists and is not of this plugin. It is left as it is. To hand it over, so that it is made as the manifests say and goes with the \
+             plugin: {}. Or delete it, and the plugin creates its own.",
+            handing_over(id, plugin)
         );
         Self::stalling("ForeignObject", note)
     }
 
-    pub(super) fn of_other_plugin(id: &ObjectId, other: &str) -> Self {
-        let note = format!("{id} is of plugin {other}. It is left as it is: only one plugin can have it.");
+    pub(super) fn of_other_plugin(id: &ObjectId, other: &str, plugin: &str) -> Self {
+        let note = format!(
+            "{id} is of plugin {other}. It is left as it is: only one plugin can have it. Take it out of the manifests of one of them. To hand it over, \
+             after it was taken out of those of the other: {} --overwrite.",
+            handing_over(id, plugin)
+        );
         Self::stalling("ForeignObject", note)
     }
 
@@ -125,7 +134,7 @@ impl Problem {
         let note = format!(
             "nothing of plugin {plugin} is read or written: pluginServiceAccounts has no row for it. Add one, or one for *."
         );
-        Self::stalling("Denied", note)
+        Self::stalling(DENIED, note)
     }
 
     /// Of a request about an object that failed, as this service account, or as the coordinator itself.
@@ -153,7 +162,7 @@ impl Problem {
                     id.namespace
                 ),
             ),
-            401 | 403 => ("Denied", denied(&status.message, account)),
+            401 | 403 => (DENIED, denied(&status.message, account)),
             422 if is_immutable(&status.message) => (
                 "ImmutableField",
                 "To let the object be deleted and created again, annotate it in the manifests with tidewaiter.dev/on-immutable: replace."
@@ -170,6 +179,11 @@ impl Problem {
             passes: !(400..=422).contains(&status.code) || status.code == 409 || status.code == 408 || ends,
         }
     }
+}
+
+/// The command by which a person makes the object the plugin's.
+pub(super) fn handing_over(id: &ObjectId, plugin: &str) -> String {
+    format!("kubectl label {} {PLUGIN_LABEL}={plugin}", id.as_argument())
 }
 
 /// What helps when the API server denies a request about an object of a plugin.
@@ -240,7 +254,7 @@ impl PluginError {
                 passes: true,
             }),
             Self::Read(error) if matches!(error, Error::Api(status) if status.code == 403) => Some(Problem {
-                reason: "Denied",
+                reason: DENIED,
                 note: format!(
                     "the objects of the plugin cannot be read: {}. Bind the service account of the coordinator to what the plugin needs \
                      (deploy/coordinator/plugins).",

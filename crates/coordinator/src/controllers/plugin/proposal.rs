@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::job::JobState;
 use super::object::{Object, ObjectId};
-use super::observed::{Live, Observed, Seen};
+use super::observed::{Claim, Live, Observed, Seen};
 use super::record::Record;
 use super::release::Release;
 use super::settings::PluginDrift;
@@ -35,6 +35,8 @@ pub(super) struct Applied<'a> {
     pub(super) live: Option<&'a Live>,
     /// Why the API server cannot say yet what becomes of the object.
     pub(super) unrendered: Option<&'static str>,
+    /// How it becomes the plugin's, if it is not yet.
+    pub(super) claim: Option<&'a Claim>,
 }
 
 const NEW_KIND: &str = "its kind is defined or changed by the same version: shown as in the manifests";
@@ -130,9 +132,13 @@ impl<'a> Proposer<'a, '_> {
         };
         let unrendered = is_defined.then_some(NEW_KIND);
         match self.observed.seen.get(&id) {
+            Some(Seen::Adoptable(live, claim)) if !live.deleting => Some(Step::Apply(Applied {
+                claim: Some(claim),
+                ..self.applied(id, object, Some(live), unrendered)
+            })),
             // Used as they are.
             Some(Seen::Foreign | Seen::OtherPlugin(_)) if id.is_prerequisite() => None,
-            Some(Seen::Ours(live)) if live.deleting => {
+            Some(Seen::Ours(live) | Seen::Adoptable(live, _)) if live.deleting => {
                 Some(Step::Apply(self.applied(id, object, None, Some(RECREATED))))
             }
             Some(Seen::Ours(live)) => {
@@ -184,7 +190,7 @@ impl<'a> Proposer<'a, '_> {
             .chain(last)
             .filter_map(|id| match self.observed.seen.get(id)? {
                 Seen::Ours(live) => (!live.deleting).then(|| Step::Delete { id: id.clone() }),
-                Seen::Foreign | Seen::OtherPlugin(_) => None,
+                Seen::Adoptable(..) | Seen::Foreign | Seen::OtherPlugin(_) => None,
                 unreadable @ Seen::Unreadable(_) => blocked(id.clone(), unreadable),
             });
         steps.collect()
@@ -203,6 +209,7 @@ impl<'a> Proposer<'a, '_> {
             object,
             live,
             unrendered,
+            claim: None,
         }
     }
 
@@ -222,7 +229,7 @@ impl<'a> Proposer<'a, '_> {
 fn blocked<'a>(id: ObjectId, seen: &Seen) -> Option<Step<'a>> {
     let why = match seen {
         Seen::Ours(_) => return None,
-        Seen::Foreign => "it exists and is not of this plugin: it is left as it is".to_owned(),
+        Seen::Adoptable(..) | Seen::Foreign => "it exists and is not of this plugin: it is left as it is".to_owned(),
         Seen::OtherPlugin(other) => format!("it is of plugin {other}: it is left as it is"),
         Seen::Unreadable(problem) => problem.note.clone(),
     };

@@ -258,8 +258,13 @@ impl Record {
         self.rest.completed_jobs.retain(is_job);
     }
 
+    /// The plugin as it was when its version was applied to its end.
+    pub(super) fn applied_plugin(&self) -> Option<&PluginSpec> {
+        self.rest.applied.as_ref()
+    }
+
     pub(super) fn applied_version(&self) -> &str {
-        self.rest.applied.as_ref().map_or("", |plugin| &plugin.version)
+        self.applied_plugin().map_or("", |plugin| &plugin.version)
     }
 
     pub(super) fn revision(&self) -> &str {

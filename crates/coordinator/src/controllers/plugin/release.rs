@@ -31,7 +31,7 @@ const MOST_DEPENDENCIES: usize = 32;
 /// The longest name of a job before our suffix: the name is a label of its pods.
 const JOB_NAME: usize = 63 - 9;
 /// Written by the API server, or owned by controllers. `kubectl get -o yaml` has them, so manifests do.
-const SERVERS_OWN: [&str; 8] = [
+pub(super) const SERVERS_OWN: [&str; 8] = [
     "uid",
     "resourceVersion",
     "creationTimestamp",

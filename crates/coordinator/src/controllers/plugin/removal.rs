@@ -1,30 +1,36 @@
 //! The removal of a plugin, also of all plugins when everything is to be removed.
 
+use std::collections::BTreeMap;
+
 use kube::Client;
 use tidewaiter_api::PluginInventory;
 
 use super::account::PluginAccount;
 use super::by_plugin::ByPlugin;
+use super::claim::Claimant;
 use super::cluster::Place;
 use super::engine::Engine;
 use super::engines::Engines;
 use super::object::ObjectId;
+use super::observed::Seen;
 use super::plan::{End, Waits, plan};
-use super::problem::PluginError;
+use super::problem::{DENIED, PluginError, Problem};
 use super::record::Record;
 use super::release::Release;
 use super::settings::PluginDrift;
 
 /// How often one removal may observe and delete.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 8;
 
 /// What a removal came to.
 #[derive(Default)]
 pub(crate) struct Removed {
     /// Objects that were deleted.
     pub(crate) objects: u64,
-    /// What is waited for. Without it, nothing is left.
+    /// What is waited for. Without it and without problems, nothing is left.
     pub(super) waits: Option<Waits>,
+    /// Objects that cannot be removed, and why. Everything else is.
+    pub(crate) problems: Vec<Problem>,
     /// Namespaces and definitions that stay, and what is in them.
     pub(super) kept: Vec<(ObjectId, String)>,
     pub(super) places: Vec<Place>,
@@ -33,7 +39,7 @@ pub(crate) struct Removed {
 impl Removed {
     /// Whether nothing is left.
     pub(crate) fn is_complete(&self) -> bool {
-        self.waits.is_none()
+        self.waits.is_none() && self.problems.is_empty()
     }
 }
 
@@ -58,26 +64,40 @@ impl Engine {
     pub(super) async fn remove(&self, inventory: &PluginInventory) -> Result<Removed, PluginError> {
         let plugin = inventory.metadata.name.as_deref().unwrap_or_default();
         let (release, mut record) = (Release::default(), Record::read(&inventory.spec));
-        let mut removed = Removed::default();
+        let (mut removed, mut denied) = (Removed::default(), BTreeMap::new());
         for _ in 0..ROUNDS {
-            let observed = self.observe(plugin, &release, &record).await;
-            let (observed, places) = observed.map_err(PluginError::Read)?;
+            let claimant = Claimant {
+                plugin,
+                record: &record,
+                is_gone: &|_| false,
+            };
+            let (mut observed, places) = self.observe(&release, claimant).await.map_err(PluginError::Read)?;
             removed.places = places;
+            // One that may not be deleted is as one that may not be read: it keeps no other.
+            observed.seen.extend(denied.clone());
             let plan = plan(&release, &record, &observed, PluginDrift::Correct);
             record = plan.record;
             if plan.actions.is_empty() {
-                removed.waits = match plan.end {
-                    End::Waits(waits) => Some(waits),
-                    End::Problems(problems) => return Err(PluginError::Problems(problems)),
-                    End::Done | End::JobFailed(_) => None,
-                };
+                match plan.end {
+                    End::Waits(waits) => removed.waits = Some(waits),
+                    End::Problems(problems) => removed.problems = problems,
+                    End::Done | End::JobFailed(_) => {}
+                }
                 return Ok(removed);
             }
             removed.objects += plan.actions.iter().flatten().count() as u64;
             let performed = self.perform(plugin, plan.actions, &mut record).await;
+            removed.objects -= performed.failed.len() as u64;
             removed.kept.extend(performed.kept);
-            if !performed.problems.is_empty() {
-                return Err(PluginError::Problems(performed.problems));
+            for (id, problem) in performed.failed {
+                if problem.reason == DENIED {
+                    denied.insert(id, Seen::Unreadable(problem));
+                } else {
+                    removed.problems.push(problem);
+                }
+            }
+            if !removed.problems.is_empty() {
+                return Ok(removed);
             }
         }
         removed.waits = Some(Waits {

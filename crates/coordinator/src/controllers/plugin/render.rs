@@ -88,16 +88,20 @@ impl Engine {
             passes: true,
         })?;
         let as_in_manifest = || differences_of(&live, &plain(placed(&object.body, &id.namespace)));
-        let (found, note) = match applied.unrendered {
-            Some(why) => (as_in_manifest(), why),
+        let (found, mut note) = match applied.unrendered {
+            Some(why) => (as_in_manifest(), why.to_owned()),
             None => match self.cluster.dry_run(id, object, Some(uid)).await {
-                Ok(rendered) => (differences(&live, &plain(rendered)), ""),
-                Err(error) if object.replaces && is_replaced(&error) => (as_in_manifest(), REPLACED),
-                Err(error) if permits_no_dry_run(&error) => (as_in_manifest(), NO_DRY_RUN),
+                Ok(rendered) => (differences(&live, &plain(rendered)), String::new()),
+                Err(error) if object.replaces && is_replaced(&error) => (as_in_manifest(), REPLACED.to_owned()),
+                Err(error) if permits_no_dry_run(&error) => (as_in_manifest(), NO_DRY_RUN.to_owned()),
                 Err(error) => return Err(self.problem(id, &error)),
             },
         };
-        Ok((!found.is_empty()).then(|| change(Operation::Change, id, note, found)))
+        if let Some(claim) = applied.claim {
+            let also = if note.is_empty() { "" } else { "; " };
+            note = format!("becomes an object of the plugin: {claim}{also}{note}");
+        }
+        Ok((!found.is_empty()).then(|| change(Operation::Change, id, &note, found)))
     }
 
     fn problem(&self, id: &ObjectId, error: &Error) -> Problem {

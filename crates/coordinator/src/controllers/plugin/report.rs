@@ -10,7 +10,7 @@ use tidewaiter_kit::{Key, Next, Notice, WriteError};
 use super::engine::Performed;
 use super::fetch::REFRESH;
 use super::object::ObjectId;
-use super::problem::PluginError;
+use super::problem::{PluginError, handing_over};
 use super::record::Record;
 use super::status::{Facts, State, manifests_outdated, status};
 use super::{CATCH_UP, PluginController, WAIT};
@@ -101,6 +101,14 @@ impl PluginController {
             self.events
                 .publish(&about, Notice::normal("DriftCorrected", "Apply", note));
         }
+        for (id, claim) in &performed.adopted {
+            let notice = Notice::normal(
+                "ObjectAdopted",
+                "Apply",
+                format!("{id} is of this plugin from now on: {claim}"),
+            );
+            self.events.publish(&about, notice);
+        }
         for (id, what) in &performed.kept {
             self.events.publish(&about, kept(id, what));
         }
@@ -115,8 +123,10 @@ impl PluginController {
                 .publish(&about, Notice::warning("DriftFound", "Apply", note));
         }
         for id in used {
-            let note =
-                format!("{id} exists and is not of this plugin: it is used as it is, and stays when the plugin goes");
+            let note = format!(
+                "{id} exists and is not of this plugin: it is used as it is, and stays when the plugin goes. To hand it over: {}",
+                handing_over(id, &plugin.spec.id)
+            );
             self.events
                 .publish(&about, Notice::normal("ForeignObject", "Apply", note));
         }

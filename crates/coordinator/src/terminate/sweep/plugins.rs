@@ -6,6 +6,7 @@ use tidewaiter_api::PluginInventory;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 
 use super::{Count, Failure, Row, Sweep, SweepError, list, outcome};
+use crate::controllers::PluginError;
 
 impl Sweep<'_> {
     /// A plugin that cannot be removed keeps no other.
@@ -28,8 +29,10 @@ impl Sweep<'_> {
             if removed.is_complete() {
                 let removal = std::iter::once(self.remove_one::<PluginInventory>(row.ours, inventory.metadata));
                 count.removed += self.finish(row, removal, &mut failed).await?;
-            } else {
+            } else if removed.problems.is_empty() {
                 count.waiting += 1;
+            } else {
+                first = first.or(Some(PluginError::Problems(removed.problems)));
             }
         }
         match first {

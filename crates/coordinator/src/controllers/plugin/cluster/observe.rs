@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::Error;
 
+use super::super::claim::Claimant;
 use super::super::object::{Object, ObjectId};
 use super::super::observed::{Observed, Seen};
 use super::super::problem::Problem;
@@ -24,14 +25,14 @@ impl Cluster {
     /// What there is of the release and of the record of the plugin, and where that is.
     pub(in crate::controllers::plugin) async fn observe(
         &self,
-        plugin: &str,
         release: &Release,
-        record: &Record,
+        claimant: Claimant<'_>,
     ) -> Result<(Observed, Vec<Place>), Error> {
+        let Claimant { plugin, record, .. } = claimant;
         let mut observed = Observed::default();
         let expected = self.expected(release, record, &mut observed).await?;
         let namespaces = new_namespaces(release, record, &observed);
-        let found = self.look(namespaces.clone(), plugin).await?;
+        let found = self.look(namespaces.clone(), claimant).await?;
         observed.seen.extend(found);
         let absent: BTreeSet<&str> = namespaces
             .iter()
@@ -55,16 +56,9 @@ impl Cluster {
         let unseen = placed
             .filter(|(id, _)| !observed.seen.contains_key(id) && may_exist(id))
             .collect();
-        let found = self.look(unseen, plugin).await?;
+        let found = self.look(unseen, claimant).await?;
         observed.seen.extend(found);
         Ok((observed, expected.into_iter().map(|expected| expected.place).collect()))
-    }
-
-    /// A cluster that has nothing of the release, but serves its kinds.
-    pub(in crate::controllers::plugin) async fn nothing_of(&self, release: &Release) -> Result<Observed, Error> {
-        let mut observed = Observed::default();
-        self.expected(release, &Record::default(), &mut observed).await?;
-        Ok(observed)
     }
 
     /// Where the objects of the release and of the record may be. Fills the kinds of `observed`.

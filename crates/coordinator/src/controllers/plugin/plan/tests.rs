@@ -47,6 +47,7 @@ fn live() -> Live {
         writes: String::new(),
         health: Health::Current,
         job: None,
+        is_kubectls: false,
     }
 }
 
@@ -391,18 +392,70 @@ fn what_may_not_be_read_is_neither_written_nor_forgotten() {
     assert!(denied(&end), "{end:?}");
     assert!(world.record.ids().all(|id| id.name != "a"));
 
-    // One that is stays, also when the plugin goes, and so does its namespace.
-    let mut world = World::new(release(
-        json!([[namespace(), config("a", "1"), config("b", "1")]]),
-        &[],
-        &[],
-    ));
-    world.settle();
-    world.put("a", unreadable());
-    world.release = Release::default();
+    // One that is stays, also when the plugin goes, and so does its namespace, if that is the plugin's. Nothing else does.
+    for (own, expected) in [
+        (false, &["delete ConfigMap default/b", "delete Namespace n"][..]),
+        (true, &["delete ConfigMap default/b"]),
+    ] {
+        let mut a = config("a", "1");
+        a["metadata"]["namespace"] = json!(if own { "n" } else { "default" });
+        let mut world = World::new(release(json!([[namespace(), a, config("b", "1")]]), &[], &[]));
+        world.settle();
+        world.put("a", unreadable());
+        world.release = Release::default();
+        let (done, end) = world.settle();
+        assert_eq!(done, expected);
+        assert!(denied(&end), "{end:?}");
+        assert!(world.record.ids().any(|id| id.name == "a"));
+        assert_eq!(world.record.ids().any(|id| id.name == "n"), own);
+    }
+}
+
+#[test]
+fn an_object_becomes_the_plugins_by_an_apply_and_is_not_deleted_before() {
+    let mut world = World::new(release(json!([[namespace(), config("a", "1")]]), &[], &[]));
+    let kubectls = Live {
+        is_kubectls: true,
+        ..live()
+    };
+    for name in ["n", "a"] {
+        world.put(name, Seen::Adoptable(kubectls.clone(), Claim::Inherited));
+    }
+    let plan = super::plan(&world.release, &world.record, &world.observed, world.drift);
+    let namespace = &plan.actions[0][0];
+    assert!(
+        matches!(
+            namespace,
+            Action::Apply {
+                uid: Some(_),
+                claim: Some(_),
+                moves_fields: true,
+                ..
+            }
+        ),
+        "{namespace:?}"
+    );
     let (done, end) = world.settle();
-    assert_eq!(done, ["delete ConfigMap default/b"]);
-    assert!(denied(&end), "{end:?}");
-    assert!(world.record.ids().any(|id| id.name == "a"));
-    assert!(world.record.ids().any(|id| id.name == "n"));
+    assert_eq!(done, ["apply Namespace n", "apply ConfigMap default/a"]);
+    assert_eq!(end, End::Done);
+    // The fields are moved once: what somebody applies later is drift.
+    world.put(
+        "a",
+        Seen::Ours(Live {
+            fields: "less".to_owned(),
+            ..kubectls.clone()
+        }),
+    );
+    let plan = super::plan(&world.release, &world.record, &world.observed, world.drift);
+    assert!(matches!(
+        plan.actions[0][0],
+        Action::Apply {
+            drift: true,
+            moves_fields: false,
+            ..
+        }
+    ));
+    world.put("a", Seen::Adoptable(kubectls, Claim::Unlabelled));
+    world.release = Release::default();
+    assert_eq!(world.settle(), (vec!["delete Namespace n".to_owned()], End::Done));
 }

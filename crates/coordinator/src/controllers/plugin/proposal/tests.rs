@@ -65,6 +65,7 @@ fn live() -> Live {
         writes: String::new(),
         health: Health::Current,
         job: None,
+        is_kubectls: false,
     }
 }
 
