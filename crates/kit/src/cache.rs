@@ -33,6 +33,7 @@ mod list;
 mod mirror;
 mod objects;
 mod subscribers;
+mod view;
 mod watch;
 
 pub use change::{Change, Trigger};
@@ -40,6 +41,7 @@ pub use faults::UndecodableObjects;
 pub use feed::Feed;
 pub use health::{TroubleCause, WatchTrouble};
 pub use list::list_all;
+pub use view::View;
 
 use faults::Faults;
 pub use guarded::{Guarded, Undecodable};

@@ -27,6 +27,7 @@ pub use error::WriteError;
 pub(crate) use error::foreign;
 use error::{Verb, exists, outdated};
 use fields::has_our_fields;
+pub use fields::{has_applied, has_applied_all_of};
 use unseen::Unseen;
 
 /// Responses need only say the metadata: a patched Node would come back with its 15 kB.
@@ -56,7 +57,7 @@ impl Writer {
     pub fn new(client: Client, controller: &str, clock: SharedClock) -> Self {
         Self {
             client,
-            manager: format!("tidewaiter/{controller}"),
+            manager: manager_of(controller),
             clock,
             unseen: Unseen::default(),
         }
@@ -335,6 +336,11 @@ fn strict(request: Result<http::Request<Vec<u8>>, BuildError>) -> Result<http::R
         .parse()
         .map_err(|error| BuildError::BuildRequest(http::Error::from(error)))?;
     Ok(request)
+}
+
+/// The name under which the API server records the writes of a controller.
+fn manager_of(controller: &str) -> String {
+    format!("{}{controller}", slim::OUR_MANAGERS)
 }
 
 fn request<K: Resource<DynamicType = ()>>(meta: &ObjectMeta) -> Request {

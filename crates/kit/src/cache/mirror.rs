@@ -158,7 +158,7 @@ impl<K: Cacheable> Mirror<K> {
 }
 
 /// Whether the object was deleted and created again under its name.
-fn recreated(before: &ObjectMeta, after: &ObjectMeta) -> bool {
+pub(super) fn recreated(before: &ObjectMeta, after: &ObjectMeta) -> bool {
     before.uid != after.uid
 }
 

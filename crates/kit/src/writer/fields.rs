@@ -6,23 +6,19 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::Resource;
 use serde::Serialize;
 use serde_json::{Map, Value};
+
+use super::manager_of;
 
 /// What `body` repeats of the object itself.
 const IDENTITY: [&str; 2] = ["apiVersion", "kind"];
 const IDENTITY_METADATA: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
 
 pub(super) fn has_our_fields<K: Resource + Serialize>(manager: &str, body: &Value, cached: &K) -> bool {
-    let ours = |entry: &&ManagedFieldsEntry| {
-        entry.manager.as_deref() == Some(manager)
-            && entry.operation.as_deref() == Some("Apply")
-            && entry.subresource.as_deref().unwrap_or_default().is_empty()
-    };
-    let entry = cached.meta().managed_fields.iter().flatten().find(ours);
-    let Some(owned) = entry.and_then(|entry| entry.fields_v1.as_ref()) else {
+    let Some(owned) = owned(manager, cached.meta()) else {
         return false;
     };
     let Ok(present) = serde_json::to_value(cached) else {
@@ -38,7 +34,39 @@ pub(super) fn has_our_fields<K: Resource + Serialize>(manager: &str, body: &Valu
             }
         }
     }
-    is_as_applied(&applied, &owned.0, &present)
+    is_as_applied(&applied, owned, &present)
+}
+
+/// Whether `controller` applied all of the top-level field `field`, whose value is `value`, and nobody has changed it
+/// since. A person can forge that by the name of the field manager, so it proves nothing against one who wants to
+/// deceive.
+#[must_use]
+pub fn has_applied_all_of(controller: &str, meta: &ObjectMeta, field: &str, value: &Value) -> bool {
+    let owned = owned(&manager_of(controller), meta).and_then(|owned| owned.get(format!("f:{field}")));
+    owned.is_some_and(|owned| is_as_applied(value, owned, value))
+}
+
+/// Whether `controller` applied the field at this path, as a whole, and nobody has changed it since. What a person can
+/// forge about [`has_applied_all_of`] is true of this.
+#[must_use]
+pub fn has_applied(controller: &str, meta: &ObjectMeta, path: &[&str]) -> bool {
+    let owned = owned(&manager_of(controller), meta);
+    let owned = owned.and_then(|owned| {
+        path.iter()
+            .try_fold(owned, |owned, field| owned.get(format!("f:{field}")))
+    });
+    owned.and_then(Value::as_object).is_some_and(Map::is_empty)
+}
+
+/// The fields that the manager applied to the object, in the form of `fieldsV1`.
+fn owned<'a>(manager: &str, meta: &'a ObjectMeta) -> Option<&'a Value> {
+    let ours = |entry: &&ManagedFieldsEntry| {
+        entry.manager.as_deref() == Some(manager)
+            && entry.operation.as_deref() == Some("Apply")
+            && entry.subresource.as_deref().unwrap_or_default().is_empty()
+    };
+    let entry = meta.managed_fields.iter().flatten().find(ours)?;
+    Some(&entry.fields_v1.as_ref()?.0)
 }
 
 /// Whether `present` has exactly what `applied` gives it, and `owned` (in the form of `fieldsV1`) names exactly the applied fields: none
@@ -159,6 +187,27 @@ mod tests {
             .unwrap()
             .remove("f:metadata");
         assert!(same(&desired, &cached));
+    }
+
+    #[test]
+    fn all_of_a_field_is_ours_until_somebody_changes_adds_or_removes_a_part_of_it() {
+        let meta = |owned: &Value| {
+            let entry = json!({"manager": MANAGER, "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": owned});
+            serde_json::from_value::<ObjectMeta>(json!({"name": "o", "managedFields": [entry]})).unwrap()
+        };
+        let (all, spec) = (json!({"f:spec": {"f:a": {}, "f:b": {}}}), json!({"a": "1", "b": ["x"]}));
+        let applied = |controller, owned, spec| has_applied_all_of(controller, &meta(owned), "spec", spec);
+        assert!(applied("test", &all, &spec));
+        assert!(!applied("other", &all, &spec));
+        assert!(!has_applied_all_of("test", &ObjectMeta::default(), "spec", &spec));
+        // Who changes a field becomes its owner; who adds one owns it; one that is removed is left to the default of
+        // the decoder.
+        assert!(!applied("test", &json!({"f:spec": {"f:a": {}}}), &spec));
+        assert!(!applied("test", &all, &json!({"a": "1", "b": ["x"], "c": 1})));
+        assert!(!applied("test", &all, &json!({"a": "1"})));
+        assert!(!applied("test", &json!({"f:metadata": {}}), &spec));
+        let one = |path: &[&str]| has_applied("test", &meta(&all), path);
+        assert!(one(&["spec", "a"]) && !one(&["spec", "c"]) && !one(&["spec"]) && !one(&["status"]));
     }
 
     #[test]
