@@ -133,7 +133,8 @@ pub(crate) struct UserController {
     pub(crate) observed: Observed,
     pub(crate) status: Status,
     pub(crate) clock: SharedClock,
-    pub(crate) known: Mutex<Option<(u64, Arc<Wanted>)>>,
+    /// The parsed keys, with the number of changes and with whether there was a mirror.
+    pub(crate) known: Mutex<Option<((u64, bool), Arc<Wanted>)>>,
 }
 
 impl Reconciler for UserController {
@@ -156,6 +157,9 @@ impl Reconciler for UserController {
                 return Err(error.into());
             }
         };
+        if !has_users && self.knows_users() {
+            return Ok(Next::Pending(Duration::ZERO));
+        }
         self.status.publish(&outcome);
         let site = Arc::clone(&self.site);
         spawn_blocking(move || site.prepare())
@@ -169,24 +173,31 @@ impl UserController {
     fn observe(&self) -> Input {
         let marked = !self.observed.markers.is_empty();
         let sync = self.observed.sync.get(&Key::new(CLOUD_SYNC));
+        let mirror = MirrorState::of(sync.as_deref(), marked);
+        let is_mirrored = !mirror.revision.is_empty();
         Input {
-            wanted: self.observed.users.is_synced().then(|| self.wanted()),
-            mirror: MirrorState::of(sync.as_deref(), marked),
+            wanted: self.knows_users().then(|| self.wanted(is_mirrored)),
+            mirror,
             now: self.clock.monotonic(),
         }
     }
 
+    /// Whether the Users were listed, and the file was read before, which says what keys there are.
+    fn knows_users(&self) -> bool {
+        self.site.has_begun() && self.observed.users.is_synced()
+    }
+
     /// Parses the keys of all Users when one has changed: a thousand users take longer than the restore of a file may.
-    fn wanted(&self) -> Arc<Wanted> {
-        let changes = self.observed.changes.load(Ordering::SeqCst);
+    fn wanted(&self, is_mirrored: bool) -> Arc<Wanted> {
+        let made_of = (self.observed.changes.load(Ordering::SeqCst), is_mirrored);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, wanted)) = &*known
-            && *of == changes
+            && *of == made_of
         {
             return Arc::clone(wanted);
         }
-        let new = Arc::new(wanted(self.observed.users.iter(), &self.site.accepted()));
-        *known = Some((changes, Arc::clone(&new)));
+        let new = Arc::new(wanted(self.observed.users.iter(), &self.site.accepted(), is_mirrored));
+        *known = Some((made_of, Arc::clone(&new)));
         new
     }
 }

@@ -17,7 +17,7 @@ type UserKey = (String, String);
 #[must_use]
 pub fn describe(users: &[User], reports: &[NodeReport], nodes: &[Node], question: &LoginQuestion) -> LoginsExplained {
     let users: Vec<Shared<'_>> = users.iter().map(Shared).collect();
-    let wanted = wanted(&users, &Logins::new());
+    let wanted = wanted(&users, &Logins::new(), false);
     let asked = Asked::new(&users, question);
     let due = asked.due(&wanted);
     let reports: BTreeMap<&str, &NodeReport> = reports.iter().map(|report| (name(&report.metadata), report)).collect();

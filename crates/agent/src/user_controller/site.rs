@@ -101,6 +101,11 @@ impl Site {
         self.state().accepted.clone().unwrap_or_default()
     }
 
+    /// Whether the first pass has read what the agent before left.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.state().is_swept
+    }
+
     /// Cancelled when the folder on the host was moved or removed: the mount of a container follows the old one, which nobody reads any more.
     pub(crate) fn lost(&self) -> CancellationToken {
         self.lost.clone()

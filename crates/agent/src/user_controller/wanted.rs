@@ -11,9 +11,13 @@ use kube::core::ObjectMeta;
 use serde::{Deserialize, Deserializer, Serialize};
 use tidewaiter_api::containership::User as FullUser;
 use tidewaiter_api::values::{SshKeyLine, printable};
+use tidewaiter_kit::writer::has_applied;
 use uuid::Uuid;
 
 use crate::authorized_keys::{LoginKey, Logins};
+
+/// The controller of the coordinator that writes the Users.
+const MIRROR: &str = "sync-users";
 
 /// The keys of a user that are written.
 const MOST_KEYS: usize = 64;
@@ -28,8 +32,8 @@ const OVERHEAD: usize = 128;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
 #[resource(inherit = FullUser)]
 pub struct User {
-    /// Name and uid.
-    #[serde(deserialize_with = "tidewaiter_kit::slim::without_labels")]
+    /// With the record of which fields the mirror wrote.
+    #[serde(deserialize_with = "tidewaiter_kit::slim::for_writer")]
     pub(crate) metadata: ObjectMeta,
     /// What is read of the spec.
     pub(crate) spec: UserSpec,
@@ -91,12 +95,21 @@ impl User {
         let id = Uuid::try_parse(text).ok()?;
         (id.hyphenated().to_string() == *text && self.object_name() == text).then_some(id)
     }
+
+    /// Whether the id and the keys are as the mirror of the cloud wrote them.
+    fn is_of_mirror(&self) -> bool {
+        let wrote = |field| has_applied(MIRROR, &self.metadata, &["spec", field]);
+        wrote("id") && wrote("ssh_keys")
+    }
 }
 
-/// What `users` ask for. A User that is being deleted asks for nothing. Where there are too many keys, those who can log in (`first`) keep
-/// theirs: nobody takes their place by new Users.
-pub(crate) fn wanted<U: AsRef<User>>(users: impl IntoIterator<Item = U>, first: &Logins) -> Wanted {
+/// What `users` ask for. A User that is being deleted asks for nothing. Where there are too many keys, those who can
+/// log in (`first`) keep theirs: nobody takes their place by new Users. Where a mirror of the cloud writes the Users
+/// (`is_mirrored`), one that somebody else has made or edited changes nothing: who can log in keeps the keys that the
+/// node has, until the mirror has undone it.
+pub(crate) fn wanted<U: AsRef<User>>(users: impl IntoIterator<Item = U>, first: &Logins, is_mirrored: bool) -> Wanted {
     let mut wanted = Wanted::default();
+    let (mut owners, mut bytes) = (BTreeMap::new(), 0);
     let mut by_id = BTreeMap::new();
     for user in users {
         if user.as_ref().metadata.deletion_timestamp.is_some() {
@@ -104,6 +117,14 @@ pub(crate) fn wanted<U: AsRef<User>>(users: impl IntoIterator<Item = U>, first: 
         }
         wanted.users += 1;
         match user.as_ref().id() {
+            Some(id) if is_mirrored && !user.as_ref().is_of_mirror() => {
+                wanted.keep(id, first, &mut owners, &mut bytes);
+                wanted.refuse(
+                    user.as_ref(),
+                    "",
+                    "somebody else than the mirror of the cloud has written the User; it has the keys that it had, until the mirror restores it",
+                );
+            }
             Some(id) => {
                 by_id.insert(id, user);
             }
@@ -114,7 +135,6 @@ pub(crate) fn wanted<U: AsRef<User>>(users: impl IntoIterator<Item = U>, first: 
             ),
         }
     }
-    let (mut owners, mut bytes) = (BTreeMap::new(), 0);
     let (known, new): (Vec<_>, Vec<_>) = by_id.iter().partition(|(id, _)| first.contains_key(*id));
     for (id, user) in known.into_iter().chain(new) {
         wanted.add(*id, user.as_ref(), &mut owners, &mut bytes);
@@ -129,6 +149,14 @@ impl Wanted {
             key: printable(key).chars().take(64).collect(),
             reason: reason.into(),
         });
+    }
+
+    /// The user keeps the keys that it has.
+    fn keep(&mut self, id: Uuid, first: &Logins, owners: &mut BTreeMap<String, Uuid>, bytes: &mut usize) {
+        let Some(keys) = first.get(&id) else { return };
+        *bytes += keys.iter().map(|key| key.data.len() + OVERHEAD).sum::<usize>();
+        owners.extend(keys.iter().map(|key| (key.data.clone(), id)));
+        Arc::make_mut(&mut self.logins).insert(id, keys.clone());
     }
 
     /// `owners` has the user of each key that is written.

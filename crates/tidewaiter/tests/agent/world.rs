@@ -93,7 +93,8 @@ impl World {
         let user = json!({"apiVersion": "containership.io/v3", "kind": "User", "metadata": {"name": id, "namespace": CORE},
             "spec": {"id": id, "name": format!("user-{number}"), "avatar_url": "", "added_at": "", "ssh_keys": keys}});
         let good = serde_json::from_value::<User>(user.clone()).unwrap();
-        let params = PatchParams::apply("test").force();
+        // As the mirror writes it.
+        let params = PatchParams::apply("tidewaiter/sync-users").force();
         if let Err(refused) = self.users().patch(&id, &params, &Patch::Apply(&good)).await {
             // The schema refuses it, so it is written past the API server, over an object that it accepts.
             assert!(refused.to_string().contains("ssh_keys"), "{refused}");

@@ -28,7 +28,7 @@ fn data(wanted: &Wanted) -> Vec<(String, Vec<&str>)> {
 }
 
 fn wanted<U: AsRef<User>>(users: impl IntoIterator<Item = U>) -> Wanted {
-    super::wanted(users, &Logins::new())
+    super::wanted(users, &Logins::new(), false)
 }
 
 #[test]
@@ -162,7 +162,42 @@ fn a_user_with_very_many_keys_does_not_fill_the_file() {
     let users = || users.iter().chain([&last]);
     assert!(!wanted(users()).logins.contains_key(&id));
     let first = Logins::from([(id, vec![])]);
-    assert!(super::wanted(users(), &first).logins.contains_key(&id));
+    assert!(super::wanted(users(), &first, false).logins.contains_key(&id));
+}
+
+#[test]
+fn beside_a_mirror_what_somebody_else_has_written_changes_nothing() {
+    let by = |manager: &str, fields: &Value, id: &str, key: &str| {
+        let entry =
+            json!({"manager": manager, "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": fields}});
+        let keys = json!([{"key": key, "name": "laptop"}]);
+        object(json!({"metadata": {"name": id, "managedFields": [entry]}, "spec": {"id": id, "ssh_keys": keys}}))
+    };
+    let (mirror, all) = ("tidewaiter/sync-users", json!({"f:id": {}, "f:ssh_keys": {}}));
+    let first = wanted([user(A, &[KEY])]).logins;
+    for (edited, kept) in [
+        (by(mirror, &all, A, OTHER), None),
+        (by(mirror, &json!({"f:id": {}}), A, OTHER), Some(KEY)),
+        (by(mirror, &json!({"f:ssh_keys": {}}), A, OTHER), Some(KEY)),
+        (by("kubectl", &all, A, OTHER), Some(KEY)),
+        (user(A, &[OTHER]), Some(KEY)),
+    ] {
+        let wanted = super::wanted([&edited], &first, true);
+        assert_eq!(
+            data(&wanted),
+            [(A.to_owned(), vec![kept.unwrap_or(OTHER)])],
+            "{edited:?}"
+        );
+        assert_eq!((wanted.refused.len(), wanted.users), (usize::from(kept.is_some()), 1));
+        assert_eq!(
+            data(&super::wanted([edited], &first, false)),
+            [(A.to_owned(), vec![OTHER])]
+        );
+    }
+    // A new one gets no key, and takes none from the one who has it.
+    assert!(super::wanted([user(B, &[OTHER])], &first, true).logins.is_empty());
+    let stolen = super::wanted([by(mirror, &all, B, KEY), user(A, &[OTHER])], &first, true);
+    assert_eq!(data(&stolen), [(A.to_owned(), vec![KEY])]);
 }
 
 /// RFC 4648, for lengths that are any.
