@@ -15,11 +15,11 @@ use tokio::sync::watch;
 use super::kind::Refused;
 use super::plan::Hold;
 
-/// A loop is stalled when its last success is older than this many sync intervals, and older than [`STALLED`].
+/// A loop is stalled when its last request ended longer ago than this many sync intervals, and longer than [`STALLED`].
 const STALLED_INTERVALS: u32 = 10;
 
-/// The least age of the last success of a stalled loop.
-const STALLED: Duration = Duration::from_mins(5);
+/// The cloud may ask for a pause of five minutes, and a request has to end after it.
+const STALLED: Duration = Duration::from_mins(10);
 
 /// The state of one sync loop.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -101,7 +101,7 @@ struct Shared {
 
 struct Entry {
     state: LoopState,
-    /// Of the last success or, before it, of the start; monotonic.
+    /// When the last request of the cloud ended, however it did, or, before it, of the start; monotonic.
     since: Option<Duration>,
     /// The time from which it waits, once it was started; monotonic.
     waits_since: Option<Duration>,
@@ -169,7 +169,9 @@ impl Board {
         })))
     }
 
-    /// Adds a loop, and its readiness check. A replica that stands by syncs nothing, and is ready; so is one that removes everything.
+    /// Adds a loop, and its readiness check: a loop that has ended or hangs asks the cloud no more. A cloud that does
+    /// not answer is no reason not to be ready, because no other replica could do more, and `CloudSync` shows it. A
+    /// replica that stands by syncs nothing, and is ready; so is one that removes everything.
     pub(super) fn register(
         &self,
         kind: &'static str,
@@ -238,11 +240,12 @@ impl Board {
     /// The cloud sent no response that can be used. Returns whether that is news.
     pub(super) fn failed(&self, kind: &'static str, class: &'static str, error: &str) -> bool {
         self.0.metrics.lists.with_label_values(&[kind, class]).inc();
-        if self
-            .loops()
-            .get(kind)
-            .is_none_or(|entry| entry.state.list_error.as_deref() == Some(error))
-        {
+        let now = self.0.clock.monotonic();
+        let is_known = |entry: &mut Entry| {
+            entry.since = Some(now);
+            entry.state.list_error.as_deref() == Some(error)
+        };
+        if self.loops().get_mut(kind).is_none_or(is_known) {
             return false;
         }
         self.update(kind, |entry| entry.state.list_error = Some(error.to_owned()));
@@ -309,17 +312,15 @@ impl Board {
     /// Whether the loop is stalled, in the words of `/readyz`.
     fn check(&self, kind: &'static str) -> Result<(), String> {
         let now = self.0.clock.monotonic();
-        let loops = self.loops();
-        let Some((entry, since)) = loops.get(kind).and_then(|entry| Some((entry, entry.since?))) else {
+        let Some(since) = self.loops().get(kind).and_then(|entry| entry.since) else {
             return Ok(());
         };
         let age = now.saturating_sub(since);
         if age <= STALLED.max(self.0.interval * STALLED_INTERVALS) {
             return Ok(());
         }
-        let error = entry.state.list_error.as_deref().unwrap_or("no response yet");
         Err(format!(
-            "no complete response of the cloud for {} s: {error}",
+            "the cloud was not asked for {} s: the loop hangs",
             age.as_secs()
         ))
     }

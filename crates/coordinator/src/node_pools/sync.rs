@@ -39,9 +39,11 @@ const QUIET_INTERVALS: u32 = 5;
 const SHORTEST_REST: Duration = Duration::from_millis(500);
 const LONGEST_REST: Duration = Duration::from_secs(8);
 
-/// The readiness check fails when the last complete response is older than this many sync intervals, and older than [`STALLED`].
+/// The readiness check fails when the last request ended longer ago than this many sync intervals, and longer than
+/// [`STALLED`].
 const STALLED_INTERVALS: u32 = 10;
-const STALLED: Duration = Duration::from_mins(5);
+/// The cloud may ask for a pause of five minutes, and a request has to end after it.
+const STALLED: Duration = Duration::from_mins(10);
 
 /// One request is retried silently for this long. What fails longer is logged, and retried by the loop.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -104,7 +106,8 @@ struct SyncMetrics {
     held: IntGauge,
 }
 
-/// When there was a complete response, for the readiness check: monotonic time in milliseconds, or [`Freshness::IDLE`].
+/// When the last request ended, however it did, for the readiness check: monotonic time in milliseconds, or
+/// [`Freshness::IDLE`].
 struct Freshness(AtomicU64);
 
 /// Starts the loop. `nodes` are the Nodes of the cluster, whose labels the brake counts.
@@ -192,7 +195,7 @@ impl Freshness {
             return Ok(());
         }
         Err(format!(
-            "the cloud has not listed the nodes for {} s; the log names the reason",
+            "the cloud was not asked for its nodes for {} s: the loop hangs",
             age.as_secs()
         ))
     }
@@ -212,6 +215,7 @@ impl NodePoolSync {
             }
             retries.begin();
             let outcome = self.list().await;
+            self.freshness.note(self.clock.monotonic());
             if let Outcome::Failed(asked) = outcome {
                 retries.failed(asked).await;
                 continue;
@@ -262,7 +266,6 @@ impl NodePoolSync {
                 }
                 self.last_error = None;
                 self.metrics.last_success.set(self.clock.now().as_second());
-                self.freshness.note(self.clock.monotonic());
                 self.take()
             }
             Err(error) => {

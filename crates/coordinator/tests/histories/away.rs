@@ -160,17 +160,16 @@ async fn an_hour(mood: Mood) {
     );
 }
 
-/// Readiness, the metric and the condition say that nothing is known since `left`.
+/// The metric and the condition say that nothing is known since `left`. The replica is ready: no other one could do
+/// more, and one that is not ready would keep the others from being drained.
 fn stale(world: &World, mood: Mood, left: Duration) {
     assert_eq!(world.condition("Synced"), "False ListFailed", "{mood:?}");
     let replica = world.leader().unwrap();
     let kit = replica.kit.get().unwrap();
     let (is_ready, report) = kit.checks.report();
-    assert!(!is_ready, "{mood:?}: {report}");
+    assert!(is_ready, "{mood:?}: {report}");
     let metrics = kit.metrics.encode().unwrap();
     for name in LOOPS {
-        let line = format!("[-]sync/{name} failed: no complete response of the cloud for ");
-        assert!(report.contains(&line), "{mood:?}: {report}");
         let series = format!("tidewaiter_cloud_sync_last_success_timestamp_seconds{{kind=\"{name}\"}} ");
         let last = metrics.lines().find_map(|line| line.strip_prefix(&series)).unwrap();
         assert!(
@@ -178,7 +177,6 @@ fn stale(world: &World, mood: Mood, left: Duration) {
             "{mood:?}: {series}{last}"
         );
     }
-    assert!(report.contains("[-]sync/nodes failed"), "{mood:?}: {report}");
 }
 
 fn bounded(world: &World, mood: Mood, from: usize) {
