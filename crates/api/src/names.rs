@@ -71,6 +71,12 @@ pub fn registry_secret_name(registry: &str) -> String {
     format!("registry-{registry}")
 }
 
+/// The registry whose credentials the Secret of this name holds.
+#[must_use]
+pub fn registry_of_secret(name: &str) -> Option<&str> {
+    name.strip_prefix("registry-")
+}
+
 /// The keys of the data of such a Secret.
 pub mod secret_keys {
     /// The provider of the registry, in the cloud's words.
@@ -163,6 +169,19 @@ pub const ROLLBACK_ANNOTATION: &str = "tidewaiter.dev/rollback";
 
 /// Label of the Secrets in [`CONTAINERSHIP_NAMESPACE`] with the stored versions of a plugin, whose value is the plugin's id.
 pub const PLUGIN_STORE_LABEL: &str = "tidewaiter.dev/plugin-store";
+
+/// Label of the Secrets in [`CONTAINERSHIP_NAMESPACE`] with the last list of the cloud, whose value is the kind in the
+/// words of the metrics.
+pub const CLOUD_LIST_LABEL: &str = "tidewaiter.dev/cloud-list";
+
+/// Name of the Secret with the last list of a kind: the first one, or a further one if the list is too large for it.
+#[must_use]
+pub fn cloud_list_secret(kind: &str, number: usize) -> String {
+    match number {
+        0 => format!("tidewaiter-list-{kind}"),
+        _ => format!("tidewaiter-list-{kind}-{number}"),
+    }
+}
 
 /// The digits of a revision in the name of its Secret.
 const REVISION_DIGITS: usize = 16;

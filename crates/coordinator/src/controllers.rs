@@ -36,13 +36,14 @@ pub use upgrade::{LookError, SeenUpgrade, Upgrades, look_at_upgrade};
 
 use crate::changes::Changes;
 use crate::cloud::Cloud;
-use crate::mirror::{CloudList, CloudLists, MassDeletion, Mirrored};
+use crate::mirror::{CloudLists, MassDeletion, Mirrored};
 use crate::node::Node;
 use crate::node_pools::sync::{self, CloudNodes};
 use crate::node_pools::{NodePools, PoolMembers};
 use labels::Labels;
 use node_labels::NodeLabelParts;
 use rbac::Rbac;
+use registry::RegistryLists;
 use tidewaiter_cloud::models::Kind;
 
 /// What the operator decides.
@@ -109,7 +110,10 @@ pub(crate) fn start(
         clients,
         reader: reader.clone(),
         namespaces,
-        listed_registries: lists.registries,
+        registry_lists: Some(RegistryLists {
+            registries: lists.registries,
+            credentials: lists.registry_credentials,
+        }),
         context,
     };
     let shelf = registry::start(&decisions.registries, &shared, tasks)?;
@@ -235,7 +239,7 @@ struct Shared<'a> {
     clients: &'a Clients,
     reader: kube::Client,
     namespaces: Cache<Metadata<Namespace>>,
-    /// The registries that the cloud lists.
-    listed_registries: CloudList,
+    /// What the cloud lists of registries; None without a mirror.
+    registry_lists: Option<RegistryLists>,
     context: &'a ControllerContext,
 }

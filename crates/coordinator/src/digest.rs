@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use aws_lc_rs::digest::{Context, SHA256};
+use aws_lc_rs::digest::{self, Context, SHA256};
 
 /// The SHA-256 of these texts, in hexadecimal digits; where one ends is part of it.
 pub(crate) fn digest<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
@@ -11,8 +11,17 @@ pub(crate) fn digest<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
         context.update(&(part.len() as u64).to_be_bytes());
         context.update(part.as_bytes());
     }
-    let mut text = String::with_capacity(64);
-    for byte in context.finish().as_ref() {
+    digits(context.finish().as_ref())
+}
+
+/// The SHA-256 of these bytes, in hexadecimal digits.
+pub(crate) fn digest_of(bytes: &[u8]) -> String {
+    digits(digest::digest(&SHA256, bytes).as_ref())
+}
+
+fn digits(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
         // A String takes everything.
         let _ = write!(text, "{byte:02x}");
     }

@@ -13,14 +13,19 @@ mod kinds;
 mod lister;
 mod listing;
 mod plan;
+mod shared;
 mod shown_upgrades;
+mod stored;
 mod sync;
 
 use std::sync::{Arc, Mutex};
 
+use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, Resource as _};
 use tidewaiter_api::cloud_sync::CLOUD_SYNC;
-use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding, ClusterLabel, NodePoolLabel, Plugin};
+use tidewaiter_api::containership::{
+    AuthorizationRole, AuthorizationRoleBinding, ClusterLabel, NodePoolLabel, Plugin, Registry,
+};
 use tidewaiter_cloud::client::{self as cloud, Cluster};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MANY_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
@@ -30,14 +35,17 @@ use crate::changes::Changes;
 use board::Board;
 pub use brake::MassDeletion;
 pub use cloud_list::CloudList;
+pub(crate) use cloud_list::{Changed, Effect};
 use cloud_sync::Release;
 use kind::MirroredKind;
 pub(crate) use kind::is_id;
 pub use kinds::RegistryCredentialsIn;
 pub(crate) use kinds::is_of_cloud;
 use lister::{Cloud, Lister, Memory};
+use shared::Shared;
 pub(crate) use shown_upgrades::MirroredUpgrades;
-use sync::{Shared, SyncController};
+use stored::StoredList;
+use sync::SyncController;
 
 /// How many role bindings a sync may add, unless a setting says otherwise.
 pub const BINDINGS_PER_SYNC: u32 = 10;
@@ -63,7 +71,7 @@ pub struct MirrorSettings {
 #[derive(Clone, Debug)]
 pub struct Mirrored<R: Cacheable> {
     /// What the cloud lists of it.
-    pub list: CloudList,
+    pub list: CloudList<R>,
     /// What the cluster has of it.
     pub cache: Cache<R>,
 }
@@ -72,7 +80,9 @@ pub struct Mirrored<R: Cacheable> {
 #[derive(Clone, Debug)]
 pub struct CloudLists {
     /// The registries, which are cached elsewhere without what nobody reads.
-    pub registries: CloudList,
+    pub registries: CloudList<Registry>,
+    /// The Secrets with their credentials.
+    pub registry_credentials: CloudList<Secret>,
     /// The plugins.
     pub plugins: Mirrored<Plugin>,
     /// The labels of the cluster.
@@ -116,7 +126,7 @@ pub fn start(
     let per_sync = settings.bindings_per_sync;
     let mut mirror = Mirror::new(settings, changes, clients, context, tasks)?;
     mirror.register(kinds::Users);
-    mirror.register(kinds::RegistryCredentials(credentials));
+    let registry_credentials = mirror.register(kinds::RegistryCredentials(credentials)).list;
     let registries = mirror.register(kinds::Registries(credentials)).list;
     let plugins = mirror.register(kinds::Plugins);
     let cluster_labels = mirror.register(kinds::ClusterLabels);
@@ -130,6 +140,7 @@ pub fn start(
     Ok(CloudLists {
         upgrades: MirroredUpgrades { shown, upgrades },
         registries,
+        registry_credentials,
         plugins,
         cluster_labels,
         node_pool_labels,
@@ -190,6 +201,8 @@ impl<'a> Mirror<'a> {
         self.board
             .register(K::NAME, K::Resource::kind(&()), trouble, self.context);
         let shared = Arc::new(Shared::new(kind));
+        let client = self.clients.for_controller(K::CONTROLLER, MANY_IN_FLIGHT);
+        let stored = Arc::new(StoredList::new(client.clone(), K::NAME));
         cache.notify(queue.always(key()));
         self.release.notify(&queue);
         let lister = Lister {
@@ -199,6 +212,7 @@ impl<'a> Mirror<'a> {
                 interval: self.settings.interval,
             },
             shared: Arc::clone(&shared),
+            stored: Arc::clone(&stored),
             asked,
             queue: queue.clone(),
             board: self.board.clone(),
@@ -208,13 +222,13 @@ impl<'a> Mirror<'a> {
         };
         let listing = lister.run(leadership.clone(), self.tasks.shutdown_token());
         self.tasks.spawn(format!("sync/{}", K::NAME), listing);
-        let writer = self.clients.for_controller(K::CONTROLLER, MANY_IN_FLIGHT);
         let list = shared.list.clone();
         let controller = SyncController {
             shared,
             context: self.context.clone(),
             cache: cache.clone(),
-            writer: Writer::new(writer, SyncController::<K>::NAME, Arc::clone(&kit.clock)),
+            stored,
+            writer: Writer::new(client, SyncController::<K>::NAME, Arc::clone(&kit.clock)),
             events: self.context.events.of(SyncController::<K>::NAME),
             board: self.board.clone(),
             release: self.release.clone(),

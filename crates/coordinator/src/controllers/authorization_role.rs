@@ -53,6 +53,7 @@ pub(super) fn start(
 ) -> Result<(), MetricsError> {
     let (queue, kit) = (Queue::new(), &context.kit);
     rbac.roles.cache().notify(queue.same_name());
+    rbac.roles.copies().notify(queue.same_name());
     rbac.cluster_roles.notify(named_by(&queue));
     rbac.bindings.cache().notify(role_of(&queue));
     rbac.everywhere.notify(bound_by(&queue));
@@ -60,7 +61,7 @@ pub(super) fn start(
     if let Some(ceiling) = &rbac.ceiling {
         ceiling.notify(queue.all_keys(rbac.roles.cache()));
     }
-    let (relisted, roles, made) = (queue.clone(), rbac.roles.cache().clone(), rbac.cluster_roles.clone());
+    let (relisted, roles, made) = (queue.clone(), rbac.roles.copies().clone(), rbac.cluster_roles.clone());
     rbac.notify_lists(move || {
         let made = made.keys().into_iter().map(|key| key_of(key.name()));
         roles.keys().into_iter().chain(made).for_each(|key| relisted.push(key));
@@ -142,11 +143,11 @@ impl Reconciler for AuthorizationRoleController {
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, RoleError> {
         let key = pass.key().clone();
-        let found = self.rbac.roles.find(key.name());
+        let found = self.rbac.roles.copies().get(&key);
         if let Some(role) = &found {
             pass.about(role.object_ref(&()));
         }
-        let Some(role) = found.as_ref().filter(|role| self.rbac.roles.counts(role)) else {
+        let Some(role) = self.rbac.roles.get(key.name()) else {
             self.refusals.set(&key, &[]);
             return self.without_effect(&key, found.as_deref()).await;
         };

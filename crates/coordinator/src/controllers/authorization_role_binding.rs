@@ -66,6 +66,7 @@ pub(super) fn start(
         .in_namespaces
         .index(|binding| Some(plan::id_of(binding.metadata.name.as_deref()?).to_owned()));
     rbac.bindings.cache().notify(queue.same_name());
+    rbac.bindings.copies().notify(queue.same_name());
     rbac.roles.cache().notify(bindings_of(&queue, rbac));
     rbac.cluster_roles.notify(bindings_of(&queue, rbac));
     rbac.namespaces.notify(of_namespace(&queue, rbac));
@@ -129,7 +130,7 @@ fn made_of<K: kube::Resource + 'static>(queue: &Queue) -> Trigger<K> {
 
 /// Reconciles every binding: each that the cluster has as a resource, and each of which something was made.
 fn all_bindings(queue: &Queue, rbac: &Rbac, by_name: &Index<String>) -> impl Fn() + Clone + Send + Sync + use<> {
-    let (queue, resources) = (queue.clone(), rbac.bindings.cache().clone());
+    let (queue, resources) = (queue.clone(), rbac.bindings.copies().clone());
     let (everywhere, in_namespaces) = (rbac.everywhere.clone(), by_name.clone());
     move || {
         let ids = everywhere
@@ -153,11 +154,11 @@ impl Reconciler for AuthorizationRoleBindingController {
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, BindingError> {
         let key = pass.key().clone();
-        let found = self.rbac.bindings.find(key.name());
+        let found = self.rbac.bindings.copies().get(&key);
         if let Some(binding) = &found {
             pass.about(binding.object_ref(&()));
         }
-        let Some(binding) = found.as_ref().filter(|binding| self.rbac.bindings.counts(binding)) else {
+        let Some(binding) = self.rbac.bindings.get(key.name()) else {
             self.waiting.set(&key, None);
             return self.without_effect(key.name(), found.as_deref()).await;
         };

@@ -1,16 +1,16 @@
 //! What the cluster label controller and the node pool label controller share: which of their custom resources count.
 //!
-//! A resource counts if the cloud lists it, whatever becomes of it in the cluster; without a mirror, and before the list is known,
-//! if it is not being deleted. Besides, its key must have the prefix of its kind, and no other resource for the same nodes with the same
-//! key may have been created later.
-//! One that does not count is reported on itself, and hides no other. Labels are written on Nodes by
-//! [`node_labels`](super::node_labels), in one patch for both kinds.
+//! A resource counts if it takes effect ([`Listed`]), its key has the prefix of its kind, and no other resource for the
+//! same nodes with the same key was created later. One that does not count is reported on itself, and hides no other.
+//! Labels are written on Nodes by [`node_labels`](super::node_labels), in one patch for both kinds.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kube::core::object::HasSpec;
 use kube::{Client, Resource};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidewaiter_api::{LabelKey, LabelValue};
 use tidewaiter_kit::{
@@ -23,7 +23,10 @@ use crate::mirror::Mirrored;
 
 /// A custom resource that is a label of nodes, in the namespace `containership-core`.
 pub(super) trait LabelResource:
-    Cacheable + DeserializeOwned + Resource<Scope = k8s_openapi::NamespaceResourceScope>
+    Cacheable
+    + DeserializeOwned
+    + Resource<Scope = k8s_openapi::NamespaceResourceScope>
+    + HasSpec<Spec: Clone + PartialEq + Serialize>
 {
     /// The name of its controller.
     const CONTROLLER: &'static str;
@@ -86,7 +89,7 @@ impl<K: LabelResource> Labels<K> {
 
     /// Calls `wake` when the cloud lists others.
     pub(super) fn notify_list(&self, wake: impl Fn() + Send + Sync + 'static) {
-        self.resources.notify_list(wake);
+        self.resources.notify_list(move |_| wake());
     }
 
     /// The labels for these nodes: those of a node pool, or all.
@@ -198,8 +201,6 @@ pub(super) fn start<K: LabelResource>(labels: &Arc<Labels<K>>, context: &Control
     let queue = Queue::new();
     labels.cache().notify(queue.same_name());
     labels.cache().notify(queue.sharing(&labels.by_slot, slot::<K>));
-    let (relisted, all) = (queue.clone(), labels.cache().clone());
-    labels.notify_list(move || all.keys().into_iter().for_each(|key| relisted.push(key)));
     Controller::new(LabelController(Arc::clone(labels)), queue)
         .reads(labels.cache())
         .start(context.clone(), tasks);
@@ -329,11 +330,15 @@ mod tests {
     const TWO: &str = "cccccccc-0000-4000-8000-000000000002";
 
     #[test]
-    fn what_the_cloud_lists_counts_and_what_somebody_keeps_by_a_finalizer_does_not() {
+    fn what_the_cloud_lists_counts_and_what_somebody_edits_or_keeps_by_a_finalizer_does_not() {
         let (kit, _) = kit();
         let (mut feed, cache) = Feed::<ClusterLabel>::new(&kit);
-        let list = CloudList::default();
+        let list = CloudList::new("sync-cluster-labels");
         let labels = Labels::of(Listed::new(cache, Some(list.clone())), &kit);
+        let lists = |listed: &[Arc<ClusterLabel>]| {
+            let named = |label: &Arc<ClusterLabel>| (label.spec.id.clone(), Some(Arc::clone(label)));
+            list.set(listed.iter().map(named).collect(), [].into(), true);
+        };
         let deleted = |name: &str, at: &str, value: &str| {
             let mut label = (*label(name, at, ENV, value)).clone();
             label.metadata.deletion_timestamp = Some(serde_json::from_str("\"2026-01-01T00:00:00Z\"").unwrap());
@@ -349,20 +354,36 @@ mod tests {
             deleted("forged", "9", "hacked"),
             (*label(ONE, "1", ENV, "prod")).clone(),
         ]);
-        assert_eq!(value(), (of("prod"), false, true), "the cloud's list is not known yet");
-        list.set([ONE.to_owned()].into(), [].into(), true);
+        assert_eq!(
+            value(),
+            (None, false, false),
+            "the cloud was not asked yet: nothing is written, and nothing goes"
+        );
+        lists(&[label(ONE, "1", ENV, "prod")]);
         assert_eq!(value(), (of("prod"), true, true));
+        // A person edits the label, its key, and which of two counts.
+        feed.put((*label(ONE, "1", ENV, "hacked")).clone());
+        assert_eq!(value(), (of("prod"), true, true));
+        feed.put((*label(ONE, "1", "cluster.containership.io/other", "prod")).clone());
+        assert_eq!(value(), (of("prod"), true, true));
+        assert!(!labels.name("cluster.containership.io/other"));
+        feed.put((*label("forged", "9", ENV, "hacked")).clone());
+        assert_eq!(value(), (of("prod"), true, true));
+        // The cloud changes it, and somebody else keeps the copy from following.
+        lists(&[label(ONE, "1", ENV, "test")]);
+        assert_eq!(value(), (of("test"), true, true));
+        lists(&[label(ONE, "1", ENV, "prod")]);
         // A person deletes the label, with a finalizer, and at last without: it stays on the Nodes.
         feed.put(deleted(ONE, "1", "prod"));
         assert_eq!(value(), (of("prod"), true, true));
         feed.delete(deleted(ONE, "1", "prod"));
         assert_eq!(value(), (None, false, false));
         // The cloud has another one instead.
-        list.set([TWO.to_owned()].into(), [].into(), true);
+        lists(&[label(TWO, "2", ENV, "dev")]);
         assert_eq!(value(), (None, false, false));
         feed.put((*label(TWO, "2", ENV, "dev")).clone());
         assert_eq!(value(), (of("dev"), true, true));
-        list.set([].into(), [].into(), true);
+        lists(&[]);
         assert_eq!(value(), (None, true, false));
     }
 

@@ -1,31 +1,57 @@
-//! The custom resources of one kind, and which of them the cloud lists: for the controllers that act on them.
+//! The custom resources of one kind as they take effect, for the controllers that act on them.
 //!
-//! A resource takes effect if the cloud lists it, whatever becomes of it in the cluster, and what was made of it stays as long. Without a
-//! mirror, and before the list is known, a resource takes effect while it is there and not being deleted.
+//! A resource takes effect with the spec that the cloud lists, whatever becomes of its copy in the cluster, and what
+//! was made of it stays as long as the cloud lists it. An edit of a copy therefore changes nothing, not even until the
+//! mirror has undone it. Without a mirror, a resource takes effect as it is while it is there and not being deleted.
 
 use std::sync::Arc;
 
 use kube::core::NamespaceResourceScope;
+use kube::core::object::HasSpec;
 use kube::{Client, Resource};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_kit::{Cache, Cacheable, Key, Kit, Tasks};
 
-use crate::mirror::{CloudList, Mirrored};
+use crate::mirror::{Changed, CloudList, Mirrored};
 
 /// The resources of one kind in the namespace `containership-core`.
 pub(super) struct Listed<K> {
-    cache: Cache<K>,
+    copies: Cache<K>,
+    effective: Cache<K>,
     /// None without a mirror.
-    list: Option<CloudList>,
+    list: Option<CloudList<K>>,
 }
 
-impl<K: Cacheable> Listed<K> {
-    pub(super) fn new(cache: Cache<K>, list: Option<CloudList>) -> Self {
-        Self { cache, list }
+impl<K> Listed<K>
+where
+    K: Cacheable + HasSpec<Spec: Clone + PartialEq + Serialize>,
+{
+    pub(super) fn new(copies: Cache<K>, list: Option<CloudList<K>>) -> Self {
+        let lists = list.clone();
+        let view = copies.view(move |copy| match &lists {
+            Some(list) => list.effective(copy),
+            None => copy.meta().deletion_timestamp.is_none().then(|| Arc::clone(copy)),
+        });
+        let effective = view.cache().clone();
+        if let Some(list) = &list {
+            let all = copies.clone();
+            list.notify(move |changed| {
+                let names = changed.concerned(|| all.keys().iter().map(|key| key.name().to_owned()).collect());
+                for name in names {
+                    view.refresh(&key_of(&name));
+                }
+            });
+        }
+        Self {
+            copies,
+            effective,
+            list,
+        }
     }
 
-    /// With the mirror's cache, or, without a mirror, with one that is optional: a cluster may not have the definition yet.
+    /// Of the mirror, or, without a mirror, with a cache that is optional: a cluster may not have the definition yet.
     pub(super) fn start(mirrored: Option<Mirrored<K>>, reader: &Client, kit: &Kit, tasks: &mut Tasks) -> Self
     where
         K: DeserializeOwned + Resource<Scope = NamespaceResourceScope>,
@@ -36,37 +62,27 @@ impl<K: Cacheable> Listed<K> {
         let cache = Cache::namespaced(reader.clone(), CONTAINERSHIP_NAMESPACE).optional();
         Self::new(cache.start(tasks, kit), None)
     }
+}
 
+impl<K: Cacheable> Listed<K> {
+    /// The resources that take effect, each as it does.
     pub(super) fn cache(&self) -> &Cache<K> {
-        &self.cache
+        &self.effective
     }
 
-    /// What the cloud lists; None without a mirror.
-    pub(super) fn list(&self) -> Option<&CloudList> {
-        self.list.as_ref()
+    /// The resources as they are in the cluster, whether or not they take effect.
+    pub(super) fn copies(&self) -> &Cache<K> {
+        &self.copies
     }
 
-    /// The resource in the cluster, whether or not it takes effect.
-    pub(super) fn find(&self, name: &str) -> Option<Arc<K>> {
-        self.cache.get(&key_of(name))
-    }
-
-    /// The resource, if it takes effect.
+    /// The resource as it takes effect, if it does.
     pub(super) fn get(&self, name: &str) -> Option<Arc<K>> {
-        self.find(name).filter(|resource| self.counts(resource))
-    }
-
-    /// Whether the resource takes effect.
-    pub(super) fn counts(&self, resource: &K) -> bool {
-        let meta = resource.meta();
-        self.list
-            .as_ref()
-            .map_or(meta.deletion_timestamp.is_none(), |list| list.counts(meta))
+        self.effective.get(&key_of(name))
     }
 
     /// Whether what was made of the resource of this name stays, although the cluster may not have it.
     pub(super) fn retains(&self, name: &str) -> bool {
-        let found = self.find(name);
+        let found = self.copies.get(&key_of(name));
         let meta = found.as_ref().map(|found| found.meta());
         match &self.list {
             Some(list) => list.retains(name, meta),
@@ -79,16 +95,30 @@ impl<K: Cacheable> Listed<K> {
         self.list.as_ref().is_some_and(CloudList::is_complete)
     }
 
+    /// Whether the cloud has listed the kind since the start.
+    pub(super) fn is_current(&self) -> bool {
+        self.list.as_ref().is_none_or(CloudList::is_current)
+    }
+
+    /// Whether it is known what the cloud does not list.
+    pub(super) fn is_complete(&self) -> bool {
+        self.list.as_ref().is_none_or(CloudList::is_complete)
+    }
+
     /// Whether the cluster has every resource that the cloud lists. What is missing was deleted, and the mirror restores it.
     pub(super) fn has_all(&self) -> bool {
-        let present = |name: &str| self.find(name).is_some();
+        let present = |name: &str| self.get(name).is_some();
         self.list.as_ref().is_none_or(|list| list.is_covered(present))
     }
 
-    /// Calls `wake` when the cloud lists others.
-    pub(super) fn notify_list(&self, wake: impl Fn() + Send + Sync + 'static) {
+    /// Calls `wake` when the cloud lists others. That it lists one as something else is a change of [`Listed::cache`].
+    pub(super) fn notify_list(&self, wake: impl Fn(&Changed) + Send + Sync + 'static) {
         if let Some(list) = &self.list {
-            list.notify(move |_| wake());
+            list.notify(move |changed| {
+                if changed.changes_names() {
+                    wake(changed);
+                }
+            });
         }
     }
 }
@@ -96,7 +126,8 @@ impl<K: Cacheable> Listed<K> {
 impl<K> Clone for Listed<K> {
     fn clone(&self) -> Self {
         Self {
-            cache: self.cache.clone(),
+            copies: self.copies.clone(),
+            effective: self.effective.clone(),
             list: self.list.clone(),
         }
     }

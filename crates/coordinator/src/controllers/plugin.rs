@@ -70,7 +70,7 @@ pub(crate) use removal::PluginRemoval;
 pub use settings::{PluginDrift, PluginSettings, PluginSync};
 pub(super) use start::start;
 
-use crate::mirror::CloudList;
+use super::listed::Listed;
 use board::Board;
 use claim::Claimant;
 use depends::Waiting;
@@ -97,8 +97,7 @@ const ROUNDS: usize = 100;
 struct PluginController {
     settings: PluginSettings,
     manifests: Manifests,
-    listed: CloudList,
-    plugins: Cache<Plugin>,
+    plugins: Listed<Plugin>,
     inventories: Cache<PluginInventory>,
     engines: Engines,
     store: Store,
@@ -124,7 +123,7 @@ impl Reconciler for PluginController {
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, PluginError> {
         let key = pass.key().clone();
-        let (plugin, inventory) = (self.plugins.get(&key), self.inventories.get(&key));
+        let inventory = self.inventories.get(&key);
         let Ok(id) = key.name().parse::<PluginId>() else {
             return Ok(Next::UntilChanged);
         };
@@ -132,10 +131,7 @@ impl Reconciler for PluginController {
         if self.writer.awaits::<PluginInventory>(&key, seen) {
             return Ok(Next::Pending(CATCH_UP));
         }
-        if !self
-            .listed
-            .retains(key.name(), plugin.as_ref().map(|plugin| &plugin.metadata))
-        {
+        if !self.plugins.retains(key.name()) {
             self.forget(&key);
             if let Some(inventory) = inventory {
                 return self.remove(pass, &inventory).await;
@@ -143,16 +139,15 @@ impl Reconciler for PluginController {
             self.store.tidy(&self.writer, key.name(), &BTreeSet::new()).await?;
             return Ok(Next::UntilChanged);
         }
-        let counts = plugin
-            .as_ref()
-            .is_some_and(|plugin| self.listed.counts(&plugin.metadata));
+        let plugin = self.plugins.get(key.name());
         if let Some(inventory) = inventory
             .as_ref()
-            .filter(|_| !counts || self.listed.lists(key.name()).is_none())
+            .filter(|_| plugin.is_none() || !self.plugins.is_current())
         {
-            return self.keep_known(pass, plugin.as_deref(), inventory).await;
+            let copy = self.plugins.copies().get(&key);
+            return self.keep_known(pass, copy.as_deref(), inventory).await;
         }
-        let Some(mut plugin) = plugin.filter(|_| counts).map(Arc::unwrap_or_clone) else {
+        let Some(mut plugin) = plugin.map(Arc::unwrap_or_clone) else {
             return Ok(Next::UntilChanged);
         };
         if !self.settings.sync.includes(&plugin.spec.type_) {

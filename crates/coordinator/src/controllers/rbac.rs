@@ -110,8 +110,9 @@ impl Rbac {
 
     /// Calls `wake` when the cloud lists other roles or bindings.
     pub(super) fn notify_lists(&self, wake: impl Fn() + Clone + Send + Sync + 'static) {
-        self.roles.notify_list(wake.clone());
-        self.bindings.notify_list(wake);
+        let again = wake.clone();
+        self.roles.notify_list(move |_| again());
+        self.bindings.notify_list(move |_| wake());
     }
 
     /// The widest scope in which a binding gives the role, or gave it and is not removed yet.

@@ -1,12 +1,16 @@
 //! Registry controller: makes a pull secret of the credentials of each Registry, and puts it into every namespace.
 //!
-//! One pass is about one Registry: it reads the credentials, tries them, or asks ECR for a token, and then says what the pull secret is.
-//! [`copies`] puts that into every namespace, and the Containership controller attaches it to service accounts.
+//! One pass is about one Registry: it reads the credentials, tries them, or asks ECR for a token, and then says what
+//! the pull secret is. [`copies`] puts that into every namespace, and the Containership controller attaches it to
+//! service accounts.
 //!
-//! - **Make before break**: a credential replaces one that works only after the registry let it in. The pull secret in `containership-core`
-//!   is written first, and is what a new leader begins with, so a restart changes nothing.
+//! - **Make before break**: a credential replaces one that works only after the registry let it in. The pull secret in
+//!   `containership-core` is written first, and is what a new leader begins with, so a restart changes nothing.
 //! - Registries are independent: each waits for its own host, without a permit.
-//! - Nothing is sent to a host that the credentials do not name, and in the mode `secret` nothing of a Registry but its name is read.
+//! - The credentials are those that the cloud lists. Their copy in the cluster is read only while that is not known,
+//!   and only if nobody but the mirror has written it.
+//! - Nothing is sent to a host that the credentials do not name, and in the mode `secret` nothing of a Registry but its
+//!   name is read.
 //! - No credential is in a log, an Event, a metric or an error.
 
 use std::collections::BTreeMap;
@@ -15,6 +19,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Resource as _;
+use serde_json::json;
 use tidewaiter_api::names::{
     CONTAINERSHIP_NAMESPACE, CONTROLLER_LABEL, MANAGED_LABEL, MANAGED_VALUE, registry_secret_name,
 };
@@ -38,7 +43,7 @@ mod verify;
 
 pub use credential::check_registry;
 pub use settings::RegistrySettings;
-pub(super) use shelf::Registries;
+pub(super) use shelf::{Registries, RegistryLists};
 pub(super) use start::start;
 
 use address::ServerAddress;
@@ -47,10 +52,10 @@ use credential::{Credential, EcrLogin, Login, Source};
 use digest::Digest;
 use error::{Copies, RegistryError};
 use pull_secret::{PullSecret, SecretCopy, TokenLife};
-use stored::{StoredRegistry, StoredSecret};
+use stored::{SecretData, StoredRegistry, StoredSecret};
 use verify::{Verdict, Verify};
 
-use crate::mirror::RegistryCredentialsIn;
+use crate::mirror::{Effect, RegistryCredentialsIn};
 
 /// The longest value of a label.
 const LABEL_VALUE: usize = 63;
@@ -94,6 +99,12 @@ impl<V: Verify> Reconciler for RegistryController<V> {
             self.missing().remove(&id);
             return Ok(Next::UntilChanged);
         }
+        if self.registries.pull_secret(&id).is_none()
+            && let Some(record) = self.record(&id)
+        {
+            // What worked before the restart goes on working, also in new namespaces.
+            self.registries.put(&id, Arc::new(record));
+        }
         let Some(registry) = self.registries.get(&id) else {
             // Deleted in the cluster only: what works goes on working until the mirror has restored it.
             self.board.remove(&id);
@@ -114,12 +125,6 @@ impl<V: Verify> RegistryController<V> {
         if id.len() > LABEL_VALUE {
             return Err(RegistryError::Name);
         }
-        if self.registries.pull_secret(id).is_none()
-            && let Some(record) = self.record(id)
-        {
-            // What worked before the restart goes on working, also in new namespaces.
-            self.registries.put(id, Arc::new(record));
-        }
         let source = match self.source(id, registry) {
             Err(RegistryError::Missing { .. }) if !self.is_missing_for_long(id) => return Ok(Next::Pending(MISSING)),
             source => source?,
@@ -138,15 +143,34 @@ impl<V: Verify> RegistryController<V> {
     }
 
     fn source(&self, id: &str, registry: &StoredRegistry) -> Result<Source, RegistryError> {
+        let lists = self.registries.lists();
         if self.settings.registry_credentials == RegistryCredentialsIn::Inline {
-            return Ok(Source::of_spec(&registry.spec.0)?);
+            let spec = &registry.spec.0;
+            return match lists.map(|lists| (lists, lists.registries.effect(id))) {
+                Some((_, Effect::Listed(listed))) => Ok(listed.spec.clone().into()),
+                Some((lists, _)) if !lists.registries.wrote(registry.meta(), "spec", spec) => {
+                    Err(RegistryError::Edited)
+                }
+                _ => Ok(Source::of_spec(spec)?),
+            };
         }
         let name = registry_secret_name(id);
-        let secret = self.secrets.get(&Key::namespaced(CONTAINERSHIP_NAMESPACE, &name));
-        match secret.filter(|secret| secret.credentials_of() == Some(id)) {
-            Some(secret) => Ok(Source::of_secret(&secret)?),
-            None => Err(RegistryError::Missing { secret: name }),
+        let listed = lists.map(|lists| (lists, lists.credentials.effect(&name)));
+        if let Some((_, Effect::Listed(listed))) = &listed {
+            return Ok(Source::of_data(listed.data.as_ref().unwrap_or(&SecretData::new()))?);
         }
+        let secret = self.secrets.get(&Key::namespaced(CONTAINERSHIP_NAMESPACE, &name));
+        let secret = secret.filter(|secret| secret.credentials_of() == Some(id));
+        let Some((secret, data)) = secret
+            .as_ref()
+            .and_then(|secret| Some((secret, secret.data.0.as_ref()?)))
+        else {
+            return Err(RegistryError::Missing { secret: name });
+        };
+        if listed.is_some_and(|(lists, _)| !lists.credentials.wrote(secret.meta(), "data", &json!(data))) {
+            return Err(RegistryError::Edited);
+        }
+        Ok(Source::of_data(data)?)
     }
 
     /// Whether the credentials have been missing for longer than the mirror takes to write them.

@@ -3,6 +3,7 @@
 use kube::Client;
 use kube::core::ObjectMeta;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_cloud::client::{Cluster, Path};
 use tidewaiter_cloud::models::values::NodePoolId;
@@ -23,10 +24,13 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     const CHANGED: &'static [Kind];
     /// The finalizer by which a controller of ours keeps a deleted resource until it has finished its work.
     const FINALIZER: Option<&'static str> = None;
+    /// Whether its last list is stored, so that objects are restored and corrected by it when the coordinator starts
+    /// without the cloud.
+    const STORED: bool = true;
     /// What the cloud lists.
     type Object: Model + Send;
     /// What is written to the cluster.
-    type Resource: Cacheable + Serialize;
+    type Resource: Cacheable + Serialize + DeserializeOwned + PartialEq;
 
     /// The objects of the cluster that are mirrored.
     fn cache(&self, reader: Client) -> CacheBuilder<Self::Resource>;

@@ -20,7 +20,8 @@ use tracing::{debug, warn};
 use super::board::{Board, Contents};
 use super::kind::{Listed, MirroredKind, Refused, Source};
 use super::listing::{Foreign, Listing, Part};
-use super::sync::Shared;
+use super::shared::Shared;
+use super::stored::StoredList;
 use crate::explained::explained;
 use crate::retries::Retries;
 
@@ -97,6 +98,7 @@ pub(super) struct Cloud {
 pub(super) struct Lister<K: MirroredKind> {
     pub(super) cloud: Cloud,
     pub(super) shared: Arc<Shared<K>>,
+    pub(super) stored: Arc<StoredList<K::Resource>>,
     pub(super) asked: Arc<Notify>,
     pub(super) queue: Queue,
     pub(super) board: Board,
@@ -134,40 +136,70 @@ impl<R> Default for Memory<R> {
 impl<K: MirroredKind> Lister<K> {
     /// # Errors
     /// Never: a supervised task needs an error type.
-    pub(super) async fn run(mut self, leadership: Leadership, shutdown: CancellationToken) -> Result<(), Infallible> {
+    pub(super) async fn run(self, leadership: Leadership, shutdown: CancellationToken) -> Result<(), Infallible> {
         let listing = async {
             leadership.acquired().await;
-            self.board.started(K::NAME);
-            let mut poll = Poll::After(FIRST);
-            let mut retries = Retries::new(&self.cloud.client, self.cloud.interval, self.clock.clone());
-            loop {
-                let named = tokio::select! {
-                    biased;
-                    () = self.asked.notified() => true,
-                    () = self.due(poll) => false,
-                };
-                if self.pause.is_paused() {
-                    self.pause.until(false).await;
-                    self.board.started(K::NAME);
-                }
-                retries.begin();
-                match self.list().await {
-                    Ok(()) => {
-                        poll = Poll::Regularly;
-                        retries.succeeded();
-                        if named {
-                            self.clock.sleep(REST).await;
-                        }
-                    }
-                    Err(asked) => {
-                        poll = Poll::After(Duration::ZERO);
-                        retries.failed(asked).await;
-                    }
-                }
-            }
+            self.follow().await;
         };
         shutdown.run_until_cancelled(listing).await;
         Ok(())
+    }
+
+    /// Lists the kind again and again.
+    async fn follow(mut self) -> Infallible {
+        self.board.started(K::NAME);
+        let mut poll = Poll::After(FIRST);
+        let mut retries = Retries::new(&self.cloud.client, self.cloud.interval, self.clock.clone());
+        loop {
+            let named = tokio::select! {
+                biased;
+                () = self.asked.notified() => true,
+                () = self.due(poll) => false,
+            };
+            if self.pause.is_paused() {
+                self.pause.until(false).await;
+                self.board.started(K::NAME);
+                // A termination has removed it.
+                self.stored.forget();
+            }
+            retries.begin();
+            match self.list().await {
+                Ok(()) => {
+                    poll = Poll::Regularly;
+                    retries.succeeded();
+                    if named {
+                        self.clock.sleep(REST).await;
+                    }
+                }
+                Err(asked) => {
+                    poll = Poll::After(Duration::ZERO);
+                    self.recall().await;
+                    retries.failed(asked).await;
+                }
+            }
+        }
+    }
+
+    /// The cloud does not answer. If it has not done so since the start, takes what an earlier process stored for what
+    /// it lists: not before, because a process that was killed may have stored less than it applied.
+    async fn recall(&self) {
+        if !self.shared.list.is_unread() {
+            return;
+        }
+        let stored = if K::STORED { self.stored.read().await } else { Ok(None) };
+        match stored {
+            Ok(stored) => {
+                self.shared.recall(stored);
+                self.queue.push(super::key());
+            }
+            Err(error) => {
+                let error = Chain(&error).to_string();
+                warn!(
+                    kind = K::NAME,
+                    error, "the stored list of the cloud cannot be read; it is tried again"
+                );
+            }
+        }
     }
 
     /// The time of the next poll. Whether something is held is known only after the response was compared with the cluster.

@@ -1,12 +1,14 @@
 //! What the cloud lists for one kind, as it would be in the cluster. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use tidewaiter_cloud::client::ETag;
 use tidewaiter_cloud::models::InvalidItem;
 use tidewaiter_kit::Key;
 
+use super::cloud_list::Specs;
 use super::kind::{Items, MirroredKind, Refused, Source};
 
 /// The characters of a revision: enough to tell two lists of one cluster apart, few enough to type.
@@ -93,19 +95,33 @@ impl<R: kube::Resource + Clone> Listing<R> {
         }
     }
 
+    /// As an earlier process stored it. It has no revision: nothing is released of it.
+    pub(super) fn stored(list: &Specs<R>) -> Self {
+        let objects = list
+            .values()
+            .flatten()
+            .map(|object| (Key::of(&**object), (**object).clone()));
+        Self {
+            desired: objects.collect(),
+            refused: Vec::new(),
+            revision: String::new(),
+        }
+    }
+
     /// Whether the list contains a malformed object of this name.
     pub(super) fn refuses(&self, name: &str) -> bool {
         self.refused.iter().any(|refused| refused.name.as_deref() == Some(name))
     }
 
-    /// The names of everything that it contains, as far as they can be read.
-    pub(super) fn names(&self) -> BTreeSet<String> {
-        let refused = self.refused.iter().filter_map(|refused| refused.name.clone());
-        self.desired
-            .keys()
-            .map(|key| key.name().to_owned())
-            .chain(refused)
-            .collect()
+    /// What it lists, by the names as far as they can be read. A malformed object is listed as `before`.
+    pub(super) fn specs(&self, before: &Specs<R>) -> Specs<R> {
+        let malformed = self.refused.iter().filter_map(|refused| refused.name.clone());
+        let malformed = malformed.map(|name| (name.clone(), before.get(&name).cloned().flatten()));
+        let desired = self
+            .desired
+            .iter()
+            .map(|(key, object)| (key.name().to_owned(), Some(Arc::new(object.clone()))));
+        malformed.chain(desired).collect()
     }
 
     /// Whether it is known what the list does not contain.

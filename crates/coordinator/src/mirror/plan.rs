@@ -187,7 +187,7 @@ fn why_held<R: Resource + Clone>(
 
 /// The objects that are being deleted although the cloud lists them, each with what it should be. A finalizer may keep one for a long time,
 /// and edits of it are undone meanwhile.
-fn edited_while_deleted<R: Resource + Clone>(
+pub(super) fn edited_while_deleted<R: Resource + Clone>(
     listing: &Listing<R>,
     actual: &[Arc<R>],
     ours: impl Fn(&R) -> bool,

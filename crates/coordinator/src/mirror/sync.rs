@@ -1,8 +1,9 @@
 //! The controller of one kind: makes the objects of the cluster those of the cloud's last complete response.
 //!
-//! A change of an object in the cluster is undone at once, without a request to the cloud. A pass ends early when there is another response,
-//! and when the controllers pause or end. What changed is published as an Event on the
-//! object, and its state is recorded in `CloudSync`.
+//! A change of an object in the cluster is undone at once, without a request to the cloud; while the cloud has not
+//! answered since the start, as the last process stored it. A pass ends early when there is another response, and when
+//! the controllers pause or end. What changed is published as an Event on the object, and its state is recorded in
+//! `CloudSync`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -12,22 +13,27 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
-use tidewaiter_kit::children::{Done, execute};
+use tidewaiter_kit::children::{Changes, Done, compare, execute};
 use tidewaiter_kit::{
     Cache, Chain, ChildrenError, ControllerContext, Events, Key, Next, Notice, Pass, ReconcileError as _, Reconciler,
     Writer,
 };
+use tracing::warn;
 
 use super::board::{Applied, Board};
 use super::brake::{Brake, MassDeletion};
-use super::cloud_list::CloudList;
 use super::cloud_sync::Release;
 use super::kind::{MirroredKind, Refused};
 use super::listing::Listing;
-use super::plan::{Hold, Plan, Rules, blocked, plan};
+use super::plan::{Hold, Plan, Rules, blocked, edited_while_deleted, plan};
+use super::shared::Shared;
+use super::stored::StoredList;
 
 /// Our own write is not in the cache yet: its change starts a pass. This is the fallback.
 const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// After a list could not be stored.
+const STORE_AGAIN: Duration = Duration::from_secs(10);
 
 /// A pass that writes for longer is reported.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -36,65 +42,11 @@ const MOMENT: Duration = Duration::from_secs(1);
 /// objects, one by one.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What the loop that asks the cloud and the controller share.
-pub(super) struct Shared<K: MirroredKind> {
-    pub(super) kind: K,
-    /// What the cloud lists, as other controllers see it.
-    pub(super) list: CloudList,
-    known: Mutex<Option<Known<K::Resource>>>,
-}
-
-/// What the cloud said last.
-struct Known<R> {
-    listing: Arc<Listing<R>>,
-    /// When it said so last, on the monotonic clock.
-    confirmed: Duration,
-}
-
-impl<K: MirroredKind> Shared<K> {
-    pub(super) fn new(kind: K) -> Self {
-        Self {
-            kind,
-            list: CloudList::default(),
-            known: Mutex::default(),
-        }
-    }
-
-    /// A complete response.
-    pub(super) fn set(&self, listing: Listing<K::Resource>, confirmed: Duration) {
-        let listing = Arc::new(listing);
-        *self.lock() = Some(Known { listing, confirmed });
-    }
-
-    /// The last complete response is still what the cloud says.
-    pub(super) fn confirm(&self, at: Duration) {
-        if let Some(known) = &mut *self.lock() {
-            known.confirmed = at;
-        }
-    }
-
-    fn known(&self) -> Option<(Arc<Listing<K::Resource>>, Duration)> {
-        let known = self.lock();
-        known
-            .as_ref()
-            .map(|known| (Arc::clone(&known.listing), known.confirmed))
-    }
-
-    /// Whether it is the last complete response.
-    fn is_last(&self, listing: &Arc<Listing<K::Resource>>) -> bool {
-        let known = self.lock();
-        known.as_ref().is_some_and(|known| Arc::ptr_eq(&known.listing, listing))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Known<K::Resource>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The controller.
 pub(super) struct SyncController<K: MirroredKind> {
     pub(super) shared: Arc<Shared<K>>,
     pub(super) cache: Cache<K::Resource>,
+    pub(super) stored: Arc<StoredList<K::Resource>>,
     pub(super) writer: Writer,
     pub(super) context: ControllerContext,
     pub(super) events: Events,
@@ -111,6 +63,8 @@ pub(super) struct Last<R> {
     /// When it ended, on the monotonic clock.
     ended: Option<Duration>,
     listing: Option<Arc<Listing<R>>>,
+    /// What was held of it when it was shown to other controllers.
+    shown: Option<Option<Hold>>,
     /// The versions of the objects that were as this response says.
     settled: BTreeMap<Key, Option<String>>,
 }
@@ -120,6 +74,7 @@ impl<R> Default for Last<R> {
         Self {
             ended: None,
             listing: None,
+            shown: None,
             settled: BTreeMap::new(),
         }
     }
@@ -156,26 +111,19 @@ impl<K: MirroredKind> SyncController<K> {
         };
         self.leave_out_settled(&listing, &mut changes.update);
         changes.create.retain(|resource| self.shared.kind.creates(resource));
-        self.show(&listing, hold.as_ref());
+        if confirmed.is_some() {
+            self.show(&listing, hold.as_ref());
+        }
         self.report_refused(&listing);
         let blocked = self.report_blocked(&actual);
-        let go_on = || self.goes_on(&listing);
-        let result = {
-            let publish = |done, object: &ObjectMeta| self.publish(done, object);
-            let writes = execute(&self.writer, changes, |_| true, go_on, publish);
-            let mut writes = pin!(writes);
-            tokio::select! {
-                biased;
-                result = &mut writes => result,
-                () = self.context.kit.clock.sleep(MOMENT) => {
-                    self.board.writing(K::NAME);
-                    writes.await
-                }
-            }
-        };
-        if !go_on() {
+        let result = self.write(&listing, changes).await;
+        if !self.goes_on(&listing) {
             // Another response is there, or nothing more is to be written.
             return Ok(Next::Pending(CATCH_UP));
+        }
+        if confirmed.is_none() {
+            // The board says what became of the responses of the cloud.
+            return result.map(|()| Next::UntilChanged);
         }
         // That deletions are held is an error, too, and shown otherwise.
         let holds_deletions = hold.as_ref().is_some_and(|hold| !hold.deletions.is_empty());
@@ -193,7 +141,49 @@ impl<K: MirroredKind> SyncController<K> {
                 objects: self.cache.len(),
             },
         );
-        result.map(|()| Next::UntilChanged)
+        let is_stored = self.store().await;
+        result.map(|()| {
+            if is_stored {
+                Next::UntilChanged
+            } else {
+                Next::Pending(STORE_AGAIN)
+            }
+        })
+    }
+
+    /// Performs the changes. That it takes long is reported.
+    async fn write(
+        &self,
+        listing: &Arc<Listing<K::Resource>>,
+        changes: Changes<K::Resource>,
+    ) -> Result<(), ChildrenError> {
+        let publish = |done, object: &ObjectMeta| self.publish(done, object);
+        let writes = execute(&self.writer, changes, |_| true, || self.goes_on(listing), publish);
+        let mut writes = pin!(writes);
+        tokio::select! {
+            biased;
+            result = &mut writes => result,
+            () = self.context.kit.clock.sleep(MOMENT) => {
+                self.board.writing(K::NAME);
+                writes.await
+            }
+        }
+    }
+
+    /// Stores what takes effect, if it is something else than before. Returns whether it is stored.
+    async fn store(&self) -> bool {
+        if !K::STORED {
+            return true;
+        }
+        let stored = self.stored.write(&self.writer, self.shared.list.listed()).await;
+        if let Err(error) = &stored {
+            let error = Chain(error).to_string();
+            warn!(
+                kind = K::NAME,
+                error, "the list of the cloud cannot be stored; it is tried again"
+            );
+        }
+        stored.is_ok()
     }
 
     /// Leaves out what is as the response says. An object is compared once in each version, and again with another response.
@@ -205,6 +195,7 @@ impl<K: MirroredKind> SyncController<K> {
         let mut last = self.last();
         if !last.listing.as_ref().is_some_and(|known| Arc::ptr_eq(known, listing)) {
             last.listing = Some(Arc::clone(listing));
+            last.shown = None;
             last.settled.clear();
         }
         let known = std::mem::take(&mut last.settled);
@@ -222,12 +213,13 @@ impl<K: MirroredKind> SyncController<K> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be done; None while the cache does not show our own last writes.
+    /// What is to be done; None while the cache does not show our own last writes. By what an earlier process stored,
+    /// nothing is deleted.
     fn plan(
         &self,
         listing: &Listing<K::Resource>,
         actual: &[Arc<K::Resource>],
-        confirmed: Duration,
+        confirmed: Option<Duration>,
     ) -> Option<Plan<K::Resource>> {
         let missing = listing.desired.keys().filter(|key| self.cache.get(key).is_none());
         let unseen = |key: &Key, object: Option<&ObjectMeta>| self.writer.awaits::<K::Resource>(key, object);
@@ -238,6 +230,13 @@ impl<K: MirroredKind> SyncController<K> {
         if shown.count() + missing.filter(|key| unseen(key, None)).count() > 0 {
             return None;
         }
+        let ours = |object: &K::Resource| self.shared.kind.ours(object);
+        let Some(confirmed) = confirmed else {
+            let mut changes = compare(listing.desired.values().cloned().collect(), actual, ours);
+            changes.update.extend(edited_while_deleted(listing, actual, ours));
+            changes.delete.clear();
+            return Some(Plan { changes, hold: None });
+        };
         let released = self.release.revision();
         let rules = Rules {
             mass_deletion: self.mass_deletion,
@@ -251,23 +250,34 @@ impl<K: MirroredKind> SyncController<K> {
         Some(plan(
             listing,
             actual,
-            |object| self.shared.kind.ours(object),
+            ours,
             |object| self.shared.kind.gives(object),
             &mut brake,
             rules,
         ))
     }
 
-    /// Shows other controllers what the cloud lists. What is held is as it was: nothing goes of what would be deleted, and nothing that is
-    /// new takes effect.
+    /// Shows other controllers what the cloud lists. What is held is as it was: nothing goes of what would be deleted,
+    /// what would become something else stays what it is, and nothing that is new takes effect.
     fn show(&self, listing: &Listing<K::Resource>, hold: Option<&Hold>) {
-        let names = |keys: &BTreeSet<Key>| keys.iter().map(|key| key.name().to_owned()).collect::<BTreeSet<_>>();
-        let deleted = hold.map(|hold| names(&hold.deletions)).unwrap_or_default();
-        let withheld = hold.map(|hold| names(&hold.additions.new)).unwrap_or_default();
-        let mut listed = listing.names();
-        listed.extend(deleted);
-        listed.retain(|name| !withheld.contains(name));
+        if self.last().shown.as_ref().is_some_and(|shown| shown.as_ref() == hold) {
+            return;
+        }
+        let before = self.shared.list.listed();
+        let mut listed = listing.specs(&before);
+        let mut withheld = BTreeSet::new();
+        if let Some(Hold {
+            deletions, additions, ..
+        }) = hold
+        {
+            for name in deletions.iter().chain(&additions.changed).map(Key::name) {
+                listed.insert(name.to_owned(), before.get(name).cloned().flatten());
+            }
+            withheld = additions.new.iter().map(|key| key.name().to_owned()).collect();
+            listed.retain(|name, _| !withheld.contains(name));
+        }
         self.shared.list.set(listed, withheld, listing.is_readable());
+        self.last().shown = Some(hold.cloned());
     }
 
     /// Whether the writes of this response go on: not when there is another one, and not when the controllers pause or end.

@@ -17,7 +17,7 @@ use tidewaiter_api::containership::{
     NodePoolLabel, Plugin, Registry, User,
 };
 use tidewaiter_api::names::{
-    CONTAINERSHIP_ACCOUNT, CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE, PLUGIN_STORE_LABEL,
+    CLOUD_LIST_LABEL, CONTAINERSHIP_ACCOUNT, CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE, PLUGIN_STORE_LABEL,
 };
 use tidewaiter_kit::slim::OUR_MANAGERS;
 
@@ -27,10 +27,11 @@ use super::sweep::{Count, Sweep, SweepError};
 const MIRROR: &str = "tidewaiter/sync-";
 
 /// The rows.
-pub(super) fn table() -> [Row; 20] {
+pub(super) fn table() -> [Row; 21] {
     [
         Row::plugins("plugininventories"),
         Row::of::<Secret>("pluginsecrets", Ours::Labelled(PLUGIN_STORE_LABEL)),
+        Row::of::<Secret>("cloudlists", Ours::Labelled(CLOUD_LIST_LABEL)),
         Row::entries("imagepullsecrets"),
         Row::of::<Secret>("secrets", Ours::Managed),
         Row::of::<ServiceAccount>("serviceaccounts", Ours::ManagedNamed(CONTAINERSHIP_ACCOUNT)),

@@ -16,22 +16,22 @@ use crate::script::Script;
 use crate::world::{SOON, World, apply, on};
 
 /// The roles: to read pods, and to read Secrets.
-const ROLE: usize = 1;
-const SECRETS: usize = 2;
+pub const ROLE: usize = 1;
+pub const SECRETS: usize = 2;
 /// Their bindings: everywhere, and in the namespace `apps`.
-const EVERYWHERE: usize = 11;
-const IN_APPS: usize = 12;
+pub const EVERYWHERE: usize = 11;
+pub const IN_APPS: usize = 12;
 const LATER: usize = 13;
 /// The users.
-const ANN: usize = 21;
-const WEB: usize = 22;
-const BOB: usize = 23;
-const EVE: usize = 24;
+pub const ANN: usize = 21;
+pub const WEB: usize = 22;
+pub const BOB: usize = 23;
+pub const EVE: usize = 24;
 
 /// A finalizer of somebody else.
 const KEPT: &str = "example.com/keeps";
 
-fn role(number: usize, resource: &str, verb: &str) -> Value {
+pub fn role(number: usize, resource: &str, verb: &str) -> Value {
     let mut role = Kind::Role.object(number, 1);
     let permits = json!({"id": id(number + 900), "type": "kubernetes", "api_groups": [""], "resources": [resource], "verbs": [verb]});
     role["rules"] = json!([permits]);
@@ -39,7 +39,7 @@ fn role(number: usize, resource: &str, verb: &str) -> Value {
 }
 
 /// The role for a user, in a namespace or everywhere.
-fn binding(number: usize, role: usize, user: usize, namespace: Option<&str>) -> Value {
+pub fn binding(number: usize, role: usize, user: usize, namespace: Option<&str>) -> Value {
     let mut binding = Kind::RoleBinding.object(number, 1);
     binding["authorization_role_id"] = json!(id(role));
     binding["user_id"] = json!(id(user));
@@ -48,13 +48,13 @@ fn binding(number: usize, role: usize, user: usize, namespace: Option<&str>) -> 
 }
 
 /// A cluster whose cloud lists two roles and two bindings.
-struct Scene {
-    world: World,
-    cloud: Script,
+pub struct Scene {
+    pub world: World,
+    pub cloud: Script,
 }
 
 impl Scene {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         let (world, cloud) = (World::start().await, Script::start(true).await);
         world.namespace("apps").await;
         let scene = Self { world, cloud };
@@ -69,12 +69,12 @@ impl Scene {
     }
 
     /// The cloud lists these bindings from now on.
-    fn binds(&self, bindings: impl IntoIterator<Item = Value>) {
+    pub fn binds(&self, bindings: impl IntoIterator<Item = Value>) {
         self.cloud.list("/role-bindings", bindings);
         self.cloud.changed(&["role-bindings"]);
     }
 
-    async fn everybody_may(&self) -> bool {
+    pub async fn everybody_may(&self) -> bool {
         let (ann, web) = (id(ANN), id(WEB));
         let ann = self.world.may(&ann, &[], "get", "pods", "");
         let web = self.world.may(&web, &[], "get", "secrets", "apps");
@@ -82,7 +82,7 @@ impl Scene {
         ann && web
     }
 
-    async fn works(&self) {
+    pub async fn works(&self) {
         eventually("everybody to be allowed", SOON, async || {
             if self.everybody_may().await {
                 Ok(())
@@ -94,7 +94,7 @@ impl Scene {
     }
 
     /// Nobody loses a permission while `changes` run, and nothing that gives one is written.
-    async fn nobody_loses(&self, changes: impl Future<Output = ()>) {
+    pub async fn nobody_loses(&self, changes: impl Future<Output = ()>) {
         let mark = self.world.cluster.audit_mark().await;
         let watching = async {
             loop {

@@ -10,6 +10,7 @@ mod cloud;
 mod cluster;
 mod crashes;
 mod explain;
+mod forged;
 mod limits;
 #[allow(dead_code, reason = "the mirror's own tests use more of it")]
 #[path = "../mirror/objects.rs"]

@@ -66,7 +66,8 @@ impl Invariants {
         self.seen.lock().unwrap().violations.clone()
     }
 
-    /// A replica writes and deletes only what the cloud has said since it started.
+    /// A replica deletes only what the cloud has said since it started, and writes only that, or what another one
+    /// before it was told.
     fn mirrored(&self, write: &Write) {
         if write.name.starts_with(OF_A_PERSON) {
             self.violated(format!("of a person: {write}"));
@@ -74,14 +75,10 @@ impl Invariants {
         let Some((kind, number)) = origin(&write.resource, &write.name) else {
             return;
         };
-        let started = self
-            .seen
-            .lock()
-            .unwrap()
-            .started
-            .get(&write.by)
-            .copied()
-            .unwrap_or_default();
+        let started = self.seen.lock().unwrap().started.get(&write.by).copied();
+        // What is stored restores and corrects, but for upgrades.
+        let restores = write.verb != Verb::Delete && kind != Kind::Upgrade;
+        let started = started.filter(|_| !restores).unwrap_or_default();
         let said = self.cloud.lock().truth.since(started, kind, number);
         // A finalizer may keep what is deleted for a moment.
         let after = write.after().filter(|_| write.verb != Verb::Delete);

@@ -16,8 +16,8 @@ use crate::world::{Coordinator, NAMESPACE, SOON, World, coordinator};
 /// From one to the other, each kind has a creation, an update and a deletion.
 const STATES: [[(usize, usize); 2]; 2] = [[(1, 1), (2, 1)], [(2, 2), (3, 1)]];
 
-/// Eleven kinds of resources, three writes each.
-const WRITES: usize = 33;
+/// Eleven kinds of resources, three writes each, and the stored lists of ten.
+const WRITES: usize = 43;
 
 struct Scene {
     world: World,

@@ -10,6 +10,7 @@ mod permissions;
 mod responses;
 mod rows;
 mod script;
+mod stored;
 mod strangers;
 mod stream;
 mod world;

@@ -14,6 +14,7 @@ mod checks;
 #[allow(dead_code, reason = "the other tests of this crate use the rest")]
 #[path = "../shared/cluster.rs"]
 mod cluster;
+mod copies;
 mod crashes;
 mod depends;
 mod guards;

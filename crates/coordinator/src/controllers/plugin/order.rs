@@ -45,19 +45,12 @@ impl PluginController {
             self.waiting.set(key, false);
             return Ok(None);
         }
-        let counting = self
-            .plugins
-            .iter()
-            .filter(|plugin| self.listed.counts(&plugin.metadata));
-        let known = counting.map(|plugin| {
+        let known = self.plugins.cache().iter().map(|plugin| {
             let depends_on = self.manifests.dependencies(&plugin.spec.id);
             (Identity::of(&plugin.spec), Known::of(&plugin, depends_on))
         });
         let known: Plugins = known.collect();
-        let complete = self
-            .listed
-            .is_covered(|name| known.keys().any(|plugin| plugin.id == name));
-        let found = blocked(identity, &release.depends_on, &known, complete);
+        let found = blocked(identity, &release.depends_on, &known, self.plugins.has_all());
         self.waiting.set(key, found.is_some());
         match found {
             None => Ok(None),
@@ -70,7 +63,7 @@ impl PluginController {
     pub(super) fn wait_for_dependents(&self, key: &Key, plugin: &Identity, record: &Record) -> Result<(), Problem> {
         let removed = self.inventories.iter().filter(|inventory| {
             let name = inventory.metadata.name.as_deref().unwrap_or_default();
-            !self.listed.retains(name, None)
+            !self.plugins.retains(name)
         });
         let removed = removed.map(|inventory| {
             let record = Record::read(&inventory.spec);

@@ -25,6 +25,7 @@ use super::gate::Rendered;
 use super::settings::PluginSettings;
 use super::store::Store;
 use crate::cloud::Cloud;
+use crate::controllers::listed::Listed;
 use crate::mirror::Mirrored;
 
 /// Plugins at once: each has few requests under way.
@@ -60,10 +61,7 @@ pub(in crate::controllers) fn start(
     tasks: &mut Tasks,
 ) -> Result<(), MetricsError> {
     let (queue, kit) = (Queue::new(), &context.kit);
-    let Mirrored {
-        list: listed,
-        cache: plugins,
-    } = mirrored;
+    let plugins = Listed::new(mirrored.cache, Some(mirrored.list));
     // Optional: a cluster may not have the definition yet.
     let inventories = Cache::<PluginInventory>::namespaced(reader.clone(), CONTAINERSHIP_NAMESPACE)
         .optional()
@@ -75,14 +73,15 @@ pub(in crate::controllers) fn start(
         .optional()
         .start(tasks, kit);
     secrets.notify(stored(&queue));
-    plugins.notify(queue.same_name());
+    plugins.cache().notify(queue.same_name());
     inventories.notify(queue.same_name());
     let waiting_for = Waiting::default();
-    plugins.notify(wakes(&waiting_for, &queue));
+    plugins.cache().notify(wakes(&waiting_for, &queue));
     inventories.notify(wakes(&waiting_for, &queue));
-    let (all, kept, relisted, waits) = (plugins.clone(), inventories.clone(), queue.clone(), waiting_for.clone());
+    let (all, kept) = (plugins.copies().clone(), inventories.clone());
+    let (relisted, waits) = (queue.clone(), waiting_for.clone());
     // Only those that are concerned: a pass lists the objects of its plugin.
-    listed.notify(move |changed| {
+    plugins.notify_list(move |changed| {
         for key in all.keys().into_iter().chain(kept.keys()) {
             if changed.concerns(key.name()) {
                 relisted.push(key);
@@ -103,7 +102,6 @@ pub(in crate::controllers) fn start(
         engines: Engines::new(&client, settings.accounts.clone()),
         settings,
         waiting: waiting_for,
-        listed,
         plugins: plugins.clone(),
         inventories: inventories.clone(),
         followed: Followed::start(queue.clone(), tasks),
@@ -115,7 +113,7 @@ pub(in crate::controllers) fn start(
         board: Board::new(&kit.metrics)?,
     };
     Controller::new(reconciler, queue)
-        .reads(&plugins)
+        .reads(plugins.cache())
         .reads(&inventories)
         .reads(&secrets)
         .permits(PERMITS)

@@ -11,7 +11,7 @@ use tidewaiter_api::values::{SecretText, quoted};
 
 use super::address::{DOCKER_HUB, InvalidAddress, ServerAddress};
 use super::digest::Digest;
-use super::stored::StoredSecret;
+use super::stored::SecretData;
 
 const DEFAULT_REGION: &str = "us-east-1";
 
@@ -25,6 +25,17 @@ pub(super) struct Source {
     pub(super) serveraddress: String,
     pub(super) email: String,
     pub(super) credentials: BTreeMap<String, SecretText>,
+}
+
+impl From<RegistrySpec> for Source {
+    fn from(spec: RegistrySpec) -> Self {
+        Self {
+            provider: spec.provider,
+            serveraddress: spec.serveraddress,
+            email: spec.email,
+            credentials: spec.credentials,
+        }
+    }
 }
 
 /// How to get into a registry.
@@ -93,30 +104,24 @@ pub fn check_registry(provider: &str, serveraddress: &str, credentials: &Value) 
 }
 
 impl Source {
-    /// From the Secret that the mirror writes.
-    pub(super) fn of_secret(secret: &StoredSecret) -> Result<Self, InvalidSource> {
-        let field = |key| secret.text(key).map(str::to_owned).ok_or(InvalidSource::Field(key));
-        let credentials = secret
-            .bytes(secret_keys::CREDENTIALS)
-            .ok_or(InvalidSource::Credentials)?;
+    /// From the data of the Secret that the mirror writes.
+    pub(super) fn of_data(data: &SecretData) -> Result<Self, InvalidSource> {
+        let text = |key| data.get(key).and_then(|bytes| str::from_utf8(&bytes.0).ok());
+        let field = |key| text(key).map(str::to_owned).ok_or(InvalidSource::Field(key));
+        let credentials = data.get(secret_keys::CREDENTIALS).ok_or(InvalidSource::Credentials)?;
         Ok(Self {
             provider: field(secret_keys::PROVIDER)?,
             serveraddress: field(secret_keys::SERVER_ADDRESS)?,
-            email: secret.text(secret_keys::EMAIL).unwrap_or_default().to_owned(),
+            email: text(secret_keys::EMAIL).unwrap_or_default().to_owned(),
             // The errors of serde quote what they refuse.
-            credentials: serde_json::from_slice(credentials).map_err(|_| InvalidSource::Credentials)?,
+            credentials: serde_json::from_slice(&credentials.0).map_err(|_| InvalidSource::Credentials)?,
         })
     }
 
     /// From the Registry itself.
     pub(super) fn of_spec(spec: &Value) -> Result<Self, InvalidSource> {
         let spec: RegistrySpec = serde_json::from_value(spec.clone()).map_err(|_| InvalidSource::Spec)?;
-        Ok(Self {
-            provider: spec.provider,
-            serveraddress: spec.serveraddress,
-            email: spec.email,
-            credentials: spec.credentials,
-        })
+        Ok(spec.into())
     }
 
     /// What its provider requires.

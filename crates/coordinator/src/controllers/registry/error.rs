@@ -24,6 +24,8 @@ pub(super) enum Copies {
 pub(super) enum RegistryError {
     #[error("there is no Secret with its credentials")]
     Missing { secret: String },
+    #[error("its credentials in the cluster were edited, and it is not known how the cloud lists them")]
+    Edited,
     #[error("its credentials or its address cannot be used: {0}")]
     Invalid(#[from] InvalidSource),
     #[error("its name is longer than a label's value may be")]
@@ -45,7 +47,7 @@ pub(super) enum RegistryError {
 impl RegistryError {
     pub(super) fn state(&self) -> State {
         match self {
-            Self::Missing { .. } => State::Missing,
+            Self::Missing { .. } | Self::Edited => State::Missing,
             Self::Invalid(_) | Self::Name => State::Invalid,
             Self::Refused(_) => State::Refused,
             Self::Unchecked { .. } => State::Unchecked,
@@ -59,6 +61,7 @@ impl ReconcileError for RegistryError {
     fn retry(&self) -> Retry {
         match self {
             Self::Missing { .. }
+            | Self::Edited
             | Self::Invalid(_)
             | Self::Name
             | Self::Refused(_)
@@ -75,7 +78,7 @@ impl ReconcileError for RegistryError {
     fn is_refusal(&self) -> bool {
         matches!(
             self,
-            Self::Missing { .. } | Self::Invalid(_) | Self::Name | Self::Refused(_)
+            Self::Missing { .. } | Self::Edited | Self::Invalid(_) | Self::Name | Self::Refused(_)
         )
     }
 
@@ -88,6 +91,12 @@ impl ReconcileError for RegistryError {
                 format!(
                     "The Secret {secret} in containership-core with the label of this registry does not exist. The mirror of the cloud writes it. Existing pull secrets stay as they are."
                 ),
+            ),
+            Self::Edited => (
+                "CredentialEdited",
+                "Read",
+                "Somebody edited the credentials of this registry in the cluster, and the coordinator has not reached the cloud since it started. They are not used, and the mirror undoes the edit when the cloud answers. Existing pull secrets stay as they are."
+                    .to_owned(),
             ),
             Self::Invalid(source) => (
                 "CredentialInvalid",

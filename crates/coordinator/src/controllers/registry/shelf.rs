@@ -7,20 +7,34 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::Resource as _;
+use tidewaiter_api::containership::Registry;
+use tidewaiter_api::names::registry_of_secret;
 use tidewaiter_kit::{Cache, Desired as _, Key, Metadata, Queue};
 
 use super::pull_secret::PullSecret;
 use super::stored::StoredRegistry;
 use crate::controllers::containership::Entries;
-use crate::controllers::listed::Listed;
-use crate::mirror::CloudList;
+use crate::controllers::listed::key_of;
+use crate::mirror::{Changed, CloudList, Effect};
 
 /// The registries of the cluster. Clones share them.
 #[derive(Clone)]
 pub(in crate::controllers) struct Registries {
-    resources: Listed<StoredRegistry>,
+    resources: Cache<StoredRegistry>,
+    /// None without a mirror.
+    lists: Option<RegistryLists>,
     shelf: Arc<Shelf>,
+}
+
+/// What the cloud lists of registries.
+#[derive(Clone, Debug)]
+pub(in crate::controllers) struct RegistryLists {
+    /// The registries.
+    pub(in crate::controllers) registries: CloudList<Registry>,
+    /// The Secrets with their credentials.
+    pub(in crate::controllers) credentials: CloudList<Secret>,
 }
 
 #[derive(Default)]
@@ -30,26 +44,38 @@ struct Shelf {
 }
 
 impl Registries {
-    pub(super) fn new(cache: Cache<StoredRegistry>, listed: CloudList) -> Self {
+    pub(super) fn new(resources: Cache<StoredRegistry>, lists: Option<RegistryLists>) -> Self {
         let registries = Self {
-            resources: Listed::new(cache, Some(listed)),
+            resources,
+            lists,
             shelf: Arc::default(),
         };
-        let shelf = Arc::clone(&registries.shelf);
-        registries.resources.notify_list(move || shelf.wake());
+        if let Some(lists) = &registries.lists {
+            let shelf = Arc::clone(&registries.shelf);
+            lists.registries.notify(move |changed| {
+                if changed.changes_names() {
+                    shelf.wake();
+                }
+            });
+        }
         registries
     }
 
-    /// Queues every registry, by its id, when the cloud lists others.
+    /// Queues each registry, by its id, of which the cloud lists something else than before.
     pub(super) fn notify_list(&self, queue: &Queue) {
-        let (queue, cache, ready) = (queue.clone(), self.resources.cache().clone(), Arc::clone(&self.shelf));
-        self.resources.notify_list(move || {
-            let known = cache.keys();
-            let ready: Vec<String> = lock(&ready.ready).keys().cloned().collect();
-            for id in known.iter().map(Key::name).chain(ready.iter().map(String::as_str)) {
-                queue.push(Key::new(id));
+        let Some(lists) = &self.lists else { return };
+        let (queue, cache, shelf) = (queue.clone(), self.resources.clone(), Arc::clone(&self.shelf));
+        let wake = move |changed: &Changed| {
+            let all = || {
+                let known = cache.keys().into_iter().map(|key| key.name().to_owned());
+                known.chain(lock(&shelf.ready).keys().cloned()).collect()
+            };
+            for name in changed.concerned(all) {
+                queue.push(Key::new(registry_of_secret(&name).unwrap_or(&name)));
             }
-        });
+        };
+        lists.registries.notify(wake.clone());
+        lists.credentials.notify(wake);
     }
 
     /// Queues every namespace when a registry comes, goes, or gets another pull secret.
@@ -63,19 +89,36 @@ impl Registries {
         lock(&self.shelf.wakes).push(Box::new(wake));
     }
 
+    /// What the cloud lists; None without a mirror.
+    pub(super) fn lists(&self) -> Option<&RegistryLists> {
+        self.lists.as_ref()
+    }
+
     /// The Registry of this id, if the cluster has one that takes effect.
     pub(super) fn get(&self, id: &str) -> Option<Arc<StoredRegistry>> {
-        self.resources.get(id)
+        let registry = self.resources.get(&key_of(id))?;
+        let lives = registry.meta().deletion_timestamp.is_none();
+        let counts = match self.lists.as_ref().map(|lists| lists.registries.effect(id)) {
+            Some(Effect::Listed(_)) => true,
+            Some(Effect::Nothing) => false,
+            Some(Effect::Own) | None => lives,
+        };
+        counts.then_some(registry)
     }
 
     /// Whether the registries are known.
     pub(super) fn are_known(&self) -> bool {
-        self.resources.cache().is_synced()
+        self.resources.is_synced()
     }
 
     /// Whether the registry exists, so that what was made of it stays.
     pub(super) fn exists(&self, id: &str) -> bool {
-        self.resources.retains(id)
+        let found = self.resources.get(&key_of(id));
+        let meta = found.as_ref().map(|found| found.meta());
+        match &self.lists {
+            Some(lists) => lists.registries.retains(id, meta),
+            None => meta.is_some_and(|meta| meta.deletion_timestamp.is_none()),
+        }
     }
 
     /// What to attach to service accounts; None while the registries are not known.
@@ -83,14 +126,10 @@ impl Registries {
         let known = self.are_known();
         known.then(|| {
             let ready: BTreeSet<String> = self.ready().iter().map(|secret| secret.name().to_owned()).collect();
-            let list = self.resources.list();
-            let listed = list.map(CloudList::names).unwrap_or_default();
-            let present = self
-                .resources
-                .cache()
-                .keys()
-                .into_iter()
-                .map(|key| key.name().to_owned());
+            let list = self.lists.as_ref().map(|lists| &lists.registries);
+            let listed = list.map(CloudList::listed).unwrap_or_default();
+            let listed = listed.keys().cloned();
+            let present = self.resources.keys().into_iter().map(|key| key.name().to_owned());
             let all = present.filter(|id| self.exists(id)).chain(listed);
             let pending = all.filter(|id| !ready.contains(id)).collect();
             let unknown = list.is_some_and(|list| !list.is_complete());
@@ -144,7 +183,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl fmt::Debug for Registries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registries")
-            .field("cache", self.resources.cache())
+            .field("cache", &self.resources)
             .finish_non_exhaustive()
     }
 }

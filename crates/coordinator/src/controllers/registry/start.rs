@@ -58,7 +58,7 @@ pub(super) fn start_with<V: Verify>(
         .page_size(500)
         .packed()
         .start(tasks, kit);
-    let registries = Registries::new(objects.clone(), shared.listed_registries.clone());
+    let registries = Registries::new(objects.clone(), shared.registry_lists.clone());
     let everywhere = Arc::new(Everywhere::new(shared.namespaces.clone(), copies.clone()));
     let writer = shared
         .clients

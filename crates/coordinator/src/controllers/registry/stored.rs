@@ -18,9 +18,9 @@ use tidewaiter_api::names::{CONTROLLER_LABEL, REGISTRY_SECRET_LABEL};
 #[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = Registry)]
 pub(super) struct StoredRegistry {
-    #[serde(deserialize_with = "tidewaiter_kit::slim::without_labels")]
+    #[serde(deserialize_with = "tidewaiter_kit::slim::for_writer")]
     metadata: ObjectMeta,
-    /// Read in the mode `inline` only.
+    /// Read in the mode `inline` only, and there only if it is not known how the cloud lists the registry.
     #[serde(default)]
     pub(super) spec: Hidden<Value>,
 }
@@ -34,8 +34,11 @@ pub(super) struct StoredSecret {
     #[serde(default, rename = "type")]
     pub(super) type_: String,
     #[serde(default)]
-    pub(super) data: Hidden<Option<BTreeMap<String, ByteString>>>,
+    pub(super) data: Hidden<Option<SecretData>>,
 }
+
+/// The data of a Secret.
+pub(super) type SecretData = BTreeMap<String, ByteString>;
 
 impl StoredSecret {
     /// The registry whose credentials it holds.
@@ -53,11 +56,6 @@ impl StoredSecret {
     pub(super) fn bytes(&self, key: &str) -> Option<&[u8]> {
         let data = self.data.0.as_ref()?;
         data.get(key).map(|bytes| bytes.0.as_slice())
-    }
-
-    /// The text under this key.
-    pub(super) fn text(&self, key: &str) -> Option<&str> {
-        self.bytes(key).and_then(|bytes| str::from_utf8(bytes).ok())
     }
 
     pub(super) fn annotation(&self, key: &str) -> Option<&str> {

@@ -52,6 +52,8 @@ struct World {
     clock: SharedClock,
     /// What the coordinators of this test are called, one after the other.
     starts: u32,
+    /// What the cloud lists; None without a mirror.
+    lists: Option<RegistryLists>,
 }
 
 struct Coordinator {
@@ -79,6 +81,7 @@ impl World {
             },
             clock,
             starts: 0,
+            lists: None,
         };
         world.namespace("default");
         world.namespace(CONTAINERSHIP_NAMESPACE);
@@ -97,16 +100,7 @@ impl World {
     }
 
     fn credentials(&self, id: &str) {
-        let credentials = json!({"username": "u", "password": format!("hunter2-{id}")}).to_string();
-        let host = format!("{id}.example.com");
-        let text = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-            "metadata": {"name": format!("registry-{id}"), "namespace": CONTAINERSHIP_NAMESPACE,
-                "labels": {"tidewaiter.dev/registry": id, "containership.io/managed": "true"}},
-            "data": {"provider": text("private"), "serveraddress": text(&host), "credentials.json": text(&credentials)},
-        });
-        assert!(self.server.create("mirror", &secret));
+        assert!(self.server.create("mirror", &credentials(id, "hunter2")));
     }
 
     fn without_credentials(&self, id: &str) {
@@ -151,7 +145,7 @@ impl World {
             clients: &clients,
             reader,
             namespaces,
-            listed_registries: CloudList::default(),
+            registry_lists: self.lists.clone(),
             context: &context,
         };
         let settings = RegistrySettings::default();
@@ -223,6 +217,19 @@ impl World {
             namespaces.filter(lacks).count()
         })
     }
+}
+
+/// The Secret of the mirror with the credentials of the registry at `ID.example.com`.
+fn credentials(id: &str, password: &str) -> Value {
+    let credentials = json!({"username": "u", "password": format!("{password}-{id}")}).to_string();
+    let host = format!("{id}.example.com");
+    let text = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": {"name": format!("registry-{id}"), "namespace": CONTAINERSHIP_NAMESPACE,
+            "labels": {"tidewaiter.dev/registry": id, "containership.io/managed": "true"}},
+        "data": {"provider": text("private"), "serveraddress": text(&host), "credentials.json": text(&credentials)},
+    })
 }
 
 impl Coordinator {
@@ -468,4 +475,75 @@ async fn a_registry_whose_credentials_come_a_moment_later_is_no_news() {
     assert_eq!(world.events("quick", "CredentialMissing"), [""; 0]);
     assert_eq!(world.events("late", "CredentialMissing").len(), 1);
     assert!(coordinator.shows("tidewaiter_registries{state=\"missing\"} 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_that_somebody_edits_are_in_no_pull_secret() {
+    const ID: &str = "cccccccc-0000-4000-8000-000000000001";
+    const FORGED: &str = "cccccccc-0000-4000-8000-000000000002";
+    let mut world = World::new();
+    let lists = RegistryLists {
+        registries: CloudList::new("sync-registries"),
+        credentials: CloudList::new("sync-registry-credentials"),
+    };
+    world.lists = Some(lists.clone());
+    world.registry(ID);
+    world.registry(FORGED);
+    let started = world.coordinator();
+    let password = |namespace: &str| {
+        let copy = world
+            .server
+            .read(|objects| objects.get("secrets", namespace, ID).cloned());
+        let data: Option<ByteString> =
+            copy.and_then(|copy| serde_json::from_value(copy["data"][".dockerconfigjson"].clone()).ok());
+        let config: Option<Value> = data.and_then(|data| serde_json::from_slice(&data.0).ok());
+        config.map(|config| text(&config["auths"][format!("{ID}.example.com")]["password"]))
+    };
+    let listed = |password: &str| {
+        let registry = json!({"metadata": {"name": ID}, "spec": {"id": ID}});
+        let registry: Registry = serde_json::from_value(registry).unwrap();
+        lists
+            .registries
+            .set([(ID.to_owned(), Some(Arc::new(registry)))].into(), [].into(), true);
+        let secret: Secret = serde_json::from_value(credentials(ID, password)).unwrap();
+        let name = format!("registry-{ID}");
+        lists
+            .credentials
+            .set([(name, Some(Arc::new(secret)))].into(), [].into(), true);
+    };
+    let name = format!("registry-{ID}");
+    let edits = |password: &str| {
+        let forged = credentials(ID, password)["data"].clone();
+        world
+            .server
+            .edit("somebody", "secrets", CONTAINERSHIP_NAMESPACE, &name, |secret| {
+                secret["data"] = forged
+            });
+    };
+    let is = |password: &str| Some(format!("{password}-{ID}"));
+    let _coordinator = started;
+    // The cloud was not asked yet, and then it does not answer: nobody knows who wrote the Secret.
+    world.passes(20 * SECOND).await;
+    assert_eq!(password("default"), None);
+    lists.registries.recall(None);
+    lists.credentials.recall(None);
+    world.passes(20 * SECOND).await;
+    assert_eq!(password("default"), None);
+    listed("hunter2");
+    world.passes(5 * SECOND).await;
+    assert_eq!(password("default"), is("hunter2"));
+    for _ in 0..50 {
+        edits("evil");
+        world.passes(SECOND / 100).await;
+        assert_eq!(password("default"), is("hunter2"));
+    }
+    // The cloud has another one while the edited one is there.
+    listed("hunter3");
+    world.passes(5 * SECOND).await;
+    assert_eq!(password("default"), is("hunter3"));
+    assert_eq!(
+        world.pull_secrets("default").len(),
+        1,
+        "none of a registry that the cloud does not list"
+    );
 }

@@ -31,6 +31,8 @@ impl MirroredKind for Upgrades {
     const CONTROLLER: &'static str = "sync-upgrades";
     const CHANGED: &'static [Kind] = &[Kind::Upgrade];
     const FINALIZER: Option<&'static str> = Some(UPGRADE_FINALIZER);
+    /// Only the cloud says which upgrades are over, and must not be created again.
+    const STORED: bool = false;
     type Object = models::Upgrade;
     type Resource = ClusterUpgrade;
 

@@ -165,14 +165,15 @@ subjects: [{kind: ServiceAccount, name: tidewaiter-coordinator, namespace: conta
     pub(crate) async fn credentials(&self, id: &str, provider: &str, address: &str, credentials: &Value) {
         hand_out(credentials);
         let name = format!("registry-{id}");
+        let text = |text: &str| STANDARD.encode(text);
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret",
             "metadata": {"name": name, "labels": {"tidewaiter.dev/registry": id, "containership.io/managed": "true"}},
             "type": "Opaque",
-            "stringData": {"provider": provider, "serveraddress": address, "email": "",
-                "credentials.json": credentials.to_string()},
+            "data": {"provider": text(provider), "serveraddress": text(address), "email": "",
+                "credentials.json": text(&credentials.to_string())},
         });
-        let params = PatchParams::apply("mirror").force();
+        let params = PatchParams::apply("tidewaiter/sync-registry-credentials").force();
         self.secrets(CORE)
             .patch(&name, &params, &Patch::Apply(secret))
             .await
@@ -188,7 +189,7 @@ subjects: [{kind: ServiceAccount, name: tidewaiter-coordinator, namespace: conta
             json!({"apiVersion": "containership.io/v3", "kind": "Registry", "metadata": {"name": id}, "spec": spec});
         let api: Api<Registry> = Api::namespaced(self.admin(), CORE);
         // An address that its definition refuses is not what is under test.
-        let params = PatchParams::apply("mirror").force();
+        let params = PatchParams::apply("tidewaiter/sync-registries").force();
         api.patch(id, &params, &Patch::Apply(registry)).await.unwrap();
     }
 

@@ -1,5 +1,6 @@
 use serde_json::json;
 
+use super::super::stored::StoredSecret;
 use super::*;
 
 fn source(provider: &str, address: &str, credentials: Value) -> Source {
@@ -126,6 +127,10 @@ fn what_cannot_be_used_is_refused_without_showing_it() {
     }
 }
 
+fn data(secret: StoredSecret) -> SecretData {
+    secret.data.0.unwrap()
+}
+
 #[test]
 fn the_secret_of_the_mirror_is_read_and_a_broken_one_is_not_shown() {
     let secret = |data: Value| -> StoredSecret {
@@ -144,7 +149,7 @@ fn the_secret_of_the_mirror_is_read_and_a_broken_one_is_not_shown() {
     };
     let whole = json!({"provider": "quay", "serveraddress": "quay.io", "email": "a@example.com",
         "credentials.json": "{\"username\":\"u\",\"password\":\"hunter2\"}"});
-    let read = Source::of_secret(&secret(whole.clone())).unwrap();
+    let read = Source::of_data(&data(secret(whole.clone()))).unwrap();
     assert_eq!((read.provider.as_str(), read.email.as_str()), ("quay", "a@example.com"));
     assert!(!format!("{:?}", secret(whole.clone())).contains("hunter2"));
     for (key, value) in [
@@ -154,13 +159,13 @@ fn the_secret_of_the_mirror_is_read_and_a_broken_one_is_not_shown() {
     ] {
         let mut broken = whole.clone();
         broken[key] = value;
-        let error = Source::of_secret(&secret(broken)).unwrap_err();
+        let error = Source::of_data(&data(secret(broken))).unwrap_err();
         assert!(!error.to_string().contains("hunter2") && !format!("{error:?}").contains("hunter2"));
     }
     let without = |key: &str| {
         let mut data = whole.clone();
         data.as_object_mut().unwrap().remove(key);
-        Source::of_secret(&secret(data))
+        Source::of_data(&self::data(secret(data)))
     };
     assert_eq!(without("provider"), Err(InvalidSource::Field("provider")));
     assert_eq!(without("serveraddress"), Err(InvalidSource::Field("serveraddress")));

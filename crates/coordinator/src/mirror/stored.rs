@@ -1,0 +1,234 @@
+//! The last list of each kind, in Secrets of `containership-core`: so that a coordinator that starts while the cloud is
+//! away knows how the cloud lists each object. It restores and corrects by that, and deletes nothing.
+//!
+//! What is stored is what took effect: with the objects whose deletion the brake held, and without those whose addition
+//! it held. It is written after it took effect, so a process that is killed in between leaves the list before; and only
+//! when it changed. A list that is too large for one Secret is in several, of which the first is written last and has
+//! the digest of all: what is of two lists is no list.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Api, Client};
+use lz4_flex::block::{compress_prepend_size, decompress_size_prepended};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tidewaiter_api::names::{CLOUD_LIST_LABEL, CONTAINERSHIP_NAMESPACE, cloud_list_secret};
+use tidewaiter_kit::{Cacheable, WriteError, Writer};
+use tracing::warn;
+
+use super::cloud_list::Specs;
+use super::kind::named;
+use crate::digest::digest_of;
+
+/// The keys of a Secret: a part of the compressed list and, in the first one, the number of parts and the digest of the
+/// whole.
+const PART: &str = "list";
+const PARTS: &str = "parts";
+const DIGEST: &str = "digest";
+const TYPE: &str = "tidewaiter.dev/cloud-list";
+
+/// The most that one Secret has of a list, in bytes: the API server permits 1 MiB.
+const MAX_PART_BYTES: usize = 900_000;
+
+/// The most that a list may have when it is unpacked.
+const MAX_LIST_BYTES: usize = 256 << 20;
+
+type Data = BTreeMap<String, ByteString>;
+
+/// Why a list is not stored.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StoreError {
+    /// What is stored cannot be read.
+    #[error("the stored list cannot be read")]
+    Read(#[from] kube::Error),
+    /// A Secret cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+/// The list of one kind.
+pub(super) struct StoredList<R> {
+    secrets: Api<Secret>,
+    kind: &'static str,
+    stored: Mutex<Stored<R>>,
+}
+
+/// What the Secrets have, as far as it is known.
+enum Stored<R> {
+    /// They were not read yet.
+    Unread,
+    Nothing,
+    /// This list, in so many parts.
+    List(Arc<Specs<R>>, usize),
+}
+
+impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
+    /// `client` must be a fenced one.
+    pub(super) fn new(client: Client, kind: &'static str) -> Self {
+        Self {
+            secrets: Api::namespaced(client, CONTAINERSHIP_NAMESPACE),
+            kind,
+            stored: Mutex::new(Stored::Unread),
+        }
+    }
+
+    /// Reads what an earlier process stored. What is damaged is as if there were nothing.
+    pub(super) async fn read(&self) -> Result<Option<Arc<Specs<R>>>, kube::Error> {
+        let found = match self.part(0).await? {
+            None => None,
+            Some(first) => {
+                let whole = self.whole(first).await?;
+                let found =
+                    whole.and_then(|whole| Some((Arc::new(unpack(&whole)?), whole.len().div_ceil(MAX_PART_BYTES))));
+                if found.is_none() {
+                    warn!(
+                        kind = self.kind,
+                        "the stored list of the cloud is damaged, and is not used"
+                    );
+                }
+                found
+            }
+        };
+        let list = found.as_ref().map(|(list, _)| Arc::clone(list));
+        *self.stored() = found.map_or(Stored::Nothing, |(list, parts)| Stored::List(list, parts));
+        Ok(list)
+    }
+
+    /// The compressed list; None if its parts are not of one list.
+    async fn whole(&self, mut first: Data) -> Result<Option<Vec<u8>>, kube::Error> {
+        let mut take = |key: &str| first.remove(key).unwrap_or_default().0;
+        let (mut whole, digest) = (take(PART), take(DIGEST));
+        let count = str::from_utf8(&take(PARTS))
+            .ok()
+            .and_then(|text| text.parse::<usize>().ok());
+        for number in 1..count.unwrap_or_default().min(MAX_LIST_BYTES / MAX_PART_BYTES) {
+            let part = self.part(number).await?;
+            whole.extend(part.and_then(|mut data| data.remove(PART)).unwrap_or_default().0);
+        }
+        Ok((digest == digest_of(&whole).as_bytes()).then_some(whole))
+    }
+
+    async fn part(&self, number: usize) -> Result<Option<Data>, kube::Error> {
+        let secret = self.secrets.get_opt(&cloud_list_secret(self.kind, number)).await?;
+        Ok(secret.map(|secret| secret.data.unwrap_or_default()))
+    }
+
+    /// Stores the list, if it is another one than the Secrets have.
+    pub(super) async fn write(&self, writer: &Writer, list: Arc<Specs<R>>) -> Result<(), StoreError> {
+        if matches!(&*self.stored(), Stored::Unread) {
+            self.read().await?;
+        }
+        let before = match &*self.stored() {
+            Stored::List(stored, _) if Arc::ptr_eq(stored, &list) || *stored == list => return Ok(()),
+            Stored::List(_, parts) => *parts,
+            Stored::Unread | Stored::Nothing => 0,
+        };
+        let whole = pack(&list);
+        let parts: Vec<&[u8]> = whole.chunks(MAX_PART_BYTES).collect();
+        for (number, part) in parts.iter().enumerate().rev() {
+            let mut data: Data = [(PART.to_owned(), ByteString(part.to_vec()))].into();
+            if number == 0 {
+                data.insert(PARTS.to_owned(), ByteString(parts.len().to_string().into_bytes()));
+                data.insert(DIGEST.to_owned(), ByteString(digest_of(&whole).into_bytes()));
+            }
+            let secret = Secret {
+                metadata: self.metadata(number),
+                data: Some(data),
+                type_: Some(TYPE.to_owned()),
+                ..Secret::default()
+            };
+            writer.apply(&secret, None).await?;
+        }
+        for number in parts.len()..before {
+            match writer.delete::<Secret>(&self.metadata(number)).await {
+                Err(error) if error.is_gone() => {}
+                deleted => deleted?,
+            }
+        }
+        *self.stored() = Stored::List(list, parts.len());
+        Ok(())
+    }
+
+    /// The Secrets were deleted: the next list is stored anew.
+    pub(super) fn forget(&self) {
+        *self.stored() = Stored::Nothing;
+    }
+
+    fn metadata(&self, number: usize) -> ObjectMeta {
+        let mut metadata = named(&cloud_list_secret(self.kind, number));
+        metadata.labels = Some([(CLOUD_LIST_LABEL.to_owned(), self.kind.to_owned())].into());
+        metadata
+    }
+
+    fn stored(&self) -> MutexGuard<'_, Stored<R>> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The objects of which it is known how the cloud lists them, compressed.
+fn pack<R: Serialize>(list: &Specs<R>) -> Vec<u8> {
+    let objects: Vec<&R> = list.values().flatten().map(|object| &**object).collect();
+    // What was decoded from JSON can be written as JSON.
+    compress_prepend_size(&serde_json::to_vec(&objects).unwrap_or_default())
+}
+
+fn unpack<R: Cacheable + DeserializeOwned>(packed: &[u8]) -> Option<Specs<R>> {
+    let size = packed.first_chunk().map(|size| u32::from_le_bytes(*size) as usize)?;
+    if size > MAX_LIST_BYTES {
+        return None;
+    }
+    let text = decompress_size_prepended(packed).ok()?;
+    let objects: Vec<R> = serde_json::from_slice(&text).ok()?;
+    let named = objects
+        .into_iter()
+        .map(|object| Some((object.meta().name.clone()?, Some(Arc::new(object)))));
+    named.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tidewaiter_api::containership::{AuthorizationRole, Registry};
+
+    use super::*;
+
+    fn stored<R: Cacheable + Serialize + DeserializeOwned + PartialEq>(object: serde_json::Value) {
+        let object: R = serde_json::from_value(object).unwrap();
+        let list: Specs<R> = [("a".to_owned(), Some(Arc::new(object))), ("b".to_owned(), None)].into();
+        let mut known = list.clone();
+        known.retain(|_, object| object.is_some());
+        assert_eq!(unpack(&pack(&list)).unwrap(), known);
+    }
+
+    #[test]
+    fn what_is_stored_is_what_is_read() {
+        stored::<AuthorizationRole>(
+            json!({"metadata": {"name": "a", "finalizers": ["f"]}, "spec": {"id": "a", "rules": [
+            {"type": "kubernetes", "api_groups": [""], "resources": ["pods"], "verbs": ["get"]}]}}),
+        );
+        stored::<Registry>(
+            json!({"metadata": {"name": "a"}, "spec": {"id": "a", "credentials": {"password": "hunter2"}}}),
+        );
+        let data: BTreeMap<_, _> = [("credentials.json", ByteString(vec![0, 159, 146, 150]))].into();
+        stored::<Secret>(json!({"metadata": {"name": "a", "labels": {"l": "x"}}, "data": data, "type": "Opaque"}));
+    }
+
+    #[test]
+    fn what_is_damaged_is_no_list() {
+        let list: Specs<AuthorizationRole> = Specs::new();
+        let packed = pack(&list);
+        assert_eq!(unpack(&packed), Some(list));
+        for damaged in [
+            &[][..],
+            &packed[..packed.len() - 1],
+            &[255, 255, 255, 255, 0],
+            &pack::<Secret>(&Specs::new())[..3],
+        ] {
+            assert_eq!(unpack::<AuthorizationRole>(damaged), None, "{damaged:?}");
+        }
+    }
+}

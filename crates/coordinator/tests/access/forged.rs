@@ -1,0 +1,203 @@
+//! Somebody who may write the mirrored roles and bindings, and nothing else: no edit and no forgery is in force, not
+//! for a moment.
+
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use tidewaiter_api::names::{CLOUD_LIST_LABEL, CONTAINERSHIP_NAMESPACE};
+use tidewaiter_testkit::{Identity, eventually};
+
+use crate::cloud::{ANN, EVE, EVERYWHERE, IN_APPS, ROLE, SECRETS, Scene, role};
+use crate::objects::id;
+use crate::script::Answer;
+use crate::world::{SOON, World, on};
+
+/// How often each object is edited.
+const EDITS: usize = 100;
+
+/// An edit, unless the object is gone for a moment, or is another one by now.
+async fn edit<K>(api: &Api<K>, name: &str, spec: Value)
+where
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let edited = api
+        .patch(name, &PatchParams::default(), &Patch::Merge(json!({ "spec": spec })))
+        .await;
+    match edited {
+        Err(kube::Error::Api(status)) if [404, 409, 422].contains(&status.code) => {}
+        edited => drop(edited.unwrap()),
+    }
+}
+
+/// Edits everything again and again, so that what the mirror restores is edited a moment later.
+async fn forges(world: &World) {
+    let (roles, bindings) = (world.roles(), world.bindings());
+    let all = [on(&["*"], &["*"])];
+    let [role, secrets, everywhere, in_apps] = [ROLE, SECRETS, EVERYWHERE, IN_APPS].map(id);
+    for _ in 0..EDITS {
+        let gives = json!({"user_id": id(EVE), "authorization_role_id": secrets});
+        let widens = json!({"namespace": "", "user_id": id(EVE)});
+        tokio::join!(
+            edit(&roles, &role, json!({ "rules": all })),
+            edit(&roles, &secrets, json!({"rules": []})),
+            edit(&bindings, &everywhere, gives),
+            edit(&bindings, &in_apps, widens),
+        );
+    }
+}
+
+async fn eve_may(world: &World) -> Vec<&'static str> {
+    let all = ["pods", "secrets", "nodes"].map(async |resource| {
+        let everywhere = world.may(&id(EVE), &[], "get", resource, "").await;
+        (everywhere || world.may(&id(EVE), &[], "get", resource, "apps").await).then_some(resource)
+    });
+    futures::future::join_all(all).await.into_iter().flatten().collect()
+}
+
+#[tokio::test]
+async fn an_edit_of_a_copy_is_not_in_force_for_a_moment() {
+    let scene = Scene::start().await;
+    let running = scene.world.mirrors(&scene.cloud).await;
+    scene.works().await;
+    scene.nobody_loses(forges(&scene.world)).await;
+    assert_eq!(eve_may(&scene.world).await, [""; 0]);
+
+    // Nor does the one who edits delay what the cloud takes away.
+    let bound: Api<ClusterRoleBinding> = scene.world.all();
+    let taken = async {
+        scene
+            .cloud
+            .list("/roles", [role(ROLE, "pods", "list"), role(SECRETS, "secrets", "get")]);
+        scene.cloud.changed(&["roles"]);
+        scene.world.becomes(&id(ANN), ("get", "pods", ""), false).await;
+        scene.binds([]);
+        scene.world.is_gone(&bound, &id(EVERYWHERE)).await;
+    };
+    let forging = async {
+        loop {
+            forges(&scene.world).await;
+        }
+    };
+    tokio::select! {
+        () = taken => {}
+        () = forging => {}
+    }
+    assert_eq!(eve_may(&scene.world).await, [""; 0]);
+    running.stop().await;
+}
+
+/// The cloud answers no more.
+fn leaves(scene: &Scene) {
+    for end in ["/roles", "/role-bindings"] {
+        scene.cloud.set(end, Answer::Exactly(503, vec![], "away".to_owned()));
+    }
+}
+
+/// Forges a role with all permissions and bindings to it and to another one, under this name of a field manager, and
+/// edits what there is.
+async fn forge(world: &World, manager: &str) {
+    let (roles, bindings) = (world.roles(), world.bindings());
+    let params = PatchParams::apply(manager).force();
+    let all = json!([on(&["*"], &["*"])]);
+    let role = |number: usize| {
+        json!({"apiVersion": "auth.containership.io/v3", "kind": "AuthorizationRole", "metadata": {"name": id(number)},
+            "spec": {"id": id(number), "rules": all}})
+    };
+    for number in [3, ROLE] {
+        roles
+            .patch(&id(number), &params, &Patch::Apply(role(number)))
+            .await
+            .unwrap();
+    }
+    for (name, role) in [(id(91), 3), (id(92), SECRETS), (id(EVERYWHERE), 3)] {
+        let spec = json!({"id": name, "type": "UserBinding", "user_id": id(EVE), "authorization_role_id": id(role)});
+        let forged = json!({"apiVersion": "auth.containership.io/v3", "kind": "AuthorizationRoleBinding", "metadata": {"name": name}, "spec": spec});
+        bindings.patch(&name, &params, &Patch::Apply(forged)).await.unwrap();
+    }
+}
+
+async fn permits(world: &World, role: usize) -> Value {
+    let roles: Api<ClusterRole> = world.all();
+    let made = roles.get_opt(&id(role)).await.unwrap();
+    json!(made.and_then(|made| made.rules))
+}
+
+/// Waits until the copies of the role and of the binding are as the cloud listed them.
+async fn restored(world: &World) {
+    eventually("the copies of the cloud", SOON, async || {
+        let role = world.roles().get_opt(&id(ROLE)).await.unwrap();
+        let binding = world.bindings().get_opt(&id(EVERYWHERE)).await.unwrap();
+        let verbs = role.map(|role| json!(role.spec.rules)[0]["verbs"].clone());
+        let user = binding.map(|binding| binding.spec.user_id);
+        if verbs == Some(json!(["get"])) && user == Some(id(ANN)) {
+            Ok(())
+        } else {
+            Err(format!("{verbs:?} {user:?}"))
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn after_a_restart_without_the_cloud_the_last_list_counts() {
+    let scene = Scene::start().await;
+    let world = &scene.world;
+    let running = world.mirrors(&scene.cloud).await;
+    scene.works().await;
+    world.is_quiet().await;
+    running.stop().await;
+    leaves(&scene);
+    let before = [permits(world, ROLE).await, permits(world, SECRETS).await];
+    // Whoever wants to deceive takes the name of the mirror.
+    forge(world, "tidewaiter/sync-roles").await;
+    forge(world, "tidewaiter/sync-role-bindings").await;
+    let running = world.mirrors(&scene.cloud).await;
+    scene.nobody_loses(restored(world)).await;
+    world.delete(&world.bindings(), &id(EVERYWHERE)).await;
+    world.delete(&world.roles(), &id(ROLE)).await;
+    scene.nobody_loses(restored(world)).await;
+    // What somebody does to what was made of them is undone, too.
+    let made: Api<ClusterRoleBinding> = world.all();
+    world.delete(&made, &id(EVERYWHERE)).await;
+    scene.works().await;
+    assert_eq!([permits(world, ROLE).await, permits(world, SECRETS).await], before);
+    assert_eq!(permits(world, 3).await, Value::Null);
+    assert_eq!(eve_may(world).await, [""; 0]);
+    // The cloud does not say that it does not list them, so they stay, without effect, until it does.
+    assert!(world.roles().get_opt(&id(3)).await.unwrap().is_some());
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn without_a_list_only_what_the_mirror_wrote_counts() {
+    let scene = Scene::start().await;
+    let world = &scene.world;
+    let running = world.mirrors(&scene.cloud).await;
+    scene.works().await;
+    world.is_quiet().await;
+    running.stop().await;
+    leaves(&scene);
+    let secrets: Api<Secret> = Api::namespaced(world.cluster.client(&Identity::Admin), CONTAINERSHIP_NAMESPACE);
+    let lists = ListParams::default().labels(CLOUD_LIST_LABEL);
+    let deleted = secrets
+        .delete_collection(&DeleteParams::default(), &lists)
+        .await
+        .unwrap();
+    assert!(deleted.left().is_some());
+    let before = permits(world, ROLE).await;
+    forge(world, "kubectl").await;
+    let running = world.mirrors(&scene.cloud).await;
+    // What the mirror wrote takes effect: its binding is made again.
+    let made: Api<k8s_openapi::api::rbac::v1::RoleBinding> = world.within("apps");
+    let gone = async {
+        world.delete(&made, &id(IN_APPS)).await;
+        world.shows(&made, &id(IN_APPS), |found| !found.is_null()).await;
+    };
+    gone.await;
+    scene.works().await;
+    assert_eq!(permits(world, ROLE).await, before);
+    assert_eq!(permits(world, 3).await, Value::Null);
+    assert_eq!(eve_may(world).await, [""; 0]);
+    running.stop().await;
+}

@@ -1,0 +1,241 @@
+//! A coordinator that starts while the cloud is away: it goes by the last list that the process before it stored.
+
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use serde_json::{Value, json};
+use tidewaiter_api::names::CLOUD_LIST_LABEL;
+use tidewaiter_testkit::{eventually, leaks};
+
+use crate::objects::{KINDS, Kind, POOL, id, pool};
+use crate::script::{Answer, Script, registry};
+use crate::world::{NAMESPACE, SOON, World, names};
+
+/// The kinds whose list is stored.
+fn stored() -> impl Iterator<Item = Kind> {
+    KINDS.into_iter().filter(|kind| *kind != Kind::Upgrade)
+}
+
+fn api(world: &World, resource: &str, group: &str) -> Api<DynamicObject> {
+    let (group, version) = group.split_once('/').unwrap_or(("", group));
+    let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, ""), resource);
+    if ["autoscalinggroups", "autoscalingpolicies"].contains(&resource) {
+        Api::all_with(world.client(), &kind)
+    } else {
+        Api::namespaced_with(world.client(), NAMESPACE, &kind)
+    }
+}
+
+/// Each kind has these objects in the cloud.
+fn lists(world: &World, objects: &[(usize, usize)]) {
+    for kind in KINDS {
+        let pools = (kind == Kind::AutoscalingGroup).then(|| pool(POOL, None));
+        let objects = objects.iter().map(|(number, value)| kind.object(*number, *value));
+        let objects = pools.into_iter().chain(objects);
+        world.cloud.list(format!("/{}", kind.path()), objects);
+    }
+}
+
+fn leaves(world: &World) {
+    for kind in KINDS {
+        let away = Answer::Exactly(503, vec![], "away".to_owned());
+        world.cloud.set(format!("/{}", kind.path()), away);
+    }
+}
+
+/// What the cluster has of an object of each kind, by resource.
+async fn shown(world: &World, number: usize) -> Vec<(String, Option<String>)> {
+    let mut all = Vec::new();
+    for (resource, group) in stored().flat_map(Kind::resources) {
+        let found = api(world, resource, group)
+            .get_opt(&Kind::name(resource, number))
+            .await
+            .unwrap();
+        let alive = found.filter(|found| found.metadata.deletion_timestamp.is_none());
+        let text = alive.map(|object| Kind::shown(resource, &serde_json::to_value(object).unwrap()));
+        all.push(((*resource).to_owned(), text));
+    }
+    all
+}
+
+async fn has(world: &World, number: usize, value: usize) {
+    eventually(format!("object {number} of each kind"), SOON, async || {
+        let wrong: Vec<_> = shown(world, number).await;
+        let wrong: Vec<_> = wrong
+            .into_iter()
+            .filter(|(_, text)| *text != Some(format!("v{value}")))
+            .collect();
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{wrong:?}"))
+        }
+    })
+    .await;
+}
+
+/// Waits until the list of each kind is stored as it is.
+async fn is_stored(world: &World, parts: usize) {
+    let lists = ListParams::default().labels(CLOUD_LIST_LABEL);
+    eventually(format!("{parts} Secrets"), SOON, async || {
+        let found = names(world.secrets().list(&lists).await.unwrap());
+        if found.len() == parts {
+            Ok(())
+        } else {
+            Err(format!("{found:?}"))
+        }
+    })
+    .await;
+    world.quiet().await;
+}
+
+/// An edit of what the object shows, by somebody.
+async fn edit(world: &World, number: usize) {
+    for (resource, group) in stored().flat_map(Kind::resources) {
+        let patch = match *resource {
+            "users" => json!({"spec": {"name": "edited", "ssh_keys": []}}),
+            "secrets" => json!({"stringData": {"credentials.json": "{\"username\": \"evil\"}"}}),
+            "clusterlabels" | "nodepoollabels" => json!({"spec": {"value": "edited"}}),
+            "authorizationrolebindings" => json!({"spec": {"namespace": "edited"}}),
+            "autoscalingpolicies" => json!({"spec": {"metric": "edited"}}),
+            "autoscalinggroups" => json!({"spec": {"maxNodes": 77}}),
+            _ => json!({"spec": {"description": "edited"}}),
+        };
+        let name = Kind::name(resource, number);
+        let api = api(world, resource, group);
+        api.patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .unwrap();
+    }
+}
+
+async fn delete(world: &World, number: usize) {
+    for (resource, group) in stored().flat_map(Kind::resources) {
+        let (api, name) = (api(world, resource, group), Kind::name(resource, number));
+        // The controllers of roles and bindings do not run here.
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        api.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+        api.delete(&name, &DeleteParams::default()).await.unwrap();
+    }
+}
+
+/// A copy of object 1 of each kind under another id.
+async fn forge(world: &World, number: usize) {
+    for (resource, group) in stored().flat_map(Kind::resources) {
+        let api = api(world, resource, group);
+        let original = api.get(&Kind::name(resource, 1)).await.unwrap();
+        let mut forged: Value =
+            serde_json::from_str(&json!(original).to_string().replace(&id(1), &id(number))).unwrap();
+        forged["metadata"] = json!({"name": Kind::name(resource, number), "labels": forged["metadata"]["labels"]});
+        let params = PatchParams::apply("somebody").force();
+        api.patch(&Kind::name(resource, number), &params, &Patch::Apply(forged))
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn without_the_cloud_edits_are_undone_and_deleted_objects_are_back() {
+    let world = World::with(Script::start(true).await).await;
+    lists(&world, &[(1, 1), (2, 1)]);
+    let running = world.coordinator().await;
+    has(&world, 1, 1).await;
+    world.condition("Synced", "True Applied").await;
+    is_stored(&world, 10).await;
+    lists(&world, &[(1, 2), (2, 2)]);
+    world.cloud.changed(&KINDS.map(Kind::changed));
+    has(&world, 2, 2).await;
+    is_stored(&world, 10).await;
+    running.stop().await;
+
+    leaves(&world);
+    edit(&world, 1).await;
+    delete(&world, 2).await;
+    forge(&world, 3).await;
+    let running = world.coordinator().await;
+    has(&world, 1, 2).await;
+    has(&world, 2, 2).await;
+    // And again, after the first pass.
+    edit(&world, 2).await;
+    delete(&world, 1).await;
+    has(&world, 1, 2).await;
+    has(&world, 2, 2).await;
+    // It is not known that the cloud does not list it.
+    let forged = shown(&world, 3).await;
+    assert!(forged.iter().all(|(_, text)| text.is_some()), "{forged:?}");
+    world.condition("Synced", "False ListFailed").await;
+    running.stop().await;
+
+    // The cloud is back: what it does not list goes, and at rest nothing is written.
+    lists(&world, &[(1, 2), (2, 2)]);
+    let _running = world.coordinator().await;
+    world.condition("Synced", "True Applied").await;
+    eventually("the forged objects to be gone", SOON, async || {
+        let left = shown(&world, 3).await;
+        if left.iter().all(|(_, text)| text.is_none()) {
+            Ok(())
+        } else {
+            Err(format!("{left:?}"))
+        }
+    })
+    .await;
+    is_stored(&world, 10).await;
+}
+
+/// The longest password, which cannot be compressed: sixty registries do not fit into one Secret.
+fn large(number: usize) -> Value {
+    let mut random = fastrand::Rng::with_seed(number as u64);
+    let password: String = std::iter::repeat_with(|| random.alphanumeric()).take(16_000).collect();
+    registry(number, &leaks::secret(&password))
+}
+
+#[tokio::test]
+async fn a_list_that_is_too_large_for_one_secret_is_in_several() {
+    let world = World::with(Script::start(true).await).await;
+    world.cloud.list("/registries", (0..60).map(large));
+    let running = world.coordinator().await;
+    world.condition("Synced", "True Applied").await;
+    is_stored(&world, 11).await;
+    running.stop().await;
+    leaves(&world);
+    let credentials = format!("registry-{}", id(7));
+    let before = world.secrets().get(&credentials).await.unwrap();
+    world
+        .secrets()
+        .delete(&credentials, &DeleteParams::default())
+        .await
+        .unwrap();
+    let running = world.coordinator().await;
+    eventually("the credentials", SOON, async || {
+        let found = world.secrets().get_opt(&credentials).await.unwrap();
+        if found.is_some_and(|found| found.data == before.data) {
+            Ok(())
+        } else {
+            Err("none, or others")
+        }
+    })
+    .await;
+    running.stop().await;
+
+    // Half of it is none: it is not used, and the next list replaces it.
+    let half = "tidewaiter-list-registry-credentials-1";
+    world.secrets().delete(half, &DeleteParams::default()).await.unwrap();
+    world.cloud.list("/registries", (0..60).map(large));
+    let running = world.coordinator().await;
+    world.condition("Synced", "True Applied").await;
+    is_stored(&world, 11).await;
+    // What it does not need any more goes.
+    world.cloud.list("/registries", (0..31).map(large));
+    world.cloud.changed(&["registries"]);
+    is_stored(&world, 10).await;
+    assert!(
+        world
+            .secrets()
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .iter()
+            .all(|secret| secret.name_any() != half)
+    );
+    running.stop().await;
+}
