@@ -109,12 +109,10 @@ mod tests {
     fn after(entries: &Value) -> Vec<(String, Value)> {
         let entries = moved(&object(entries), "tidewaiter/plugin", "apps/v1").into_iter();
         let shown = entries.map(|entry| {
-            (
-                format!("{} {}", entry.manager.unwrap(), entry.operation.unwrap()),
-                entry,
-            )
+            let name = format!("{} {}", entry.manager.unwrap(), entry.operation.unwrap());
+            (name, entry.fields_v1.unwrap().0)
         });
-        shown.map(|(name, entry)| (name, entry.fields_v1.unwrap().0)).collect()
+        shown.collect()
     }
 
     #[test]
