@@ -34,6 +34,7 @@ use tidewaiter_kit::{Cache, Cacheable, Controller, ControllerContext, Key, Queue
 use crate::changes::Changes;
 use board::Board;
 pub use brake::MassDeletion;
+pub(crate) use cloud_list::Changed;
 pub use cloud_list::CloudList;
 pub(crate) use cloud_list::{Changed, Effect};
 use cloud_sync::Release;

@@ -60,7 +60,7 @@ const PAGE_SIZE: u32 = 50;
 
 /// A watch ends after this time and goes on where it was. A peer that keeps the connection open and says nothing is noticed 5 s later:
 /// TCP keepalive does not help against it.
-const WATCH_SECONDS: u32 = 60;
+pub(crate) const WATCH_SECONDS: u32 = 60;
 
 /// The task behind a cache has ended, so the cache is not updated any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -24,8 +24,10 @@ use crate::retry::{Next, ReconcileError, Retry};
 use crate::writer::{self, WriteError, Writer};
 
 mod everywhere;
+mod foreign;
 
 pub use everywhere::{Desired, Difference, Everywhere};
+pub use foreign::ForeignObjects;
 
 /// Writes of one pass at once, as far as the controller has permits.
 const CONCURRENCY: usize = MANY_IN_FLIGHT;
@@ -260,6 +262,18 @@ pub struct ChildrenError {
 }
 
 impl Error for ChildrenError {}
+
+impl ChildrenError {
+    /// The keys of the foreign objects.
+    fn foreign(&self) -> Vec<Key> {
+        let refused = self
+            .failed
+            .iter()
+            .filter(|error| error.is_foreign())
+            .map(WriteError::key);
+        self.foreign.iter().chain(refused).cloned().collect()
+    }
+}
 
 impl Display for ChildrenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

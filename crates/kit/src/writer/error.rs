@@ -83,6 +83,11 @@ impl WriteError {
         self.failure == Failure::Foreign
     }
 
+    /// The key of the object.
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
+    }
+
     /// The same error about an object that is somebody else's.
     pub(super) fn of_foreign(self) -> Self {
         Self {

@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use tidewaiter_kit::{ChildrenError, Everywhere, Index, Key, Next, Pass, Reconciler, Writer};
+use k8s_openapi::api::core::v1::Secret;
+use tidewaiter_kit::{ChildrenError, Everywhere, ForeignObjects, Index, Key, Next, Pass, Reconciler, Writer};
 
 use super::pull_secret::{PullSecret, SecretCopy};
 use super::shelf::Registries;
@@ -15,6 +16,7 @@ pub(super) struct PullSecretController {
     pub(super) registries: Registries,
     pub(super) everywhere: Arc<Everywhere<SecretCopy>>,
     pub(super) by_namespace: Index<Key>,
+    pub(super) foreign: ForeignObjects<Secret>,
     pub(super) writer: Arc<Writer>,
 }
 
@@ -30,6 +32,7 @@ impl Reconciler for PullSecretController {
         let desired: Vec<&PullSecret> = ready.iter().map(|secret| &**secret).collect();
         let mut unwanted = self.by_namespace.keys(pass.key());
         unwanted.retain(|key| !self.registries.exists(key.name()));
-        self.everywhere.ensure(&self.writer, pass, &desired, &unwanted).await
+        let ensured = self.everywhere.ensure(&self.writer, pass, &desired, &unwanted).await;
+        self.foreign.track(pass.key(), ensured)
     }
 }

@@ -51,14 +51,21 @@ impl Registries {
             shelf: Arc::default(),
         };
         if let Some(lists) = &registries.lists {
-            let shelf = Arc::clone(&registries.shelf);
+            let woken = registries.clone();
             lists.registries.notify(move |changed| {
-                if changed.changes_names() {
-                    shelf.wake();
+                if woken.is_affected(changed) {
+                    woken.shelf.wake();
                 }
             });
         }
         registries
+    }
+
+    /// Whether namespaces lack or have too much after this change of the list: a registry went, or came back before the controller removed it.
+    /// A new registry affects no namespace until its credential works.
+    fn is_affected(&self, changed: &Changed) -> bool {
+        let affects = |name: &String| !self.exists(name) || self.pull_secret(name).is_some();
+        changed.all || changed.names.iter().any(affects)
     }
 
     /// Queues each registry, by its id, of which the cloud lists something else than before.
@@ -78,7 +85,7 @@ impl Registries {
         lists.credentials.notify(wake);
     }
 
-    /// Queues every namespace when a registry comes, goes, or gets another pull secret.
+    /// Queues every namespace when a registry goes or gets another pull secret.
     pub(in crate::controllers) fn notify(&self, queue: &Queue, namespaces: &Cache<Metadata<Namespace>>) {
         let (queue, namespaces) = (queue.clone(), namespaces.clone());
         let wake = move || {
@@ -161,10 +168,13 @@ impl Registries {
         }
     }
 
-    /// The registry is gone.
+    /// The registry is gone. If a list of the cloud said so, that list has queued the namespaces.
     pub(super) fn remove(&self, id: &str) {
-        lock(&self.shelf.ready).remove(id);
-        self.shelf.wake();
+        let was_ready = lock(&self.shelf.ready).remove(id).is_some();
+        let is_complete = |lists: &RegistryLists| lists.registries.is_complete();
+        if was_ready && !self.lists.as_ref().is_some_and(is_complete) {
+            self.shelf.wake();
+        }
     }
 }
 

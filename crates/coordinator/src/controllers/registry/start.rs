@@ -8,8 +8,8 @@ use tidewaiter_api::names::{
 use tidewaiter_kit::client::MOST_IN_FLIGHT;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Cache, Change, Controller, Desired as _, Difference, Everywhere, Key, Queue, Reconciler as _, Tasks, Trigger,
-    Writer,
+    Cache, Change, Controller, Desired as _, Difference, Everywhere, ForeignObjects, Key, Queue, Reconciler as _,
+    Tasks, Trigger, Writer,
 };
 
 use super::board::Board;
@@ -74,6 +74,7 @@ pub(super) fn start_with<V: Verify>(
         registries: registries.clone(),
         everywhere: Arc::clone(&everywhere),
         by_namespace: copies.index(|copy| Key::of(copy).namespace().map(Key::new)),
+        foreign: ForeignObjects::start(PullSecretController::NAME, shared.reader.clone(), queue.clone(), tasks),
         writer: Arc::clone(&writer),
     };
     Controller::new(reconciler, queue)

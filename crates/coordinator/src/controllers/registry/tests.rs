@@ -237,6 +237,19 @@ impl Coordinator {
         let metrics = self.kit.metrics.encode().unwrap();
         metrics.lines().any(|shown| shown == line)
     }
+
+    /// The passes over namespaces so far.
+    fn passes(&self) -> u64 {
+        let metrics = self.kit.metrics.encode().unwrap();
+        let counts = metrics.lines().filter_map(|line| {
+            let series = line.strip_prefix("tidewaiter_reconciles_total{")?;
+            let of_namespaces = ["pullsecret", "containership"].map(|name| format!("controller=\"{name}\""));
+            let (labels, count) = series.split_once("} ")?;
+            let is_one = of_namespaces.iter().any(|controller| labels.contains(controller));
+            is_one.then(|| count.parse::<u64>().unwrap())
+        });
+        counts.sum()
+    }
 }
 
 fn text(value: &Value) -> String {
@@ -546,4 +559,123 @@ async fn credentials_that_somebody_edits_are_in_no_pull_secret() {
         1,
         "none of a registry that the cloud does not list"
     );
+}
+
+/// A pass over each namespace is expensive: with ten thousand of them, each event below would start twenty thousand passes.
+#[tokio::test(start_paused = true)]
+async fn only_a_change_of_a_pull_secret_queues_the_namespaces() {
+    let mut world = World::new();
+    let lists = RegistryLists {
+        registries: CloudList::new("sync-registries"),
+        credentials: CloudList::new("sync-registry-credentials"),
+    };
+    world.lists = Some(lists.clone());
+    let list = |ids: &[&str], with_credentials: &[&str]| {
+        let registry = |id: &&str| {
+            let registry = json!({"metadata": {"name": id}, "spec": {"id": id}});
+            ((*id).to_owned(), Some(Arc::new(serde_json::from_value(registry).unwrap())))
+        };
+        let secret = |id: &&str| {
+            let secret = serde_json::from_value(credentials(id, "hunter2")).unwrap();
+            (format!("registry-{id}"), Some(Arc::new(secret)))
+        };
+        lists.registries.set(ids.iter().map(registry).collect(), BTreeSet::new(), true);
+        lists.credentials.set(with_credentials.iter().map(secret).collect(), BTreeSet::new(), true);
+    };
+    list(&["a"], &["a"]);
+    world.registry("a");
+    for nth in 0..20 {
+        world.namespace(&format!("team-{nth}"));
+    }
+    let coordinator = world.coordinator();
+    world.passes(10 * SECOND).await;
+    assert_eq!(world.incomplete(&["a"]), 0);
+
+    let before = coordinator.passes();
+    let spec = |note: &str| {
+        let note = note.to_owned();
+        move |registry: &mut Value| registry["spec"]["description"] = json!(note)
+    };
+    let edit = |id: &str, note: &str| {
+        let edited = world
+            .server
+            .edit("a person", "registries", CONTAINERSHIP_NAMESPACE, id, spec(note));
+        assert!(edited);
+    };
+    for round in ["first", "second"] {
+        // One that the cloud does not list, with credentials.
+        world.registry("forged");
+        world.passes(SECOND).await;
+        edit("forged", round);
+        world.passes(SECOND).await;
+        for (resource, name) in [("registries", "forged"), ("secrets", "registry-forged")] {
+            assert!(world.server.delete("a person", resource, CONTAINERSHIP_NAMESPACE, name));
+        }
+        // One that is listed, whose credentials stay.
+        edit("a", round);
+        world.passes(SECOND).await;
+    }
+    // One that is new in the cloud, and has no credential so far.
+    list(&["a", "new"], &["a"]);
+    world.without_credentials("new");
+    world.passes(10 * SECOND).await;
+    assert_eq!(coordinator.passes(), before, "nothing concerns a namespace");
+
+    list(&["a", "new"], &["a", "new"]);
+    world.credentials("new");
+    world.passes(5 * SECOND).await;
+    assert_eq!(world.incomplete(&["a", "new"]), 0);
+    let before = coordinator.passes();
+    list(&["a"], &["a"]);
+    world.passes(5 * SECOND).await;
+    assert_eq!(world.incomplete(&["a"]), 0, "what was made of a registry goes with it");
+    // Both controllers look at each namespace once, and at those whose objects changed once more.
+    let most = 4 * (20 + 2);
+    assert!(
+        coordinator.passes() - before <= most,
+        "{} passes",
+        coordinator.passes() - before
+    );
+}
+
+/// The cache of the copies does not show a Secret without their labels, nor its deletion.
+#[tokio::test(start_paused = true)]
+async fn a_pull_secret_takes_its_name_as_soon_as_a_foreign_one_is_deleted() {
+    let mut world = World::new();
+    world.registry("a");
+    let foreign = |world: &World, namespace: &str| {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": {"name": "a", "namespace": namespace}, "data": {}});
+        assert!(world.server.create("a person", &secret));
+    };
+    let namespaces = ["taken", "taken-too", "free"];
+    for namespace in namespaces {
+        world.namespace(namespace);
+    }
+    foreign(&world, "taken");
+    foreign(&world, "taken-too");
+    let coordinator = world.coordinator();
+    world.passes(10 * SECOND).await;
+    let filled = || namespaces.map(|namespace| world.pull_secrets(namespace).len());
+    assert_eq!(filled(), [0, 0, 1]);
+    assert_eq!(world.events("taken", "ForeignObject").len(), 1);
+
+    let before = world.server.elapsed();
+    world.passes(Duration::from_mins(2)).await;
+    assert!(
+        world.writes(&coordinator, before).is_empty(),
+        "it waits, and does not try again and again"
+    );
+    for round in 0..3 {
+        assert!(world.server.delete("a person", "secrets", "taken", "a"));
+        world.passes(SECOND).await;
+        assert_eq!(filled(), [1, 0, 1], "round {round}");
+        assert!(world.server.delete("a person", "secrets", "taken", "a"));
+        foreign(&world, "taken");
+        world.passes(30 * SECOND).await;
+        assert_eq!(filled(), [0, 0, 1], "round {round}");
+    }
+    assert!(world.server.delete("a person", "secrets", "taken-too", "a"));
+    world.passes(SECOND).await;
+    assert_eq!(filled(), [0, 1, 1]);
 }

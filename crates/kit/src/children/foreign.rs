@@ -1,0 +1,153 @@
+//! Waits for the deletion of foreign objects that have the name of a desired child.
+//!
+//! A cache with a label selector does not show them, so their deletion would start no pass: the child would be created minutes later, by the
+//! slow retry. Each such name is watched in all namespaces, metadata only, until no pass waits for it any more.
+//!
+//! Never: a watch of a name that no pass reported. The number of watches is bounded by the number of desired names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::fmt::{self, Debug};
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use kube::core::PartialObjectMeta;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::debug;
+
+use super::ChildrenError;
+use crate::cache::{Cacheable, WATCH_SECONDS};
+use crate::chain::Chain;
+use crate::key::Key;
+use crate::queue::Queue;
+use crate::tasks::Tasks;
+
+/// The foreign objects of one kind that passes of one controller wait for.
+pub struct ForeignObjects<K> {
+    names: Names,
+    added: mpsc::UnboundedSender<(String, CancellationToken)>,
+    kind: PhantomData<fn() -> K>,
+}
+
+type Names = Arc<Mutex<BTreeMap<String, Name>>>;
+
+/// A name that foreign objects have.
+struct Name {
+    /// The objects by the key of the pass that waits for their end.
+    waiting: BTreeMap<Key, BTreeSet<Key>>,
+    /// Ends the watch.
+    _watch: DropGuard,
+}
+
+impl<K: Cacheable + DeserializeOwned> ForeignObjects<K> {
+    /// Starts the task `foreign/<controller>-<kind>`, which pushes the keys of waiting passes into `queue`.
+    #[must_use]
+    pub fn start(controller: &str, client: Client, queue: Queue, tasks: &mut Tasks) -> Self {
+        let (added, mut new) = mpsc::unbounded_channel::<(String, CancellationToken)>();
+        let names = Names::default();
+        let (known, shutdown) = (Arc::clone(&names), tasks.shutdown_token());
+        let task = format!("foreign/{controller}-{}", K::kind(&()).to_lowercase());
+        tasks.spawn(task, async move {
+            let mut watches = FuturesUnordered::new();
+            loop {
+                tokio::select! {
+                    biased;
+                    () = shutdown.cancelled() => return Ok::<(), Infallible>(()),
+                    Some((name, end)) = new.recv() => {
+                        let watch = follow::<K>(client.clone(), name, Arc::clone(&known), queue.clone());
+                        watches.push(async move { end.run_until_cancelled(watch).await });
+                    }
+                    Some(_) = watches.next(), if !watches.is_empty() => {}
+                }
+            }
+        });
+        Self {
+            names,
+            added,
+            kind: PhantomData,
+        }
+    }
+
+    /// Remembers the foreign objects of the pass with this key, in place of those of the pass before, and returns its result.
+    ///
+    /// # Errors
+    /// As the pass.
+    pub fn track<T>(&self, pass: &Key, result: Result<T, ChildrenError>) -> Result<T, ChildrenError> {
+        self.set(
+            pass,
+            result.as_ref().err().map(ChildrenError::foreign).unwrap_or_default(),
+        );
+        result
+    }
+
+    fn set(&self, pass: &Key, foreign: Vec<Key>) {
+        let mut names = lock(&self.names);
+        for name in names.values_mut() {
+            name.waiting.remove(pass);
+        }
+        for object in foreign {
+            let name = names.entry(object.name().to_owned()).or_insert_with(|| {
+                let end = CancellationToken::new();
+                // The task ends only with the process.
+                let _ = self.added.send((object.name().to_owned(), end.clone()));
+                Name {
+                    waiting: BTreeMap::new(),
+                    _watch: end.drop_guard(),
+                }
+            });
+            name.waiting.entry(pass.clone()).or_default().insert(object);
+        }
+        names.retain(|_, name| !name.waiting.is_empty());
+    }
+}
+
+impl<K> Debug for ForeignObjects<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForeignObjects")
+            .field("names", &lock(&self.names).len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Follows the objects of the name, and queues the passes whose object is deleted.
+async fn follow<K: Cacheable + DeserializeOwned>(client: Client, name: String, names: Names, queue: Queue) {
+    let push_if = |gone: &dyn Fn(&Key) -> bool| {
+        let names = lock(&names);
+        let waiting = names.get(&name).into_iter().flat_map(|name| &name.waiting);
+        for (pass, _) in waiting.filter(|(_, objects)| objects.iter().any(gone)) {
+            queue.push(pass.clone());
+        }
+    };
+    let config = watcher::Config::default()
+        .fields(&format!("metadata.name={name}"))
+        .timeout(WATCH_SECONDS);
+    let mut events = watcher::watcher(Api::<PartialObjectMeta<K>>::all(client), config)
+        .default_backoff()
+        .boxed();
+    let key = |object: &PartialObjectMeta<K>| Key::of_meta(&object.metadata);
+    let mut present = BTreeSet::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => present.clear(),
+            Ok(Event::InitApply(object)) => drop(present.insert(key(&object))),
+            // What the list lacks was deleted before it.
+            Ok(Event::InitDone) => push_if(&|object| !present.contains(object)),
+            Ok(Event::Apply(_)) => {}
+            Ok(Event::Delete(object)) => push_if(&|waiting| *waiting == key(&object)),
+            Err(error) => {
+                debug!(kind = %K::kind(&()), name, error = %Chain(&error), "the foreign objects of a name cannot be watched");
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
