@@ -7,19 +7,21 @@
 mod plan;
 mod status;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::{Client, Resource as _};
 use tidewaiter_api::containership::{ClusterLabel, NodePoolLabel};
+use tidewaiter_api::values::LabelValue;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
     Cache, Controller, ControllerContext, Events, Key, Next, Pass, Queue, Reconciler, Tasks, Trigger, WriteError,
     WriteLimits, Writer,
 };
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use super::labels::{LabelResource, Labels};
 use crate::node::Node;
@@ -56,8 +58,21 @@ struct NodeLabelController {
     parts: NodeLabelParts,
     writer: Writer,
     write_limits: WriteLimits,
+    /// How often the resources or the cloud's list of them have changed.
+    revision: watch::Receiver<u64>,
+    /// What the last write of each Node was planned from.
+    written: Mutex<BTreeMap<Key, Basis>>,
     status: Status,
     events: Events,
+}
+
+/// What the labels of a Node are planned from, apart from the Node itself. A write with another basis than the last one is caused by the
+/// cloud, and any other write by somebody who changed the Node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Basis {
+    revision: u64,
+    /// The node pool in which the cloud has the Node. One that the Node's label decides is the Node's own doing.
+    pool: Option<LabelValue>,
 }
 
 /// Starts it.
@@ -67,17 +82,23 @@ struct NodeLabelController {
 pub(super) fn start(parts: NodeLabelParts, context: &ControllerContext, tasks: &mut Tasks) -> Result<(), MetricsError> {
     let kit = &context.kit;
     let queue = Queue::new();
-    let relabel = Arc::new(Notify::new());
+    let (relabel, revision) = watch::channel(0);
+    let relabel = Arc::new(relabel);
     parts.nodes.notify(queue.same_name().unless(Node::has_labels_of));
     parts.cluster_labels.cache().notify(notifies(&relabel));
     parts.node_pool_labels.cache().notify(notifies(&relabel));
     let wake = || {
         let relabel = Arc::clone(&relabel);
-        move || relabel.notify_one()
+        move || relabel.send_modify(|revision| *revision += 1)
     };
     parts.cluster_labels.notify_list(wake());
     parts.node_pool_labels.notify_list(wake());
-    let queueing = queue_nodes(queue.clone(), parts.nodes.clone(), relabel, parts.members.subscribe());
+    let queueing = queue_nodes(
+        queue.clone(),
+        parts.nodes.clone(),
+        revision.clone(),
+        parts.members.subscribe(),
+    );
     let shutdown = tasks.shutdown_token();
     tasks.spawn("node-labels", async move {
         shutdown.run_until_cancelled(queueing).await;
@@ -86,6 +107,8 @@ pub(super) fn start(parts: NodeLabelParts, context: &ControllerContext, tasks: &
     let controller = NodeLabelController {
         writer: Writer::new(parts.client.clone(), NodeLabelController::NAME, Arc::clone(&kit.clock)),
         write_limits: WriteLimits::new(Arc::clone(&kit.clock)),
+        revision,
+        written: Mutex::default(),
         status: Status::new(&kit.metrics)?,
         events: context.events.of(NodeLabelController::NAME),
         parts,
@@ -110,7 +133,7 @@ pub(super) fn start(parts: NodeLabelParts, context: &ControllerContext, tasks: &
     Ok(())
 }
 
-fn notifies<K: LabelResource>(relabel: &Arc<Notify>) -> Trigger<K> {
+fn notifies<K: LabelResource>(relabel: &Arc<watch::Sender<u64>>) -> Trigger<K> {
     let relabel = Arc::clone(relabel);
     let same = |before: &K, after: &K| {
         before.label() == after.label()
@@ -118,21 +141,21 @@ fn notifies<K: LabelResource>(relabel: &Arc<Notify>) -> Trigger<K> {
             && before.created_at() == after.created_at()
             && before.meta().deletion_timestamp == after.meta().deletion_timestamp
     };
-    Trigger::calls(move |_| relabel.notify_one()).unless(same)
+    Trigger::calls(move |_| relabel.send_modify(|revision| *revision += 1)).unless(same)
 }
 
 /// Queues the Nodes that a change of the resources or of the node pools concerns: each once, however many resources change together.
 async fn queue_nodes(
     queue: Queue,
     nodes: Cache<Node>,
-    relabel: Arc<Notify>,
+    mut revision: watch::Receiver<u64>,
     mut changes: watch::Receiver<Option<Arc<Members>>>,
 ) {
     let mut before = None;
     loop {
         let moved = tokio::select! {
             biased;
-            () = relabel.notified() => None,
+            Ok(()) = revision.changed() => None,
             Ok(()) = changes.changed() => {
                 let after = changes.borrow_and_update().clone();
                 let before = mem::replace(&mut before, after.clone());
@@ -142,6 +165,7 @@ async fn queue_nodes(
                     Some(moved.into_iter().map(|name| Key::new(name.as_str())).collect::<Vec<_>>())
                 })
             }
+            else => return,
         };
         for key in moved.unwrap_or_else(|| nodes.keys()) {
             queue.push(key);
@@ -162,9 +186,11 @@ impl Reconciler for NodeLabelController {
         if self.writer.awaits::<Node>(pass.key(), Some(&node.metadata)) {
             return Ok(Next::Pending(CATCH_UP));
         }
+        let basis = self.basis(node.name());
         let seen = self.observe(node);
         let plan = plan(&seen);
         if plan.writes()
+            && !self.is_caused_by_cloud(pass.key(), basis)
             && let Err(wait) = self.write_limits.take(pass.key())
         {
             self.report(&seen, &plan, false);
@@ -189,6 +215,25 @@ impl Reconciler for NodeLabelController {
 }
 
 impl NodeLabelController {
+    /// Must be read before the resources: a change in between is then counted as the cloud's once more, and never as the Node's.
+    fn basis(&self, node: &str) -> Basis {
+        let revision = *self.revision.borrow();
+        let members = self.parts.members.get();
+        let pool = members.as_ref().and_then(|members| members.pool_of(node)).cloned();
+        Basis { revision, pool }
+    }
+
+    /// Whether a write with this basis is the first one after a change in the cloud: then it is not limited, because only others can fight
+    /// with us. Each change counts for one attempt, so whoever changes the Node gains nothing by it.
+    fn is_caused_by_cloud(&self, node: &Key, basis: Basis) -> bool {
+        let last = self.written().insert(node.clone(), basis.clone());
+        last.is_some_and(|last| last != basis)
+    }
+
+    fn written(&self) -> MutexGuard<'_, BTreeMap<Key, Basis>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn observe(&self, node: Arc<Node>) -> Observation {
         let NodeLabelParts {
             cluster_labels,
@@ -226,6 +271,7 @@ impl NodeLabelController {
     fn forget(&self, key: &Key) {
         self.status.forget(key);
         self.write_limits.forget(key);
+        self.written().remove(key);
         self.writer.forget::<Node>(key);
     }
 }

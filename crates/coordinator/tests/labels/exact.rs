@@ -9,6 +9,10 @@ use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, NODE_POOL_LABEL};
 use crate::world::World;
 
 const POOL: &str = NODE_POOL_LABEL;
+
+/// More than the changes of a Node by others that are undone at once.
+const CHANGES: u32 = 30;
+
 const A_WHILE: Duration = Duration::from_secs(2);
 
 #[tokio::test]
@@ -201,4 +205,21 @@ async fn a_label_that_another_manager_applied_is_taken_over_only_if_the_cloud_na
             &[("cluster/env", "prod"), ("cluster/theirs", "ours"), ("pool", "web")],
         )
         .await;
+}
+
+#[tokio::test]
+async fn changes_of_the_resources_are_no_fight() {
+    let world = World::start().await;
+    world.join("a", &[]).await;
+    let _running = world.by_label().await;
+    for change in 0..CHANGES {
+        let value = format!("v{change}");
+        world.cluster_label("env", "1", "env", &value).await;
+        world.has("a", &[("cluster/env", &value)]).await;
+        assert_eq!(
+            world.events("default", "a", "ChangesTooOften").await,
+            [""; 0],
+            "change {change}"
+        );
+    }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tidewaiter_api::containership::{ClusterLabel, NodePoolLabel};
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, NODE_POOL_LABEL};
@@ -156,6 +157,17 @@ impl World {
         let label: NodePoolLabel = serde_json::from_value(label).unwrap();
         let api = self.node_pool_labels();
         api.create(&PostParams::default(), &label).await.unwrap();
+    }
+
+    /// The notes of the Events of this reason on the object of this name, in the namespace.
+    pub async fn events(&self, namespace: &str, name: &str, reason: &str) -> Vec<String> {
+        let events: Api<Event> = Api::namespaced(self.cluster.client(&Identity::Admin), namespace);
+        let events = events.list(&ListParams::default()).await.unwrap().items.into_iter();
+        let about = events.filter(|event| {
+            let object = event.regarding.as_ref().and_then(|object| object.name.as_deref());
+            event.reason.as_deref() == Some(reason) && object == Some(name)
+        });
+        about.map(|event| event.note.unwrap_or_default()).collect()
     }
 
     /// Waits for an Event of this reason on the object of this name, in the namespace; returns its note.
