@@ -46,6 +46,8 @@ pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a 
 pub enum Untrusted {
     /// By the clock of this machine it has expired, or is not valid yet.
     Time,
+    /// It is the certificate of an authority (CA:TRUE), with which no server may prove who it is.
+    Authority,
     /// Another authority issued it, or it is for another name.
     Issuer,
 }
@@ -53,13 +55,17 @@ pub enum Untrusted {
 /// Why the certificate of a server cannot be verified; `None` if the error is another one.
 #[must_use]
 pub fn untrusted(error: &(dyn Error + 'static)) -> Option<Untrusted> {
-    use rustls::CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+    use rustls::CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext, Other};
 
     let mut errors = causes(error).filter_map(|error| error.downcast_ref());
     errors.find_map(|error| match error {
         rustls::Error::InvalidCertificate(
             Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. },
         ) => Some(Untrusted::Time),
+        // rustls has no variant for it, and names the error of its verifier.
+        rustls::Error::InvalidCertificate(Other(other)) if other.to_string().contains("CaUsedAsEndEntity") => {
+            Some(Untrusted::Authority)
+        }
         rustls::Error::InvalidCertificate(_) => Some(Untrusted::Issuer),
         _ => None,
     })

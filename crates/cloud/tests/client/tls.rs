@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tidewaiter_cloud::client::{Client, ClientError};
+use tidewaiter_kit::chain::Untrusted;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
@@ -13,14 +14,18 @@ use crate::world::{LIMIT, Reply, Server, labels, ok, settings};
 
 /// An authority and a server with a certificate of it, for the given name.
 async fn secure(name: &str) -> (String, Server) {
+    secure_as(name, IsCa::NoCa).await
+}
+
+/// The same with a certificate that says whether it is that of an authority.
+async fn secure_as(name: &str, is_ca: IsCa) -> (String, Server) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
-    let leaf = CertificateParams::new([name.to_owned()])
-        .unwrap()
-        .signed_by(&key, &authority)
-        .unwrap();
+    let mut leaf = CertificateParams::new([name.to_owned()]).unwrap();
+    leaf.is_ca = is_ca;
+    let leaf = leaf.signed_by(&key, &authority).unwrap();
     let config =
         ServerConfig::builder_with_provider(Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
@@ -69,6 +74,14 @@ async fn only_the_given_authority_is_trusted() {
 #[tokio::test]
 async fn a_certificate_of_another_name_is_refused() {
     let (ca, server) = secure("cloud.example.com").await;
-    let (_, said) = asked(server.port, Some(&ca)).await.unwrap_err();
+    let (error, said) = asked(server.port, Some(&ca)).await.unwrap_err();
     assert!(said.contains("not valid for name"), "{said}");
+    assert_eq!(error.untrusted(), Some(Untrusted::Issuer));
+}
+
+#[tokio::test]
+async fn the_certificate_of_an_authority_is_no_certificate_of_a_server() {
+    let (ca, server) = secure_as("localhost", IsCa::Ca(BasicConstraints::Unconstrained)).await;
+    let (error, said) = asked(server.port, Some(&ca)).await.unwrap_err();
+    assert_eq!(error.untrusted(), Some(Untrusted::Authority), "{said}");
 }

@@ -25,6 +25,9 @@ pub(super) fn named(error: legacy::Error, server: &Uri) -> BoxError {
         Some(Untrusted::Time) => {
             "its certificate has expired or is not valid yet: renew it, or correct the clock of this machine"
         }
+        Some(Untrusted::Authority) => {
+            "its certificate is that of a certificate authority (CA:TRUE): let the authority issue one with CA:FALSE for the server"
+        }
         Some(Untrusted::Issuer) => {
             "another authority issued its certificate, or for another name: correct certificate-authority and server of the cluster in the kubeconfig"
         }

@@ -98,6 +98,9 @@ async fn token(login: &Login, password: &str) -> Result<String> {
             Some(Untrusted::Time) => error.context(
                 "the certificate of the server has expired or is not valid yet: renew it, or correct the clock of this machine",
             ),
+            Some(Untrusted::Authority) => error.context(
+                "the certificate of the server is that of a certificate authority (CA:TRUE): let the authority issue one with CA:FALSE",
+            ),
             Some(Untrusted::Issuer) => error.context(
                 "the certificate of the server is not trusted: give its certificate authority with --ca-file FILE",
             ),
