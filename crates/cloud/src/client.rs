@@ -195,7 +195,9 @@ impl Client {
         let json = serde_json::to_value(report);
         let json = json.map_err(|error| ClientError::invalid(&request, error.to_string()))?;
         request.body = Some(Body::Json(json));
-        self.request(&request).await.map(drop)
+        self.request(&request).await?;
+        self.transport.availability.succeeded();
+        Ok(())
     }
 
     /// The manifests of a plugin, and the jobs for the upgrade from the version `previous`, unless they are unchanged since `known`.

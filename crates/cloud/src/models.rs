@@ -152,6 +152,9 @@ kind::kinds! {
     }
 }
 
+/// The header of a change stream that names the interval of its heartbeats in seconds.
+pub(crate) const HEARTBEAT_HEADER: &str = "tidewaiter-heartbeat";
+
 /// The maximum size of a list of objects, in bytes.
 const MAX_LIST_BYTES: usize = 64 * 1024 * 1024;
 

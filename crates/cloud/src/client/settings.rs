@@ -23,6 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The units of a duration that Go has.
 const UNITS: [&str; 7] = ["h", "m", "s", "ms", "us", "µs", "ns"];
 const DEADLINE: Duration = Duration::from_secs(90);
+const HEDGE_AFTER: Duration = Duration::from_secs(2);
 
 /// The base URL of a part of the cloud: a host without a path, because clients resolve `/v3/…` against the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +119,8 @@ pub struct ClientSettings {
     pub proxy: Option<Url>,
     /// The timeout of one attempt.
     pub timeout: Duration,
+    /// The time after which a read without a response is sent once more, on a new connection.
+    pub hedge_after: Duration,
     /// The timeout of a request with all its retries.
     pub deadline: Duration,
     /// The polling interval while there is no change stream.
@@ -141,6 +144,7 @@ impl ClientSettings {
             ca: None,
             proxy: None,
             timeout: TIMEOUT,
+            hedge_after: HEDGE_AFTER,
             deadline: DEADLINE,
             sync_interval: SYNC_INTERVAL,
             user_agent: concat!("tidewaiter/", env!("CARGO_PKG_VERSION")).to_owned(),

@@ -1,13 +1,16 @@
 //! One attempt of a request: sends it, reads the complete response, and interprets it.
 //!
 //! A body is read completely or is an error; the limit is 64 MiB. No redirect is followed.
+//!
+//! A connection on which nothing arrives may be dead without either side knowing. So a read without a response for a while is sent once more, on
+//! a new connection, and the first response counts.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, select_ok};
 use futures::{FutureExt as _, StreamExt as _};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
@@ -27,7 +30,14 @@ use crate::models::{Failure, Unknown, parse};
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 /// The maximum delay that a server can request.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The idle time after which TCP probes the peer, and the interval of the probes.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+/// The number of probes without an answer that end a connection.
+const KEEPALIVE_PROBES: u32 = 2;
+/// The time for which sent data may be unacknowledged.
+#[cfg(target_os = "linux")]
+const USER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of an error body; the API's errors are one line.
 const MAX_FAILURE: usize = 64 * 1024;
 
@@ -39,6 +49,10 @@ type Exchange = Arc<dyn Fn(reqwest::Request) -> BoxFuture<'static, reqwest::Resu
 pub(super) struct Transport {
     http: reqwest::Client,
     exchange: Exchange,
+    /// The same on a new connection each time.
+    exchange_anew: Exchange,
+    /// See [`ClientSettings::hedge_after`].
+    hedge_after: Duration,
     urls: Arc<[Url; 3]>,
     token: Option<TokenSource>,
     /// The timeout of an attempt.
@@ -58,31 +72,14 @@ impl Transport {
         if let Some(base) = shown.filter(|_| !settings.allow_plain_http) {
             return Err(SettingsError::Plain(base.clone()));
         }
-        let mut builder = reqwest::Client::builder()
-            .redirect(redirect::Policy::none())
-            .retry(retry::never())
-            .referer(false)
-            .connect_timeout(CONNECT_TIMEOUT)
-            .user_agent(&settings.user_agent);
-        if let Some(pem) = &settings.ca {
-            let certificates =
-                Certificate::from_pem_bundle(pem).map_err(|error| SettingsError::Certificates(Some(error)))?;
-            if certificates.is_empty() {
-                return Err(SettingsError::Certificates(None));
-            }
-            builder = builder.tls_certs_only(certificates);
-        }
-        // A proxy would see the token of a plain HTTP request, even of one to this host.
-        builder = match (&settings.proxy, plain) {
-            (_, Some(_)) => builder.no_proxy(),
-            (Some(proxy), None) => builder.proxy(Proxy::all(proxy.clone()).map_err(SettingsError::Build)?),
-            (None, None) => builder,
-        };
-        let http = builder.build().map_err(SettingsError::Build)?;
-        let connections = http.clone();
+        let builder = || builder(settings, plain.is_some());
+        let http = builder()?.build().map_err(SettingsError::Build)?;
+        let unpooled = builder()?.pool_max_idle_per_host(0).build();
         Ok(Self {
+            exchange: exchange(http.clone()),
+            exchange_anew: exchange(unpooled.map_err(SettingsError::Build)?),
             http,
-            exchange: Arc::new(move |request| connections.execute(request).boxed()),
+            hedge_after: settings.hedge_after,
             urls: Arc::new(settings.urls()),
             token: settings
                 .token
@@ -100,8 +97,10 @@ impl Transport {
         F: Fn(reqwest::Request) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = reqwest::Result<Response>> + Send + 'static,
     {
+        let exchange: Exchange = Arc::new(move |request| exchange(request).boxed());
         Self {
-            exchange: Arc::new(move |request| exchange(request).boxed()),
+            exchange: Arc::clone(&exchange),
+            exchange_anew: exchange,
             ..self
         }
     }
@@ -122,7 +121,11 @@ impl Transport {
     /// One attempt, within the timeout.
     pub(super) async fn attempt(&self, request: &Request, key: Option<&str>) -> Result<Answer, ClientError> {
         let attempt = async {
-            let response = self.send(request, key, HeaderMap::new()).await?;
+            let response = if request.method == Method::GET && !request.once {
+                self.read_hedged(request).await?
+            } else {
+                self.send(request, key, HeaderMap::new()).await?
+            };
             self.answer(request, response).await
         };
         match timeout(&*self.clock, self.timeout, attempt).await {
@@ -131,9 +134,31 @@ impl Transport {
         }
     }
 
+    /// Sends a read, and sends it once more if the head of the response does not arrive in time. An error counts only if both have one.
+    async fn read_hedged(&self, request: &Request) -> Result<Response, ClientError> {
+        let mut first = self.send(request, None, HeaderMap::new()).boxed();
+        tokio::select! {
+            biased;
+            response = &mut first => return response,
+            () = self.clock.sleep(self.hedge_after) => {}
+        }
+        let second = self.send_over(&self.exchange_anew, request, None, HeaderMap::new());
+        select_ok([first, second.boxed()]).await.map(|(response, _)| response)
+    }
+
     /// Sends the request and waits for the head of the response, whatever its status.
     pub(super) async fn send(
         &self,
+        request: &Request,
+        key: Option<&str>,
+        headers: HeaderMap,
+    ) -> Result<Response, ClientError> {
+        self.send_over(&self.exchange, request, key, headers).await
+    }
+
+    async fn send_over(
+        &self,
+        exchange: &Exchange,
         request: &Request,
         key: Option<&str>,
         mut headers: HeaderMap,
@@ -170,7 +195,7 @@ impl Transport {
             unavailable(request, reason, None, Some(error.without_url()))
         };
         let sent = sent.build().map_err(failed)?;
-        (self.exchange)(sent).await.map_err(failed)
+        exchange(sent).await.map_err(failed)
     }
 
     async fn answer(&self, request: &Request, response: Response) -> Result<Answer, ClientError> {
@@ -239,6 +264,41 @@ impl Transport {
         };
         Some(asked.min(MAX_RETRY_AFTER))
     }
+}
+
+/// What all connections have in common. `plain` is whether a base URL is plain HTTP.
+fn builder(settings: &ClientSettings, plain: bool) -> Result<reqwest::ClientBuilder, SettingsError> {
+    let mut builder = reqwest::Client::builder()
+        .redirect(redirect::Policy::none())
+        .retry(retry::never())
+        .referer(false)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_keepalive(KEEPALIVE)
+        .tcp_keepalive_interval(KEEPALIVE)
+        .tcp_keepalive_retries(KEEPALIVE_PROBES)
+        .user_agent(&settings.user_agent);
+    #[cfg(target_os = "linux")]
+    {
+        builder = builder.tcp_user_timeout(USER_TIMEOUT);
+    }
+    if let Some(pem) = &settings.ca {
+        let certificates =
+            Certificate::from_pem_bundle(pem).map_err(|error| SettingsError::Certificates(Some(error)))?;
+        if certificates.is_empty() {
+            return Err(SettingsError::Certificates(None));
+        }
+        builder = builder.tls_certs_only(certificates);
+    }
+    // A proxy would see the token of a plain HTTP request, even of one to this host.
+    Ok(match (&settings.proxy, plain) {
+        (_, true) => builder.no_proxy(),
+        (Some(proxy), false) => builder.proxy(Proxy::all(proxy.clone()).map_err(SettingsError::Build)?),
+        (None, false) => builder,
+    })
+}
+
+fn exchange(http: reqwest::Client) -> Exchange {
+    Arc::new(move |request| http.execute(request).boxed())
 }
 
 impl fmt::Debug for Transport {

@@ -4,7 +4,8 @@
 //! first connection and every gap wake for everything, a known cursor is resumed, and while the stream is unavailable
 //! everything is polled at each sync interval. A connection on which nothing arrives is no stream. It never ends.
 //!
-//! The delay after a failed connection ends early, once, when the cloud responds to another request after an outage.
+//! The delay after a failed connection, also one that the server asks for, ends early when the cloud responds to another request: the first
+//! time at once, and later after the doubled delay.
 
 mod events;
 
@@ -31,12 +32,16 @@ use super::path::Cluster;
 use super::recovery::Recoveries;
 use super::request::Request;
 use crate::models::Kind;
-use events::{Broken, Events, events};
+use events::{Broken, Events, events, max_silence};
 
 /// The delays between connections, also after failed ones.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_mins(1));
 /// The delay after a server without a stream, which may have one after its next upgrade.
 const NO_STREAM: Duration = Duration::from_mins(10);
+/// The timeout of the head of the response. Nothing has to be computed for it.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time to the first poll after a stream fell silent: a new connection is open by then, unless the cloud is silent as a whole.
+const SILENT_POLL: Duration = Duration::from_secs(3);
 /// Spreads the polls of many clients.
 const JITTER: f64 = 0.1;
 
@@ -65,7 +70,7 @@ impl Client {
             poll_at: now,
             state: State::Waiting {
                 until: now,
-                is_asked: true,
+                not_before: now,
             },
             recoveries: self.recoveries(),
             was_woken: false,
@@ -85,18 +90,31 @@ enum Opened {
         events: Events,
         alive: Arc<AtomicBool>,
     },
-    /// The connection failed; the server asks for at least the delay `wait`.
+    /// The connection failed.
     Refused {
         reason: String,
+        /// The delay that the server asks for.
         wait: Duration,
+        /// Whether the server has no stream.
+        absent: bool,
     },
 }
 
+impl Opened {
+    fn failed(reason: String) -> Self {
+        Self::Refused {
+            reason,
+            wait: Duration::ZERO,
+            absent: false,
+        }
+    }
+}
+
 enum State {
-    /// No request is sent until then; unless the server asked for the delay, a recovery of the cloud ends it.
+    /// No request is sent until `until`, or until a recovery of the cloud from `not_before` on.
     Waiting {
         until: Duration,
-        is_asked: bool,
+        not_before: Duration,
     },
     Connecting(BoxFuture<'static, Opened>),
     /// Connected; `told` is true after a wake-up for everything before the connection, and `alive` after the first bytes.
@@ -162,13 +180,19 @@ impl Watch {
     /// Waits for the next event of the state machine. Cancel safe.
     async fn step(&mut self) {
         match &mut self.state {
-            State::Waiting { until, is_asked } => {
-                let wait = until.saturating_sub(self.client.clock.monotonic());
-                let delay = self.client.clock.sleep(wait);
+            State::Waiting { until, not_before } => {
+                let now = self.client.clock.monotonic();
+                let delay = self.client.clock.sleep(until.saturating_sub(now));
+                let least = self.client.clock.sleep(not_before.saturating_sub(now));
+                let recoveries = &mut self.recoveries;
+                let recovered = async move {
+                    least.await;
+                    recoveries.next().await;
+                };
                 tokio::select! {
                     biased;
                     () = delay => {}
-                    () = self.recoveries.next(), if !*is_asked && !self.was_woken => self.was_woken = true,
+                    () = recovered => self.was_woken = true,
                 }
                 self.recoveries.forget();
                 self.state = State::Connecting(self.connect());
@@ -182,9 +206,9 @@ impl Watch {
                         since: self.client.clock.monotonic(),
                     };
                 }
-                Opened::Refused { reason, wait } => {
+                Opened::Refused { reason, wait, absent } => {
                     self.client.transport.availability.failed();
-                    self.wait_again(&reason, wait);
+                    self.wait_again(&reason, wait, absent);
                 }
             },
             State::Reading { events, .. } => match events.next().await {
@@ -198,6 +222,9 @@ impl Watch {
     fn take(&mut self, event: &Event) {
         (self.failures, self.was_woken) = (0, false);
         (self.connected)(true);
+        self.client.transport.availability.succeeded();
+        // That is no news for the stream itself.
+        self.recoveries.forget();
         let State::Reading { told, .. } = &mut self.state else {
             return;
         };
@@ -222,28 +249,33 @@ impl Watch {
         (self.connected)(false);
         let now = self.client.clock.monotonic();
         if self.is_alive() {
-            self.poll_at = now + jittered(self.client.sync_interval, JITTER);
+            let regular = jittered(self.client.sync_interval, JITTER);
+            let is_silent = matches!(broken, Broken::Silent(_));
+            self.poll_at = now + if is_silent { regular.min(SILENT_POLL) } else { regular };
         }
         if let State::Reading { since, .. } = self.state
             && now.saturating_sub(since) >= BACKOFF.cap
         {
             self.failures = 0;
         }
-        self.wait_again(&Chain(broken).to_string(), Duration::ZERO);
+        self.wait_again(&Chain(broken).to_string(), Duration::ZERO, false);
     }
 
-    fn wait_again(&mut self, reason: &str, wait: Duration) {
+    fn wait_again(&mut self, reason: &str, wait: Duration, absent: bool) {
         self.failures = self.failures.saturating_add(1);
         if self.failures == 1 {
             info!(request = %self.request, reason, "the change stream is unavailable; polling instead");
         } else {
             debug!(request = %self.request, reason, failures = self.failures, "the change stream is still unavailable");
         }
-        let delay = wait.max(BACKOFF.delay(self.failures));
-        self.state = State::Waiting {
-            until: self.client.clock.monotonic() + delay,
-            is_asked: !wait.is_zero(),
+        let (now, delay) = (self.client.clock.monotonic(), BACKOFF.delay(self.failures));
+        let until = now + if absent { NO_STREAM } else { wait.max(delay) };
+        let not_before = match (absent, self.was_woken) {
+            (true, _) => until,
+            (false, true) => now + delay,
+            (false, false) => now,
         };
+        self.state = State::Waiting { until, not_before };
     }
 
     fn connect(&self) -> BoxFuture<'static, Opened> {
@@ -253,12 +285,9 @@ impl Watch {
             if let Some(cursor) = cursor {
                 headers.insert("last-event-id", cursor);
             }
-            let limit = client.transport.timeout;
+            let limit = client.transport.timeout.min(HEAD_TIMEOUT);
             let opened = timeout(&*client.clock, limit, open(&client, &request, headers)).await;
-            opened.unwrap_or_else(|elapsed| Opened::Refused {
-                reason: elapsed.to_string(),
-                wait: Duration::ZERO,
-            })
+            opened.unwrap_or_else(|elapsed| Opened::failed(elapsed.to_string()))
         }
         .boxed()
     }
@@ -267,12 +296,7 @@ impl Watch {
 async fn open(client: &Client, request: &Request, headers: HeaderMap) -> Opened {
     let response = match client.transport.send(request, None, headers).await {
         Ok(response) => response,
-        Err(error) => {
-            return Opened::Refused {
-                reason: Chain(&error).to_string(),
-                wait: Duration::ZERO,
-            };
-        }
+        Err(error) => return Opened::failed(Chain(&error).to_string()),
     };
     let kind = response
         .headers()
@@ -280,10 +304,11 @@ async fn open(client: &Client, request: &Request, headers: HeaderMap) -> Opened 
         .and_then(|kind| kind.to_str().ok())
         .unwrap_or_default();
     if response.status() == StatusCode::OK && kind.starts_with("text/event-stream") {
+        let silence = max_silence(response.headers());
         let alive = Arc::new(AtomicBool::new(false));
         let (bytes, arrived) = (response.bytes_stream(), Arc::clone(&alive));
         let bytes = bytes.inspect(move |part| arrived.store(part.is_ok(), Ordering::Relaxed));
-        let events = events(bytes.boxed(), client.clock.clone());
+        let events = events(bytes.boxed(), silence, client.clock.clone());
         return Opened::Events { events, alive };
     }
     let absent = matches!(response.status().as_u16(), 404 | 405 | 501);
@@ -299,8 +324,11 @@ async fn open(client: &Client, request: &Request, headers: HeaderMap) -> Opened 
         let error = client.transport.failure(request, response).await;
         (Chain(&error).to_string(), error.retry())
     };
-    let wait = if absent { NO_STREAM } else { asked.unwrap_or_default() };
-    Opened::Refused { reason, wait }
+    Opened::Refused {
+        reason,
+        wait: asked.unwrap_or_default(),
+        absent,
+    }
 }
 
 /// The kinds of an event that this client knows; `None` if it names none.

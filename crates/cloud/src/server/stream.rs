@@ -30,10 +30,10 @@ use super::identity;
 use super::principal::Known;
 use super::source::Spot;
 use super::token::{AcceptedUses, Claims};
-use crate::models::Kind;
+use crate::models::{HEARTBEAT_HEADER, Kind};
 
-/// The interval of comments, by which both sides detect a dead connection.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+/// The interval of comments, by which both sides detect a dead connection, in seconds. A client is told of it in the head.
+const HEARTBEAT_SECONDS: u64 = 5;
 /// The maximum time until a stream ends after a permission was revoked elsewhere, for example in the user's other
 /// organization.
 const RECOGNISE: Duration = Duration::from_mins(1);
@@ -90,13 +90,19 @@ pub(super) async fn events(cloud: &Cloud, call: &Call) -> Result<Response, Error
         let event = listener.next().await?;
         Some((Ok::<_, Infallible>(event), listener))
     });
-    let heartbeat = KeepAlive::new().interval(HEARTBEAT);
+    let heartbeat = KeepAlive::new().interval(Duration::from_secs(HEARTBEAT_SECONDS));
     let mut response = Sse::new(events).keep_alive(heartbeat).into_response();
     // A buffering proxy would delay the events indefinitely.
     super::call::set(
         response.headers_mut(),
         HeaderName::from_static("x-accel-buffering"),
         "no",
+    );
+    let heartbeat = HEARTBEAT_SECONDS.to_string();
+    super::call::set(
+        response.headers_mut(),
+        HeaderName::from_static(HEARTBEAT_HEADER),
+        &heartbeat,
     );
     Ok(response)
 }

@@ -95,6 +95,44 @@ async fn an_attempt_without_an_answer_ends() {
 }
 
 #[tokio::test]
+async fn a_read_on_a_connection_that_hangs_is_sent_once_more_on_another() {
+    const HEDGE: Duration = Duration::from_secs(2);
+    let server = Server::start(|number, _| match number {
+        0 => Reply::Silence,
+        _ => Reply::Bytes(ok("[]").into_bytes()),
+    })
+    .await;
+    let mut settings = server.settings();
+    settings.hedge_after = HEDGE;
+    let clock = ManualClock::default();
+    let client = Client::new(&settings, clock.shared()).unwrap();
+    let (count, ()) = futures::join!(labels(&client), async {
+        server.requests(1).await;
+        clock.sleeping(2).await;
+        clock.advance(HEDGE);
+    });
+    assert_eq!((count.unwrap(), server.seen().len()), (0, 2));
+}
+
+#[tokio::test]
+async fn a_write_is_not_sent_again_while_its_response_may_come() {
+    let server = Server::start(|_, _| Reply::Silence).await;
+    let mut settings = server.settings();
+    settings.hedge_after = Duration::from_secs(2);
+    settings.deadline = LIMIT;
+    let clock = ManualClock::default();
+    let client = Client::new(&settings, clock.shared()).unwrap();
+    let report = json!({});
+    let (outcome, ()) = futures::join!(client.put_status(cluster().path(), &report), async {
+        server.requests(1).await;
+        clock.sleeping(1).await;
+        clock.advance(LIMIT);
+    });
+    outcome.unwrap_err();
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test]
 async fn a_port_where_nobody_listens_is_unavailable() {
     let closed = tidewaiter_testkit::free_port();
     let client = Client::new(

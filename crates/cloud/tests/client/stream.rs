@@ -19,10 +19,11 @@ const INTERVAL: Duration = Duration::from_secs(30);
 
 type Wakes = Pin<Box<dyn Stream<Item = Wake> + Send>>;
 
-/// What one connection is answered with: a stream that the test writes, or bytes.
+/// What one connection is answered with: a stream that the test writes, bytes, or nothing.
 enum Connection {
     Live(UnboundedReceiver<String>),
     Bytes(String),
+    Silence,
 }
 
 /// A connection, and what writes into it.
@@ -50,7 +51,7 @@ async fn reporting(
     let server = Server::start(move |_, _| match connections.lock().unwrap().next() {
         Some(Connection::Live(receiver)) => Reply::Live(receiver),
         Some(Connection::Bytes(answer)) => Reply::Bytes(answer.into_bytes()),
-        None => Reply::Silence,
+        Some(Connection::Silence) | None => Reply::Silence,
     })
     .await;
     let clock = ManualClock::default();
@@ -243,6 +244,31 @@ async fn heartbeats_keep_a_stream_alive_and_silence_ends_it() {
 }
 
 #[tokio::test]
+async fn a_stream_that_names_its_heartbeat_is_dead_after_two_that_are_missing() {
+    let (first, receiver) = unbounded_channel();
+    let head = HEAD.replace("\r\n\r\n", "\r\ntidewaiter-heartbeat: 5\r\n\r\n");
+    first.send(head).unwrap();
+    let (second, two) = live();
+    let (server, clock, mut wakes) = watching(vec![Connection::Live(receiver), Connection::Silence, two]).await;
+    first.send(event("hello", "e-1", "{}")).unwrap();
+    assert_eq!(now(&mut wakes).await, Wake::Everything);
+    for _ in 0..10 {
+        quiet(&mut wakes, &clock, Duration::from_secs(6)).await;
+        first.send(":\n\n".to_owned()).unwrap();
+        quiet(&mut wakes, &clock, Duration::ZERO).await;
+    }
+    // The next connection is silent, too: what changed meanwhile is listed without it.
+    let (wake, waited) = next(&mut wakes, &clock).await;
+    assert_eq!(wake, Wake::Everything);
+    assert!(waited <= Duration::from_secs(16), "{waited:?}");
+    second.send(event("change", "e-2", r#"{"kinds":["users"]}"#)).unwrap();
+    let (wake, waited) = next(&mut wakes, &clock).await;
+    assert_eq!(wake, kinds(&[Kind::User]));
+    assert!(waited <= Duration::from_secs(16), "{waited:?}");
+    assert_eq!(server.seen()[2].header("last-event-id"), Some("e-1"));
+}
+
+#[tokio::test]
 async fn without_a_stream_everything_is_due_each_interval() {
     for answer in [
         failure("503 Service Unavailable", ""),
@@ -343,6 +369,7 @@ async fn refused_for_minutes(
         match connections.lock().unwrap().next() {
             Some(Connection::Live(receiver)) => Reply::Live(receiver),
             Some(Connection::Bytes(answer)) => Reply::Bytes(answer.into_bytes()),
+            Some(Connection::Silence) => Reply::Silence,
             None => Reply::Bytes(answer.clone().into_bytes()),
         }
     })
@@ -396,9 +423,13 @@ async fn lists_that_succeed_do_not_drive_a_stream_that_fails_for_ever() {
     }
 }
 
+/// A server that has no stream answers everything else.
 #[tokio::test]
-async fn a_pause_that_the_server_asks_for_is_not_shortened() {
-    for (status, headers) in [("429 Too Many Requests", "retry-after: 240\r\n"), ("404 Not Found", "")] {
+async fn a_pause_that_the_server_asks_for_ends_once_when_it_answers_another_request() {
+    for (status, headers, connections_in_all) in [
+        ("429 Too Many Requests", "retry-after: 240\r\n", 2),
+        ("404 Not Found", "", 1),
+    ] {
         let refusal = failure(status, headers);
         let connections = Mutex::new(vec![bytes(refusal)].into_iter());
         let server = Server::start(move |_, seen| {
@@ -407,7 +438,7 @@ async fn a_pause_that_the_server_asks_for_is_not_shortened() {
             }
             match connections.lock().unwrap().next() {
                 Some(Connection::Bytes(answer)) => Reply::Bytes(answer.into_bytes()),
-                _ => Reply::Silence,
+                _ => Reply::Bytes(failure("429 Too Many Requests", "retry-after: 240\r\n").into_bytes()),
             }
         })
         .await;
@@ -425,7 +456,7 @@ async fn a_pause_that_the_server_asks_for_is_not_shortened() {
                 .iter()
                 .filter(|seen| seen.line().contains("/events "))
                 .count(),
-            1,
+            connections_in_all,
             "{status}"
         );
     }
