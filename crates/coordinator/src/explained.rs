@@ -2,8 +2,18 @@
 //!
 //! The text does not contain the request, so that several requests that fail in the same way are reported once.
 
+use std::time::Duration;
+
 use tidewaiter_cloud::client::{Client, ClientError};
 use tidewaiter_kit::chain::Untrusted;
+
+/// The cloud has not answered for this time, and the remedy.
+pub(crate) fn silent(time: Duration, client: &Client) -> String {
+    let url = client.base_url();
+    format!(
+        "no answer within {time:?}; check that the cloud at {url} runs, and that the network permits the connection"
+    )
+}
 
 /// The error and its remedy.
 pub(crate) fn explained(error: &ClientError, client: &Client) -> String {
@@ -22,6 +32,10 @@ fn remedy(error: &ClientError, client: &Client) -> String {
         ),
         error if error.untrusted() == Some(Untrusted::Time) => format!(
             "the certificate of the cloud at {url} has expired or is not valid yet: renew it, or correct the clock of this node"
+        ),
+        error if error.untrusted() == Some(Untrusted::Authority) => format!(
+            "the certificate of the cloud at {url} is that of a certificate authority (CA:TRUE): let the authority issue one with CA:FALSE for \
+             the cloud"
         ),
         error if error.untrusted() == Some(Untrusted::Issuer) => format!(
             "cloud.apiBaseUrl is {url}: set cloud.caFile to the certificate authority that issued the certificate of the cloud, or correct the \

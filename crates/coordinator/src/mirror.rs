@@ -32,6 +32,7 @@ use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Cache, Cacheable, Controller, ControllerContext, Key, Queue, Reconciler as _, Tasks, Writer};
 
 use crate::changes::Changes;
+use crate::controllers::Upgrades;
 use board::Board;
 pub use brake::MassDeletion;
 pub(crate) use cloud_list::Changed;
@@ -66,6 +67,8 @@ pub struct MirrorSettings {
     pub bindings_per_sync: u32,
     /// Where the credentials of registries are stored.
     pub registry_credentials: RegistryCredentialsIn,
+    /// Whether nodes are upgraded.
+    pub upgrades: Upgrades,
 }
 
 /// A kind that is mirrored, as other controllers see it.
@@ -124,7 +127,7 @@ pub fn start(
     tasks: &mut Tasks,
 ) -> Result<CloudLists, MetricsError> {
     let credentials = settings.registry_credentials;
-    let per_sync = settings.bindings_per_sync;
+    let (per_sync, upgrades) = (settings.bindings_per_sync, settings.upgrades);
     let mut mirror = Mirror::new(settings, changes, clients, context, tasks)?;
     mirror.register(kinds::Users);
     let registry_credentials = mirror.register(kinds::RegistryCredentials(credentials)).list;
@@ -137,7 +140,11 @@ pub fn start(
     mirror.register(kinds::AutoscalingPolicies);
     mirror.register(kinds::AutoscalingGroups);
     let shown = shown_upgrades::ShownUpgrades::default();
-    let upgrades = mirror.register(kinds::Upgrades(shown.clone())).cache;
+    let kind = kinds::Upgrades {
+        shown: shown.clone(),
+        setting: upgrades,
+    };
+    let upgrades = mirror.register(kind).cache;
     Ok(CloudLists {
         upgrades: MirroredUpgrades { shown, upgrades },
         registries,

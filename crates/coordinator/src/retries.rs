@@ -1,7 +1,8 @@
 //! When a loop that asks the cloud retries a request that failed.
 //!
-//! The delay doubles up to the sync interval, and is never shorter than the cloud asks for. If the cloud did not ask for it, it ends early,
-//! once, when the cloud responds to another request after an outage.
+//! The delay doubles up to the sync interval, or is as long as the cloud asks for. It ends early when the cloud responds to another request
+//! after the failure: the first time after [`SHORTEST`], and later after the doubled delay, so that a request which fails for a reason of its
+//! own is never sent more often than that.
 
 use std::time::Duration;
 
@@ -46,14 +47,96 @@ impl Retries {
     pub(crate) async fn failed(&mut self, asked: Duration) {
         self.failures = self.failures.saturating_add(1);
         let delay = self.backoff.delay(self.failures);
-        if !asked.is_zero() || self.was_woken {
-            return self.clock.sleep(asked.max(delay)).await;
-        }
-        self.clock.sleep(delay.min(SHORTEST)).await;
+        let least = if self.was_woken { delay } else { delay.min(SHORTEST) };
+        self.clock.sleep(least).await;
         tokio::select! {
             biased;
-            () = self.clock.sleep(delay.saturating_sub(SHORTEST)) => {}
+            () = self.clock.sleep(asked.max(delay).saturating_sub(least)) => {}
             () = self.recoveries.next() => self.was_woken = true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tidewaiter_cloud::client::{ClientSettings, Listing, Path};
+    use tidewaiter_cloud::models::ClusterLabel;
+    use tidewaiter_kit::SimulatedClock;
+
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_secs(30);
+    const ASKED: Duration = Duration::from_mins(5);
+
+    struct World {
+        client: Client,
+        is_well: Arc<AtomicBool>,
+        clock: SharedClock,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let (clock, is_well) = (SimulatedClock::shared(), Arc::new(AtomicBool::default()));
+            let settings = ClientSettings::new("https://cloud.example.com".parse().unwrap());
+            let answers = Arc::clone(&is_well);
+            let client = Client::new(&settings, clock.clone()).unwrap().over(move |_| {
+                let status = if answers.load(Ordering::Relaxed) { 200 } else { 403 };
+                let response = http::Response::builder().status(status).body("[]");
+                async move { Ok(response.unwrap().into()) }
+            });
+            Self { client, is_well, clock }
+        }
+
+        /// A request that succeeds or fails.
+        async fn request(&self, is_well: bool) {
+            self.is_well.store(is_well, Ordering::Relaxed);
+            let answered: Result<Listing<ClusterLabel>, _> = self.client.list(Path::new(["labels"]), None).await;
+            assert_eq!(answered.is_ok(), is_well);
+        }
+
+        /// How long a loop waits after a failure, while the cloud answers another request every second, or none.
+        async fn waits(&self, retries: &mut Retries, others_are_answered: bool) -> Duration {
+            retries.begin();
+            self.request(false).await;
+            let began = self.clock.monotonic();
+            let others = async {
+                loop {
+                    self.clock.sleep(Duration::from_secs(1)).await;
+                    if others_are_answered {
+                        self.request(true).await;
+                    }
+                }
+            };
+            tokio::select! {
+                () = retries.failed(ASKED) => {}
+                () = others => {}
+            }
+            self.clock.monotonic().saturating_sub(began)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_that_the_cloud_asks_for_ends_when_it_answers_others_and_no_request_is_driven_by_that() {
+        let world = World::new();
+        let mut retries = Retries::new(&world.client, INTERVAL, world.clock.clone());
+        // The simulated clock is exact to a millisecond.
+        let second = Duration::from_secs(1);
+        let all = ASKED..=ASKED + second;
+        let alone = world.waits(&mut retries, false).await;
+        assert!(all.contains(&alone), "{alone:?}");
+        let first = world.waits(&mut retries, true).await;
+        assert!(first <= 2 * second, "{first:?}");
+        // It fails for a reason of its own: its own delay, which doubles, is the least.
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            waits.push(world.waits(&mut retries, true).await);
+        }
+        let last = waits[7];
+        assert!((INTERVAL / 2..=INTERVAL + 2 * second).contains(&last), "{waits:?}");
+        let alone = world.waits(&mut retries, false).await;
+        assert!(all.contains(&alone), "{alone:?}");
     }
 }

@@ -51,6 +51,7 @@ pub fn start(cloud: &Cloud, decisions: &Decisions, port: Port, mut role: Role<'_
         mass_deletion: decisions.mass_deletion,
         bindings_per_sync: decisions.bindings_per_sync,
         registry_credentials: decisions.registries.registry_credentials,
+        upgrades: decisions.upgrades,
     };
     let lists = mirror::start(mirrored, &changes, &clients, &context, tasks)?;
     let upgrades = lists.upgrades.clone();

@@ -40,6 +40,8 @@ pub(super) struct LoopState {
     pub(super) is_writing: bool,
     /// Which deleted objects finalizers keep.
     pub(super) blocked: Option<String>,
+    /// Why nothing acts on an object.
+    pub(super) idle: Option<String>,
     /// How many objects of the kind the cluster has.
     pub(super) objects: usize,
     /// What the brake holds, and since when.
@@ -72,6 +74,8 @@ pub(super) struct Applied {
     pub(super) error: Option<String>,
     /// Which deleted objects finalizers keep.
     pub(super) blocked: Option<String>,
+    /// Why nothing acts on an object.
+    pub(super) idle: Option<String>,
     /// How many objects of the kind the cluster has.
     pub(super) objects: usize,
 }
@@ -252,6 +256,16 @@ impl Board {
         true
     }
 
+    /// The cloud has not answered for a while, and may still. Returns whether that is news.
+    pub(super) fn late(&self, kind: &'static str, error: &str) -> bool {
+        let fails = |entry: &Entry| entry.state.list_error.is_some();
+        if self.loops().get(kind).is_none_or(fails) {
+            return false;
+        }
+        self.update(kind, |entry| entry.state.list_error = Some(error.to_owned()));
+        true
+    }
+
     /// An object of the cluster was changed.
     pub(super) fn changed(&self, kind: &'static str, action: &'static str) {
         self.0.metrics.changes.with_label_values(&[kind, action]).inc();
@@ -268,6 +282,7 @@ impl Board {
             hold,
             error,
             blocked,
+            idle,
             objects,
         } = applied;
         let held = hold.as_ref().map_or(0, Hold::count);
@@ -280,6 +295,7 @@ impl Board {
             state.held = hold.map(|hold| (hold, since));
             state.write_error = error;
             state.blocked = blocked;
+            state.idle = idle;
             state.objects = objects;
             state.is_applied = true;
             state.is_writing = false;

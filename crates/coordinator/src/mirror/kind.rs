@@ -86,6 +86,11 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
         true
     }
 
+    /// Why nothing acts on an object that somebody expects to be acted on, and the remedy.
+    fn idle(&self, _resource: &Self::Resource) -> Option<String> {
+        None
+    }
+
     /// Whether an object of the cluster is one that the mirror may change and delete.
     fn ours(&self, _resource: &Self::Resource) -> bool {
         true

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use super::kind::{Listed, MirroredKind, Refused, Source};
 use super::listing::{Foreign, Listing, Part};
 use super::shared::Shared;
 use super::stored::StoredList;
-use crate::explained::explained;
+use crate::explained::{explained, silent};
 use crate::retries::Retries;
 
 /// Spreads the polls of many clusters.
@@ -40,6 +41,9 @@ const FIRST: Duration = Duration::from_secs(2);
 
 /// One request is retried silently for this long. What fails longer is reported, and retried by the loop.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A request without a complete response for this long is reported in `CloudSync`, while it is still awaited.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// Lists that are requested at once.
 const AT_ONCE: usize = 8;
@@ -266,6 +270,25 @@ impl<K: MirroredKind> Lister<K> {
         self.queue.push(super::key());
     }
 
+    /// Awaits the response to one request, and reports that there is none for a while.
+    async fn await_response<T>(&self, response: impl Future<Output = T>) -> T {
+        let mut response = pin!(response);
+        tokio::select! {
+            biased;
+            response = &mut response => return response,
+            () = self.clock.sleep(SILENCE) => {}
+        }
+        let text = silent(SILENCE, &self.cloud.client);
+        if self.board.late(K::NAME, &text) {
+            warn!(
+                kind = K::NAME,
+                error = text,
+                "the cloud's list is late; the last one stays"
+            );
+        }
+        response.await
+    }
+
     /// Asks for every list of the kind; true when one of them changed. An error leaves the memory as it was.
     async fn fetch(&mut self) -> Result<bool, ListError> {
         let cluster = self.cloud.cluster;
@@ -303,7 +326,8 @@ impl<K: MirroredKind> Lister<K> {
     async fn pools(&self) -> Result<Option<Pools>, ListError> {
         let path = self.cloud.cluster.node_pools();
         let known = self.memory.pools.etag.as_ref();
-        let Fetched::Complete { value, etag } = self.cloud.client.list_each::<NodePool>(path, known).await? else {
+        let response = self.cloud.client.list_each::<NodePool>(path, known);
+        let Fetched::Complete { value, etag } = self.await_response(response).await? else {
             return Ok(None);
         };
         let mut latest = Pools {
@@ -324,7 +348,8 @@ impl<K: MirroredKind> Lister<K> {
         let name = path.to_string();
         let known = self.memory.parts.get(&name).filter(|part| part.source == source);
         let etag = known.and_then(|part| part.etag.as_ref());
-        let part = match self.cloud.client.list_each::<K::Object>(path, etag).await? {
+        let response = self.cloud.client.list_each::<K::Object>(path, etag);
+        let part = match self.await_response(response).await? {
             Fetched::Unchanged => None,
             Fetched::Complete { value, etag } => Some(Arc::new(Part::new(&self.shared.kind, source, value, etag)?)),
         };

@@ -138,6 +138,7 @@ impl<K: MirroredKind> SyncController<K> {
                 hold,
                 error,
                 blocked,
+                idle: actual.iter().find_map(|object| self.shared.kind.idle(object)),
                 objects: self.cache.len(),
             },
         );

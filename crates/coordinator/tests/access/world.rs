@@ -15,7 +15,7 @@ use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding}
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_cloud::client::{Client, ClientSettings, Cluster};
 use tidewaiter_coordinator::changes::Changes;
-use tidewaiter_coordinator::controllers::{self, RbacSettings};
+use tidewaiter_coordinator::controllers::{self, RbacSettings, Upgrades};
 use tidewaiter_coordinator::mirror::{self, CloudLists, MassDeletion, MirrorSettings, RegistryCredentialsIn};
 use tidewaiter_kit::client::DEFAULT_IN_FLIGHT;
 use tidewaiter_kit::{Cache, Metadata, Pause};
@@ -250,6 +250,7 @@ fn mirror_of(cloud: &Script, role: &mut Wiring) -> CloudLists {
         mass_deletion: MassDeletion::Release,
         bindings_per_sync: mirror::BINDINGS_PER_SYNC,
         registry_credentials: RegistryCredentialsIn::Secret,
+        upgrades: Upgrades::default(),
     };
     mirror::start(settings, &changes, &role.clients, &role.context, &mut role.tasks).unwrap()
 }

@@ -6,7 +6,7 @@ use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_cloud::client::{Client, ClientSettings, Cluster};
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_coordinator::changes::Changes;
-use tidewaiter_coordinator::controllers::{self, NodePoolSource};
+use tidewaiter_coordinator::controllers::{self, NodePoolSource, Upgrades};
 use tidewaiter_coordinator::mirror::{self, MassDeletion, MirrorSettings, RegistryCredentialsIn};
 use tidewaiter_coordinator::node_pools::NodePools;
 use tidewaiter_coordinator::node_pools::sync::CloudNodes;
@@ -66,6 +66,7 @@ pub async fn run(parts: RoleParts) -> Result<(), TaskEnded> {
         mass_deletion,
         bindings_per_sync: mirror::BINDINGS_PER_SYNC,
         registry_credentials: RegistryCredentialsIn::Secret,
+        upgrades: Upgrades::default(),
     };
     mirror::start(settings, &changes, &role.clients, &role.context, &mut role.tasks).unwrap();
     let node_pools = NodePoolSource {

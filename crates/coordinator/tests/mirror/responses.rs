@@ -6,7 +6,7 @@ use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding,
 
 use crate::objects::Kind;
 use crate::script::{Answer, id, label, registry, user};
-use crate::world::{NAMESPACE, World};
+use crate::world::{NAMESPACE, SOON, World};
 
 const KINDS: [&str; 6] = [
     "/ssh-users",
@@ -128,6 +128,32 @@ async fn a_bad_response_changes_nothing_and_is_visible() {
         }
         world.condition("Synced", "True Applied").await;
     }
+}
+
+/// A request may take longer than a person wants to wait for the reason why a change does not arrive.
+#[tokio::test]
+async fn a_cloud_that_does_not_answer_is_reported_while_the_answer_is_awaited() {
+    let mut world = World::start().await;
+    world.timeout = 2 * SOON;
+    world.cloud.list("/labels", good("/labels"));
+    world.cloud.set("/ssh-users", Answer::Silence);
+    let _running = world.coordinator().await;
+    let message = world.condition("Synced", "False ListFailed").await;
+    assert!(
+        message.contains("User: no answer within 5s; check that the cloud at"),
+        "{message}"
+    );
+    // The others go on meanwhile, and the silent one as soon as there is an answer on another connection.
+    assert_eq!(counts(&world).await[2], 7);
+}
+
+#[tokio::test]
+async fn a_connection_that_hangs_does_not_delay_a_list() {
+    let mut world = World::start().await;
+    world.timeout = 2 * SOON;
+    world.cloud.set("/ssh-users", Answer::FirstHangs(vec![user(1, "Ada")]));
+    let _running = world.coordinator().await;
+    world.users_are(&["Ada"]).await;
 }
 
 #[tokio::test]

@@ -162,6 +162,34 @@ async fn credentials_are_in_a_secret_or_in_the_registry_and_nowhere_else() {
 }
 
 #[tokio::test]
+async fn an_upgrade_that_nothing_continues_is_reported() {
+    let world = World::start().await;
+    let upgrade =
+        json!({"metadata": {"name": "by-hand"}, "spec": {"id": "", "type": "kubernetes", "targetVersion": "v1.30.1"}});
+    let upgrade = serde_json::from_value(upgrade).unwrap();
+    world.upgrades().create(&PostParams::default(), &upgrade).await.unwrap();
+    let _running = world.coordinator().await;
+    world.condition("Synced", "True Applied").await;
+    let set = async |status: &str| {
+        let progress = Patch::Merge(json!({"spec": {"status": {"clusterStatus": status}}}));
+        let patched = world
+            .upgrades()
+            .patch("by-hand", &PatchParams::default(), &progress)
+            .await;
+        patched.unwrap();
+    };
+    set("InProgress").await;
+    let message = world.condition("Synced", "False UpgradesDisabled").await;
+    assert!(
+        message.contains("the upgrade by-hand is in progress, and upgrades are disabled"),
+        "{message}"
+    );
+    world.event("UpgradesDisabled").await;
+    set("Failed").await;
+    world.condition("Synced", "True Applied").await;
+}
+
+#[tokio::test]
 async fn an_upgrade_of_a_person_is_left_alone() {
     let world = World::start().await;
     let upgrade = |name: &str, id: &str| {

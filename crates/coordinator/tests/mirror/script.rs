@@ -30,6 +30,8 @@ pub enum Answer {
     Half(Vec<Value>),
     /// Nothing, for ever.
     Silence,
+    /// Nothing to the first request, and then a list.
+    FirstHangs(Vec<Value>),
 }
 
 #[derive(Default)]
@@ -148,12 +150,14 @@ impl Script {
 async fn answer(State(script): State<Script>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let known = request.headers().get("if-none-match").cloned();
-    let (found, stream) = {
+    let (found, stream, nth) = {
         let mut shared = script.lock();
-        *shared.requests.entry(path.clone()).or_default() += 1;
+        let requests = shared.requests.entry(path.clone()).or_default();
+        *requests += 1;
+        let nth = *requests;
         let found = shared.answers.iter().find(|(end, _)| path.ends_with(end.as_str()));
         let found = found.map_or_else(|| Answer::List(Vec::new()), |(_, answer)| answer.clone());
-        (found, shared.stream)
+        (found, shared.stream, nth)
     };
     if path.ends_with("/events") {
         let response = Response::builder().header("content-type", "text/event-stream");
@@ -166,7 +170,8 @@ async fn answer(State(script): State<Script>, request: Request) -> Response {
     }
     let response = Response::builder().header("content-type", "application/json");
     match found {
-        Answer::List(objects) => {
+        Answer::FirstHangs(_) if nth == 1 => std::future::pending().await,
+        Answer::List(objects) | Answer::FirstHangs(objects) => {
             let body = json!(objects).to_string();
             let etag = etag(&body);
             if known.is_some_and(|known| known == etag) {

@@ -11,6 +11,7 @@ use tidewaiter_api::containership::{ClusterLabel, ClusterUpgrade, Registry, User
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_cloud::client::{self as cloud, ClientSettings, Cluster};
 use tidewaiter_coordinator::changes::Changes;
+use tidewaiter_coordinator::controllers::Upgrades;
 use tidewaiter_coordinator::mirror::{self, MassDeletion, MirrorSettings, RegistryCredentialsIn};
 use tidewaiter_kit::PauseSwitch;
 use tidewaiter_testkit::{ApiProxy, AuditMark, Identity, Reused, eventually, leaks, settled};
@@ -31,6 +32,8 @@ pub struct World {
     pub pause: PauseSwitch,
     /// The sync interval.
     pub interval: Duration,
+    /// The timeout of one request to the cloud.
+    pub timeout: Duration,
 }
 
 impl Drop for World {
@@ -53,6 +56,7 @@ impl World {
             credentials: RegistryCredentialsIn::Secret,
             pause: PauseSwitch::new(false),
             interval: INTERVAL,
+            timeout: Duration::from_secs(5),
         }
     }
 
@@ -77,8 +81,8 @@ impl World {
         let mut settings = ClientSettings::new(self.cloud.url.parse().unwrap());
         settings.token = Some(leaks::secret("twk_0123456789abcdef_hunter2hunter2").parse().unwrap());
         settings.sync_interval = self.interval;
-        settings.timeout = Duration::from_secs(5);
-        settings.deadline = Duration::from_secs(6);
+        settings.timeout = self.timeout;
+        settings.deadline = self.timeout + Duration::from_secs(1);
         let cluster = Cluster {
             organization: ORGANIZATION.parse().unwrap(),
             id: CLUSTER.parse().unwrap(),
@@ -94,6 +98,7 @@ impl World {
             mass_deletion: self.mass_deletion,
             bindings_per_sync: mirror::BINDINGS_PER_SYNC,
             registry_credentials: self.credentials,
+            upgrades: Upgrades::default(),
         };
         mirror::start(settings, &changes, &role.clients, &role.context, &mut role.tasks).unwrap();
         role.run()

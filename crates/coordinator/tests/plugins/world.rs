@@ -21,7 +21,7 @@ use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, PLUGIN_LABEL};
 use tidewaiter_cloud::client::{self as cloud, ClientSettings, Cluster};
 use tidewaiter_coordinator::Cloud;
 use tidewaiter_coordinator::changes::Changes;
-use tidewaiter_coordinator::controllers::{self, PluginSettings};
+use tidewaiter_coordinator::controllers::{self, PluginSettings, Upgrades};
 use tidewaiter_coordinator::mirror::{self, MassDeletion, MirrorSettings, RegistryCredentialsIn};
 use tidewaiter_kit::Pause;
 use tidewaiter_testkit::{ApiProxy, AuditMark, ControlPlane, Identity, Reused, eventually, settled};
@@ -153,6 +153,7 @@ impl World {
             mass_deletion: MassDeletion::Confirm,
             bindings_per_sync: mirror::BINDINGS_PER_SYNC,
             registry_credentials: RegistryCredentialsIn::Secret,
+            upgrades: Upgrades::default(),
         };
         let lists = mirror::start(settings, &changes, &role.clients, &role.context, &mut role.tasks).unwrap();
         controllers::apply_plugins(

@@ -142,6 +142,7 @@ fn headline(reason: &str) -> &'static str {
         "WriteFailed" => "some objects cannot be written to the cluster.",
         "ReadFailed" => "the API server does not show the objects of a kind.",
         "DeletionBlocked" => "finalizers keep deleted objects.",
+        "UpgradesDisabled" => "an upgrade is in progress, and upgrades are disabled.",
         "Applying" => "the last list of the cloud is being written to the cluster.",
         "ObjectsRefused" => "the cloud lists malformed objects, which are not mirrored.",
         DELETIONS_HELD => "deletions are held; see the status for how to release them.",
@@ -159,6 +160,7 @@ fn synced(loops: &[LoopState], before: &[Condition], now: Timestamp) -> Conditio
         ("WriteFailed", failed(&|state| state.write_error.clone())),
         ("ReadFailed", failed(&|state| state.read_error().map(str::to_owned))),
         ("DeletionBlocked", failed(&|state| state.blocked.clone())),
+        ("UpgradesDisabled", failed(&|state| state.idle.clone())),
         (
             "Applying",
             failed(&|state| state.is_writing.then(|| "is being written to the cluster".to_owned())),

@@ -5,18 +5,26 @@
 
 use kube::Client;
 use kube::ResourceExt as _;
-use tidewaiter_api::containership::{ClusterUpgrade, ClusterUpgradeSpec, NodeSelector, SelectorOperator, UpgradeType};
+use tidewaiter_api::containership::{
+    ClusterUpgrade, ClusterUpgradeSpec, NodeSelector, SelectorOperator, UpgradeStatus, UpgradeType,
+};
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE, UPGRADE_FINALIZER};
 use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models::{self, InvalidItem, Kind};
 use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
+use crate::controllers;
 use crate::mirror::kind::{Listed, MirroredKind, named};
 use crate::mirror::shown_upgrades::ShownUpgrades;
 
-/// The upgrades of the cluster that the cloud ordered, and what the cloud shows of their progress.
-pub(crate) struct Upgrades(pub(crate) ShownUpgrades);
+/// The upgrades of the cluster that the cloud ordered.
+pub(crate) struct Upgrades {
+    /// What the cloud shows of their progress.
+    pub(crate) shown: ShownUpgrades,
+    /// Whether nodes are upgraded.
+    pub(crate) setting: controllers::Upgrades,
+}
 
 /// Whether the mirror created it. What a person or another program created is left alone, also if it has an id and the label: people copy upgrades to
 /// repeat them.
@@ -46,7 +54,7 @@ impl MirroredKind for Upgrades {
 
     fn sees(&self, objects: &[Result<models::Upgrade, InvalidItem>]) {
         let upgrades = objects.iter().flatten();
-        self.0
+        self.shown
             .set(upgrades.map(|upgrade| (upgrade.id, upgrade.status.clone())).collect());
     }
 
@@ -76,7 +84,20 @@ impl MirroredKind for Upgrades {
     /// One that is over would begin again, where it was deleted in the cluster.
     fn creates(&self, upgrade: &ClusterUpgrade) -> bool {
         let id = upgrade.spec.id.parse();
-        !id.is_ok_and(|id| self.0.is_over(id))
+        !id.is_ok_and(|id| self.shown.is_over(id))
+    }
+
+    /// The replica that enabled upgrades began it. Nodes stay cordoned, and later upgrades wait for it.
+    fn idle(&self, upgrade: &ClusterUpgrade) -> Option<String> {
+        let progress = upgrade.spec.status.as_ref()?;
+        let is_idle =
+            self.setting == controllers::Upgrades::Disabled && progress.cluster_status == UpgradeStatus::InProgress;
+        is_idle.then(|| {
+            format!(
+                "the upgrade {} is in progress, and upgrades are disabled: set upgrades to enabled, so that it goes on or can be aborted",
+                upgrade.name_any()
+            )
+        })
     }
 
     fn ours(&self, upgrade: &ClusterUpgrade) -> bool {

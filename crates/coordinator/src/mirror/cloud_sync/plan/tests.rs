@@ -135,6 +135,12 @@ fn the_first_trouble_decides_the_reason() {
             "Synced=False/DeletionBlocked Held=False/NothingHeld",
         ),
         (
+            vec![with("ClusterUpgrade", |state| {
+                state.idle = Some("u is in progress".to_owned())
+            })],
+            "Synced=False/UpgradesDisabled Held=False/NothingHeld",
+        ),
+        (
             vec![with("User", |state| state.is_writing = true)],
             "Synced=False/Applying Held=False/NothingHeld",
         ),
