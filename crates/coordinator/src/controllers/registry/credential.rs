@@ -151,7 +151,8 @@ impl Source {
         })
     }
 
-    /// The JSON key of a Google service account is the one value that is a JSON object.
+    /// The JSON key of a Google service account is the one value that is a JSON object. In the old form, the fields of the key are the
+    /// credentials.
     fn google(&self) -> Result<Login, InvalidSource> {
         let is_object =
             |text: &&SecretText| serde_json::from_str::<Value>(text.expose()).is_ok_and(|value| value.is_object());
@@ -159,7 +160,9 @@ impl Source {
             .credentials
             .values()
             .find(is_object)
-            .or_else(|| self.credentials.get("password"));
+            .cloned()
+            .or_else(|| self.key_of_fields())
+            .or_else(|| self.credentials.get("password").cloned());
         let username = self
             .credentials
             .get("username")
@@ -167,12 +170,22 @@ impl Source {
         Ok(Login {
             address: self.address(None)?,
             username: username.cloned().unwrap_or_else(|| JSON_KEY_ACCOUNT.to_owned().into()),
-            password: key
-                .cloned()
-                .ok_or_else(|| self.missing("the JSON key of a service account"))?,
+            password: key.ok_or_else(|| self.missing("the JSON key of a service account"))?,
             email: self.email.clone(),
             old_form: true,
         })
+    }
+
+    /// The JSON key of which the credentials are the fields.
+    fn key_of_fields(&self) -> Option<SecretText> {
+        let is_key = ["client_email", "private_key"].iter().all(|field| {
+            self.credentials
+                .get(*field)
+                .is_some_and(|value| !value.expose().is_empty())
+        });
+        let fields = self.credentials.iter().filter(|(name, _)| *name != "username");
+        let fields = || fields.map(|(name, value)| (name.clone(), value.expose().into()));
+        is_key.then(|| Value::Object(fields().collect()).to_string().into())
     }
 
     fn ecr(&self) -> Result<EcrLogin, InvalidSource> {

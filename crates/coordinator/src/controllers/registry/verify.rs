@@ -34,6 +34,10 @@ const IDLE: Duration = Duration::from_secs(5);
 /// The largest response with a token, in bytes.
 const BODY: usize = 64 * 1024;
 
+/// What a 403 of a token endpoint means.
+const FORBIDDEN_REALM: &str = "its token endpoint answers 403 Forbidden: it blocks the account or the address of this cluster, or the account \
+    lacks a permission";
+
 /// What a registry says to a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -110,7 +114,9 @@ impl Verifier {
         let response = send(basic(self.http.get(realm).query(&service))).await?;
         match response.status() {
             StatusCode::OK => {}
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return Ok(Verdict::Refused),
+            StatusCode::UNAUTHORIZED => return Ok(Verdict::Refused),
+            // A wrong password is a 401. This says nothing about the password.
+            StatusCode::FORBIDDEN => return Err(Verdict::Unknown(FORBIDDEN_REALM)),
             other => return Err(unexpected(other)),
         }
         let token = token(response).await?;

@@ -45,6 +45,18 @@ fn each_provider_becomes_what_it_requires() {
         assert_eq!((login.username.expose(), login.password.expose()), ("_json_key", key));
         assert!(login.old_form);
     }
+    // The fields of the key as credentials, as clients of the original service store them.
+    let key = json!({"type": "service_account", "client_email": "a@b.example.com", "private_key": "hunter2\n", "private_key_id": "7"});
+    let mut named = key.clone();
+    named["username"] = json!("_json_key");
+    for credentials in [key.clone(), named] {
+        let login = login(&source("google_registry", "https://gcr.io", credentials));
+        let password: Value = serde_json::from_str(login.password.expose()).unwrap();
+        assert_eq!(
+            (login.username.expose(), password, login.old_form),
+            ("_json_key", key.clone(), true)
+        );
+    }
     for credentials in [
         json!({"access_key_id": "AKID", "secret_access_key": "hunter2", "region": "eu-west-1"}),
         json!({"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "hunter2", "aws_region": "eu-west-1"}),
@@ -101,6 +113,12 @@ fn what_cannot_be_used_is_refused_without_showing_it() {
             "google_registry",
             "gcr.io",
             json!({"username": "hunter2"}),
+            "the JSON key",
+        ),
+        (
+            "google_registry",
+            "gcr.io",
+            json!({"type": "service_account", "private_key": "hunter2"}),
             "the JSON key",
         ),
         (

@@ -143,6 +143,8 @@ async fn a_token_is_asked_for_and_used() {
     }
     let refuses = with_realm(|| Code::UNAUTHORIZED.into_response()).await;
     assert_eq!(refuses.verdict().await, Verdict::Refused);
+    let forbids = with_realm(|| Code::FORBIDDEN.into_response()).await;
+    assert!(matches!(forbids.verdict().await, Verdict::Unknown(why) if why.contains("token endpoint answers 403")));
     let worthless = with_realm(|| r#"{"token": "bad"}"#.into_response()).await;
     assert_eq!(worthless.verdict().await, Verdict::Refused);
 }
