@@ -4,7 +4,7 @@
 //! - The token must be for the audience [`AUDIENCE`]. So whoever takes it on the way here cannot use it on the API server.
 //! - The coordinator is not trusted with what a script does: the host checks its signature.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use kube::api::{Api, PostParams};
 use serde::Deserialize;
 use tidewaiter_cloud::client::{ClientError, Fetched};
 use tidewaiter_cloud::models;
-use tidewaiter_cloud::models::values::KubernetesVersion;
+use tidewaiter_cloud::models::values::{KubernetesVersion, NodeId};
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::{Chain, SharedClock};
 use tokio::sync::Semaphore;
@@ -44,6 +44,9 @@ const QUESTIONS: usize = 8;
 /// Requests of agents at once, one for each node. Few nodes are upgraded at a time.
 const AT_ONCE: usize = 8;
 
+/// The minimum time between two lists of the nodes of the cloud: a node that the cloud does not have asks again and again.
+const MIN_LIST_INTERVAL: Duration = Duration::from_secs(5);
+
 /// How long the cloud may take.
 const CLOUD: Duration = Duration::from_secs(20);
 
@@ -52,6 +55,15 @@ pub(super) struct Relay {
     agents: Agents,
     cloud: Cloud,
     clock: SharedClock,
+    nodes: tokio::sync::Mutex<ListedNodes>,
+}
+
+/// The nodes of the cloud when they were listed last.
+#[derive(Default)]
+struct ListedNodes {
+    ids: BTreeMap<String, NodeId>,
+    /// Monotonic.
+    listed: Option<Duration>,
 }
 
 /// Whose a token is, and which agents are served now.
@@ -89,21 +101,55 @@ impl Relay {
             questions: Semaphore::new(QUESTIONS),
             served: Mutex::default(),
         };
-        Arc::new(Self { agents, cloud, clock })
+        Arc::new(Self {
+            agents,
+            cloud,
+            clock,
+            nodes: tokio::sync::Mutex::default(),
+        })
     }
 
     async fn script(&self, node: &str, version: &KubernetesVersion) -> Result<Result<String, Refusal>, ClientError> {
-        let Cloud { client, cluster, .. } = &self.cloud;
-        let listed = client.list_each::<models::Node>(cluster.nodes(), None).await?;
-        let Fetched::Complete { value, .. } = listed else {
-            return Ok(Err(away()));
-        };
-        let of_name = |found: &models::Node| found.spec.name.as_ref().is_some_and(|name| name.as_str() == node);
-        let Some(found) = value.into_iter().flatten().find(of_name) else {
+        let Some(id) = self.find(node).await? else {
             return Ok(Err(unlisted()));
         };
-        let script = client.script(*cluster, found.id, version).await?;
+        let Cloud { client, cluster, .. } = &self.cloud;
+        let script = client.script(*cluster, id, version).await?;
         Ok(Ok(script.as_str().to_owned()))
+    }
+
+    /// The id of the node of this name in the cloud. The last list names it, and the object shows whether it still has the name: a list of all
+    /// nodes for each script would be megabytes, and each report of a status changes it.
+    async fn find(&self, node: &str) -> Result<Option<NodeId>, ClientError> {
+        let known = self.nodes.lock().await.ids.get(node).copied();
+        if let Some(id) = known
+            && self.has_name(id, node).await?
+        {
+            return Ok(Some(id));
+        }
+        // Held while the nodes are listed, so that all who wait use one list.
+        let mut nodes = self.nodes.lock().await;
+        let now = self.clock.monotonic();
+        if nodes.listed.is_some_and(|at| now < at + MIN_LIST_INTERVAL) {
+            return Ok(nodes.ids.get(node).copied().filter(|id| Some(*id) != known));
+        }
+        let Cloud { client, cluster, .. } = &self.cloud;
+        if let Fetched::Complete { value, .. } = client.list_each::<models::Node>(cluster.nodes(), None).await? {
+            let named = value.into_iter().flatten();
+            let named = named.filter_map(|node| Some((node.spec.name?.as_str().to_owned(), node.id)));
+            nodes.ids = named.collect();
+            nodes.listed = Some(self.clock.monotonic());
+        }
+        Ok(nodes.ids.get(node).copied())
+    }
+
+    async fn has_name(&self, id: NodeId, name: &str) -> Result<bool, ClientError> {
+        let Cloud { client, cluster, .. } = &self.cloud;
+        match client.get::<models::Node>(cluster.nodes().below(id), None).await {
+            Ok(Fetched::Complete { value, .. }) => Ok(value.spec.name.is_some_and(|its| its.as_str() == name)),
+            Ok(Fetched::Unchanged) | Err(ClientError::NotOurs { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -241,8 +287,10 @@ mod tests {
     use futures::future::join_all;
     use kube::client::Body;
     use serde_json::{Value, json};
-    use tidewaiter_kit::SystemClock;
+    use tidewaiter_cloud::client::{ClientSettings, Cluster};
+    use tidewaiter_kit::{SimulatedClock, SystemClock};
     use tokio::sync::watch;
+    use uuid::Uuid;
 
     use super::*;
 
@@ -319,6 +367,101 @@ mod tests {
         let all = join_all(names.iter().map(|name| agents.admit(name))).await;
         assert!(all.iter().all(Result::is_ok));
         assert_eq!(status("agent.w1.x").await, Some(StatusCode::SERVICE_UNAVAILABLE));
+    }
+
+    /// A cloud with these nodes, by id and name, which logs the requests.
+    struct ScriptedCloud {
+        nodes: Mutex<Vec<(Uuid, String)>>,
+        requests: Mutex<Vec<String>>,
+    }
+
+    impl ScriptedCloud {
+        fn answer(&self, path: &str) -> (u16, String) {
+            let node = |(id, name): &(Uuid, String)| {
+                json!({"id": id.to_string(), "created_at": "1", "updated_at": "1", "name": name, "node_pool_id": Uuid::nil().to_string(),
+                    "status": {"type": "UNKNOWN", "message": "", "percent": 0}})
+            };
+            let nodes = self.nodes.lock().unwrap();
+            let mut segments = path.split('/').skip(7);
+            let Some(id) = segments.next() else {
+                self.requests.lock().unwrap().push("list".to_owned());
+                return (200, nodes.iter().map(node).collect::<Value>().to_string());
+            };
+            let what = segments.next().unwrap_or("get");
+            self.requests.lock().unwrap().push(what.to_owned());
+            match nodes.iter().find(|(known, _)| known.to_string() == id) {
+                None => (404, json!({"code": 404, "message": "not found"}).to_string()),
+                Some(_) if what == "upgrade" => (200, format!("#!/bin/sh\n# {id}\n")),
+                Some(found) => (200, node(found).to_string()),
+            }
+        }
+
+        fn takes(&self) -> Vec<String> {
+            std::mem::take(&mut self.requests.lock().unwrap())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_nodes_of_the_cloud_are_listed_only_when_they_have_changed() {
+        let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let cloud = Arc::new(ScriptedCloud {
+            nodes: Mutex::new(vec![(one, "w1".to_owned()), (two, "w2".to_owned())]),
+            requests: Mutex::default(),
+        });
+        let (clock, scripted) = (SimulatedClock::shared(), Arc::clone(&cloud));
+        let settings = ClientSettings::new("https://cloud.example.com".parse().unwrap());
+        let client = tidewaiter_cloud::client::Client::new(&settings, Arc::clone(&clock)).unwrap();
+        let client = client.over(move |request| {
+            let (status, body) = scripted.answer(request.url().path());
+            let response = http::Response::builder().status(status).body(body).unwrap();
+            async move { Ok(response.into()) }
+        });
+        let cluster = Cluster {
+            organization: Uuid::nil().to_string().parse().unwrap(),
+            id: Uuid::nil().to_string().parse().unwrap(),
+        };
+        let interval = Duration::from_secs(30);
+        let agents = agents(watch::channel(true).1, Arc::default());
+        let relay = Relay::new(
+            agents.client,
+            Cloud {
+                client,
+                cluster,
+                interval,
+            },
+            Arc::clone(&clock),
+        );
+        let version = "1.36.3".parse().unwrap();
+        let of = async |node: &str| match relay.script(node, &version).await.unwrap() {
+            Ok(script) => [one, two].into_iter().find(|id| script.contains(&id.to_string())),
+            Err(refused) => {
+                assert_eq!(refused.status, StatusCode::NOT_FOUND);
+                None
+            }
+        };
+        assert_eq!(of("w1").await, Some(one));
+        assert_eq!(cloud.takes(), ["list", "upgrade"]);
+        for (node, id) in [("w2", two), ("w1", one), ("w2", two)] {
+            assert_eq!(of(node).await, Some(id));
+            assert_eq!(cloud.takes(), ["get", "upgrade"]);
+        }
+        // The names are exchanged: nobody gets the script of the other.
+        *cloud.nodes.lock().unwrap() = vec![(one, "w2".to_owned()), (two, "w1".to_owned())];
+        assert_eq!(of("w1").await, None, "the last list is too recent");
+        clock.sleep(MIN_LIST_INTERVAL).await;
+        assert_eq!((of("w1").await, of("w2").await), (Some(two), Some(one)));
+        // A node is created again.
+        cloud.nodes.lock().unwrap().retain(|(id, _)| *id == one);
+        clock.sleep(MIN_LIST_INTERVAL).await;
+        cloud.takes();
+        for _ in 0..20 {
+            assert_eq!(of("w1").await, None);
+        }
+        let lists = cloud.takes().iter().filter(|request| *request == "list").count();
+        assert_eq!(lists, 1);
+        cloud.nodes.lock().unwrap().push((two, "w1".to_owned()));
+        clock.sleep(MIN_LIST_INTERVAL).await;
+        assert_eq!(of("w1").await, Some(two));
     }
 
     fn says(status: Value) -> Result<String, u16> {
