@@ -31,6 +31,7 @@ use tidewaiter_upgrade::{
 
 mod agents;
 mod drain;
+mod drain_watch;
 mod error;
 mod health;
 mod look;
@@ -42,6 +43,7 @@ mod status;
 
 use agents::{AgentReports, Agents, list_reports};
 use drain::NodePods;
+use drain_watch::DrainWatches;
 use error::UpgradeError;
 pub use look::{LookError, SeenUpgrade, look_at_upgrade};
 use metrics::UpgradeMetrics;
@@ -79,6 +81,7 @@ struct UpgradeController {
     writer: Writer,
     events: Events,
     agents: Agents,
+    drains: DrainWatches,
     metrics: UpgradeMetrics,
     clock: SharedClock,
 }
@@ -120,6 +123,7 @@ pub(super) fn start(
         client,
         events: context.events.of(UpgradeController::NAME),
         agents: Agents::default(),
+        drains: DrainWatches::start(reader.clone(), queue.clone(), Arc::clone(&kit.clock), tasks),
         metrics: UpgradeMetrics::new(&kit.metrics)?,
         clock: Arc::clone(&kit.clock),
     };
@@ -139,14 +143,17 @@ impl Reconciler for UpgradeController {
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, UpgradeError> {
         let Some(object) = self.upgrades.get(pass.key()) else {
             self.writer.forget::<ClusterUpgrade>(pass.key());
+            self.drains.set(pass.key(), &[]);
             self.metrics.remove(pass.key());
             return Ok(Next::UntilChanged);
         };
         self.metrics.set(pass.key(), &object);
         if is_reported(&object) {
+            self.drains.set(pass.key(), &[]);
             return Ok(Next::UntilChanged);
         }
         let question = Question::about(&object);
+        self.drains.set(pass.key(), &question.drained);
         let Answer {
             api_server,
             health,
@@ -212,7 +219,7 @@ impl UpgradeController {
                 Err(error) => answer.unread = Some(UpgradeError::Agents(error)),
             }
         }
-        match NodePods::read(&self.client, &question.drained).await {
+        match NodePods::read(&self.client, &question.drained, &self.drains).await {
             Ok(pods) => answer.pods = pods,
             Err(error) => answer.unread = Some(UpgradeError::Drain(error)),
         }

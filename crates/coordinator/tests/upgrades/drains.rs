@@ -172,6 +172,43 @@ async fn pods_leave_a_node_as_their_budgets_permit_and_the_node_is_uncordoned_af
     assert!(world.is_there("log").await && world.is_there("other").await);
 }
 
+/// An eviction that a budget refuses is repeated every few seconds, and each list of pods would load the API server.
+#[tokio::test]
+async fn the_pods_of_a_node_that_is_drained_are_watched() {
+    const EVICTIONS: usize = 4;
+    let world = World::start().await;
+    world.join("cp", NEW, &[]).await;
+    world.join("w1", OLD, &[]).await;
+    world.default_account("default").await;
+    world.pod("web", "w1", "web", "ReplicaSet").await;
+    world.pod("log", "w1", "log", "DaemonSet").await;
+    world.budget("web", "web", 0).await;
+    let _running = world.run().await;
+    world.upgrade("u", drains(&json!({}))).await;
+    world.waits("u", "draining w1").await;
+    let mark = world.cluster.audit_mark().await;
+    let pods = async || world.cluster.audit().await.since(mark).by(&coordinator()).of("pods");
+    eventually("evictions", SOON, async || {
+        let pods = pods().await;
+        let evictions = pods.filter(|entry| entry.object_ref.subresource == "eviction").count();
+        if evictions >= EVICTIONS { Ok(()) } else { Err(evictions) }
+    })
+    .await;
+    // The list of the watch, and one of a pass before that was complete.
+    let lists = pods().await.verb("list").count();
+    assert!(lists <= 2, "{lists} lists for {EVICTIONS} evictions");
+    world.permits("web", 1).await;
+    world.leaves("web").await;
+    world.waits("u", "upgrading w1").await;
+    let watches = pods().await.verb("watch");
+    assert!(
+        watches.iter().all(|entry| entry.uri.contains("spec.nodeName%3Dw1")),
+        "{watches:?}"
+    );
+    world.is_at("w1", NEW).await;
+    world.ends("u", UpgradeStatus::Success).await;
+}
+
 #[tokio::test]
 async fn pods_that_stay_fail_their_node_or_are_deleted() {
     let world = World::start().await;

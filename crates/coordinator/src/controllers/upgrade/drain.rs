@@ -1,4 +1,5 @@
-//! Cordons, drains and uncordons nodes, as a step says. Pods are listed when a node is drained, and not watched: there may be very many.
+//! Cordons, drains and uncordons nodes, as a step says. The pods of all nodes may be very many, so only those of nodes that are drained are
+//! watched.
 //!
 //! Every write may be repeated. A Node is patched on the condition of its version, and a pod is evicted on that of its uid, because another one may have its
 //! name by now.
@@ -20,6 +21,7 @@ use tidewaiter_kit::cache::list_all;
 use tidewaiter_kit::{Guarded, WriteError, Writer, slim};
 use tidewaiter_upgrade::drain::{Budget, Left, Pod, Requirement, Selects, Treatment, forecast};
 
+use super::drain_watch::DrainWatches;
 use super::node::UpgradeNode;
 
 /// Evictions at once.
@@ -73,20 +75,23 @@ pub(super) struct NodePods {
 }
 
 impl NodePods {
-    /// Reads the pods of these nodes, and the budgets if there are any pods.
+    /// Reads the pods of these nodes, and the budgets if there are any pods. Pods that a watch shows are not listed.
     ///
     /// # Errors
     /// When the API server does not answer, or does not permit it.
-    pub(super) async fn read(client: &Client, nodes: &[NodeName]) -> kube::Result<Self> {
+    pub(super) async fn read(client: &Client, nodes: &[NodeName], watches: &DrainWatches) -> kube::Result<Self> {
         let mut pods = BTreeMap::new();
         for node in nodes {
-            let api = Api::<Guarded<DrainPod>>::all(client.clone());
-            let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-            let listed = api.list(&on_node).await?.items;
-            pods.insert(
-                node.clone(),
-                listed.into_iter().filter_map(|Guarded(pod)| pod.ok()).collect(),
-            );
+            let left = match watches.left(node) {
+                Some(left) => left,
+                None => {
+                    let api = Api::<Guarded<DrainPod>>::all(client.clone());
+                    let listed = api.list(&ListParams::default().fields(&on_node(node))).await?.items;
+                    watches.listed(node);
+                    listed.into_iter().filter_map(|Guarded(pod)| pod.ok()).collect()
+                }
+            };
+            pods.insert(node.clone(), left);
         }
         Self::with_budgets(client, pods).await
     }
@@ -212,6 +217,16 @@ impl DrainPod {
         }
     }
 
+    /// Whether it has to leave its node before the node is drained.
+    pub(super) fn must_leave(&self) -> bool {
+        self.observed().treatment() != Treatment::Stays
+    }
+
+    /// Whether it must leave its node, and whether it is being deleted.
+    pub(super) fn departure(&self) -> (bool, bool) {
+        (self.must_leave(), self.is_terminating())
+    }
+
     fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
@@ -231,6 +246,11 @@ impl DrainPod {
             },
         }
     }
+}
+
+/// The field selector of the pods of a node.
+pub(super) fn on_node(node: &NodeName) -> String {
+    format!("spec.nodeName={node}")
 }
 
 fn budget(object: PodDisruptionBudget) -> Budget {

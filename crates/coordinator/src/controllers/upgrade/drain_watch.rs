@@ -1,0 +1,165 @@
+//! The pods of the nodes that are drained, followed by one watch for each node while it is drained.
+//!
+//! A pass after each change then reads them from memory. What is in memory may be a moment old, so it shows only that pods are left: that none
+//! is, a list says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client};
+use tidewaiter_api::NodeName;
+use tidewaiter_kit::{Chain, Guarded, Key, Queue, SharedClock, Tasks};
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::debug;
+
+use super::drain::{DrainPod, on_node};
+
+/// A watch ends after this time and goes on where it was.
+const WATCH_SECONDS: u32 = 60;
+
+/// The time for which the pods of a node are read from memory. A watch that is interrupted shows no change.
+const MAX_AGE: Duration = Duration::from_mins(1);
+
+/// The watches of the nodes that are drained.
+pub(super) struct DrainWatches {
+    nodes: Nodes,
+    added: mpsc::UnboundedSender<(NodeName, CancellationToken)>,
+    clock: SharedClock,
+}
+
+type Nodes = Arc<Mutex<BTreeMap<NodeName, Watched>>>;
+
+/// The pods of one node.
+struct Watched {
+    /// None before the first list of the watch is complete.
+    pods: Option<BTreeMap<Key, DrainPod>>,
+    /// The time of the last list of a pass; monotonic.
+    listed: Duration,
+    /// The upgrades that drain the node.
+    upgrades: BTreeSet<Key>,
+    /// Ends the watch.
+    _watch: DropGuard,
+}
+
+impl DrainWatches {
+    /// Starts the task that watches, which pushes upgrades into `queue` when a pod of a node changes that they drain.
+    pub(super) fn start(client: Client, queue: Queue, clock: SharedClock, tasks: &mut Tasks) -> Self {
+        let (added, mut new) = mpsc::unbounded_channel::<(NodeName, CancellationToken)>();
+        let nodes = Nodes::default();
+        let (known, shutdown) = (Arc::clone(&nodes), tasks.shutdown_token());
+        tasks.spawn("upgrade-drains", async move {
+            let mut watches = FuturesUnordered::new();
+            loop {
+                tokio::select! {
+                    biased;
+                    () = shutdown.cancelled() => return Ok::<(), Infallible>(()),
+                    Some((node, end)) = new.recv() => {
+                        let watch = follow(client.clone(), node, Arc::clone(&known), queue.clone());
+                        watches.push(async move { end.run_until_cancelled(watch).await });
+                    }
+                    Some(_) = watches.next(), if !watches.is_empty() => {}
+                }
+            }
+        });
+        Self { nodes, added, clock }
+    }
+
+    /// Follows the pods of the nodes that `upgrade` drains, and no others for it.
+    pub(super) fn set(&self, upgrade: &Key, drained: &[NodeName]) {
+        let mut nodes = lock(&self.nodes);
+        for node in drained {
+            let watched = nodes.entry(node.clone()).or_insert_with(|| {
+                let end = CancellationToken::new();
+                // The task ends only with the process.
+                let _ = self.added.send((node.clone(), end.clone()));
+                Watched {
+                    pods: None,
+                    listed: Duration::ZERO,
+                    upgrades: BTreeSet::new(),
+                    _watch: end.drop_guard(),
+                }
+            });
+            watched.upgrades.insert(upgrade.clone());
+        }
+        nodes.retain(|node, watched| {
+            if !drained.contains(node) {
+                watched.upgrades.remove(upgrade);
+            }
+            !watched.upgrades.is_empty()
+        });
+    }
+
+    /// The pods of the node, if they are known well enough to say that some are left.
+    pub(super) fn left(&self, node: &NodeName) -> Option<Vec<DrainPod>> {
+        let nodes = lock(&self.nodes);
+        let watched = nodes.get(node)?;
+        let is_recent = self.clock.monotonic() < watched.listed.saturating_add(MAX_AGE);
+        let pods = watched.pods.as_ref().filter(|_| is_recent)?;
+        let any_left = pods.values().any(DrainPod::must_leave);
+        any_left.then(|| pods.values().cloned().collect())
+    }
+
+    /// The pods of the node were listed.
+    pub(super) fn listed(&self, node: &NodeName) {
+        if let Some(watched) = lock(&self.nodes).get_mut(node) {
+            watched.listed = self.clock.monotonic();
+        }
+    }
+}
+
+/// Follows the pods of the node.
+async fn follow(client: Client, node: NodeName, nodes: Nodes, queue: Queue) {
+    let api = Api::<Guarded<DrainPod>>::all(client);
+    let config = watcher::Config::default()
+        .fields(&on_node(&node))
+        .timeout(WATCH_SECONDS);
+    let mut events = watcher::watcher(api, config).default_backoff().boxed();
+    let mut listing = BTreeMap::new();
+    while let Some(event) = events.next().await {
+        let mut nodes = lock(&nodes);
+        let Some(watched) = nodes.get_mut(&node) else { return };
+        let is_news = match event {
+            Ok(Event::Init) => {
+                listing.clear();
+                false
+            }
+            Ok(Event::InitApply(Guarded(Ok(pod)))) => {
+                listing.insert(Key::of(&pod), pod);
+                false
+            }
+            Ok(Event::InitDone) => {
+                watched.pods = Some(std::mem::take(&mut listing));
+                true
+            }
+            Ok(Event::Apply(Guarded(Ok(pod)))) => {
+                let departure = pod.departure();
+                let before = watched.pods.get_or_insert_default().insert(Key::of(&pod), pod);
+                before.is_none_or(|before| before.departure() != departure)
+            }
+            Ok(Event::Delete(Guarded(Ok(pod)))) => {
+                let before = watched.pods.get_or_insert_default().remove(&Key::of(&pod));
+                before.is_some()
+            }
+            // As in a list, a pod that cannot be decoded is left out.
+            Ok(Event::InitApply(_) | Event::Apply(_) | Event::Delete(_)) => false,
+            Err(error) => {
+                debug!(%node, error = %Chain(&error), "the pods of a node that is drained cannot be watched");
+                false
+            }
+        };
+        if is_news {
+            watched.upgrades.iter().cloned().for_each(|upgrade| queue.push(upgrade));
+        }
+    }
+}
+
+fn lock(nodes: &Mutex<BTreeMap<NodeName, Watched>>) -> MutexGuard<'_, BTreeMap<NodeName, Watched>> {
+    nodes.lock().unwrap_or_else(PoisonError::into_inner)
+}
