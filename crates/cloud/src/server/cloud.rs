@@ -20,6 +20,7 @@ use zeroize::Zeroizing;
 use super::Error;
 use super::digest::{derived, etag, uuid};
 use super::guesses::Guesses;
+use super::identity::ProvenKeys;
 use super::limits::Limits;
 use super::metrics::Requests;
 use super::principal::Known;
@@ -84,6 +85,8 @@ pub struct CloudState {
     pub(super) shutdown: CancellationToken,
     /// The identities of verified tokens, by the digest of the token.
     pub(super) identities: Cache<[u8; 32], Arc<Known>>,
+    /// Which API keys are looked up apart from those that anybody may have invented.
+    pub(super) keys: ProvenKeys,
     /// The cached responses.
     pub(super) answers: Answers,
 }

@@ -22,7 +22,8 @@ const PASSWORD_COST: (u32, u32, u32) = (19 * 1024, 2, 1);
 /// slow down each request. It is argon2id nevertheless, for the salt and a uniform format.
 const KEY_COST: (u32, u32, u32) = (64, 1, 1);
 
-const KEY_PREFIX: &str = "twk_";
+/// The beginning of every API key.
+pub(super) const KEY_PREFIX: &str = "twk_";
 const KEY_BYTES: usize = 32;
 
 /// A value could not be hashed or compared.

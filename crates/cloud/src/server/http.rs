@@ -226,8 +226,8 @@ async fn answer(
     answered.unwrap_or_else(|_| Err(busy("the request took too long").into()))
 }
 
-/// The caller. Those that are not cached are looked up with a permit of their own, and counted by address: an API key before
-/// it is looked up, because anybody can invent one. So one address looks up only a part of all at once.
+/// The caller. One that is not cached is looked up with a permit. A token that proves nothing by itself is counted by address before that,
+/// because anybody can invent one, and has the permits of strangers; so invented tokens take nothing from clients with a valid one.
 async fn known(cloud: &Cloud, endpoint: &Endpoint, headers: &HeaderMap, client: IpAddr) -> Result<Arc<Known>, Error> {
     let accepted = endpoint.accepted;
     let limits = &cloud.limits;
@@ -238,16 +238,21 @@ async fn known(cloud: &Cloud, endpoint: &Endpoint, headers: &HeaderMap, client: 
     if let Some(known) = identity::cached(cloud, &token, accepted).await {
         return Ok(known);
     }
-    let _share = if token.is_api_key() {
-        Some(limits.anyone(&*cloud.clock, client).await?)
-    } else {
-        None
+    let Some(credential) = token.read(cloud, accepted) else {
+        limits.stranger(client)?;
+        return Err(unknown().into());
     };
-    let _permit = limits.stranger_permit(&*cloud.clock).await.ok_or_else(overloaded)?;
-    if let Some(known) = identity::looked_up(cloud, &token, accepted).await? {
+    let clock = &*cloud.clock;
+    let share = cloud.keys.share(&token, &credential);
+    let (_share, permit) = match &share {
+        Some(share) => (limits.caller(clock, share).await?, limits.permit(clock).await),
+        None => (limits.anyone(clock, client).await?, limits.stranger_permit(clock).await),
+    };
+    let _permit = permit.ok_or_else(overloaded)?;
+    if let Some(known) = identity::looked_up(cloud, &token, credential).await? {
         return Ok(known);
     }
-    if !token.is_api_key() {
+    if share.is_some() {
         limits.stranger(client)?;
     }
     Err(unknown().into())

@@ -3,19 +3,24 @@
 //! A verified token is cached by its digest, until a change that may affect its owner or the token: a revocation takes
 //! effect with the next request, and the identities of others stay cached. The id in an API key is no secret: an unknown one is
 //! refused without a hash, which would cost more than the rest of the request.
+//!
+//! Anybody can invent a token. So a token is looked up in the database with the permits of known callers only if it proves something
+//! without the database: it is signed by this server, or an API key that was verified before, or has the id of a key. The others are
+//! looked up with the permits of strangers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
+use moka::future::Cache;
 use uuid::Uuid;
 
 use super::Error;
-use super::cloud::Cloud;
-use super::digest::{head, uuid};
-use super::hash::ApiKey;
+use super::cloud::{Cloud, IDENTITIES};
+use super::digest::{head, hex, uuid};
+use super::hash::{ApiKey, KEY_PREFIX};
 use super::principal::{Known, OrgRole, Principal};
 use super::store::{Row, StoreError};
 use super::token::{AcceptedUses, Claims, TokenUse, signed_by};
@@ -37,12 +42,53 @@ impl<'a> Token<'a> {
         Some(token.trim()).filter(|token| known && !token.is_empty()).map(Self)
     }
 
-    pub(super) fn is_api_key(&self) -> bool {
-        self.0.starts_with("twk_")
-    }
-
     fn name(&self) -> [u8; 32] {
         head(self.0.as_bytes())
+    }
+
+    /// What the token says, if it is well-formed and, unless it is an API key, signed by this server and not expired.
+    pub(super) fn read(&self, cloud: &Cloud, accepted: AcceptedUses) -> Option<Credential> {
+        if self.0.starts_with(KEY_PREFIX) {
+            return ApiKey::parse(self.0).ok().map(Credential::Key);
+        }
+        let claims = cloud.tokens.load().verify(self.0, cloud.clock.now(), accepted);
+        claims.ok().map(Credential::Claims)
+    }
+}
+
+/// What a token says. Whether it is valid, the database knows.
+pub(super) enum Credential {
+    Key(ApiKey),
+    Claims(Claims),
+}
+
+/// The API keys that are probably valid.
+#[derive(Debug)]
+pub(super) struct ProvenKeys {
+    /// The ids of the keys when the server started.
+    ids: HashSet<Uuid>,
+    /// The digests of the keys that were verified since then.
+    verified: Cache<[u8; 32], ()>,
+}
+
+impl ProvenKeys {
+    pub(super) fn new(ids: HashSet<Uuid>) -> Self {
+        Self {
+            ids,
+            verified: Cache::new(IDENTITIES),
+        }
+    }
+
+    /// The name under which a token that proves something without the database is counted; `None` if it proves nothing. Whoever knows only
+    /// the id of a key takes nothing from a client with the key, once that was verified.
+    pub(super) fn share(&self, token: &Token<'_>, credential: &Credential) -> Option<String> {
+        match credential {
+            Credential::Claims(claims) => Some(format!("token:{}", claims.id)),
+            Credential::Key(_) if self.verified.contains_key(&token.name()) => {
+                Some(format!("key:{}", hex(&token.name())))
+            }
+            Credential::Key(key) => self.ids.contains(&key.id()).then(|| format!("key-id:{}", key.id())),
+        }
     }
 }
 
@@ -53,26 +99,30 @@ pub(super) async fn cached(cloud: &Cloud, token: &Token<'_>, accepted: AcceptedU
     (known.still_is(cloud, cloud.clock.now()) && accepts).then_some(known)
 }
 
-/// Verifies `token`; `None` if it is invalid.
+/// Looks up whether `token`, which says `credential`, is valid; `None` if it is not.
 pub(super) async fn looked_up(
     cloud: &Cloud,
     token: &Token<'_>,
-    accepted: AcceptedUses,
+    credential: Credential,
 ) -> Result<Option<Arc<Known>>, Error> {
     let as_of = cloud.store.feed().latest();
-    let found = if token.is_api_key() {
-        by_key(cloud, token.0).await?.map(|principal| (principal, None))
-    } else {
-        by_token(cloud, token.0, cloud.clock.now(), accepted).await?
+    let (found, proof, claims) = match credential {
+        Credential::Key(key) => {
+            let found = by_key(cloud, &key).await?;
+            match found {
+                Some(_) => cloud.keys.verified.insert(token.name(), ()).await,
+                None => cloud.keys.verified.invalidate(&token.name()).await,
+            }
+            (found, key.id(), None)
+        }
+        Credential::Claims(claims) => (by_claims(cloud, &claims).await?, claims.id, Some(claims)),
     };
-    let Some((principal, claims)) = found else {
+    let Some(principal) = found else {
         return Ok(None);
     };
-    let key = ApiKey::parse(token.0).ok().map(|key| key.id());
     let (Principal::User { id, .. } | Principal::Cluster { id, .. }) = &principal;
-    let proofs = claims.as_ref().map(|claims| claims.id).into_iter().chain(key);
     let known = Arc::new(Known {
-        depends_on: proofs.chain([*id]).collect(),
+        depends_on: vec![proof, *id],
         principal,
         signed_by: claims.as_ref().and_then(|_| signed_by(token.0)),
         claims,
@@ -91,9 +141,12 @@ pub(super) async fn of(
     let Some(token) = Token::of(authorization) else {
         return Ok(None);
     };
-    match cached(cloud, &token, accepted).await {
-        Some(known) => Ok(Some(known)),
-        None => looked_up(cloud, &token, accepted).await,
+    if let Some(known) = cached(cloud, &token, accepted).await {
+        return Ok(Some(known));
+    }
+    match token.read(cloud, accepted) {
+        Some(credential) => looked_up(cloud, &token, credential).await,
+        None => Ok(None),
     }
 }
 
@@ -118,9 +171,8 @@ impl Known {
     }
 }
 
-/// The cluster with the API key `text`.
-pub(super) async fn by_key(cloud: &Cloud, text: &str) -> Result<Option<Principal>, Error> {
-    let Ok(key) = ApiKey::parse(text) else { return Ok(None) };
+/// The cluster with the API key `key`.
+pub(super) async fn by_key(cloud: &Cloud, key: &ApiKey) -> Result<Option<Principal>, Error> {
     let row = cloud.store.get(Kind::ApiKey, &key.id().to_string()).await?;
     let Some(row) = row else { return Ok(None) };
     let is_key = key.verify(&row.secret.0).map_err(Error::internal)?;
@@ -130,16 +182,8 @@ pub(super) async fn by_key(cloud: &Cloud, text: &str) -> Result<Option<Principal
     }))
 }
 
-async fn by_token(
-    cloud: &Cloud,
-    text: &str,
-    now: Timestamp,
-    accepted: AcceptedUses,
-) -> Result<Option<(Principal, Option<Claims>)>, Error> {
-    let Ok(claims) = cloud.tokens.load().verify(text, now, accepted) else {
-        return Ok(None);
-    };
-    let principal = match &claims.token_use {
+async fn by_claims(cloud: &Cloud, claims: &Claims) -> Result<Option<Principal>, Error> {
+    Ok(match &claims.token_use {
         TokenUse::User(user) => {
             // A token is revoked by deleting its row.
             let row = cloud.store.get(Kind::Token, &claims.id.to_string()).await?;
@@ -159,8 +203,7 @@ async fn by_token(
                 organization: uuid(&row.organization_id),
             })
         }
-    };
-    Ok(principal.map(|principal| (principal, Some(claims))))
+    })
 }
 
 /// A user with the roles in all organizations, if the user exists.

@@ -7,7 +7,7 @@ use super::Error;
 use super::call::{Call, Reply, object, refuse_others};
 use super::cloud::Cloud;
 use super::guesses::Attempt;
-use super::hash::verify_password;
+use super::hash::{ApiKey, verify_password};
 use super::identity;
 use super::principal::Principal;
 use super::refusal::Refusal;
@@ -107,8 +107,10 @@ async fn with_key(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         _ => return Err(Refusal::field("api_key", "must be the API key of a cluster").into()),
     };
     refuse_others(&body)?;
+    let invalid = || Refusal::new(http::StatusCode::UNAUTHORIZED, "the API key is invalid or was deleted");
+    let key = ApiKey::parse(&key).map_err(|_| invalid())?;
     let Some(principal) = identity::by_key(cloud, &key).await? else {
-        return Err(Refusal::new(http::StatusCode::UNAUTHORIZED, "the API key is invalid or was deleted").into());
+        return Err(invalid().into());
     };
     let Principal::Cluster { id, .. } = principal else {
         return Err(Refusal::not_found().into());
@@ -118,8 +120,7 @@ async fn with_key(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         cloud.clock.now(),
         cloud.parts.lives.cluster,
     );
-    let id = super::hash::ApiKey::parse(&key).map_err(Error::internal)?.id();
-    let row = cloud.store.get(Kind::ApiKey, &id.to_string()).await?;
+    let row = cloud.store.get(Kind::ApiKey, &key.id().to_string()).await?;
     let row = row.ok_or_else(super::access::unknown)?;
     logged_in(cloud, call, principal.actor(), claims, row, Kind::ApiKey).await
 }

@@ -21,6 +21,7 @@ use url::Url;
 use super::cloud::{Answers, Cloud, CloudState, IDENTITIES, TokenLifetimes};
 use super::guesses::Guesses;
 use super::http::{malformed, router};
+use super::identity::ProvenKeys;
 use super::limits::{LimitSettings, Limits};
 use super::metrics::Requests;
 use super::reseal::reseal;
@@ -148,6 +149,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
     let shutdown = tasks.shutdown_token();
     let checked = store.clone();
     kit.checks.register("database", move || checked.check());
+    let keys = store.ids(Kind::ApiKey).await?;
     let cloud = Arc::new(CloudState {
         store,
         tokens: ArcSwap::from_pointee(tokens),
@@ -158,6 +160,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         clock: kit.clock.clone(),
         shutdown: shutdown.clone(),
         identities: Cache::new(IDENTITIES),
+        keys: ProvenKeys::new(keys),
         answers: Answers::new(requests.lists.clone()),
         requests,
         parts,

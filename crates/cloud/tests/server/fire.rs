@@ -240,6 +240,30 @@ async fn what_is_not_http_ends_its_connection() {
     world.get("", "/docs").await.is(200);
 }
 
+/// After a start, no caller is known. Those who send invented tokens may share the address of a proxy with the cluster.
+#[tokio::test]
+async fn invented_tokens_take_nothing_from_valid_ones() {
+    let mut first = World::sqlite().await;
+    let owner = first.owner().await;
+    let made = first.post(&owner, "~/clusters", json!({"name": "prod"})).await.is(201);
+    let key = made.field("api_key");
+    first.stop().await;
+    let slowly = |parts: &mut ServerParts| parts.limits.requests_a_second = NonZeroU32::MIN;
+    let world = World::served(first.database.clone(), Arc::clone(&first.folder), first.ids(), slowly).await;
+    let world = world.unwrap();
+    let invented = |number: u32| format!("twk_{}_{}", Uuid::from_u128(number.into()).simple(), "A".repeat(43));
+    for number in 0..30 {
+        for token in [invented(number), "e30.e30.e30".to_owned(), "twk_".to_owned()] {
+            let status = world.get(&token, "~/users").await.status.as_u16();
+            assert!([401, 429].contains(&status), "{status}");
+        }
+    }
+    world.get(&invented(0), "~/users").await.is(429);
+    for token in [&key, &owner] {
+        world.get(token, "~/users").await.is(200);
+    }
+}
+
 #[tokio::test]
 async fn invented_keys_count_before_they_are_looked_up() {
     let postgres = Postgres::start().await;

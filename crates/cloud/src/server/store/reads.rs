@@ -1,15 +1,19 @@
 //! Reads, each with a deadline: of committed data, or within a transaction.
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::query::Query;
 use sqlx::{Any, Row as _};
+use uuid::Uuid;
 
 use super::deadline::{Lease, within};
 use super::row::{Row, select};
 use super::{Store, StoreError, Transaction, names};
 use crate::models::Kind;
 use crate::server::Error;
+use crate::server::digest::uuid;
 use crate::server::refusal::Refusal;
 
 /// What objects are read from: a read-only request or a writing transaction, so that both check the parents of an object
@@ -102,6 +106,12 @@ impl Store {
     /// See [`Source::children`].
     pub async fn children(&self, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
         Source::children(&mut &*self, kind, parent).await
+    }
+
+    /// The ids of all objects of one kind.
+    pub async fn ids(&self, kind: Kind) -> Result<HashSet<Uuid>, StoreError> {
+        let found = Source::fetch(&mut &*self, "SELECT id FROM objects WHERE kind = $1", &[kind.word()]).await?;
+        found.iter().map(|row| Ok(uuid(row.try_get("id")?))).collect()
     }
 
     /// All objects of one kind in a cluster, in the order of their creation.
