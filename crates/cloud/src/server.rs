@@ -35,6 +35,7 @@ mod remember;
 mod reseal;
 mod resources;
 mod roles;
+mod rules;
 mod script_templates;
 mod scripts;
 pub mod sealing;

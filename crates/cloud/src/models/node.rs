@@ -4,7 +4,7 @@ use tidewaiter_api::{NodeName, ProviderId};
 
 use super::fields::model;
 use super::values::{NodeId, NodePoolId, UnixMillis};
-use super::{Facts, Kind, OrgRole, Resource, Status, schema};
+use super::{Facts, Kind, OpenObject, OrgRole, Resource, Status, schema};
 
 model! {
     /// The settings of a node; the cluster reports everything else.
@@ -21,6 +21,8 @@ model! {
     required id: NodeId,
     flatten spec: NodeSpec,
     or_default status: Status,
+    /// Always empty, because clusters do not report addresses. Clients of the original service follow it without a check.
+    or_default addresses: OpenObject,
     required created_at: UnixMillis,
     required updated_at: UnixMillis,
     required node_pool_id: NodePoolId,

@@ -32,7 +32,9 @@ model! {
     /// The settings of a node pool.
     NodePoolSpec, "a node pool", check =>
     required name: DisplayName,
-    optional os: Option<DisplayName>,
+    /// Empty in responses if it is not known.
+    #[serde(serialize_with = "or_empty")]
+    optional os: Option<DisplayName> as Option<schema::DisplayNameOrEmpty>,
     /// Within the autoscaling limits, if autoscaling is enabled.
     #[schema(maximum = 5000, examples(3))]
     number(0, MAX_NODES) count: u32,
@@ -43,7 +45,9 @@ model! {
     required kubernetes_version: KubernetesVersion,
     /// Only for the control plane.
     required etcd: bool,
-    optional etcd_version: Option<VersionText>,
+    /// Empty in responses if it is not known.
+    #[serde(serialize_with = "or_empty")]
+    optional etcd_version: Option<VersionText> as Option<schema::VersionTextOrEmpty>,
     required is_schedulable: bool,
     or_default autoscaling: Autoscaling,
 }

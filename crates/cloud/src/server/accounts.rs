@@ -22,7 +22,7 @@ use crate::models::values::{DisplayName, Phone, UserId};
 use crate::models::{Document, Kind};
 
 /// The maximum lifetime of a token that a user creates: a year.
-const LONGEST: u32 = 365 * 24 * 60 * 60;
+pub(super) const LONGEST: u32 = 365 * 24 * 60 * 60;
 
 /// The maximum lifetime of any token.
 pub const LONGEST_TOKEN: SignedDuration = SignedDuration::from_hours(365 * 24);
@@ -168,8 +168,16 @@ async fn still_logged_in(transaction: &mut Transaction, user: &str, token: Optio
 fn token_shown(row: &Row) -> Map<String, Value> {
     let mut item = row.spec.clone();
     item.insert("id".to_owned(), Value::from(row.id.clone()));
+    item.insert("user_id".to_owned(), Value::from(row.parent_id.clone()));
     item.insert("created_at".to_owned(), unix_millis(&row.created_at));
+    item.insert("updated_at".to_owned(), unix_millis(&row.updated_at));
     item
+}
+
+pub(super) async fn get_token(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let row = cloud.store.get(Kind::Token, &call.key("id")?).await?;
+    let row = row.filter(|row| row.parent_id == call.owner());
+    Ok(respond(call, &token_shown(&row.ok_or_else(Refusal::not_found)?)))
 }
 
 pub(super) async fn list_tokens(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
@@ -178,8 +186,12 @@ pub(super) async fn list_tokens(cloud: &Cloud, call: &Call) -> Result<Response, 
     Ok(respond(call, &items))
 }
 
-pub(super) async fn create_token(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+/// Creates a token. Without `expires_in_seconds` its lifetime is `default`, if there is one.
+pub(super) async fn create_token(cloud: &Cloud, call: &Call, default: Option<u32>) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
+    if let Some(seconds) = default {
+        body.entry("expires_in_seconds").or_insert_with(|| seconds.into());
+    }
     let name = body.remove("name");
     let name = name.as_ref().and_then(Value::as_str).unwrap_or_default();
     let name: DisplayName = name.parse().map_err(|error| Refusal::field("name", error))?;

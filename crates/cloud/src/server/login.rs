@@ -19,10 +19,11 @@ use crate::models::{Login, Unknown, parse};
 
 pub(super) async fn log_in(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     match call.word("method") {
-        "password" => with_password(cloud, call).await,
+        // `email` is what the command line of the original service says.
+        "password" | "email" => with_password(cloud, call).await,
         "api_key" => with_key(cloud, call).await,
         _ => {
-            let message = "unknown login method; use password or api_key";
+            let message = "unknown login method; use password, email or api_key";
             Err(Refusal::new(http::StatusCode::NOT_FOUND, message).into())
         }
     }

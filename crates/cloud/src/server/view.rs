@@ -74,6 +74,7 @@ fn made_field(row: &Row, field: &str) -> Value {
             key.map_or(Value::Null, |key| Value::from(key.fingerprint().to_string()))
         }
         "ssh_keys" => json!([]),
+        "addresses" => json!({}),
         _ => Value::Null,
     }
 }

@@ -262,7 +262,7 @@ fn nodes() -> Vec<Kind> {
             "node",
             with(
                 with(stamped(), node),
-                json!({"status": status, "node_pool_id": OTHER_ID}),
+                json!({"status": status, "addresses": {}, "node_pool_id": OTHER_ID}),
             ),
         ),
         kind::<NodeStatusReport>("node status", json!({"status": status})),

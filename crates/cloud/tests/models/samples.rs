@@ -84,7 +84,10 @@ fn no_field_of_the_reference_is_missing() {
             "node pool",
             "id status os name count docker_version kubernetes_mode kubernetes_version etcd etcd_version is_schedulable autoscaling",
         ),
-        ("node", "id status created_at updated_at name provider_id node_pool_id"),
+        (
+            "node",
+            "id status addresses created_at updated_at name provider_id node_pool_id",
+        ),
         ("node pool label", "id created_at updated_at key value node_pool_id"),
         (
             "autoscaling policy",

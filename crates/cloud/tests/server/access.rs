@@ -23,7 +23,7 @@ pub fn body(endpoint: &Endpoint, place: &Place) -> Value {
         ("PUT", _, Some("status")) => json!({"status": {"type": "RUNNING"}}),
         ("POST", None, Some("organizations")) => json!({"name": "Another"}),
         ("POST", None, Some("users")) => json!({"name": "Carol", "email": "carol@example.org"}),
-        ("POST", None, Some("tokens")) => json!({"name": "another", "expires_in_seconds": 3600}),
+        ("POST", None, Some("tokens" | "access_tokens")) => json!({"name": "another", "expires_in_seconds": 3600}),
         ("PUT", None, Some("password")) if endpoint.path.contains("/account/") => {
             json!({"old_password": "not this one", "new_password": "correct horse battery"})
         }
@@ -81,7 +81,8 @@ async fn ask(world: &World, token: &str, endpoint: &Endpoint, place: &Place, pat
 /// What a `DELETE` that knows no condition took away with the last principal, made again.
 async fn refresh(fixture: &Fixture, endpoint: &Endpoint, token: &str, place: &mut Place) {
     let (world, owner) = (&fixture.world, fixture.token("owner"));
-    if endpoint.method != Method::DELETE {
+    let is_own_token = endpoint.path.ends_with("/access_tokens/{id}");
+    if endpoint.method != Method::DELETE && !is_own_token {
         return;
     }
     match endpoint.path.trim_start_matches("/v3") {
@@ -96,7 +97,7 @@ async fn refresh(fixture: &Fixture, endpoint: &Endpoint, token: &str, place: &mu
             let assigned = "/clusters/{cluster_id}/node-pools/{node_pool_id}/autoscaling-policies/{id}";
             world.put(owner, &fixture.near(assigned), json!({})).await.is(204);
         }
-        "/account/tokens/{id}" => {
+        "/account/tokens/{id}" | "/account/access_tokens/{id}" => {
             let made = json!({"name": "again", "expires_in_seconds": 3600});
             let made = world.post(token, "/v3/account/tokens", made).await;
             let id = if made.status == 201 {
@@ -104,7 +105,7 @@ async fn refresh(fixture: &Fixture, endpoint: &Endpoint, token: &str, place: &mu
             } else {
                 Uuid::new_v4().to_string()
             };
-            place.set("tokens", id);
+            place.set(if is_own_token { "access_tokens" } else { "tokens" }, id);
         }
         "/account/ssh_keys/{id}" => {
             let key = json!({"name": "own", "key": ssh_key()});

@@ -179,6 +179,7 @@ async fn accounts_documents_and_refusals_are_as_described() {
     for path in [
         "/v3/account",
         "/v3/account/tokens",
+        "/v3/account/access_tokens",
         "/v3/account/ssh_keys",
         "/v3/authenticate",
         "/v3/organizations",

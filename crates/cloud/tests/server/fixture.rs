@@ -214,6 +214,8 @@ impl World {
                 place.set(facts.segment, self.id(token, &list, example(kind)).await);
             }
         }
+        let rules = self.get(token, &format!("{base}/rules")).await.is(200).json();
+        place.set("rules", rules[0]["id"].as_str().unwrap());
         let script = self.request(
             token,
             reqwest::Method::PUT,

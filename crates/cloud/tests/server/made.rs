@@ -41,7 +41,7 @@ async fn the_etag_of_what_was_made_is_the_one_that_is_got_next(world: World) {
             .is(201);
         let (path, etag) = (made.header("location"), made.header("etag"));
         let seen = world.get(token, &path).await;
-        if seen.status == 405 {
+        if seen.status == 405 || endpoint.is_shown_once {
             let conditional = path.contains("/account/ssh_keys");
             assert_eq!(etag.is_empty(), !conditional, "{path}");
             without += usize::from(!conditional);
@@ -57,5 +57,5 @@ async fn the_etag_of_what_was_made_is_the_one_that_is_got_next(world: World) {
             world.send(gone).await.is(204);
         }
     }
-    assert_eq!((followed, without), (Kind::resources().count(), 2));
+    assert_eq!((followed, without), (Kind::resources().count(), 3));
 }

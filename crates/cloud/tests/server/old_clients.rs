@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, plugin_version, pool, provider, registry, role};
 use crate::old_types::{
-    AutoscalingPolicy, CkeCluster, Label, Named, Node, NodePool, PluginDefinition, PluginSpec, PluginVersion,
-    RegistrySpec, RoleBindingSpec, RoleSpec, UserSpec, decode, year,
+    AccessToken, AuthorizationRule, AutoscalingPolicy, CkeCluster, Label, Named, Node, NodePool, PluginDefinition,
+    PluginSpec, PluginVersion, RegistrySpec, RoleBindingSpec, RoleSpec, UserSpec, decode, year,
 };
 use crate::requests::conditional;
-use crate::world::{World, on_both};
+use crate::world::{PASSWORD, World, on_both};
 
 on_both!(
+    the_command_line_logs_in_and_has_tokens_and_rules,
     the_command_line_shows_what_nobody_described_or_reported,
     every_time_that_the_command_line_shows_is_of_today,
     the_coordinator_gets_the_users_with_ssh_access_to_the_cluster,
@@ -30,6 +31,59 @@ const UPGRADE: &str = "/clusters/{cluster_id}/upgrades/{upgrade_id}/status";
 #[track_caller]
 fn followed<T>(pointer: Option<T>) -> T {
     pointer.expect("the old client follows a nil pointer and crashes")
+}
+
+async fn the_command_line_logs_in_and_has_tokens_and_rules(world: World) {
+    let fixture = Fixture::new(world).await;
+    let world = &fixture.world;
+    let login = json!({"email": "olivia@example.org", "password": PASSWORD});
+    let token = world.post("", "/v3/login/email", login).await.is(200).field("token");
+    let wrong = json!({"email": "olivia@example.org", "password": "not this one at all"});
+    world.post("", "/v3/login/email", wrong).await.is(401);
+
+    const TOKENS: &str = "/v3/account/access_tokens";
+    let made = world.post(&token, TOKENS, json!({"name": "ci"})).await.is(201).body;
+    let made: AccessToken = decode(&made);
+    let shown: AccessToken = decode(
+        &world
+            .get(&made.token, &format!("{TOKENS}/{}", made.id))
+            .await
+            .is(200)
+            .body,
+    );
+    let listed: Vec<AccessToken> = decode(&world.get(&made.token, TOKENS).await.is(200).body);
+    for seen in listed.iter().filter(|seen| seen.id == made.id).chain([&shown]) {
+        assert_eq!(
+            (seen.name.as_deref(), &*seen.user_id, &*seen.token),
+            (Some("ci"), &*world.owner, "")
+        );
+        assert!(year(seen.created_at.as_ref().unwrap()) >= 2024 && year(seen.updated_at.as_ref().unwrap()) >= 2024);
+    }
+    let of_another = fixture.token("owner");
+    world.get(of_another, &format!("{TOKENS}/{}", made.id)).await.is(404);
+    world.delete(of_another, &format!("{TOKENS}/{}", made.id)).await.is(404);
+    world.delete(&token, &format!("{TOKENS}/{}", made.id)).await.is(204);
+    world.get(&made.token, TOKENS).await.is(401);
+
+    let rules = async |path: &str| -> Vec<AuthorizationRule> {
+        decode(&world.get(of_another, &fixture.near(path)).await.is(200).body)
+    };
+    let all = rules("/rules").await;
+    let of_role = rules("/roles/{id}/rules").await;
+    assert!(!of_role.is_empty() && of_role.iter().all(|rule| all.contains(rule)));
+    for rule in &all {
+        let path = fixture.near("/rules/{id}").replace(fixture.near.of("rules"), &rule.id);
+        assert_eq!(
+            *rule,
+            decode::<AuthorizationRule>(&world.get(of_another, &path).await.is(200).body)
+        );
+        assert!(rule.name.is_some() && rule.rule_type.is_some() && !rule.verbs.is_empty());
+        assert!(year(rule.created_at.as_ref().unwrap()) >= 2024);
+    }
+    world
+        .get(fixture.token("stranger"), &fixture.near("/rules/{id}"))
+        .await
+        .is(404);
 }
 
 async fn the_command_line_shows_what_nobody_described_or_reported(world: World) {
@@ -53,12 +107,15 @@ async fn the_command_line_shows_what_nobody_described_or_reported(world: World) 
             pool.kubernetes_mode,
             pool.kubernetes_version,
             pool.docker_version,
+            pool.etcd_version,
+            pool.os,
         ];
-        assert_eq!(texts.map(followed), ["workers", "worker", "1.30.1", ""]);
+        assert_eq!(texts.map(followed), ["workers", "worker", "1.30.1", "", "", ""]);
         assert_eq!(followed(followed(pool.status).kind), "UNKNOWN");
     }
     for node in decode::<Vec<Node>>(&get("/clusters/{cluster_id}/node-pools/{node_pool_id}/nodes").await) {
         assert_eq!(followed(followed(node.status).kind), "UNKNOWN");
+        assert_eq!(followed(node.addresses).external_ip, "");
     }
     for policy in decode::<Vec<AutoscalingPolicy>>(&get("/clusters/{cluster_id}/autoscaling-policies").await) {
         followed(policy.metric_configuration);

@@ -62,11 +62,8 @@ pub struct NodePool {
     pub kubernetes_mode: Option<String>,
     pub kubernetes_version: Option<String>,
     pub docker_version: Option<String>,
-    #[expect(
-        dead_code,
-        reason = "only its type is checked: the command line accepts that there is none"
-    )]
-    etcd_version: Option<String>,
+    pub etcd_version: Option<String>,
+    pub os: Option<String>,
     pub status: Option<Status>,
     #[serde(default, deserialize_with = "go")]
     pub autoscaling: AutoscalingGroup,
@@ -99,8 +96,47 @@ pub struct ScalingStrategy {
 #[derive(Debug, Deserialize)]
 pub struct Node {
     pub status: Option<Status>,
+    pub addresses: Option<NodeAddresses>,
     pub created_at: Option<String>,
     pub updated_at: Option<String>,
+}
+
+/// Where `csctl ssh` goes.
+#[derive(Debug, Deserialize)]
+pub struct NodeAddresses {
+    #[serde(default, deserialize_with = "go")]
+    pub external_ip: String,
+}
+
+/// A token of a user. The text is only in the answer to its creation.
+#[derive(Debug, Deserialize)]
+pub struct AccessToken {
+    #[serde(default, deserialize_with = "go")]
+    pub id: String,
+    #[serde(default, deserialize_with = "go")]
+    pub user_id: String,
+    pub name: Option<String>,
+    pub created_at: Option<String>,
+    pub updated_at: Option<String>,
+    #[serde(default, deserialize_with = "go")]
+    pub token: String,
+}
+
+/// A rule as the command line shows it.
+#[derive(Debug, PartialEq, Deserialize)]
+pub struct AuthorizationRule {
+    #[serde(default, deserialize_with = "go")]
+    pub id: String,
+    #[serde(default, deserialize_with = "go")]
+    organization_id: String,
+    #[serde(default, deserialize_with = "go")]
+    owner_id: String,
+    pub name: Option<String>,
+    #[serde(rename = "type")]
+    pub rule_type: Option<String>,
+    pub created_at: Option<String>,
+    #[serde(default, deserialize_with = "go")]
+    pub verbs: Vec<String>,
 }
 
 /// A label, of the command line and of the coordinator.

@@ -63,6 +63,15 @@ pub(in crate::models) struct NodeProviderId(String);
 )]
 pub(in crate::models) struct SlugOrEmpty(String);
 
+/// A name, or the empty text if it is not known.
+#[derive(ToSchema)]
+#[schema(
+    max_length = 128,
+    pattern = r"^([^\s\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff]([^\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff]*[^\s\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff])?)?$",
+    examples("ubuntu_18_04")
+)]
+pub(in crate::models) struct DisplayNameOrEmpty(String);
+
 /// A version with a numbering of its own, or the empty text if it is not known.
 #[derive(ToSchema)]
 #[schema(max_length = 63, pattern = r"^(v?[0-9][A-Za-z0-9.+\-~_]*)?$", examples("17.03.2-ce"))]

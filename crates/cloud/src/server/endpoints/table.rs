@@ -14,22 +14,22 @@ use crate::models::{
 use crate::server::access::Permission;
 use crate::server::catalogue::{self, Part};
 use crate::server::openapi::bodies::{
-    AccountSpec, ApiKeyInfo, AuditRow, Authenticated, ClusterToken, CreatedApiKey, CreatedToken, Lock, LoginRequest,
-    MemberSpec, Membership, NewPassword, Operator, PasswordChange, RoleChange, ScriptTemplate, TokenInfo, TokenSpec,
-    UpgradeReport, user_body,
+    AccessTokenSpec, AccountSpec, ApiKeyInfo, AuditRow, Authenticated, ClusterToken, CreatedApiKey, CreatedToken, Lock,
+    LoginRequest, MemberSpec, Membership, NewPassword, Operator, PasswordChange, RoleChange, RuleOfRole,
+    ScriptTemplate, TokenInfo, TokenSpec, UpgradeReport, user_body,
 };
 use crate::server::principal::OrgRole;
 use crate::server::token::AcceptedUses;
 use crate::server::{
-    accounts, clusters, documents, keys, lists, login, members, operators, organizations, resources, script_templates,
-    scripts, stream,
+    accounts, clusters, documents, keys, lists, login, members, operators, organizations, resources, rules,
+    script_templates, scripts, stream,
 };
 
 #[rustfmt::skip]
 pub(super) fn accounts() -> Vec<Endpoint> {
     let t = "Account";
     vec![
-        entry(Method::POST, "/v3/login/{method}", t, Permission::Anyone, to!(login::log_in), json::<LoginRequest>(), one::<Token>(), "Log in with `password`, or, as a cluster, with `api_key`").limited_to(MAX_LOGIN).refusing(StatusCode::UNAUTHORIZED),
+        entry(Method::POST, "/v3/login/{method}", t, Permission::Anyone, to!(login::log_in), json::<LoginRequest>(), one::<Token>(), "Log in with `password` (or `email`, which is the same), or, as a cluster, with `api_key`").limited_to(MAX_LOGIN).refusing(StatusCode::UNAUTHORIZED),
         entry(Method::GET, "/v3/authenticate", t, Permission::Known, to!(accounts::authenticate), Input::Nothing, one::<Authenticated>(), "Show the identity that a token belongs to").with(&[]).accepting(AcceptedUses::Any),
         entry(Method::GET, "/v3/account", t, Permission::User, to!(accounts::get), Input::Nothing, one::<Account>(), "Get your own account"),
         entry(Method::PUT, "/v3/account", t, Permission::User, to!(accounts::change), json::<AccountSpec>(), one::<Account>(), "Replace your own account").with(IF_MATCH),
@@ -39,8 +39,12 @@ pub(super) fn accounts() -> Vec<Endpoint> {
         entry(Method::POST, "/v3/account/ssh_keys", t, Permission::User, to!(resources::create), json::<SshKeySpec>(), made::<SshKey>(), "Add an SSH key to your own account").of(Kind::SshKey),
         entry(Method::DELETE, "/v3/account/ssh_keys/{id}", t, Permission::User, to!(resources::delete), Input::Nothing, Output::Nothing, "Delete an SSH key of your own account").of(Kind::SshKey).with(IF_MATCH),
         entry(Method::GET, "/v3/account/tokens", t, Permission::User, to!(accounts::list_tokens), Input::Nothing, list::<TokenInfo>(), "List your own tokens"),
-        entry(Method::POST, "/v3/account/tokens", t, Permission::User, to!(accounts::create_token), json::<TokenSpec>(), made::<CreatedToken>(), "Create a token; it is shown only once").shown_once(),
+        entry(Method::POST, "/v3/account/tokens", t, Permission::User, to!(accounts::create_token, None), json::<TokenSpec>(), made::<CreatedToken>(), "Create a token; it is shown only once").shown_once(),
         entry(Method::DELETE, "/v3/account/tokens/{id}", t, Permission::User, to!(accounts::revoke_token), Input::Nothing, Output::Nothing, "Revoke a token; `current` is the one of the request"),
+        entry(Method::GET, "/v3/account/access_tokens", t, Permission::User, to!(accounts::list_tokens), Input::Nothing, list::<TokenInfo>(), "List your own tokens, as clients of the original service do"),
+        entry(Method::POST, "/v3/account/access_tokens", t, Permission::User, to!(accounts::create_token, Some(accounts::LONGEST)), json::<AccessTokenSpec>(), made::<CreatedToken>(), "Create a token that is valid for a year by default; it is shown only once").shown_once(),
+        entry(Method::GET, "/v3/account/access_tokens/{id}", t, Permission::User, to!(accounts::get_token), Input::Nothing, one::<TokenInfo>(), "Get one of your own tokens, without its text"),
+        entry(Method::DELETE, "/v3/account/access_tokens/{id}", t, Permission::User, to!(accounts::revoke_token), Input::Nothing, Output::Nothing, "Revoke one of your own tokens"),
     ]
 }
 
@@ -70,6 +74,9 @@ pub(super) fn organizations() -> Vec<Endpoint> {
         entry(Method::PUT, format!("{user}/password"), u, admin, to!(members::set_password), json::<NewPassword>(), Output::Nothing, "Set the password of a user whose home is this organization; the user's tokens become invalid"),
         entry(Method::DELETE, format!("{user}/tokens"), u, owner, to!(members::end_logins), Input::Nothing, Output::Nothing, "Revoke all tokens of a user whose home is this organization"),
         entry(Method::GET, format!("{ORGANIZATION}/audit"), t, admin, to!(organizations::audit), Input::Nothing, list::<AuditRow>(), "List changes, with author and time").asked(AUDIT),
+        entry(Method::GET, format!("{ORGANIZATION}/rules"), "Roles", organization(OrgRole::ReadOnly, true, false), to!(rules::list), Input::Nothing, list::<RuleOfRole>(), "List the rules of all roles"),
+        entry(Method::GET, format!("{ORGANIZATION}/rules/{{id}}"), "Roles", organization(OrgRole::ReadOnly, true, false), to!(rules::get), Input::Nothing, one::<RuleOfRole>(), "Get a rule; it is changed with its role"),
+        entry(Method::GET, format!("{ORGANIZATION}/roles/{{id}}/rules"), "Roles", organization(OrgRole::ReadOnly, true, false), to!(rules::of_role), Input::Nothing, list::<RuleOfRole>(), "List the rules of a role").of(Kind::Role),
         entry(Method::GET, format!("{ORGANIZATION}/templates"), "Clusters", reads, to!(clusters::templates), Input::Nothing, Output::Json, "List provisioning templates: always empty, because nothing is provisioned here"),
     ]
 }

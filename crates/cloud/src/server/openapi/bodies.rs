@@ -5,8 +5,10 @@ use jiff::Timestamp;
 use utoipa::openapi::{OneOfBuilder, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::models::values::{ClusterId, DisplayName, Email, HttpUrl, OrganizationId, Phone, UnixMillis, UserId};
-use crate::models::{Body, Login, OpenObject, OrgRole, Secret, UpgradeProgress, User, UserSpec};
+use crate::models::values::{
+    ClusterId, Description, DisplayName, Email, HttpUrl, OrganizationId, Phone, RoleId, RuleId, UnixMillis, UserId,
+};
+use crate::models::{Body, Login, OpenObject, OrgRole, RuleSpec, Secret, UpgradeProgress, User, UserSpec};
 
 /// A member of an organization, whom the API calls a user.
 pub(in crate::server) fn user_body() -> Body {
@@ -127,13 +129,24 @@ pub(in crate::server) struct TokenSpec {
     expires_in_seconds: u32,
 }
 
+/// The settings of a token of a client of the original service.
+#[derive(ToSchema)]
+pub(in crate::server) struct AccessTokenSpec {
+    name: DisplayName,
+    /// The lifetime in seconds; a year by default.
+    #[schema(minimum = 60, maximum = 31_536_000, examples(86400), nullable = false)]
+    expires_in_seconds: Option<u32>,
+}
+
 /// A token, without its text.
 #[derive(ToSchema)]
 pub(in crate::server) struct TokenInfo {
     #[schema(format = "uuid")]
     id: String,
     name: DisplayName,
+    user_id: UserId,
     created_at: UnixMillis,
+    updated_at: UnixMillis,
     expires_at: Timestamp,
 }
 
@@ -143,6 +156,21 @@ pub(in crate::server) struct CreatedToken {
     #[serde(flatten)]
     info: TokenInfo,
     token: Secret,
+}
+
+/// A rule with its role, whose name, description and times it has.
+#[derive(ToSchema)]
+pub(in crate::server) struct RuleOfRole {
+    #[serde(flatten)]
+    rule: RuleSpec,
+    id: RuleId,
+    role_id: RoleId,
+    organization_id: OrganizationId,
+    owner_id: Option<UserId>,
+    name: DisplayName,
+    description: Description,
+    created_at: UnixMillis,
+    updated_at: UnixMillis,
 }
 
 /// An API key, without the key.

@@ -1,0 +1,68 @@
+//! The rules of the roles of an organization as objects of their own, as clients of the original service read them. They are changed with
+//! their role.
+
+use axum::response::Response;
+use serde_json::{Map, Value};
+
+use super::Error;
+use super::call::{Call, respond};
+use super::cloud::Cloud;
+use super::refusal::Refusal;
+use super::source::{Spot, found};
+use super::store::Row;
+use super::view::shown;
+use crate::models::Kind;
+
+/// Lists the rules of all roles.
+pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    Ok(respond(call, &all(cloud, call).await?))
+}
+
+/// Lists the rules of one role.
+pub(super) async fn of_role(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let role = found(&mut &cloud.store, Kind::Role, &Spot::of(call)?).await?;
+    Ok(respond(call, &of_row(cloud, &role)?))
+}
+
+/// Responds with one rule.
+pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let id = Value::from(call.key("id")?);
+    let rules = all(cloud, call).await?;
+    let rule = rules.into_iter().find(|rule| rule.get("id") == Some(&id));
+    Ok(respond(call, &rule.ok_or_else(Refusal::not_found)?))
+}
+
+async fn all(cloud: &Cloud, call: &Call) -> Result<Vec<Map<String, Value>>, Error> {
+    let spot = Spot::of(call)?;
+    let mut source = &cloud.store;
+    spot.check(&mut source, Kind::Role, false).await?;
+    let roles = source.children(Kind::Role, spot.parent(Kind::Role)).await?;
+    let mut rules = Vec::new();
+    for role in &roles {
+        rules.extend(of_row(cloud, role)?);
+    }
+    Ok(rules)
+}
+
+/// The rules of a role. What a rule does not have is that of its role.
+fn of_row(cloud: &Cloud, role: &Row) -> Result<Vec<Map<String, Value>>, Error> {
+    let mut role = shown(cloud, role, false)?;
+    let rules = role.remove("rules");
+    let rules = rules.as_ref().and_then(Value::as_array).into_iter().flatten();
+    let of_role = |rule: &Map<String, Value>| {
+        let mut rule = rule.clone();
+        rule.insert("role_id".to_owned(), role.get("id").cloned().unwrap_or_default());
+        for field in [
+            "organization_id",
+            "owner_id",
+            "name",
+            "description",
+            "created_at",
+            "updated_at",
+        ] {
+            rule.insert(field.to_owned(), role.get(field).cloned().unwrap_or_default());
+        }
+        rule
+    };
+    Ok(rules.filter_map(Value::as_object).map(of_role).collect())
+}
