@@ -21,7 +21,7 @@ use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Cache, ControllerContext, Metadata, Tasks};
 
-pub(crate) use authorization_role::{Limits, plan_rules};
+pub(crate) use authorization_role::{Limits, lost_rules, plan_rules};
 pub(crate) use authorization_role_binding::Wait;
 pub(crate) use containership::{Account, detached};
 pub use plugin::{
@@ -29,14 +29,14 @@ pub use plugin::{
     PluginDrift, PluginNamespaces, PluginSettings, PluginSync,
 };
 pub(crate) use plugin::{PluginError, PluginRemoval};
-pub(crate) use rbac::OURS;
 pub use rbac::RbacSettings;
+pub(crate) use rbac::{OURS, is_ours};
 pub use registry::{RegistrySettings, check_registry};
 pub use upgrade::{LookError, SeenUpgrade, Upgrades, look_at_upgrade};
 
 use crate::changes::Changes;
 use crate::cloud::Cloud;
-use crate::mirror::{CloudLists, MassDeletion, Mirrored};
+use crate::mirror::{CloudLists, HeldRoles, MassDeletion, Mirrored};
 use crate::node::Node;
 use crate::node_pools::sync::{self, CloudNodes};
 use crate::node_pools::{NodePools, PoolMembers};
@@ -118,7 +118,7 @@ pub(crate) fn start(
     };
     let shelf = registry::start(&decisions.registries, &shared, tasks)?;
     containership::start(&decisions.registries, &shared, shelf, tasks);
-    let roles = Some((lists.roles, lists.role_bindings));
+    let roles = Some((lists.roles, lists.role_bindings, lists.held_roles));
     let namespaces = shared.namespaces;
     control_access(decisions.rbac.clone(), roles, namespaces, clients, context, tasks)?;
     apply_plugins(decisions.plugins.clone(), cloud, lists.plugins, clients, context, tasks)?;
@@ -149,13 +149,20 @@ pub fn upgrade_nodes(clients: &Clients, context: &ControllerContext, tasks: &mut
     upgrade::start(&reader, clients, context, tasks)
 }
 
+/// What the mirror has of roles and of their bindings, and the roles that are held.
+pub type MirroredAccess = (
+    Mirrored<AuthorizationRole>,
+    Mirrored<AuthorizationRoleBinding>,
+    HeldRoles,
+);
+
 /// Starts the controllers of roles and of their bindings, which the mirror has; without a mirror, the resources in the cluster decide.
 ///
 /// # Errors
 /// When a metric's name is taken.
 pub fn control_access(
     settings: RbacSettings,
-    mirrored: Option<(Mirrored<AuthorizationRole>, Mirrored<AuthorizationRoleBinding>)>,
+    mirrored: Option<MirroredAccess>,
     namespaces: Cache<Metadata<Namespace>>,
     clients: &Clients,
     context: &ControllerContext,

@@ -8,6 +8,7 @@ mod board;
 mod brake;
 mod cloud_list;
 mod cloud_sync;
+mod held_roles;
 mod kind;
 mod kinds;
 mod lister;
@@ -39,6 +40,7 @@ pub(crate) use cloud_list::Changed;
 pub use cloud_list::CloudList;
 pub(crate) use cloud_list::{Changed, Effect};
 use cloud_sync::Release;
+pub use held_roles::HeldRoles;
 use kind::MirroredKind;
 pub(crate) use kind::is_id;
 pub use kinds::RegistryCredentialsIn;
@@ -97,6 +99,8 @@ pub struct CloudLists {
     pub roles: Mirrored<AuthorizationRole>,
     /// Their bindings.
     pub role_bindings: Mirrored<AuthorizationRoleBinding>,
+    /// The roles that are held as another coordinator left them.
+    pub held_roles: HeldRoles,
     /// The upgrades, whose progress is reported.
     pub(crate) upgrades: MirroredUpgrades,
 }
@@ -154,6 +158,7 @@ pub fn start(
         node_pool_labels,
         roles,
         role_bindings,
+        held_roles: mirror.held_roles,
     })
 }
 
@@ -170,6 +175,7 @@ struct Mirror<'a> {
     tasks: &'a mut Tasks,
     board: Board,
     release: Release,
+    held_roles: HeldRoles,
     changes: &'a Changes,
 }
 
@@ -183,7 +189,8 @@ impl<'a> Mirror<'a> {
     ) -> Result<Self, MetricsError> {
         let board = Board::new(&context.kit, settings.interval)?;
         let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
-        let release = cloud_sync::start(board.clone(), &reader, clients, context, tasks);
+        let held_roles = HeldRoles::new(Arc::clone(&context.kit.clock));
+        let release = cloud_sync::start(board.clone(), held_roles.clone(), &reader, clients, context, tasks);
         Ok(Self {
             settings,
             clients,
@@ -192,6 +199,7 @@ impl<'a> Mirror<'a> {
             tasks,
             board,
             release,
+            held_roles,
             changes,
         })
     }

@@ -1,4 +1,4 @@
-//! `tidewaiter release`: releases deletions and additions that the brake of the mirror holds.
+//! `tidewaiter release`: releases what the coordinator holds: deletions and additions of the mirror, and ClusterRoles of another coordinator.
 //!
 //! It shows what is held, asks for confirmation, and annotates `CloudSync` with exactly the revisions that it showed, one after the other.
 //! If the cloud's list changes in between, the coordinator holds another revision, and nothing is released.
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use tidewaiter_api::cloud_sync::{CLOUD_SYNC, RELEASE_ANNOTATION, UNREADABLE_LIST};
+use tidewaiter_api::cloud_sync::{CLOUD_SYNC, CLUSTER_ROLE, RELEASE_ANNOTATION, UNREADABLE_LIST};
 use tidewaiter_api::values::printable;
 use tidewaiter_api::{CloudSync, HeldDeletions, KindSync};
 use tidewaiter_kit::clock::timeout;
@@ -116,9 +116,12 @@ fn shown((kind, held): &Held<'_>) -> String {
         objects,
         additions,
         names,
-        reason: _,
+        reason,
     } = held;
-    let deleted = (*objects > 0).then(|| format!("{objects} of {} would be deleted", kind.objects));
+    let deleted = (*objects > 0).then(|| match kind.kind.as_str() {
+        CLUSTER_ROLE => printable(reason),
+        _ => format!("{objects} of {} would be deleted", kind.objects),
+    });
     let added = (*additions > 0).then(|| format!("{additions} would be added"));
     let what: Vec<String> = deleted.into_iter().chain(added).collect();
     let first = format!(

@@ -11,7 +11,7 @@ use super::answer::{
 };
 use super::asked::Asked;
 use super::live::{Bound, Details, Live};
-use crate::controllers::{Limits, OURS, Wait, plan_rules};
+use crate::controllers::{Limits, OURS, Wait, is_ours, lost_rules, plan_rules};
 
 const CLUSTER_ROLE: &str = "ClusterRole";
 
@@ -80,7 +80,7 @@ fn granted(live: &Live, details: &Details, bound: &Bound, to: &str) -> Vec<Grant
     granted.collect()
 }
 
-/// The rules of the role that its `ClusterRole` does not have.
+/// The rules of the role that its `ClusterRole` does not have, or will not have when it is not held any more.
 fn refused(live: &Live, id: &str) -> Vec<RefusedExplained> {
     let made = live.cluster_role(id).filter(|made| OURS.marks(&made.metadata));
     let (Some(cloud), Some(made)) = (live.role(id), made) else {
@@ -112,7 +112,22 @@ fn refused(live: &Live, id: &str) -> Vec<RefusedExplained> {
             why,
         }
     });
-    refused.collect()
+    let rules = made.rules.as_deref().unwrap_or_default();
+    let lost = if is_ours(&made.metadata) {
+        Vec::new()
+    } else {
+        lost_rules(&reasons, rules)
+    };
+    let held = lost.into_iter().map(|lost| RefusedExplained {
+        what: access::words(&lost.rule),
+        role: role(live, CLUSTER_ROLE, id),
+        why: format!(
+            "{}; it is still permitted, because the role is held as another coordinator left it, until it is released: tidewaiter release \
+             {CLUSTER_ROLE}",
+            lost.why
+        ),
+    });
+    refused.chain(held).collect()
 }
 
 /// The binding of the cloud, if the cluster does not have it.

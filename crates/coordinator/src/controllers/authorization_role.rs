@@ -7,6 +7,8 @@
 //! - A `ClusterRole` cannot have an owner in a namespace: the garbage collector would delete it. So a finalizer keeps an
 //!   `AuthorizationRole` that the cloud does not list any more until its `ClusterRole` is gone, and a `ClusterRole` that is left without is
 //!   deleted.
+//! - A `ClusterRole` that another coordinator wrote, and that permits what ours would not, is held as it is, reported, and changed when a
+//!   person releases it (`HeldRoles`).
 //! - A `ClusterRole` that is not managed by Tidewaiter is reported and left alone.
 
 use std::collections::BTreeMap;
@@ -17,6 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use prometheus::IntGaugeVec;
 use serde_json::json;
+use tidewaiter_api::cloud_sync::CLUSTER_ROLE;
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding};
 use tidewaiter_api::names::AUTHORIZATION_ROLE_FINALIZER;
 use tidewaiter_kit::client::{Clients, MANY_IN_FLIGHT};
@@ -29,11 +32,11 @@ use tidewaiter_kit::{
 mod plan;
 
 use super::listed::key_of;
-use super::rbac::{CATCH_UP, OURS, Rbac, keep};
+use super::rbac::{CATCH_UP, OURS, Rbac, is_ours, keep};
 use crate::mirror::is_id;
 use plan::{Ceiling, Refused, Why};
 
-pub(crate) use plan::{Limits, plan as plan_rules};
+pub(crate) use plan::{Limits, lost as lost_rules, plan as plan_rules};
 
 const FINALIZER: Finalizer = Finalizer(AUTHORIZATION_ROLE_FINALIZER);
 
@@ -61,6 +64,8 @@ pub(super) fn start(
     if let Some(ceiling) = &rbac.ceiling {
         ceiling.notify(queue.all_keys(rbac.roles.cache()));
     }
+    let released = queue.clone();
+    rbac.held.notify(move |role| released.push(key_of(role)));
     let (relisted, roles, made) = (queue.clone(), rbac.roles.copies().clone(), rbac.cluster_roles.clone());
     rbac.notify_lists(move || {
         let made = made.keys().into_iter().map(|key| key_of(key.name()));
@@ -149,6 +154,7 @@ impl Reconciler for AuthorizationRoleController {
         }
         let Some(role) = self.rbac.roles.get(key.name()) else {
             self.refusals.set(&key, &[]);
+            self.rbac.held.clear(key.name());
             return self.without_effect(&key, found.as_deref()).await;
         };
         keep::<AuthorizationRole>(FINALIZER, &self.writer, &role.metadata).await?;
@@ -163,6 +169,11 @@ impl Reconciler for AuthorizationRoleController {
         };
         let (rules, refused) = plan::plan(&role.spec.rules, limits);
         self.refusals.set(&key, &refused);
+        let lost = self.lost(key.name(), &refused);
+        if !lost.is_empty() && self.rbac.held.hold(key.name(), lost.clone()) {
+            return Err(RoleError::Held(lost));
+        }
+        self.rbac.held.clear(key.name());
         let desired = cluster_role(key.name(), rules);
         let next = self.children.ensure(&self.writer, &key, vec![desired]).await?;
         self.drop_aggregation(key.name()).await?;
@@ -175,6 +186,16 @@ impl Reconciler for AuthorizationRoleController {
 }
 
 impl AuthorizationRoleController {
+    /// The refused rules, each with its reason, that the `ClusterRole` has because another coordinator wrote it.
+    fn lost(&self, role: &str, refused: &[Refused]) -> Vec<String> {
+        let made = self.rbac.cluster_roles.get(&Key::new(role));
+        let Some(made) = made.filter(|made| !is_ours(&made.metadata)) else {
+            return Vec::new();
+        };
+        let lost = plan::lost(refused, made.rules.as_deref().unwrap_or_default());
+        lost.into_iter().map(Refused::to_string).collect()
+    }
+
     /// A role that takes no effect: deletes its `ClusterRole`, and then lets the `AuthorizationRole` go. If the cloud lists the role, the
     /// `ClusterRole` stays: the `AuthorizationRole` was deleted in the cluster only, and the mirror restores it.
     async fn without_effect(&self, key: &Key, found: Option<&AuthorizationRole>) -> Result<Next, RoleError> {
@@ -236,6 +257,9 @@ enum RoleError {
     /// These rules are refused; the others apply.
     #[error("{} of the rules are refused, the first: {}", .0.len(), .0[0])]
     Refused(Vec<Refused>),
+    /// The `ClusterRole` of another coordinator has these rules, which ours would not have.
+    #[error("the ClusterRole is held as another coordinator left it; it would lose {} rules, the first: {}", .0.len(), .0[0])]
+    Held(Vec<String>),
     #[error(transparent)]
     Children(#[from] ChildrenError),
     #[error(transparent)]
@@ -248,7 +272,7 @@ const NAMED: usize = 5;
 impl ReconcileError for RoleError {
     fn retry(&self) -> Retry {
         match self {
-            Self::Refused(_) => Retry::Slow,
+            Self::Refused(_) | Self::Held(_) => Retry::Slow,
             Self::Children(error) => error.retry(),
             Self::Write(error) => error.retry(),
         }
@@ -257,6 +281,7 @@ impl ReconcileError for RoleError {
     fn class(&self) -> &'static str {
         match self {
             Self::Refused(_) => "rules",
+            Self::Held(_) => "held",
             Self::Children(error) => error.class(),
             Self::Write(error) => error.class(),
         }
@@ -264,7 +289,7 @@ impl ReconcileError for RoleError {
 
     fn is_refusal(&self) -> bool {
         match self {
-            Self::Refused(_) => true,
+            Self::Refused(_) | Self::Held(_) => true,
             Self::Children(error) => error.is_refusal(),
             Self::Write(error) => error.is_refusal(),
         }
@@ -273,23 +298,34 @@ impl ReconcileError for RoleError {
     fn notice(&self) -> Option<Notice> {
         match self {
             Self::Refused(refused) => {
-                let named: Vec<String> = refused.iter().take(NAMED).map(Refused::to_string).collect();
-                let more = refused.len().saturating_sub(NAMED);
-                let more = if more == 0 {
-                    String::new()
-                } else {
-                    format!("; and {more} more")
-                };
                 let note = format!(
-                    "Not applied: {}{more}. The other rules of the role apply. Change the role in the cloud, or the settings of the coordinator.",
-                    named.join("; ")
+                    "Not applied: {}. The other rules of the role apply. Change the role in the cloud, or the settings of the coordinator.",
+                    named(refused)
                 );
                 Some(Notice::warning("RulesRefused", "Apply", note))
+            }
+            Self::Held(lost) => {
+                let note = format!(
+                    "Held as another coordinator left it: these rules are still permitted: {}. To keep them, set allowPrivileged: true; to let \
+                     them go: tidewaiter release {CLUSTER_ROLE}.",
+                    named(lost)
+                );
+                Some(Notice::warning("RoleHeld", "Apply", note))
             }
             Self::Children(error) => error.notice(),
             Self::Write(error) => error.notice(),
         }
     }
+}
+
+/// The first of the rules, and the number of the others.
+fn named<T: ToString>(rules: &[T]) -> String {
+    let mut named: Vec<String> = rules.iter().take(NAMED).map(T::to_string).collect();
+    let more = rules.len().saturating_sub(NAMED);
+    if more > 0 {
+        named.push(format!("and {more} more"));
+    }
+    named.join("; ")
 }
 
 /// The refused rules of each role, as a gauge.

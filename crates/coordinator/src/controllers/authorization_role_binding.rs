@@ -163,7 +163,7 @@ impl Reconciler for AuthorizationRoleBindingController {
             return self.without_effect(key.name(), found.as_deref()).await;
         };
         keep::<AuthorizationRoleBinding>(FINALIZER, &self.writer, &binding.metadata).await?;
-        let decided = self.target(&binding.spec);
+        let decided = self.target(key.name(), &binding.spec);
         self.waiting.set(&key, decided.as_ref().err());
         match decided {
             Ok(target) => self.ensure(key.name(), target.as_ref()).await,
@@ -180,7 +180,7 @@ impl Reconciler for AuthorizationRoleBindingController {
 impl AuthorizationRoleBindingController {
     /// The binding to make, unless something is missing. None if the role gives nothing in clusters: the cloud lists roles without a rule for
     /// clusters neither for a cluster, nor as gone.
-    fn target(&self, spec: &AuthorizationRoleBindingSpec) -> Result<Option<Target>, Wait> {
+    fn target(&self, name: &str, spec: &AuthorizationRoleBindingSpec) -> Result<Option<Target>, Wait> {
         let id = &spec.authorization_role_id;
         let namespace = (!spec.namespace.is_empty()).then(|| spec.namespace.clone());
         if self.rbac.roles.get(id).is_none() {
@@ -198,8 +198,13 @@ impl AuthorizationRoleBindingController {
         let scope = self.rbac.scope_of(spec);
         let is_privileged = |rule: &PolicyRule| access::full_control(rule, scope).is_some();
         if !self.rbac.settings.allow_privileged && made.rules.iter().flatten().any(is_privileged) {
-            // The authorization role controller removes that rule when it sees this binding.
-            return Err(Wait::ClusterRole(id.clone()));
+            if !self.rbac.held.contains(id) {
+                // The authorization role controller removes that rule when it sees this binding.
+                return Err(Wait::ClusterRole(id.clone()));
+            }
+            if !self.is_bound(name, namespace.as_deref(), id) {
+                return Err(Wait::Held(id.clone()));
+            }
         }
         if let Some(namespace) = &namespace {
             let found = self.rbac.namespaces.get(&Key::new(namespace));
@@ -212,6 +217,18 @@ impl AuthorizationRoleBindingController {
             role: id.clone(),
             subject: Subject::from(spec),
         }))
+    }
+
+    /// Whether the binding of this name gives the role in the namespace already.
+    fn is_bound(&self, name: &str, namespace: Option<&str>, role: &str) -> bool {
+        let found = match namespace {
+            None => self.rbac.everywhere.get(&Key::new(name)).map(|it| it.role_ref.clone()),
+            Some(namespace) => {
+                let found = self.rbac.in_namespaces.get(&Key::namespaced(namespace, name));
+                found.map(|it| it.role_ref.clone())
+            }
+        };
+        found.is_some_and(|found| found.name == role)
     }
 
     /// A binding that takes no effect: deletes what was made, and then lets the `AuthorizationRoleBinding` go. If the cloud lists the

@@ -10,10 +10,12 @@ use kube::{Client, Resource};
 use tidewaiter_api::access::{Scope, SystemNamespaces};
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding, AuthorizationRoleBindingSpec};
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE};
+use tidewaiter_kit::slim::OUR_MANAGERS;
 use tidewaiter_kit::{Cache, Finalizer, Index, Kit, Metadata, Ownership, Tasks, WriteError, Writer};
 
+use super::MirroredAccess;
 use super::listed::Listed;
-use crate::mirror::Mirrored;
+use crate::mirror::HeldRoles;
 
 /// What the controllers make.
 pub(crate) const OURS: Ownership = Ownership {
@@ -41,6 +43,8 @@ pub(super) struct Rbac {
     pub(super) settings: RbacSettings,
     pub(super) roles: Listed<AuthorizationRole>,
     pub(super) bindings: Listed<AuthorizationRoleBinding>,
+    /// The roles that are held as another coordinator left them.
+    pub(super) held: HeldRoles,
     /// The bindings of a role, by its id.
     pub(super) bindings_of: Index<String>,
     /// Those that the controller makes.
@@ -62,13 +66,16 @@ impl Rbac {
     /// Starts the caches. Without a mirror, also those of the custom resources, which are optional: a cluster may not have the definitions yet.
     pub(super) fn start(
         settings: RbacSettings,
-        mirrored: Option<(Mirrored<AuthorizationRole>, Mirrored<AuthorizationRoleBinding>)>,
+        mirrored: Option<MirroredAccess>,
         reader: &Client,
         namespaces: Cache<Metadata<Namespace>>,
         kit: &Kit,
         tasks: &mut Tasks,
     ) -> Self {
-        let (roles, bindings) = mirrored.unzip();
+        let (roles, bindings, held) = match mirrored {
+            Some((roles, bindings, held)) => (Some(roles), Some(bindings), held),
+            None => (None, None, HeldRoles::new(Arc::clone(&kit.clock))),
+        };
         let roles = Listed::start(roles, reader, kit, tasks);
         let bindings = Listed::start(bindings, reader, kit, tasks);
         let bindings_of = bindings
@@ -97,6 +104,7 @@ impl Rbac {
             settings,
             roles,
             bindings,
+            held,
             bindings_of,
             cluster_roles,
             everywhere,
@@ -142,6 +150,13 @@ impl Rbac {
     pub(super) fn ceiling(&self) -> Option<Arc<ClusterRole>> {
         self.ceiling.as_ref()?.iter().next()
     }
+}
+
+/// Whether a coordinator of this project has written the object; of one with our label that it has not, another coordinator has.
+pub(crate) fn is_ours(object: &ObjectMeta) -> bool {
+    let managers = object.managed_fields.iter().flatten();
+    let mut managers = managers.filter_map(|entry| entry.manager.as_deref());
+    managers.any(|manager| manager.starts_with(OUR_MANAGERS))
 }
 
 /// The label selector of what the controllers make.

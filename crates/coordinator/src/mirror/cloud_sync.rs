@@ -18,10 +18,12 @@ use tidewaiter_kit::{
     Cache, Controller, ControllerContext, Events, Key, Next, Pass, Queue, Reconciler, SharedClock, Tasks, WriteError,
     Writer,
 };
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::board::Board;
-use plan::{Plan, patience, plan, release};
+use super::held_roles::HeldRoles;
+use plan::{Plan, patience, plan, release, release_ended};
 
 /// Between two writes with the same conditions: counts change with every object.
 const REST: Duration = Duration::from_secs(5);
@@ -69,6 +71,7 @@ fn released(object: &CloudSync) -> Option<&String> {
 /// Starts its cache and its controller.
 pub(super) fn start(
     board: Board,
+    roles: HeldRoles,
     reader: &Client,
     clients: &Clients,
     context: &ControllerContext,
@@ -84,12 +87,17 @@ pub(super) fn start(
     objects.notify(queue.always(super::key()));
     tasks.spawn(
         "cloud-sync/updates",
-        queue_updates(board.clone(), queue.clone(), tasks.shutdown_token()),
+        queue_updates(board.updates(), queue.clone(), tasks.shutdown_token()),
+    );
+    tasks.spawn(
+        "cloud-sync/held-roles",
+        queue_updates(roles.updates(), queue.clone(), tasks.shutdown_token()),
     );
     let writer = clients.for_controller(CloudSyncController::NAME, DEFAULT_IN_FLIGHT);
     let controller = CloudSyncController {
         objects: objects.clone(),
         board,
+        roles,
         writer: Writer::new(writer, CloudSyncController::NAME, Arc::clone(&clock)),
         events: context.events.of(CloudSyncController::NAME),
         written: Mutex::default(),
@@ -101,8 +109,11 @@ pub(super) fn start(
     Release(objects)
 }
 
-async fn queue_updates(board: Board, queue: Queue, shutdown: CancellationToken) -> Result<(), Infallible> {
-    let mut updates = board.updates();
+async fn queue_updates(
+    mut updates: watch::Receiver<()>,
+    queue: Queue,
+    shutdown: CancellationToken,
+) -> Result<(), Infallible> {
     let queueing = async {
         while updates.changed().await.is_ok() {
             queue.push(super::key());
@@ -115,6 +126,7 @@ async fn queue_updates(board: Board, queue: Queue, shutdown: CancellationToken) 
 struct CloudSyncController {
     objects: Cache<CloudSync>,
     board: Board,
+    roles: HeldRoles,
     writer: Writer,
     events: Events,
     clock: SharedClock,
@@ -143,7 +155,14 @@ impl Reconciler for CloudSyncController {
         };
         pass.about(object.object_ref(&()));
         let loops = self.board.states();
-        if let Some(notice) = release(released(&object).map(String::as_str), &loops) {
+        let annotated = released(&object).map(String::as_str);
+        let is_of_roles = annotated.is_some_and(|revision| self.roles.release(revision));
+        let ended = if is_of_roles {
+            Some(release_ended())
+        } else {
+            release(annotated, &loops)
+        };
+        if let Some(notice) = ended {
             let without = json!({"metadata": {"annotations": {RELEASE_ANNOTATION: null}}});
             self.writer.patch::<CloudSync>(&object.metadata, without).await?;
             self.events.publish(&object.object_ref(&()), notice);
@@ -152,7 +171,7 @@ impl Reconciler for CloudSyncController {
         if let Some(wait) = patience(&object, &loops) {
             return Ok(Next::Pending(wait));
         }
-        let Some(Plan { status, notices }) = plan(&object, &loops, self.clock.now()) else {
+        let Some(Plan { status, notices }) = plan(&object, &loops, self.roles.status(), self.clock.now()) else {
             return Ok(Next::After(LOOK_AGAIN));
         };
         let rest = self.rest(&status);

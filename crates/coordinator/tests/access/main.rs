@@ -19,4 +19,5 @@ mod rows;
 #[allow(dead_code, unused_imports, reason = "the mirror's own tests use more of it")]
 #[path = "../mirror/script.rs"]
 mod script;
+mod takeover;
 mod world;

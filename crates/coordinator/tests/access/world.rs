@@ -85,15 +85,19 @@ impl World {
 
     /// The same beside the mirror of a cloud. What the brake holds, only a person releases.
     pub async fn mirrors(&self, cloud: &Script) -> Running {
+        self.mirrors_with(RbacSettings::default(), cloud).await
+    }
+
+    pub async fn mirrors_with(&self, settings: RbacSettings, cloud: &Script) -> Running {
         let config = self.cluster.config(&coordinator());
-        self.run_with(config, RbacSettings::default(), Some(cloud)).await
+        self.run_with(config, settings, Some(cloud)).await
     }
 
     /// The same with another way to the API server.
     pub async fn run_with(&self, config: kube::Config, settings: RbacSettings, cloud: Option<&Script>) -> Running {
         let mut role = Wiring::new(&config, Pause::never()).await;
         let lists = cloud.map(|cloud| mirror_of(cloud, &mut role));
-        let listed = lists.map(|lists| (lists.roles, lists.role_bindings));
+        let listed = lists.map(|lists| (lists.roles, lists.role_bindings, lists.held_roles));
         let reader = role.clients.for_controller("caches", DEFAULT_IN_FLIGHT);
         let namespaces = Cache::<Metadata<Namespace>>::metadata(reader).start(&mut role.tasks, &role.context.kit);
         controllers::control_access(

@@ -106,6 +106,17 @@ pub(crate) fn plan(rules: &[AuthorizationRule], limits: Limits<'_>) -> (Vec<Poli
     (applied, refused)
 }
 
+/// The refused rules of which a `ClusterRole` with the rules `made` permits something. An invalid rule is in no `ClusterRole`.
+pub(crate) fn lost<'a>(refused: &'a [Refused], made: &[PolicyRule]) -> Vec<&'a Refused> {
+    let is_permitted = |refused: &&Refused| {
+        let parts = access::parts(&refused.rule);
+        parts
+            .iter()
+            .any(|part| made.iter().any(|own| access::includes(own, part)))
+    };
+    refused.iter().filter(is_permitted).collect()
+}
+
 fn refusal(rule: &PolicyRule, limits: Limits<'_>) -> Option<Why> {
     let privileged = || {
         if limits.allow_privileged {

@@ -18,6 +18,10 @@ pub(crate) enum Wait {
     Role(String),
     #[error("the ClusterRole {0} is not as its role says yet")]
     ClusterRole(String),
+    #[error(
+        "the ClusterRole {0} is held as another coordinator left it, and nobody else gets it: see the condition Held of CloudSync"
+    )]
+    Held(String),
     #[error("there is no namespace {0}, or it is being deleted")]
     Namespace(String),
     #[error("the cluster has no role {0} that can be read, although the cloud may list it")]
@@ -29,7 +33,7 @@ impl Wait {
 
     fn word(&self) -> &'static str {
         match self {
-            Self::Role(_) | Self::ClusterRole(_) => "role",
+            Self::Role(_) | Self::ClusterRole(_) | Self::Held(_) => "role",
             Self::Namespace(_) => "namespace",
             Self::Missing(_) => "unknown",
         }
@@ -37,7 +41,7 @@ impl Wait {
 
     /// Whether what was bound before stays meanwhile.
     pub(super) fn keeps(&self) -> bool {
-        matches!(self, Self::ClusterRole(_) | Self::Missing(_))
+        matches!(self, Self::ClusterRole(_) | Self::Held(_) | Self::Missing(_))
     }
 }
 
@@ -87,7 +91,11 @@ impl ReconcileError for BindingError {
                 } else {
                     "Nothing is bound"
                 };
-                let note = format!("{state}: {wait}. It is bound as soon as it exists.");
+                let until = match wait {
+                    Wait::Held(_) => "It is bound when the role is released",
+                    _ => "It is bound as soon as it exists",
+                };
+                let note = format!("{state}: {wait}. {until}.");
                 Some(Notice::warning("BindingWaits", "Bind", note))
             }
             Self::Kept(kept) => {

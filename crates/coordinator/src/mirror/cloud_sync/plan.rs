@@ -30,6 +30,9 @@ const DELETIONS_HELD: &str = "DeletionsHeld";
 /// The same while only additions are held.
 const ADDITIONS_HELD: &str = "AdditionsHeld";
 
+/// The same while only ClusterRoles of another coordinator are held.
+const ROLES_HELD: &str = "RolesHeld";
+
 /// The longest text of an object.
 const MAX_REASON: usize = 1024;
 
@@ -51,17 +54,19 @@ pub(super) fn release(annotated: Option<&str>, loops: &[LoopState]) -> Option<No
     // The list with this revision is in force, so the release was used, whatever is held of other kinds.
     let was_used = loops.iter().any(|state| revision(state) == annotated);
     if was_used || held.is_empty() {
-        return Some(Notice::normal(
-            "ReleaseEnded",
-            "Release",
-            "Nothing is held of the released revision any more.",
-        ));
+        return Some(release_ended());
     }
     let note = format!(
         "The revision that was released, {annotated}, is not held. Held revisions: {}.",
         held.join(", ")
     );
     Some(Notice::warning("ReleaseUnknown", "Release", note))
+}
+
+/// The Event of a release that was used.
+pub(super) fn release_ended() -> Notice {
+    let note = "Nothing is held of the released revision any more.";
+    Notice::normal("ReleaseEnded", "Release", note)
 }
 
 /// What to write.
@@ -81,14 +86,17 @@ pub(super) fn patience(standing: &CloudSync, loops: &[LoopState]) -> Option<Dura
     PATIENCE.checked_sub(longest).filter(|left| !left.is_zero())
 }
 
-/// What is to be written over `standing`; nothing when it says the same but for the times.
-pub(super) fn plan(standing: &CloudSync, loops: &[LoopState], now: Timestamp) -> Option<Plan> {
+/// What is to be written over `standing`; nothing when it says the same but for the times. `roles` are the ClusterRoles that are held.
+pub(super) fn plan(standing: &CloudSync, loops: &[LoopState], roles: Option<KindSync>, now: Timestamp) -> Option<Plan> {
     let before = standing.status.clone().unwrap_or_default();
     let generation = standing.metadata.generation;
-    let conditions = [synced(loops, &before.conditions, now), held(loops, &before, now)];
+    let conditions = [
+        synced(loops, &before.conditions, now),
+        held(loops, roles.as_ref(), &before, now),
+    ];
     let conditions = conditions.map(|condition| condition.observing(generation));
     let status = CloudSyncStatus {
-        kinds: loops.iter().map(|state| kind(state, &before)).collect(),
+        kinds: loops.iter().map(|state| kind(state, &before)).chain(roles).collect(),
         conditions: conditions.to_vec(),
     };
     if is_same(&before, &status) && !is_stale(&before, &status) {
@@ -147,6 +155,9 @@ fn headline(reason: &str) -> &'static str {
         "ObjectsRefused" => "the cloud lists malformed objects, which are not mirrored.",
         DELETIONS_HELD => "deletions are held; see the status for how to release them.",
         ADDITIONS_HELD => "additions are held; see the status for how to release them.",
+        ROLES_HELD => {
+            "ClusterRoles of another coordinator are held; see the status for how to keep or release their rules."
+        }
         _ => "nothing is held.",
     }
 }
@@ -227,9 +238,10 @@ fn held_because(state: &LoopState, only_additions: bool) -> Option<String> {
     (hold.deletions.is_empty() == only_additions).then(|| hold.reason.text().to_owned())
 }
 
-fn held(loops: &[LoopState], status: &CloudSyncStatus, now: Timestamp) -> Condition {
+fn held(loops: &[LoopState], roles: Option<&KindSync>, status: &CloudSyncStatus, now: Timestamp) -> Condition {
     let before = &status.conditions;
-    let told: Vec<String> = loops.iter().filter_map(what_is_held).collect();
+    let of_roles = roles.and_then(|roles| Some(roles.held.as_ref()?.reason.clone()));
+    let told: Vec<String> = loops.iter().filter_map(what_is_held).chain(of_roles).collect();
     // Whether what an earlier process held is due is not known before its kind was listed again.
     let was_held = |state: &LoopState| earlier(state, status).is_some_and(|known| known.held.is_some());
     if told.is_empty()
@@ -242,8 +254,12 @@ fn held(loops: &[LoopState], status: &CloudSyncStatus, now: Timestamp) -> Condit
         let message = "nothing is held";
         return Condition::new(HELD, ConditionStatus::False, "NothingHeld", message, before, now);
     }
-    let has_deletions = loops.iter().any(|state| held_because(state, false).is_some());
-    let reason = if has_deletions { DELETIONS_HELD } else { ADDITIONS_HELD };
+    let holds = |additions| loops.iter().any(|state| held_because(state, additions).is_some());
+    let reason = match (holds(false), holds(true)) {
+        (true, _) => DELETIONS_HELD,
+        (false, true) => ADDITIONS_HELD,
+        (false, false) => ROLES_HELD,
+    };
     Condition::new(HELD, ConditionStatus::True, reason, &joined(&told), before, now)
 }
 
