@@ -186,7 +186,7 @@ impl AuthorizationRoleBindingController {
         if self.rbac.roles.get(id).is_none() {
             return if self.rbac.roles.retains(id) {
                 Err(Wait::Missing(id.clone()))
-            } else if self.rbac.roles.is_complete() {
+            } else if self.rbac.roles.has_complete_list() {
                 Ok(None)
             } else {
                 Err(Wait::Role(id.clone()))

@@ -90,8 +90,8 @@ impl<K: Cacheable> Listed<K> {
         }
     }
 
-    /// Whether it is known what the cloud does not list.
-    pub(super) fn is_complete(&self) -> bool {
+    /// Whether there is a mirror, and it is known what the cloud does not list.
+    pub(super) fn has_complete_list(&self) -> bool {
         self.list.as_ref().is_some_and(CloudList::is_complete)
     }
 
