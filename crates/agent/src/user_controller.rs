@@ -127,14 +127,17 @@ impl Observed {
     }
 }
 
+/// The number of changes of the Users, and whether a mirror of the cloud writes them.
+pub(crate) type UsersVersion = (u64, bool);
+
 /// The controller. Its one key is the file.
 pub(crate) struct UserController {
     pub(crate) site: Arc<Site>,
     pub(crate) observed: Observed,
     pub(crate) status: Status,
     pub(crate) clock: SharedClock,
-    /// The parsed keys, with the number of changes and with whether there was a mirror.
-    pub(crate) known: Mutex<Option<((u64, bool), Arc<Wanted>)>>,
+    /// The parsed keys.
+    pub(crate) known: Mutex<Option<(UsersVersion, Arc<Wanted>)>>,
 }
 
 impl Reconciler for UserController {

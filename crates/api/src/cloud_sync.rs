@@ -32,7 +32,7 @@ pub const HELD: &str = "Held";
 /// Annotation of the `CloudSync` whose value is the revision for which the brake releases what it holds.
 pub const RELEASE_ANNOTATION: &str = "tidewaiter.dev/release";
 
-/// The entry of [`CloudSyncStatus::kinds`] for ClusterRoles that are held as another coordinator left them. They are not mirrored.
+/// The entry of [`CloudSyncStatus::kinds`] for roles that are held as another coordinator left them. They are not mirrored.
 pub const CLUSTER_ROLE: &str = "ClusterRole";
 
 /// The reason of held deletions that no release lets pass: the cloud must list all ids first.
@@ -153,7 +153,7 @@ pub struct HeldDeletions {
     /// When the brake began to hold (UTC, whole seconds).
     #[schemars(with = "String", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub since: Timestamp,
-    /// The number of objects that would be deleted; of ClusterRoles, those that would lose rules.
+    /// The number of objects that would be deleted, or of roles that would lose rules.
     pub objects: u32,
     /// The number of objects that would be added: created, or changed so that they give another permission.
     #[serde(default)]

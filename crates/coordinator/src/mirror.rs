@@ -36,7 +36,6 @@ use crate::changes::Changes;
 use crate::controllers::Upgrades;
 use board::Board;
 pub use brake::MassDeletion;
-pub(crate) use cloud_list::Changed;
 pub use cloud_list::CloudList;
 pub(crate) use cloud_list::{Changed, Effect};
 use cloud_sync::Release;

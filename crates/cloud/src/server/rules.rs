@@ -37,11 +37,11 @@ async fn all(cloud: &Cloud, call: &Call) -> Result<Vec<Map<String, Value>>, Erro
     let mut source = &cloud.store;
     spot.check(&mut source, Kind::Role, false).await?;
     let roles = source.children(Kind::Role, spot.parent(Kind::Role)).await?;
-    let mut rules = Vec::new();
+    let mut all = Vec::new();
     for role in &roles {
-        rules.extend(of_row(cloud, role)?);
+        all.extend(of_row(cloud, role)?);
     }
-    Ok(rules)
+    Ok(all)
 }
 
 /// The rules of a role. What a rule does not have is that of its role.
@@ -49,9 +49,9 @@ fn of_row(cloud: &Cloud, role: &Row) -> Result<Vec<Map<String, Value>>, Error> {
     let mut role = shown(cloud, role, false)?;
     let rules = role.remove("rules");
     let rules = rules.as_ref().and_then(Value::as_array).into_iter().flatten();
-    let of_role = |rule: &Map<String, Value>| {
-        let mut rule = rule.clone();
-        rule.insert("role_id".to_owned(), role.get("id").cloned().unwrap_or_default());
+    let completed = |listed: &Map<String, Value>| {
+        let mut complete = listed.clone();
+        complete.insert("role_id".to_owned(), role.get("id").cloned().unwrap_or_default());
         for field in [
             "organization_id",
             "owner_id",
@@ -60,9 +60,9 @@ fn of_row(cloud: &Cloud, role: &Row) -> Result<Vec<Map<String, Value>>, Error> {
             "created_at",
             "updated_at",
         ] {
-            rule.insert(field.to_owned(), role.get(field).cloned().unwrap_or_default());
+            complete.insert(field.to_owned(), role.get(field).cloned().unwrap_or_default());
         }
-        rule
+        complete
     };
-    Ok(rules.filter_map(Value::as_object).map(of_role).collect())
+    Ok(rules.filter_map(Value::as_object).map(completed).collect())
 }

@@ -26,6 +26,7 @@ on_both!(
 );
 
 const UPGRADE: &str = "/clusters/{cluster_id}/upgrades/{upgrade_id}/status";
+const TOKENS: &str = "/v3/account/access_tokens";
 
 /// The text at which an old client looks without a check.
 #[track_caller]
@@ -41,7 +42,6 @@ async fn the_command_line_logs_in_and_has_tokens_and_rules(world: World) {
     let wrong = json!({"email": "olivia@example.org", "password": "not this one at all"});
     world.post("", "/v3/login/email", wrong).await.is(401);
 
-    const TOKENS: &str = "/v3/account/access_tokens";
     let made = world.post(&token, TOKENS, json!({"name": "ci"})).await.is(201).body;
     let made: AccessToken = decode(&made);
     let shown: AccessToken = decode(

@@ -189,14 +189,14 @@ mod tests {
 
     #[test]
     fn one_release_is_for_what_was_shown_and_a_longer_message_is_cut() {
-        let roles = HeldRoles::new(ManualClock::default().shared());
-        assert!(roles.status().is_none() && !roles.release(""));
+        let held_roles = HeldRoles::new(ManualClock::default().shared());
+        assert!(held_roles.status().is_none() && !held_roles.release(""));
         let woken = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&woken);
-        roles.notify(move |role| lock(&log).push(role.to_owned()));
+        held_roles.notify(move |role| lock(&log).push(role.to_owned()));
         let rules = |rule: &str| vec![rule.to_owned()];
-        assert!(roles.hold("a", rules("* *.*")) && roles.hold("b", rules(&"é".repeat(2000))));
-        let held = roles.status().unwrap().held.unwrap();
+        assert!(held_roles.hold("a", rules("* *.*")) && held_roles.hold("b", rules(&"é".repeat(2000))));
+        let held = held_roles.status().unwrap().held.unwrap();
         assert!(
             held.reason.contains("a loses * *.*") && held.reason.len() <= 1024,
             "{}",
@@ -207,13 +207,16 @@ mod tests {
             (2, &["a".to_owned(), "b".to_owned()][..])
         );
         // Another role is held meanwhile: the person has not seen it.
-        assert!(roles.hold("c", rules("get secrets")));
-        assert!(!roles.release(&held.revision) && roles.contains("a"));
-        roles.clear("c");
-        assert!(roles.release(&held.revision));
+        assert!(held_roles.hold("c", rules("get secrets")));
+        assert!(!held_roles.release(&held.revision) && held_roles.contains("a"));
+        held_roles.clear("c");
+        assert!(held_roles.release(&held.revision));
         assert_eq!(*lock(&woken), ["a", "b"]);
-        assert!(!roles.hold("a", rules("* *.*")) && !roles.contains("a"));
-        assert!(roles.status().unwrap().held.is_none());
-        assert!(roles.hold("a", rules("get secrets")), "it would lose something else");
+        assert!(!held_roles.hold("a", rules("* *.*")) && !held_roles.contains("a"));
+        assert!(held_roles.status().unwrap().held.is_none());
+        assert!(
+            held_roles.hold("a", rules("get secrets")),
+            "it would lose something else"
+        );
     }
 }

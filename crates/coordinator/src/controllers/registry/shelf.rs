@@ -71,10 +71,10 @@ impl Registries {
     /// Queues each registry, by its id, of which the cloud lists something else than before.
     pub(super) fn notify_list(&self, queue: &Queue) {
         let Some(lists) = &self.lists else { return };
-        let (queue, cache, shelf) = (queue.clone(), self.resources.clone(), Arc::clone(&self.shelf));
+        let (queue, resources, shelf) = (queue.clone(), self.resources.clone(), Arc::clone(&self.shelf));
         let wake = move |changed: &Changed| {
             let all = || {
-                let known = cache.keys().into_iter().map(|key| key.name().to_owned());
+                let known = resources.keys().into_iter().map(|key| key.name().to_owned());
                 known.chain(lock(&shelf.ready).keys().cloned()).collect()
             };
             for name in changed.concerned(all) {

@@ -573,14 +573,21 @@ async fn only_a_change_of_a_pull_secret_queues_the_namespaces() {
     let list = |ids: &[&str], with_credentials: &[&str]| {
         let registry = |id: &&str| {
             let registry = json!({"metadata": {"name": id}, "spec": {"id": id}});
-            ((*id).to_owned(), Some(Arc::new(serde_json::from_value(registry).unwrap())))
+            (
+                (*id).to_owned(),
+                Some(Arc::new(serde_json::from_value(registry).unwrap())),
+            )
         };
         let secret = |id: &&str| {
             let secret = serde_json::from_value(credentials(id, "hunter2")).unwrap();
             (format!("registry-{id}"), Some(Arc::new(secret)))
         };
-        lists.registries.set(ids.iter().map(registry).collect(), BTreeSet::new(), true);
-        lists.credentials.set(with_credentials.iter().map(secret).collect(), BTreeSet::new(), true);
+        lists
+            .registries
+            .set(ids.iter().map(registry).collect(), BTreeSet::new(), true);
+        lists
+            .credentials
+            .set(with_credentials.iter().map(secret).collect(), BTreeSet::new(), true);
     };
     list(&["a"], &["a"]);
     world.registry("a");
