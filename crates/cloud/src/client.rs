@@ -28,7 +28,7 @@ use uuid::Uuid;
 
 use crate::models::values::{KubernetesVersion, NodeId, PluginId};
 use crate::models::{
-    InvalidField, InvalidItem, Model, PluginManifests, Unknown, UpgradeScript, parse, parse_each, parse_list,
+    InvalidField, InvalidItem, Kind, Model, PluginManifests, Unknown, UpgradeScript, parse, parse_each, parse_list,
 };
 
 pub use caller::{Audience, Caller, Membership, PublishedKeys};
@@ -66,6 +66,25 @@ pub struct SentManifests {
     pub json: Value,
     /// The same as it was sent.
     pub text: Bytes,
+}
+
+/// An object that the cloud deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deletion {
+    /// Its kind, as the change stream names it.
+    pub kind: Kind,
+    /// Its id.
+    pub id: Uuid,
+}
+
+impl Deletion {
+    fn read(item: &Value) -> Option<Self> {
+        let text = |field| item.get(field)?.as_str();
+        Some(Self {
+            kind: Kind::of_event(text("kind")?)?,
+            id: Uuid::try_parse(text("id")?).ok()?,
+        })
+    }
 }
 
 /// A complete list, or unchanged.
@@ -198,6 +217,21 @@ impl Client {
         self.request(&request).await?;
         self.transport.availability.succeeded();
         Ok(())
+    }
+
+    /// The last deletions of objects that the cluster mirrors. A kind that this client does not know is left out.
+    ///
+    /// # Errors
+    /// If there is no complete response, as from a cloud without this record; see [`ClientError`].
+    pub async fn deletions(&self, cluster: Cluster) -> Result<Vec<Deletion>, ClientError> {
+        let request = Request::new(Method::GET, cluster.deletions());
+        let read = |answer: &Answer| {
+            let json = answer.json()?;
+            let items = json.as_array().ok_or("the response is not a list")?;
+            Ok(items.iter().filter_map(Deletion::read).collect())
+        };
+        let answer = self.request(&request).await?;
+        read(&answer).map_err(|reason: String| ClientError::invalid(&request, reason))
     }
 
     /// The manifests of a plugin, and the jobs for the upgrade from the version `previous`, unless they are unchanged since `known`.

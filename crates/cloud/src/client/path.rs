@@ -218,6 +218,8 @@ impl Cluster {
         autoscaling_policies: "autoscaling-policies";
         /// Its upgrades.
         upgrades: "upgrades";
+        /// The record of deletions.
+        deletions: "deletions";
         /// The change stream.
         events: "events";
     }

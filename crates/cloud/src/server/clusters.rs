@@ -102,6 +102,14 @@ pub(super) async fn nodes(cloud: &Cloud, call: &Call) -> Result<Response, Error>
     super::lists::answered(call, &answer).ok_or_else(|| Refusal::not_found().into())
 }
 
+/// The record of deletions: a list that lacks an object is right only if the record names the object.
+pub(super) async fn deletions(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let spot = Spot::of(call)?;
+    cluster(&mut &cloud.store, &spot).await?;
+    let items = cloud.store.deletions(&spot.organization, &spot.cluster).await?;
+    Ok(respond(call, &items))
+}
+
 /// A node of any pool.
 pub(super) async fn node_row(cloud: &Cloud, spot: &Spot) -> Result<Row, Error> {
     let mut source = &cloud.store;

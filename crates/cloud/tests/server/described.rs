@@ -143,6 +143,7 @@ async fn every_kind_is_taken_and_answered_as_described() {
 
     let cluster = witness.round("~/clusters", json!({"provider_id": null})).await;
     witness.round(&format!("{cluster}/labels"), json!({})).await;
+    witness.get(&format!("{cluster}/deletions")).await;
     witness
         .round(&format!("{cluster}/autoscaling-policies"), json!({}))
         .await;

@@ -56,6 +56,7 @@ pub fn kinds(event: &Event) -> Vec<String> {
 
 on_both!(
     a_cluster_hears_which_kinds_change_and_nothing_else,
+    a_cluster_reads_which_of_its_objects_were_deleted,
     who_is_cut_off_again_and_again_ends_with_what_a_lister_sees,
     a_stream_ends_with_the_right_to_hear_it,
     a_server_that_stops_ends_its_streams,
@@ -171,6 +172,63 @@ async fn a_cluster_hears_which_kinds_change_and_nothing_else(world: World) {
         .await
         .is(200);
     assert_eq!(kinds(&listening.heard().await), ["plugins"]);
+}
+
+async fn a_cluster_reads_which_of_its_objects_were_deleted(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner, cluster) = (&fixture.world, fixture.token("owner"), fixture.token("cluster"));
+    let inside = |rest: &str| fixture.near(&format!("/clusters/{{cluster_id}}{rest}"));
+    let deletions = async || -> Vec<(String, String)> {
+        let rows = world.get(cluster, &inside("/deletions")).await.is(200).json();
+        let rows = rows.as_array().unwrap().iter();
+        rows.map(|row| {
+            (
+                row["kind"].as_str().unwrap().to_owned(),
+                row["id"].as_str().unwrap().to_owned(),
+            )
+        })
+        .collect()
+    };
+    let before = deletions().await.len();
+    let (user, plugin, pool) = (
+        fixture.near.of("user"),
+        fixture.near.of("plugins"),
+        fixture.near.of("pool"),
+    );
+    let label = json!({"key": "nodepool.containership.io/more", "value": ""});
+    let labels = inside(&format!("/node-pools/{pool}/labels"));
+    let label = world.post(owner, &labels, label).await.is(201).field("id");
+    for path in [
+        inside(&format!("/plugins/{plugin}")),
+        fixture.near(&format!("/users/{user}")),
+        inside(&format!("/node-pools/{pool}")),
+    ] {
+        world.delete(owner, &path).await.is(204);
+    }
+    // What belongs to another cluster.
+    let beside = fixture.near(&format!("/clusters/{}/labels", fixture.beside));
+    let other = json!({"key": "cluster.containership.io/other", "value": ""});
+    let other = world.post(owner, &beside, other).await.is(201).field("id");
+    world.delete(owner, &format!("{beside}/{other}")).await.is(204);
+    let found = deletions().await;
+    for (kind, id) in [
+        ("plugins", plugin),
+        ("users", user),
+        ("node-pools", pool),
+        ("node-pool-labels", &*label),
+    ] {
+        assert!(
+            found.contains(&(kind.to_owned(), id.to_owned())),
+            "{kind} {id}: {found:?}"
+        );
+    }
+    assert!(
+        found.len() > before && found.iter().all(|(_, id)| *id != other),
+        "{found:?}"
+    );
+    // Newest first.
+    let at = |wanted: &str| found.iter().position(|(_, id)| id == wanted);
+    assert!(at(pool) < at(user) && at(user) < at(plugin), "{found:?}");
 }
 
 pub async fn cluster(world: &World, owner: &str, name: &str) -> (String, String) {

@@ -241,6 +241,17 @@ pub(in crate::server) struct AuditRow {
     after: Option<OpenObject>,
 }
 
+/// A deletion by which a cluster tells a list that lacks an object from one that is wrong.
+#[derive(ToSchema)]
+pub(in crate::server) struct Deletion {
+    /// The kind as the change stream names it: `users` also for a user who left the organization.
+    #[schema(examples("plugins"))]
+    kind: String,
+    /// The id of the object, which does not exist.
+    id: String,
+    at: Timestamp,
+}
+
 /// The owner of the token.
 #[derive(ToSchema)]
 pub(in crate::server) struct Authenticated {
