@@ -61,6 +61,16 @@ impl Members {
         self.by_node.get(node)
     }
 
+    /// The number of Nodes that the cloud knows by name.
+    pub(crate) fn len(&self) -> usize {
+        self.by_node.len()
+    }
+
+    /// Whether the cloud knows no Node by name.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_node.is_empty()
+    }
+
     /// Whether the cloud knows any Node of the pool by name.
     #[must_use]
     pub fn names_nodes_of(&self, pool: &str) -> bool {

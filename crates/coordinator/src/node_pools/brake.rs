@@ -1,7 +1,8 @@
 //! The brake for the lists of Nodes of the cloud: a single wrong response must not take the labels of its node pool from most Nodes. Pure.
 //!
 //! A response is held if it contradicts the labels of more than half of the Nodes that have one, and of at least two. The same response,
-//! at least one sync interval later, confirms it. The Nodes are counted by their labels and not by the last response, so that the first
+//! at least one sync interval later, confirms it. A response without any node of a pool is held if it contradicts a single label, and nothing
+//! confirms it: a cluster whose cloud knows no nodes has no use for the labels. The Nodes are counted by their labels and not by the last response, so that the first
 //! response after a restart is judged like any other.
 
 use std::time::Duration;
@@ -32,7 +33,7 @@ impl Brake {
         }
         match &self.held {
             Some((held, since)) if held == listed => {
-                if now.saturating_sub(*since) < interval {
+                if listed.is_empty() || now.saturating_sub(*since) < interval {
                     return Verdict::Held;
                 }
                 self.held = None;
@@ -58,7 +59,8 @@ pub(super) fn contradicts_most<'a>(
         all += 1;
         contradicted += usize::from(decided.contradicts(Some(claim)));
     }
-    contradicted > 1 && contradicted * 2 > all
+    let least = if listed.is_empty() { 1 } else { 2 };
+    contradicted >= least && contradicted * 2 > all
 }
 
 #[cfg(test)]
@@ -77,8 +79,9 @@ mod tests {
         };
         for (count, setting, listed, expected) in [
             (0, Cloud, &[][..], false),
-            (1, Cloud, &[], false),
-            (2, Cloud, &[], true),
+            (1, Cloud, &[], true),
+            (1, Cloud, &[("x", "p")], false),
+            (2, Cloud, &[("x", "p")], true),
             (4, Cloud, &[], true),
             // Without names the label decides, so nothing is contradicted.
             (4, CloudThenLabel, &[], false),
@@ -113,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_held_response_is_confirmed_by_the_same_one_an_interval_later() {
-        let (first, other) = (members(&[]), members(&[("x", "p")]));
+        let (first, other) = (members(&[("y", "p")]), members(&[("x", "p")]));
         let mut brake = Brake::default();
         let mut judge =
             |listed: &Members, is_mass, second| brake.judge(listed, is_mass, Duration::from_secs(second), INTERVAL);
@@ -125,5 +128,14 @@ mod tests {
         assert_eq!(judge(&first, true, 81), Verdict::Held, "it confirms once");
         assert_eq!(judge(&other, false, 82), Verdict::Accepted);
         assert_eq!(judge(&first, true, 120), Verdict::Held, "it was forgotten");
+        let empty = members(&[]);
+        for second in [200, 230, 999] {
+            assert_eq!(
+                judge(&empty, true, second),
+                Verdict::Held,
+                "nothing confirms an empty list"
+            );
+        }
+        assert_eq!(judge(&first, false, 1_000), Verdict::Accepted);
     }
 }

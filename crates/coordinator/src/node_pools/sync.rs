@@ -307,9 +307,11 @@ impl NodePoolSync {
             Verdict::Held => {
                 self.metrics.held.set(1);
                 if !was_held {
+                    let nodes = listed.len();
                     warn!(
+                        nodes,
                         "the cloud's list of nodes would take the labels of its node pool from most Nodes; it is held until the next \
-                         sync confirms it"
+                         sync confirms it, and an empty one until it contains nodes"
                     );
                 }
                 Outcome::Held

@@ -15,7 +15,7 @@ const POOL: &str = NODE_POOL_LABEL;
 const INTERVAL: Duration = Duration::from_secs(8);
 
 #[tokio::test]
-async fn an_empty_response_is_held_until_it_is_confirmed() {
+async fn an_empty_response_is_held_until_the_cloud_lists_nodes() {
     let (world, cloud) = (World::start().await, Cloud::start().await);
     let gpu = cloud.pool("gpu").await;
     world.pool_label("fast", &gpu, "disk", "ssd").await;
@@ -36,9 +36,13 @@ async fn an_empty_response_is_held_until_it_is_confirmed() {
     let running = world.run(cloud.source(NodePools::Cloud, INTERVAL)).await;
     running.counts("tidewaiter_node_pools_held", 1.0).await;
     keeps_while_held(&world, &running, &labels).await;
-    // The next sync confirms it.
+    // Another pool, to which they belong now.
+    let web = cloud.pool("web").await;
     for name in ["a", "b", "c"] {
-        world.has(name, &[]).await;
+        cloud.node(&web, Some(name)).await;
+    }
+    for name in ["a", "b", "c"] {
+        world.has(name, &[("pool", &*web)]).await;
     }
     running.counts("tidewaiter_node_pools_held", 0.0).await;
 }
