@@ -18,6 +18,7 @@ mod shared;
 mod shown_upgrades;
 mod stored;
 mod sync;
+mod window;
 
 use std::sync::{Arc, Mutex};
 
@@ -221,6 +222,7 @@ impl<'a> Mirror<'a> {
         cache.notify(queue.always(key()));
         self.release.notify(&queue);
         let lister = Lister {
+            cache: cache.clone(),
             cloud: Cloud {
                 client: self.settings.client.with_deadline(lister::PATIENCE),
                 cluster: self.settings.cluster,

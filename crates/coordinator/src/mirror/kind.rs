@@ -54,12 +54,20 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     /// What the object becomes; `None` when it is not mirrored.
     fn resource(&self, object: Self::Object) -> Option<Self::Resource>;
 
+    /// The name of the resource that must not exist although the cloud lists the object, so that the brake does not protect it.
+    fn unmirrored(&self, _object: &Self::Object) -> Option<String> {
+        None
+    }
+
     /// What the list of a source becomes.
     fn items(&self, _source: &Source, objects: Vec<Result<Self::Object, InvalidItem>>) -> Items<Self::Resource> {
         let mut items = Items::default();
         for object in objects {
             match object {
-                Ok(object) => items.desired.extend(self.resource(object)),
+                Ok(object) => {
+                    items.unmirrored.extend(self.unmirrored(&object));
+                    items.desired.extend(self.resource(object));
+                }
                 Err(invalid) => items.refused.push(Refused::new(invalid.id.map(Self::name), &invalid)),
             }
         }
@@ -71,9 +79,19 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
         None
     }
 
-    /// So many objects may be deleted together without the brake.
+    /// The largest number of objects of which more than half may be deleted if the cloud's record names them.
     fn few(&self) -> usize {
         FEW
+    }
+
+    /// Whether only a person releases deletions that the brake holds, because they cannot be undone or nobody can work meanwhile.
+    fn is_released_by_person(&self) -> bool {
+        false
+    }
+
+    /// The scope of a resource: what a single list of the cloud contains, if the kind has several.
+    fn scope(&self, _resource: &Self::Resource) -> String {
+        String::new()
     }
 
     /// What a resource gives: one that gives something else counts as added. Only of a kind with a bound.
@@ -128,6 +146,8 @@ pub(crate) struct Items<R> {
     pub(crate) desired: Vec<R>,
     /// What is malformed.
     pub(crate) refused: Vec<Refused>,
+    /// The names of resources that must not exist although the cloud has the objects.
+    pub(crate) unmirrored: Vec<String>,
 }
 
 impl<R> Default for Items<R> {
@@ -135,6 +155,7 @@ impl<R> Default for Items<R> {
         Self {
             desired: Vec::new(),
             refused: Vec::new(),
+            unmirrored: Vec::new(),
         }
     }
 }

@@ -3,17 +3,18 @@
 //! It asks when the change stream names the kind, and otherwise polls with jitter. A response that cannot be used changes nothing: the last
 //! complete one stays. Only the leader asks, and not while everything that the coordinator manages is removed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::ResourceExt as _;
 use tidewaiter_cloud::client::{Client, ClientError, Cluster, ETag, Fetched, Path};
 use tidewaiter_cloud::models::NodePool;
 use tidewaiter_kit::backoff::jittered;
-use tidewaiter_kit::{Chain, Leadership, Pause, Queue, SharedClock};
+use tidewaiter_kit::{Cache, Chain, Key, Leadership, Pause, Queue, SharedClock};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -21,7 +22,7 @@ use tracing::{debug, warn};
 use super::board::{Board, Contents};
 use super::kind::{Listed, MirroredKind, Refused, Source};
 use super::listing::{Foreign, Listing, Part};
-use super::shared::Shared;
+use super::shared::{Known, Shared};
 use super::stored::StoredList;
 use crate::explained::{explained, silent};
 use crate::retries::Retries;
@@ -44,6 +45,11 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A request without a complete response for this long is reported in `CloudSync`, while it is still awaited.
 const SILENCE: Duration = Duration::from_secs(5);
+
+/// The number of lists that follow one that deletes something or is held. Each waits twice as long as the one before, beginning with
+/// [`FIRST_RECHECK`], and at most one sync interval: two and a half minutes in all, as long as a list is due without that.
+const RECHECKS: u32 = 8;
+const FIRST_RECHECK: Duration = Duration::from_secs(1);
 
 /// Lists that are requested at once.
 const AT_ONCE: usize = 8;
@@ -85,6 +91,8 @@ impl ListError {
 #[derive(Clone, Copy)]
 enum Poll {
     After(Duration),
+    /// Soon, for the given time, because the last list deleted something or is held.
+    Recheck(u32),
     /// After [`QUIET_INTERVALS`], or after one interval while the brake holds something.
     Regularly,
 }
@@ -101,6 +109,7 @@ pub(super) struct Cloud {
 /// The loop of one kind.
 pub(super) struct Lister<K: MirroredKind> {
     pub(super) cloud: Cloud,
+    pub(super) cache: Cache<K::Resource>,
     pub(super) shared: Arc<Shared<K>>,
     pub(super) stored: Arc<StoredList<K::Resource>>,
     pub(super) asked: Arc<Notify>,
@@ -158,6 +167,10 @@ impl<K: MirroredKind> Lister<K> {
             let named = tokio::select! {
                 biased;
                 () = self.asked.notified() => true,
+                () = self.shared.doubted.notified() => {
+                    poll = Poll::Recheck(0);
+                    continue;
+                }
                 () = self.due(poll) => false,
             };
             if self.pause.is_paused() {
@@ -169,7 +182,10 @@ impl<K: MirroredKind> Lister<K> {
             retries.begin();
             match self.list().await {
                 Ok(()) => {
-                    poll = Poll::Regularly;
+                    poll = match poll {
+                        Poll::Recheck(times) if times < RECHECKS => Poll::Recheck(times + 1),
+                        _ => Poll::Regularly,
+                    };
                     retries.succeeded();
                     if named {
                         self.clock.sleep(REST).await;
@@ -208,7 +224,12 @@ impl<K: MirroredKind> Lister<K> {
 
     /// The time of the next poll. Whether something is held is known only after the response was compared with the cluster.
     async fn due(&self, poll: Poll) {
-        if let Poll::After(wait) = poll {
+        let wait = match poll {
+            Poll::After(wait) => Some(wait),
+            Poll::Recheck(times) => Some((FIRST_RECHECK * (1 << times)).min(self.cloud.interval)),
+            Poll::Regularly => None,
+        };
+        if let Some(wait) = wait {
             return self.clock.sleep(wait).await;
         }
         for _ in 0..QUIET_INTERVALS {
@@ -225,7 +246,7 @@ impl<K: MirroredKind> Lister<K> {
     async fn list(&mut self) -> Result<(), Duration> {
         match self.fetch().await {
             Ok(changed) => {
-                self.accept(changed);
+                self.accept(changed).await;
                 Ok(())
             }
             Err(error) => {
@@ -242,7 +263,7 @@ impl<K: MirroredKind> Lister<K> {
         }
     }
 
-    fn accept(&self, changed: bool) {
+    async fn accept(&self, changed: bool) {
         let confirmed = self.clock.monotonic();
         if changed {
             let listing = Listing::of(
@@ -261,10 +282,23 @@ impl<K: MirroredKind> Lister<K> {
                 objects = contents.objects,
                 "the cloud's list"
             );
-            self.shared.set(listing, confirmed);
+            let listing = Arc::new(listing);
+            let recorded = self.recorded(&listing).await;
+            self.shared.set(Known {
+                listing,
+                confirmed: Some(confirmed),
+                recorded,
+            });
             self.board.listed(K::NAME, Some(contents));
         } else {
-            self.shared.confirm(confirmed);
+            if let Some(known) = self.shared.known() {
+                let recorded = self.recorded(&known.listing).await;
+                self.shared.set(Known {
+                    confirmed: Some(confirmed),
+                    recorded,
+                    ..known
+                });
+            }
             self.board.listed(K::NAME, None);
         }
         self.queue.push(super::key());
@@ -287,6 +321,29 @@ impl<K: MirroredKind> Lister<K> {
             );
         }
         response.await
+    }
+
+    /// The names of deleted objects in the cloud's record, if the list lacks an object of the cluster, or one that was listed before. The
+    /// record is read after the list, so it contains each deletion that the list shows. Without a record, nothing is named.
+    async fn recorded(&self, listing: &Listing<K::Resource>) -> Arc<BTreeSet<String>> {
+        let listed: BTreeSet<&str> = listing.desired.keys().map(Key::name).collect();
+        let is_missing = |name: &str| !listed.contains(name) && !listing.refuses(name) && !listing.is_unmirrored(name);
+        let cluster = self.cache.iter().filter(|object| self.shared.kind.ours(object));
+        let known = self.shared.list.listed();
+        if !known.keys().any(|name| is_missing(name)) && !cluster.map(|it| it.name_any()).any(|name| is_missing(&name))
+        {
+            return Arc::default();
+        }
+        match self.cloud.client.deletions(self.cloud.cluster).await {
+            Ok(deletions) => {
+                let of_kind = deletions.iter().filter(|deletion| K::CHANGED.contains(&deletion.kind));
+                Arc::new(of_kind.map(|deletion| K::name(deletion.id)).collect())
+            }
+            Err(error) => {
+                debug!(kind = K::NAME, error = %Chain(&error), "the cloud's record of deletions cannot be read");
+                Arc::default()
+            }
+        }
     }
 
     /// Asks for every list of the kind; true when one of them changed. An error leaves the memory as it was.

@@ -31,6 +31,8 @@ pub(super) struct Listing<R> {
     pub(super) desired: BTreeMap<Key, R>,
     /// The others. What the cluster has of them is kept as it is.
     pub(super) refused: Vec<Refused>,
+    /// The names of objects that the cluster does not get although the cloud has them.
+    pub(super) unmirrored: BTreeSet<String>,
     /// Names these contents for a person who releases what the brake holds.
     pub(super) revision: String,
 }
@@ -67,10 +69,11 @@ impl<R: kube::Resource + Clone> Listing<R> {
     where
         R: 'a,
     {
-        let (mut desired, mut twice) = (BTreeMap::new(), BTreeSet::new());
+        let (mut desired, mut twice, mut unmirrored) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         let mut etags = String::new();
         for part in parts {
             refused.extend(part.items.refused.iter().cloned());
+            unmirrored.extend(part.items.unmirrored.iter().cloned());
             etags.extend(part.etag.iter().map(ETag::to_string));
             etags.push('\n');
             for resource in &part.items.desired {
@@ -91,6 +94,7 @@ impl<R: kube::Resource + Clone> Listing<R> {
         Self {
             desired,
             refused,
+            unmirrored,
             revision,
         }
     }
@@ -104,8 +108,19 @@ impl<R: kube::Resource + Clone> Listing<R> {
         Self {
             desired: objects.collect(),
             refused: Vec::new(),
+            unmirrored: BTreeSet::new(),
             revision: String::new(),
         }
+    }
+
+    /// Whether the list contains the object, well-formed or not.
+    pub(super) fn contains(&self, key: &Key) -> bool {
+        self.desired.contains_key(key) || self.refuses(key.name())
+    }
+
+    /// Whether the cloud has the object, and the cluster does not get it.
+    pub(super) fn is_unmirrored(&self, name: &str) -> bool {
+        self.unmirrored.contains(name)
     }
 
     /// Whether the list contains a malformed object of this name.

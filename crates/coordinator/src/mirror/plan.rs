@@ -1,6 +1,6 @@
 //! What makes the cluster as the cloud says, for one kind. Pure, but for the memory of the brake.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +9,9 @@ use tidewaiter_api::cloud_sync::UNREADABLE_LIST;
 use tidewaiter_kit::Key;
 use tidewaiter_kit::children::{Changes, compare};
 
-use super::brake::{Additions, Brake, MassDeletion, Response, deletes_most};
+use super::brake::{Additions, Brake, MassDeletion, Response, TooMany};
 use super::listing::Listing;
+use super::window::Scoped;
 
 /// Finalizers of a deletion that waits for dependents, which the garbage collector removes.
 const OF_KUBERNETES: [&str; 2] = ["foregroundDeletion", "orphan"];
@@ -29,10 +30,24 @@ pub(super) struct Rules<'a> {
     pub(super) confirmed: Duration,
     /// The revision that a person released.
     pub(super) released: Option<&'a str>,
+    /// The names of deleted objects in the cloud's record of deletions.
+    pub(super) recorded: &'a BTreeSet<String>,
+    /// Whether only a person releases deletions, whatever `mass_deletion` is.
+    pub(super) by_person: bool,
     /// How many objects may be added within one sync interval; None for a kind without a bound.
     pub(super) bound: Option<usize>,
-    /// So many objects may be deleted together without the brake.
+    /// The largest number of objects of which more than half may be deleted if the cloud's record names them.
     pub(super) few: usize,
+}
+
+/// The functions of a kind that a plan needs.
+pub(super) struct Traits<'a, R> {
+    /// Whether the mirror may change and delete an object of the cluster.
+    pub(super) ours: &'a dyn Fn(&R) -> bool,
+    /// What an object gives: one that gives something else counts as added.
+    pub(super) gives: &'a dyn Fn(&R) -> String,
+    /// The scope of an object, which a list must not empty.
+    pub(super) scope: &'a dyn Fn(&R) -> String,
 }
 
 /// What is to be done.
@@ -42,6 +57,8 @@ pub(super) struct Plan<R> {
     pub(super) changes: Changes<R>,
     /// What is held.
     pub(super) hold: Option<Hold>,
+    /// The protected objects that the list deletes, when it is planned for the first time.
+    pub(super) lost: BTreeSet<Key>,
 }
 
 /// Deletions and additions that are held.
@@ -58,6 +75,8 @@ pub(super) struct Hold {
 /// Why something is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HoldReason {
+    /// All objects of the kind, or of a node pool, would be deleted.
+    Emptied,
     /// More than half of the objects would be deleted.
     MostObjects,
     /// The response contains an object without a valid id, which may be any of those that are missing from it.
@@ -70,7 +89,10 @@ impl HoldReason {
     /// In the words of `CloudSync`, Events and errors.
     pub(super) fn text(self) -> &'static str {
         match self {
-            Self::MostObjects => "more than half of the objects would be deleted",
+            Self::Emptied => {
+                "the last objects of the kind or of a node pool would be deleted, and the cloud has no record of that"
+            }
+            Self::MostObjects => "more than half of the objects would be deleted within ten sync intervals",
             Self::Unreadable => UNREADABLE_LIST,
             Self::ManyAdditions => "more would be added within one sync interval than bindingsPerSync permits",
         }
@@ -90,14 +112,12 @@ impl Hold {
     }
 }
 
-/// What is to be done so that the objects in the cluster are those of the listing. A malformed object of the cloud is neither changed nor
-/// deleted in the cluster, and while one cannot even be named, nothing is deleted that the brake protects. `gives` is what an object gives:
-/// one that gives something else counts as added.
+/// The plan that makes the objects in the cluster those of the listing. A malformed object of the cloud is neither changed nor deleted in the
+/// cluster, and while one cannot even be named, nothing is deleted that the brake protects.
 pub(super) fn plan<R: Resource + Clone>(
     listing: &Listing<R>,
     actual: &[Arc<R>],
-    ours: impl Fn(&R) -> bool,
-    gives: impl Fn(&R) -> String,
+    traits: &Traits<'_, R>,
     brake: &mut Brake,
     rules: Rules<'_>,
 ) -> Plan<R> {
@@ -106,52 +126,79 @@ pub(super) fn plan<R: Resource + Clone>(
         .filter(|object| !listing.refuses(object.meta().name.as_deref().unwrap_or_default()))
         .cloned()
         .collect();
-    let mut changes = compare(listing.desired.values().cloned().collect(), &judged, &ours);
-    changes.update.extend(edited_while_deleted(listing, &judged, &ours));
-    let protected = brake.protected(|| present(actual, |object| ours(object) && is_alive(object)));
-    let (mut stays, listed): (BTreeSet<Key>, BTreeSet<Key>) =
-        protected.into_iter().partition(|key| listing.refuses(key.name()));
-    let missing = listed.iter().filter(|key| !listing.desired.contains_key(*key));
-    let mut deletions: BTreeSet<Key> = missing.cloned().collect();
-    let reason = why_held(listing, &deletions, listed.len(), brake, rules);
+    let mut changes = compare(listing.desired.values().cloned().collect(), &judged, traits.ours);
+    changes
+        .update
+        .extend(edited_while_deleted(listing, &judged, traits.ours));
+    let protected = brake.protected(|| scoped(actual, |object| (traits.ours)(object) && is_alive(object), traits));
+    let mut stays = protected.clone();
+    stays.retain(|key, _| !listing.is_unmirrored(key.name()));
+    let missing = stays.keys().filter(|key| !listing.contains(key));
+    let missing: BTreeSet<Key> = missing.cloned().collect();
+    let reason = why_held(listing, &missing, brake, rules);
     if let Some(reason) = reason {
-        let is_held = |object: &Arc<R>| deletions.contains(&Key::of(&**object));
+        let is_held = |object: &Arc<R>| missing.contains(&Key::of(&**object));
         let (held, strangers) = changes.delete.into_iter().partition(is_held);
         changes.delete = held;
         changes.hold(reason.text());
         changes.delete = strangers;
-        stays.extend(deletions.iter().cloned());
     } else {
-        deletions.clear();
+        stays.retain(|key, _| listing.contains(key));
     }
-    let additions = rules.bound.map_or_else(Additions::default, |bound| {
-        let effects = listing.desired.iter().map(|(key, object)| (key.clone(), gives(object)));
-        let response = rules.response(&listing.revision);
-        brake.held_additions(effects.collect(), || present(actual, &ours), bound, response)
-    });
+    let additions = held_additions(listing, actual, traits, brake, rules, reason);
     changes.create.retain(|object| !additions.contain(&Key::of(object)));
     changes
         .update
         .retain(|(object, _)| !additions.contain(&Key::of(object)));
-    let let_through = listing.desired.keys().filter(|key| !additions.new.contains(*key));
-    stays.extend(let_through.cloned());
-    brake.protect(stays);
+    let let_through = listing.desired.iter().filter(|(key, _)| !additions.new.contains(*key));
+    stays.extend(let_through.map(|(key, object)| (key.clone(), (traits.scope)(object))));
+    brake.protect(stays, reason.is_some(), rules.confirmed);
     let many = (!additions.is_empty()).then_some(HoldReason::ManyAdditions);
+    let (deletions, lost) = if reason.is_some() {
+        (missing, BTreeSet::new())
+    } else {
+        (BTreeSet::new(), missing)
+    };
     let hold = reason.or(many).map(|reason| Hold {
         deletions,
         additions,
         reason,
     });
-    Plan { changes, hold }
+    Plan { changes, hold, lost }
+}
+
+/// The additions that are held: all of a list whose deletions are too many, and those beyond the bound of the kind. A list with an unreadable
+/// object adds the others.
+fn held_additions<R: Resource + Clone>(
+    listing: &Listing<R>,
+    actual: &[Arc<R>],
+    traits: &Traits<'_, R>,
+    brake: &mut Brake,
+    rules: Rules<'_>,
+    reason: Option<HoldReason>,
+) -> Additions {
+    let effects = listing.desired.iter();
+    let effects: BTreeMap<Key, String> = effects
+        .map(|(key, object)| (key.clone(), (traits.gives)(object)))
+        .collect();
+    if matches!(reason, Some(HoldReason::Emptied | HoldReason::MostObjects)) {
+        return brake.all_additions(&effects);
+    }
+    rules.bound.map_or_else(Additions::default, |bound| {
+        let present = || scoped(actual, traits.ours, traits).into_keys().collect();
+        brake.held_additions(effects, present, bound, rules.response(&listing.revision))
+    })
 }
 
 fn is_alive(object: &impl Resource) -> bool {
     object.meta().deletion_timestamp.is_none()
 }
 
-fn present<R: Resource>(actual: &[Arc<R>], which: impl Fn(&R) -> bool) -> BTreeSet<Key> {
+fn scoped<R: Resource>(actual: &[Arc<R>], which: impl Fn(&R) -> bool, traits: &Traits<'_, R>) -> Scoped {
     let objects = actual.iter().filter(|object| which(object));
-    objects.map(|object| Key::of(&**object)).collect()
+    objects
+        .map(|object| (Key::of(&**object), (traits.scope)(object)))
+        .collect()
 }
 
 impl Rules<'_> {
@@ -166,23 +213,27 @@ impl Rules<'_> {
     }
 }
 
-/// Why the deletion of these of `protected` objects is held, if it is.
+/// Why the deletion of the missing objects is held, if it is.
 fn why_held<R: Resource + Clone>(
     listing: &Listing<R>,
-    deletions: &BTreeSet<Key>,
-    protected: usize,
+    missing: &BTreeSet<Key>,
     brake: &mut Brake,
     rules: Rules<'_>,
 ) -> Option<HoldReason> {
     if !listing.is_readable() {
-        return (!deletions.is_empty()).then_some(HoldReason::Unreadable);
+        return (!missing.is_empty()).then_some(HoldReason::Unreadable);
     }
-    if !deletes_most(deletions.len(), protected, rules.few) {
-        brake.deletes_few();
-        return None;
+    let mut response = rules.response(&listing.revision);
+    if rules.by_person {
+        response.rule = MassDeletion::Release;
     }
-    let lets = brake.lets_delete(deletions, rules.response(&listing.revision));
-    (!lets).then_some(HoldReason::MostObjects)
+    let is_recorded = |key: &Key| rules.recorded.contains(key.name());
+    let stays = |key: &Key| listing.contains(key) || listing.is_unmirrored(key.name());
+    let too_many = brake.why_held(missing, rules.few, response, stays, is_recorded)?;
+    Some(match too_many {
+        TooMany::Emptied => HoldReason::Emptied,
+        TooMany::Most => HoldReason::MostObjects,
+    })
 }
 
 /// The objects that are being deleted although the cloud lists them, each with what it should be. A finalizer may keep one for a long time,
@@ -260,7 +311,28 @@ mod tests {
         Listing {
             desired: desired.iter().map(|name| (Key::new(name), object(name))).collect(),
             refused: refused.collect(),
+            unmirrored: BTreeSet::new(),
             revision: "r1".to_owned(),
+        }
+    }
+
+    const TRAITS: Traits<'static, ServiceAccount> = Traits {
+        ours: &|_| true,
+        gives: &|_| String::new(),
+        scope: &|_| String::new(),
+    };
+    static NOTHING: BTreeSet<String> = BTreeSet::new();
+
+    fn rules(second: u64) -> Rules<'static> {
+        Rules {
+            mass_deletion: MassDeletion::Confirm,
+            interval: INTERVAL,
+            confirmed: Duration::from_secs(second),
+            released: None,
+            recorded: &NOTHING,
+            by_person: false,
+            bound: None,
+            few: FEW,
         }
     }
 
@@ -274,14 +346,10 @@ mod tests {
     ) -> String {
         let actual: Vec<_> = actual.iter().map(|name| Arc::new(object(name))).collect();
         let rules = Rules {
-            mass_deletion: MassDeletion::Confirm,
-            interval: INTERVAL,
-            confirmed: Duration::from_secs(second),
             released,
-            bound: None,
-            few: FEW,
+            ..rules(second)
         };
-        let Plan { changes, hold } = plan(listing, &actual, |_| true, |_| String::new(), brake, rules);
+        let Plan { changes, hold, .. } = plan(listing, &actual, &TRAITS, brake, rules);
         let names = |objects: Vec<&ServiceAccount>| -> String {
             objects.iter().filter_map(|it| it.metadata.name.clone()).collect()
         };
@@ -293,9 +361,11 @@ mod tests {
             hold.map_or("nothing".to_owned(), |hold| {
                 let held = changes.held.unwrap();
                 // What vanished from the cluster need not be deleted.
-                let held_at_most = held.count <= hold.count();
+                let held_at_most = held.count <= hold.deletions.len();
                 assert!(held_at_most && held.reason == hold.reason.text(), "{held:?}");
-                format!("{} {:?}", hold.count(), hold.reason)
+                let added = hold.count() - hold.deletions.len();
+                let added = if added == 0 { String::new() } else { format!("+{added}") };
+                format!("{}{added} {:?}", hold.deletions.len(), hold.reason)
             }),
         )
     }
@@ -304,8 +374,15 @@ mod tests {
     fn the_cluster_becomes_as_the_cloud_lists_it() {
         for (desired, refused, actual, expected) in [
             (&["a", "b"][..], &[][..], &["b", "c"][..], "+a =b -c held nothing"),
-            (&[], &[], &["a", "b", "c", "d", "e"], "+ = -abcde held nothing"),
-            (&[], &[], &["a", "b", "c", "d", "e", "f"], "+ = - held 6 MostObjects"),
+            (&[], &[], &["a"], "+ = - held 1 Emptied"),
+            (&["n"], &[], &["a", "b"], "+ = - held 2+1 Emptied"),
+            (&[], &[], &["a", "b", "c", "d", "e", "f"], "+ = - held 6 Emptied"),
+            (
+                &["a", "b"],
+                &[],
+                &["a", "b", "c", "d", "e", "f"],
+                "+ =ab - held 4 MostObjects",
+            ),
             (
                 &["a", "b", "c"],
                 &[],
@@ -324,7 +401,7 @@ mod tests {
     #[test]
     fn a_mass_deletion_takes_place_when_it_is_confirmed_or_released() {
         let actual = ["a", "b", "c", "d", "e", "f"];
-        let empty = listing(&[], &[]);
+        let few = listing(&["a", "n"], &[]);
         let mut brake = Brake::default();
         for (second, released, is_held) in [
             (0, None, true),
@@ -332,10 +409,10 @@ mod tests {
             (29, Some("r0"), true),
             (30, None, false),
         ] {
-            let found = planned(&empty, &actual, &mut brake, second, released);
-            assert_eq!(found.contains("held 6"), is_held, "after {second} s: {found}");
+            let found = planned(&few, &actual, &mut brake, second, released);
+            assert_eq!(found.contains("held 5+1"), is_held, "after {second} s: {found}");
         }
-        let found = planned(&empty, &actual, &mut Brake::default(), 0, Some("r1"));
+        let found = planned(&listing(&[], &[]), &actual, &mut Brake::default(), 0, Some("r1"));
         assert_eq!(found, "+ = -abcdef held nothing");
     }
 
@@ -379,7 +456,7 @@ mod tests {
             "+ =abcdef - held nothing"
         );
         let found = planned(&listing(&[], &[]), &[], &mut brake, 1, None);
-        assert_eq!(found, "+ = - held 6 MostObjects");
+        assert_eq!(found, "+ = - held 6 Emptied");
     }
 
     #[test]
@@ -399,23 +476,7 @@ mod tests {
             deleted("b", &["ours"]),
             deleted("forged", &["orphan", "evil.io/y"]),
         ];
-        let rules = Rules {
-            mass_deletion: MassDeletion::Confirm,
-            interval: INTERVAL,
-            confirmed: INTERVAL,
-            released: None,
-            bound: None,
-            few: FEW,
-        };
-        let changes = plan(
-            &listed,
-            &actual,
-            |_| true,
-            |_| String::new(),
-            &mut Brake::default(),
-            rules,
-        )
-        .changes;
+        let changes = plan(&listed, &actual, &TRAITS, &mut Brake::default(), rules(30)).changes;
         let finalizers: Vec<_> = changes
             .update
             .iter()
@@ -458,13 +519,14 @@ mod tests {
             let actual: Vec<_> = ["a", "b"].map(|name| Arc::new(object(name))).into();
             let rules = Rules {
                 mass_deletion: MassDeletion::Release,
-                interval: INTERVAL,
-                confirmed: Duration::from_secs(second),
-                released: None,
                 bound,
-                few: FEW,
+                ..rules(second)
             };
-            let Plan { changes, hold } = plan(&listed, &actual, |_| true, gives, &mut brake, rules);
+            let traits = Traits {
+                gives: &gives,
+                ..TRAITS
+            };
+            let Plan { changes, hold, .. } = plan(&listed, &actual, &traits, &mut brake, rules);
             let named = |objects: Vec<&ServiceAccount>| -> String {
                 objects.iter().filter_map(|it| it.metadata.name.clone()).collect()
             };
@@ -484,5 +546,37 @@ mod tests {
         // They were never there, so their absence is no mass deletion.
         assert_eq!(step(&["a", "b"], &[], 1_001, Some(1)), of("", "ab", ""));
         assert_eq!(step(&many, &[], 1_100, None), of("cdef", "ab", ""));
+    }
+
+    #[test]
+    fn what_the_cloud_lists_but_does_not_have_mirrored_is_not_protected() {
+        let actual = ["a", "b", "c", "d", "e", "f"];
+        let mut listed = listing(&["f"], &[]);
+        listed.unmirrored = ["a", "b", "c", "d", "e"].map(str::to_owned).into();
+        let found = planned(&listed, &actual, &mut Brake::default(), 0, None);
+        assert_eq!(found, "+ =f -abcde held nothing");
+    }
+
+    #[test]
+    fn the_record_confirms_the_objects_that_it_names() {
+        for (recorded, expected) in [(&["a"][..], "held 2"), (&["a", "b"], "-ab held nothing")] {
+            let recorded = recorded.iter().map(ToString::to_string).collect();
+            let rules = Rules {
+                recorded: &recorded,
+                by_person: true,
+                ..rules(0)
+            };
+            let actual = ["a", "b"].map(|name| Arc::new(object(name)));
+            let found = plan(&listing(&[], &[]), &actual, &TRAITS, &mut Brake::default(), rules);
+            let is_held = found.hold.is_some();
+            assert_eq!(
+                (is_held, found.lost.len()),
+                if expected.starts_with("held") {
+                    (true, 0)
+                } else {
+                    (false, 2)
+                }
+            );
+        }
     }
 }

@@ -1,8 +1,11 @@
 //! What the loop that asks the cloud, and the controller that writes the objects of the cluster, know of a kind: the
 //! last complete list.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use super::cloud_list::{CloudList, Specs};
 use super::kind::MirroredKind;
@@ -13,14 +16,28 @@ pub(super) struct Shared<K: MirroredKind> {
     pub(super) kind: K,
     /// What the cloud lists, as other controllers see it.
     pub(super) list: CloudList<K::Resource>,
+    /// Notified when the last response deletes something, or something of it is held: the next one may differ.
+    pub(super) doubted: Notify,
     known: Mutex<Option<Known<K::Resource>>>,
 }
 
 /// The last complete list.
-struct Known<R> {
-    listing: Arc<Listing<R>>,
+pub(super) struct Known<R> {
+    pub(super) listing: Arc<Listing<R>>,
     /// When the cloud sent it last, on the monotonic clock. None if an earlier process stored it.
-    confirmed: Option<Duration>,
+    pub(super) confirmed: Option<Duration>,
+    /// The names of objects in the cloud's record of deletions; read only if the list lacks objects.
+    pub(super) recorded: Arc<BTreeSet<String>>,
+}
+
+impl<R> Clone for Known<R> {
+    fn clone(&self) -> Self {
+        Self {
+            listing: Arc::clone(&self.listing),
+            confirmed: self.confirmed,
+            recorded: Arc::clone(&self.recorded),
+        }
+    }
 }
 
 impl<K: MirroredKind> Shared<K> {
@@ -28,16 +45,14 @@ impl<K: MirroredKind> Shared<K> {
         Self {
             kind,
             list: CloudList::new(K::CONTROLLER),
+            doubted: Notify::new(),
             known: Mutex::default(),
         }
     }
 
-    /// A complete response.
-    pub(super) fn set(&self, listing: Listing<K::Resource>, confirmed: Duration) {
-        *self.lock() = Some(Known {
-            listing: Arc::new(listing),
-            confirmed: Some(confirmed),
-        });
+    /// Stores a complete response.
+    pub(super) fn set(&self, known: Known<K::Resource>) {
+        *self.lock() = Some(known);
     }
 
     /// What an earlier process stored, if it did. A response of the cloud that came earlier stays.
@@ -46,24 +61,15 @@ impl<K: MirroredKind> Shared<K> {
             self.lock().get_or_insert_with(|| Known {
                 listing: Arc::new(Listing::stored(list)),
                 confirmed: None,
+                recorded: Arc::default(),
             });
         }
         self.list.recall(stored);
     }
 
-    /// The last complete response is still what the cloud says.
-    pub(super) fn confirm(&self, at: Duration) {
-        if let Some(known) = &mut *self.lock() {
-            known.confirmed = Some(at);
-        }
-    }
-
-    /// The last complete list, and when the cloud sent it last; None if an earlier process stored it.
-    pub(super) fn known(&self) -> Option<(Arc<Listing<K::Resource>>, Option<Duration>)> {
-        let known = self.lock();
-        known
-            .as_ref()
-            .map(|known| (Arc::clone(&known.listing), known.confirmed))
+    /// The last complete list.
+    pub(super) fn known(&self) -> Option<Known<K::Resource>> {
+        self.lock().clone()
     }
 
     /// Whether it is the last complete response.

@@ -20,13 +20,15 @@ use tidewaiter_kit::{
 };
 use tracing::warn;
 
+use tracing::{info, warn};
+
 use super::board::{Applied, Board};
 use super::brake::{Brake, MassDeletion};
 use super::cloud_sync::Release;
 use super::kind::{MirroredKind, Refused};
 use super::listing::Listing;
-use super::plan::{Hold, Plan, Rules, blocked, edited_while_deleted, plan};
-use super::shared::Shared;
+use super::plan::{Hold, Plan, Rules, Traits, blocked, edited_while_deleted, plan};
+use super::shared::{Known, Shared};
 use super::stored::StoredList;
 
 /// Our own write is not in the cache yet: its change starts a pass. This is the fallback.
@@ -67,6 +69,8 @@ pub(super) struct Last<R> {
     shown: Option<Option<Hold>>,
     /// The versions of the objects that were as this response says.
     settled: BTreeMap<Key, Option<String>>,
+    /// The objects whose deletion was held.
+    held: BTreeSet<Key>,
 }
 
 impl<R> Default for Last<R> {
@@ -76,6 +80,7 @@ impl<R> Default for Last<R> {
             listing: None,
             shown: None,
             settled: BTreeMap::new(),
+            held: BTreeSet::new(),
         }
     }
 }
@@ -101,17 +106,24 @@ impl<K: MirroredKind> Reconciler for SyncController<K> {
 
 impl<K: MirroredKind> SyncController<K> {
     async fn bring(&self, pass: &mut Pass) -> Result<Next, ChildrenError> {
-        let Some((listing, confirmed)) = self.shared.known() else {
+        let Some(known) = self.shared.known() else {
             return Ok(Next::UntilChanged);
         };
+        let listing = Arc::clone(&known.listing);
         pass.about(self.release.reference());
         let actual: Vec<_> = self.cache.iter().collect();
-        let Some(Plan { mut changes, hold }) = self.plan(&listing, &actual, confirmed) else {
+        let Some(Plan {
+            mut changes,
+            hold,
+            lost,
+        }) = self.plan(&known, &actual)
+        else {
             return Ok(Next::Pending(CATCH_UP));
         };
+        self.doubt(&listing.revision, hold.as_ref(), &lost);
         self.leave_out_settled(&listing, &mut changes.update);
         changes.create.retain(|resource| self.shared.kind.creates(resource));
-        if confirmed.is_some() {
+        if known.confirmed.is_some() {
             self.show(&listing, hold.as_ref());
         }
         self.report_refused(&listing);
@@ -121,7 +133,7 @@ impl<K: MirroredKind> SyncController<K> {
             // Another response is there, or nothing more is to be written.
             return Ok(Next::Pending(CATCH_UP));
         }
-        if confirmed.is_none() {
+        if known.confirmed.is_none() {
             // The board says what became of the responses of the cloud.
             return result.map(|()| Next::UntilChanged);
         }
@@ -158,7 +170,7 @@ impl<K: MirroredKind> SyncController<K> {
         listing: &Arc<Listing<K::Resource>>,
         changes: Changes<K::Resource>,
     ) -> Result<(), ChildrenError> {
-        let publish = |done, object: &ObjectMeta| self.publish(done, object);
+        let publish = |done, object: &ObjectMeta| self.publish(done, object, &listing.revision);
         let writes = execute(&self.writer, changes, |_| true, || self.goes_on(listing), publish);
         let mut writes = pin!(writes);
         tokio::select! {
@@ -214,14 +226,28 @@ impl<K: MirroredKind> SyncController<K> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Requests another list soon if this one deletes objects, or begins to be held: the cloud may be wrong, and announces nothing when it
+    /// is right again.
+    fn doubt(&self, revision: &str, hold: Option<&Hold>, lost: &BTreeSet<Key>) {
+        let held = hold.map(|hold| hold.deletions.clone()).unwrap_or_default();
+        let before = std::mem::replace(&mut self.last().held, held.clone());
+        let is_new = !held.is_subset(&before);
+        if let Some(hold) = hold.filter(|_| is_new) {
+            let (objects, reason) = (held.len(), hold.reason.text());
+            warn!(
+                kind = K::NAME,
+                revision, objects, reason, "deletions of the cloud's list are held"
+            );
+        }
+        if is_new || !lost.is_empty() {
+            self.shared.doubted.notify_one();
+        }
+    }
+
     /// What is to be done; None while the cache does not show our own last writes. By what an earlier process stored,
     /// nothing is deleted.
-    fn plan(
-        &self,
-        listing: &Listing<K::Resource>,
-        actual: &[Arc<K::Resource>],
-        confirmed: Option<Duration>,
-    ) -> Option<Plan<K::Resource>> {
+    fn plan(&self, known: &Known<K::Resource>, actual: &[Arc<K::Resource>]) -> Option<Plan<K::Resource>> {
+        let (listing, kind) = (&known.listing, &self.shared.kind);
         let missing = listing.desired.keys().filter(|key| self.cache.get(key).is_none());
         let unseen = |key: &Key, object: Option<&ObjectMeta>| self.writer.awaits::<K::Resource>(key, object);
         // All are asked, because each forgets the versions that the cache is past.
@@ -231,12 +257,16 @@ impl<K: MirroredKind> SyncController<K> {
         if shown.count() + missing.filter(|key| unseen(key, None)).count() > 0 {
             return None;
         }
-        let ours = |object: &K::Resource| self.shared.kind.ours(object);
-        let Some(confirmed) = confirmed else {
+        let ours = |object: &K::Resource| kind.ours(object);
+        let Some(confirmed) = known.confirmed else {
             let mut changes = compare(listing.desired.values().cloned().collect(), actual, ours);
             changes.update.extend(edited_while_deleted(listing, actual, ours));
             changes.delete.clear();
-            return Some(Plan { changes, hold: None });
+            return Some(Plan {
+                changes,
+                hold: None,
+                lost: BTreeSet::new(),
+            });
         };
         let released = self.release.revision();
         let rules = Rules {
@@ -244,18 +274,18 @@ impl<K: MirroredKind> SyncController<K> {
             interval: self.interval,
             confirmed,
             released: released.as_deref(),
-            bound: self.shared.kind.bound(),
-            few: self.shared.kind.few(),
+            recorded: &known.recorded,
+            by_person: kind.is_released_by_person(),
+            bound: kind.bound(),
+            few: kind.few(),
+        };
+        let traits = Traits {
+            ours: &ours,
+            gives: &|object| kind.gives(object),
+            scope: &|object| kind.scope(object),
         };
         let mut brake = self.brake.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(plan(
-            listing,
-            actual,
-            ours,
-            |object| self.shared.kind.gives(object),
-            &mut brake,
-            rules,
-        ))
+        Some(plan(listing, actual, &traits, &mut brake, rules))
     }
 
     /// Shows other controllers what the cloud lists. What is held is as it was: nothing goes of what would be deleted,
@@ -292,7 +322,14 @@ impl<K: MirroredKind> SyncController<K> {
         self.shared.is_last(listing) && leadership.is_leader() && !pause.is_paused() && !shutdown.is_cancelled()
     }
 
-    fn publish(&self, done: Done, object: &ObjectMeta) {
+    fn publish(&self, done: Done, object: &ObjectMeta, revision: &str) {
+        if matches!(done, Done::Deleted) {
+            let name = object.name.as_deref().unwrap_or_default();
+            info!(
+                kind = K::NAME,
+                name, revision, "deleted an object that the cloud does not list"
+            );
+        }
         let (reason, action, note) = match done {
             Done::Created => ("SyncCreate", "create", "Created as the cloud lists it."),
             Done::Updated => ("SyncUpdate", "update", "Changed to what the cloud lists."),

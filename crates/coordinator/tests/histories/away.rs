@@ -237,9 +237,9 @@ fn what_one_response_deletes_is_confirmed_after_one_interval() {
         let world = synced(&all, 1).await;
         // All of it goes at once, so there is one response until the next poll.
         let now = world.server.elapsed();
-        world.cloud.change("users", |truth| {
+        world.cloud.change("labels", |truth| {
             for number in 0..7 {
-                truth.set(now, Kind::User, number, None);
+                truth.set(now, Kind::ClusterLabel, number, None);
             }
             true
         });

@@ -12,8 +12,9 @@ use serde_json::json;
 use tidewaiter_testkit::sim::Process;
 use tokio::sync::Notify;
 
+use crate::deletions::Wrong;
 use crate::events::{self, Announces};
-use crate::objects::ORGANIZATION;
+use crate::objects::{KINDS, ORGANIZATION};
 use crate::truth::Truth;
 use crate::world::sleep;
 
@@ -59,6 +60,10 @@ pub struct Asked {
 pub struct State {
     pub truth: Truth,
     pub mood: Mood,
+    /// What is wrong with each list of a mirrored kind.
+    pub wrong: Option<Wrong>,
+    /// Whether it has a record of deletions, which older ones do not.
+    pub has_record: bool,
     pub latency: Duration,
     pub announces: Announces,
     /// How often the way in which it announces became another.
@@ -82,6 +87,8 @@ impl Cloud {
         let state = State {
             truth: Truth::default(),
             mood: Mood::Well,
+            wrong: None,
+            has_record: true,
             latency: Duration::from_millis(20),
             announces: Announces::Well,
             epoch: 0,
@@ -212,10 +219,12 @@ impl Cloud {
                 ))
             }
             Mood::Well | Mood::Patchy => {
-                let Some(list) = self.lock().truth.list(path) else {
+                let Some((status, body)) = self.well(path) else {
                     return Some(response(404, json!({"code": 404, "message": "not found"}).to_string()));
                 };
-                let body = json!(list).to_string();
+                if status != 200 {
+                    return Some(response(status, body));
+                }
                 let mut hasher = DefaultHasher::new();
                 body.hash(&mut hasher);
                 let etag = format!("\"{:x}\"", hasher.finish());
@@ -227,6 +236,26 @@ impl Cloud {
                 response.headers_mut().insert("etag", etag.parse().unwrap());
                 Some(response)
             }
+        }
+    }
+
+    /// The status and the body of a list.
+    fn well(&self, path: &str) -> Option<(u16, String)> {
+        let state = self.lock();
+        if path.ends_with("/deletions") && !state.has_record {
+            return None;
+        }
+        let list = state.truth.list(path);
+        let Some(wrong) = state
+            .wrong
+            .filter(|_| !path.ends_with("/deletions") && !path.ends_with("/nodes"))
+        else {
+            return Some((200, json!(list?).to_string()));
+        };
+        let nth = state.asked.iter().filter(|asked| asked.path == path).count();
+        match list {
+            Some(list) if KINDS.iter().any(|kind| kind.path() == path) => Some(wrong.response(&list, nth)),
+            list => Some((200, json!(list.unwrap_or_default()).to_string())),
         }
     }
 

@@ -41,7 +41,7 @@ async fn killed(objects: &[(usize, usize)], crash: Crash, change: &impl AsyncFn(
     change(&world).await;
     let is_dead = leader.process.is_dead();
     leader.process.kill();
-    sleep(SETTLES).await;
+    world.settles(SETTLES).await;
     check(&world);
     check_quiet(&world, Duration::from_mins(3)).await;
     // Nor does the next one write anything.
@@ -67,7 +67,7 @@ fn killed_at_any_creation_update_or_deletion() {
 fn killed_in_a_mass_deletion() {
     let change = async |world: &World| {
         world.set_all(&[]);
-        sleep(Duration::from_secs(50)).await;
+        world.settles(Duration::from_secs(50)).await;
     };
     let objects = [(0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1)];
     at_writes(&objects, 7, &change, 66);

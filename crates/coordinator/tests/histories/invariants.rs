@@ -11,7 +11,7 @@ use tidewaiter_testkit::sim::{Objects, Observer, Verb, Write};
 use crate::cloud::Cloud;
 use crate::objects::{KINDS, Kind};
 use crate::role::LEASE;
-use crate::truth::OBJECTS;
+use crate::settled::INTRUDERS;
 
 /// The names of replicas begin so.
 pub const REPLICA: &str = "coordinator-";
@@ -38,8 +38,8 @@ pub fn origin(resource: &str, name: &str) -> Option<(Kind, usize)> {
     let kind = KINDS
         .into_iter()
         .find(|kind| kind.resources().iter().any(|(plural, _)| *plural == resource))?;
-    let number = (0..OBJECTS).find(|number| Kind::name(resource, *number) == name)?;
-    Some((kind, number))
+    let number = name.rsplit('-').next()?.parse().ok()?;
+    (number < INTRUDERS && Kind::name(resource, number) == name).then_some((kind, number))
 }
 
 impl Invariants {

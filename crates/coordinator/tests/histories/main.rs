@@ -17,6 +17,7 @@
 mod away;
 mod cloud;
 mod crashes;
+mod deletions;
 mod events;
 mod failover;
 mod history;
@@ -37,7 +38,7 @@ use tidewaiter_testkit::sim::Seeds;
 use history::{calm, play};
 use replica::simulated;
 use settled::{check, check_quiet};
-use world::{World, sleep};
+use world::World;
 
 /// Longer than any retry, any silent watch, and the pause after a cloud without a change stream.
 const SETTLES: Duration = Duration::from_mins(15);
@@ -51,7 +52,8 @@ async fn simulate(seed: u64, traces: bool) -> Vec<String> {
     }
     play(&world, &mut random).await;
     calm(&world);
-    sleep(SETTLES).await;
+    // What the cloud deletes of most objects, a person must release.
+    world.settles(SETTLES).await;
     check(&world);
     check_quiet(&world, Duration::from_mins(5)).await;
     check(&world);

@@ -107,7 +107,10 @@ pub async fn check_quiet(world: &World, time: Duration) {
     }
 }
 
+/// From this number on, objects were never in the cloud.
+pub const INTRUDERS: usize = 500;
+
 /// The names of what is in the cluster and was never in the cloud.
 pub fn intruder(number: usize) -> String {
-    id(500 + number)
+    id(INTRUDERS + number)
 }

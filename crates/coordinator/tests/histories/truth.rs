@@ -36,8 +36,9 @@ impl Truth {
 
     /// The objects of a kind, by number.
     pub fn objects(&self, kind: Kind) -> BTreeMap<usize, usize> {
-        let all = (0..OBJECTS).filter_map(|number| Some((number, self.value(kind, number)?)));
-        all.collect()
+        let all = self.versions.range((kind, 0)..=(kind, usize::MAX));
+        all.filter_map(|((_, number), versions)| Some((*number, versions.last()?.1?)))
+            .collect()
     }
 
     /// Whether anything changed.
@@ -79,12 +80,23 @@ impl Truth {
             return Some(pool.into_iter().chain(objects).collect());
         }
         let of_cluster = path.strip_prefix(&format!("clusters/{CLUSTER}/"))?;
+        if of_cluster == "deletions" {
+            return Some(self.deletions());
+        }
         if of_cluster == "nodes" {
             return Some(self.in_pool.iter().map(|node| cloud_node(*node)).collect());
         }
         let (pool, list) = of_cluster.strip_prefix("node-pools/")?.split_once('/')?;
         let exists = pool == POOL || self.objects(Kind::AutoscalingGroup).keys().any(|it| id(*it) == pool);
         (exists && ["labels", "autoscaling-policies"].contains(&list)).then(Vec::new)
+    }
+
+    /// The record of the objects that the cloud had, and has not any more.
+    fn deletions(&self) -> Vec<Value> {
+        let last = |versions: &Vec<Version>| versions.last().is_some_and(|(_, value)| value.is_none());
+        let gone = self.versions.iter().filter(|(_, versions)| last(versions));
+        gone.map(|((kind, number), _)| json!({"kind": kind.changed(), "id": id(*number), "at": "2026-01-01T00:00:00Z"}))
+            .collect()
     }
 
     /// The labels of a Node that the cloud decides. `claim` is the node pool that the Node's label names: it decides where the cloud knows no

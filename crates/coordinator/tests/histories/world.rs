@@ -1,5 +1,6 @@
 //! The world of one seed: an API server, a cloud, and replicas that are restarted whenever they end.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -107,10 +108,43 @@ impl World {
     /// Every kind has these objects in the cloud, and no others.
     pub fn set_all(&self, objects: &[(usize, usize)]) {
         for kind in KINDS {
-            for number in 0..crate::truth::OBJECTS {
+            let present = self.cloud.lock().truth.objects(kind).into_keys();
+            let numbers: BTreeSet<usize> = present.chain(objects.iter().map(|(number, _)| *number)).collect();
+            for number in numbers {
                 let value = objects.iter().find(|(wanted, _)| *wanted == number);
                 self.set(kind, number, value.map(|(_, value)| *value));
             }
+        }
+    }
+
+    /// Waits, while a person releases what the brake holds.
+    pub async fn settles(&self, time: Duration) {
+        let end = self.server.elapsed() + time;
+        while self.server.elapsed() < end {
+            self.release();
+            sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// A person releases one of the revisions that are held.
+    fn release(&self) {
+        let syncs = self.resources("cloudsyncs");
+        let kinds = syncs
+            .iter()
+            .filter_map(|sync| sync["status"]["kinds"].as_array())
+            .flatten();
+        let held = kinds.filter_map(|kind| kind["held"]["revision"].as_str());
+        let Some(revision) = held.map(ToOwned::to_owned).next() else {
+            return;
+        };
+        let annotate = |sync: &mut Value| {
+            let annotations = &mut sync["metadata"]["annotations"];
+            if annotations["tidewaiter.dev/release"].is_null() {
+                annotations["tidewaiter.dev/release"] = json!(revision);
+            }
+        };
+        if self.server.edit("person", "cloudsyncs", "", "cloud", annotate) {
+            self.say(|| format!("somebody releases {revision}"));
         }
     }
 

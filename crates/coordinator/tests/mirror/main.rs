@@ -5,6 +5,7 @@
 #[path = "../shared/cluster.rs"]
 mod cluster;
 mod crashes;
+mod deletions;
 mod objects;
 mod permissions;
 mod responses;

@@ -245,6 +245,7 @@ async fn an_upgrade_of_a_person_is_left_alone() {
             .current_node,
         "a"
     );
+    world.cloud.deleted("upgrades", [9]);
     world.cloud.list("/upgrades", []);
     eventually("only the others", SOON, async || {
         let found = all().await;

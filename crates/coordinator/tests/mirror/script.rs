@@ -38,6 +38,8 @@ pub enum Answer {
 struct Shared {
     /// By the end of the path.
     answers: HashMap<String, Answer>,
+    /// The record of deletions.
+    deleted: Vec<Value>,
     /// How often each path was requested.
     requests: BTreeMap<String, usize>,
     /// How the change stream is.
@@ -100,6 +102,15 @@ impl Script {
     /// Lists these objects at each path with this end.
     pub fn list(&self, end: impl Into<String>, objects: impl IntoIterator<Item = Value>) {
         self.set(end, Answer::List(objects.into_iter().collect()));
+    }
+
+    /// Adds these objects of a kind, as the change stream names it, to the record of deletions.
+    pub fn deleted(&self, kind: &str, numbers: impl IntoIterator<Item = usize>) {
+        let record = |number| json!({"kind": kind, "id": id(number), "at": "2026-01-01T00:00:00Z"});
+        let mut shared = self.lock();
+        shared.deleted.extend(numbers.into_iter().map(record));
+        let all = Answer::List(shared.deleted.clone());
+        shared.answers.insert("/deletions".to_owned(), all);
     }
 
     /// What becomes of the change stream.

@@ -225,6 +225,7 @@ impl World {
     pub fn withdraw(&self, number: usize) {
         let mut listed = self.listed.lock().unwrap();
         listed.retain(|plugin| plugin["id"] != id(number));
+        self.cloud.deleted("plugins", [number]);
         self.announce(&listed);
     }
 

@@ -13,6 +13,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
+use tidewaiter_api::CloudSync;
 use tidewaiter_api::containership::{AuthorizationRole, Registry, User};
 use tidewaiter_testkit::builders::{GO_DEFINITIONS, GoDefinition, node};
 use tidewaiter_testkit::{AuditEntry, FakeRegistries, Identity, eventually};
@@ -282,11 +283,25 @@ impl Scene {
         .await;
     }
 
+    /// A person releases what the brake holds.
+    async fn releases(&self) {
+        let objects: Api<CloudSync> = Api::all(self.world.cluster.client(&Identity::Admin));
+        let sync = objects.get("cloud").await.unwrap();
+        let kinds = sync.status.unwrap_or_default().kinds;
+        let Some(held) = kinds.into_iter().find_map(|kind| kind.held) else {
+            return;
+        };
+        let annotation = json!({"metadata": {"annotations": {"tidewaiter.dev/release": held.revision}}});
+        let merge = Patch::Merge(annotation);
+        objects.patch("cloud", &PatchParams::default(), &merge).await.unwrap();
+    }
+
     /// Through the brake, where it is most of what there is.
     async fn what_is_gone_goes(&self) {
         let client = || self.world.cluster.client(&Identity::Admin);
         let users: Api<User> = Api::namespaced(client(), CORE);
         eventually("the others to be gone", SOON, async || {
+            self.releases().await;
             let users: Vec<String> = users
                 .list(&ListParams::default())
                 .await

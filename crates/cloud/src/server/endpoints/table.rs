@@ -15,9 +15,8 @@ use crate::server::access::Permission;
 use crate::server::catalogue::{self, Part};
 use crate::server::openapi::bodies::{
     AccessTokenSpec, AccountSpec, ApiKeyInfo, AuditRow, Authenticated, ClusterToken, CreatedApiKey, CreatedToken,
-    Deletion, Lock,
-    LoginRequest, MemberSpec, Membership, NewPassword, Operator, PasswordChange, RoleChange, RuleOfRole,
-    ScriptTemplate, TokenInfo, TokenSpec, UpgradeReport, user_body,
+    Deletion, Lock, LoginRequest, MemberSpec, Membership, NewPassword, Operator, PasswordChange, RoleChange,
+    RuleOfRole, ScriptTemplate, TokenInfo, TokenSpec, UpgradeReport, user_body,
 };
 use crate::server::principal::OrgRole;
 use crate::server::token::AcceptedUses;

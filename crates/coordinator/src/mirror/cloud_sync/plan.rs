@@ -1,9 +1,10 @@
 //! What `CloudSync` should say of the sync loops, if it does not say so already. Pure.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use tidewaiter_api::cloud_sync::{HELD, RELEASE_ANNOTATION, SYNCED};
+use tidewaiter_api::cloud_sync::{HELD, SYNCED};
 use tidewaiter_api::{CloudSync, CloudSyncStatus, Condition, ConditionStatus, HeldDeletions, KindSync, RefusedObject};
 use tidewaiter_kit::{Notice, NoticeKind};
 
@@ -32,6 +33,9 @@ const ADDITIONS_HELD: &str = "AdditionsHeld";
 
 /// The same while only ClusterRoles of another coordinator are held.
 const ROLES_HELD: &str = "RolesHeld";
+
+/// The longest text of an Event, whose note begins with the type of the condition.
+const MAX_NOTE: usize = 1000;
 
 /// The longest text of an object.
 const MAX_REASON: usize = 1024;
@@ -102,13 +106,23 @@ pub(super) fn plan(standing: &CloudSync, loops: &[LoopState], roles: Option<Kind
     if is_same(&before, &status) && !is_stale(&before, &status) {
         return None;
     }
-    let is_flip = |condition: &&Condition| {
+    let is_news = |condition: &&Condition| {
         let old = before.conditions.iter().find(|old| old.type_ == condition.type_);
         // That nothing is held from the start is no news.
-        old.map_or(condition.type_ == SYNCED, |old| old.status != condition.status)
+        let is_flip = old.map_or(condition.type_ == SYNCED, |old| old.status != condition.status);
+        is_flip || (condition.type_ == HELD && holds_another_kind(&before, &status))
     };
-    let notices = status.conditions.iter().filter(is_flip).map(notice).collect();
+    let notices = status.conditions.iter().filter(is_news).map(notice).collect();
     Some(Plan { status, notices })
+}
+
+/// Whether something is held of a kind of which nothing was held before.
+fn holds_another_kind(before: &CloudSyncStatus, after: &CloudSyncStatus) -> bool {
+    let held = |status: &CloudSyncStatus| -> BTreeSet<String> {
+        let kinds = status.kinds.iter().filter(|kind| kind.held.is_some());
+        kinds.map(|kind| kind.kind.clone()).collect()
+    };
+    !held(after).is_subset(&held(before))
 }
 
 /// Whether the two differ only in when the cloud last answered.
@@ -137,13 +151,17 @@ fn notice(condition: &Condition) -> Notice {
         kind: if good { NoticeKind::Normal } else { NoticeKind::Warning },
         reason: condition.reason.clone().into(),
         action: "Sync".into(),
-        note: format!("{}: {}", condition.type_, headline(&condition.reason)),
+        note: format!("{}: {}", condition.type_, headline(condition)),
     }
 }
 
-/// The words of an Event: without counts and names, which are in the status.
-fn headline(reason: &str) -> &'static str {
-    match reason {
+/// The words of an Event: without counts and names, which are in the status, but for what is held, which a person must decide.
+fn headline(condition: &Condition) -> &str {
+    match &*condition.reason {
+        _ if condition.type_ == HELD && condition.status == ConditionStatus::True => {
+            let message = &condition.message;
+            &message[..message.floor_char_boundary(MAX_NOTE)]
+        }
         "Applied" => "the cluster is as the cloud lists it.",
         "Waiting" => "the cloud has not listed every kind yet.",
         "ListFailed" => "a list of the cloud cannot be used; the last one stays.",
@@ -265,25 +283,34 @@ fn held(loops: &[LoopState], roles: Option<&KindSync>, status: &CloudSyncStatus,
 
 /// What is held of a kind, and what to do.
 fn what_is_held(state: &LoopState) -> Option<String> {
-    let (hold, _) = state.held.as_ref()?;
+    let (hold, since) = state.held.as_ref()?;
     let (deleted, added) = (hold.deletions.len(), hold.count() - hold.deletions.len());
-    let resource = &state.resource;
+    let (resource, since) = (&state.resource, whole_seconds(*since));
     let many = format!("{added} {resource} would be added within one sync interval, more than bindingsPerSync permits");
-    let what = match (hold.reason, added) {
-        (HoldReason::MostObjects, 0) => format!("{deleted} of {} {resource} would be deleted", state.objects),
-        (HoldReason::MostObjects, _) => {
-            format!("{deleted} of {} {resource} would be deleted, and {many}", state.objects)
+    let what = match hold.reason {
+        HoldReason::Emptied | HoldReason::MostObjects => {
+            let and = match added {
+                0 => String::new(),
+                _ => format!(", and {added} added"),
+            };
+            let why = if hold.reason == HoldReason::Emptied {
+                " without a record of it in the cloud"
+            } else {
+                ""
+            };
+            let objects = state.objects;
+            format!("{deleted} of {objects} {resource} would be deleted{and}{why}, held since {since}")
         }
-        (HoldReason::Unreadable, _) => {
+        HoldReason::Unreadable => {
             let and = if added == 0 { String::new() } else { format!("; {many}") };
             return Some(format!(
-                "{deleted} {resource} would be deleted, but the list contains an object without a valid id. Correct it in the cloud{and}"
+                "{deleted} {resource} would be deleted, held since {since}, but the list contains an object without a valid id. Correct it in the cloud{and}"
             ));
         }
-        (HoldReason::ManyAdditions, _) => many,
+        HoldReason::ManyAdditions => format!("{many}, held since {since}"),
     };
     Some(format!(
-        "{what}. If that is right, release them: kubectl annotate --overwrite cloudsync/cloud {RELEASE_ANNOTATION}={}",
+        "{what}. If that is right: `tidewaiter release {resource}` (revision {})",
         revision(state)
     ))
 }

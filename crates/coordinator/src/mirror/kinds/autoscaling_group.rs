@@ -45,9 +45,13 @@ impl MirroredKind for AutoscalingGroups {
         policies: Vec<Result<models::AutoscalingPolicy, InvalidItem>>,
     ) -> Items<AutoscalingGroup> {
         let mut items = Items::default();
-        let Some(pool) = source.pool.as_ref().filter(|pool| pool.spec.autoscaling.enabled) else {
+        let Some(pool) = &source.pool else {
             return items;
         };
+        if !pool.spec.autoscaling.enabled {
+            items.unmirrored.push(pool.id.to_string());
+            return items;
+        }
         let policies: Result<Vec<String>, InvalidItem> =
             policies.into_iter().map(|policy| Ok(policy?.id.to_string())).collect();
         match policies {

@@ -30,6 +30,10 @@ impl MirroredKind for NodePoolLabels {
         Listed::OfEachPool(Cluster::node_pool_labels)
     }
 
+    fn scope(&self, label: &NodePoolLabel) -> String {
+        label.spec.node_pool_id.to_string()
+    }
+
     fn belongs(&self, label: &models::NodePoolLabel, source: &Source) -> bool {
         source.is_of_pool(label.node_pool_id)
     }

@@ -31,6 +31,10 @@ impl MirroredKind for Plugins {
         Listed::At(cluster.plugins())
     }
 
+    fn is_released_by_person(&self) -> bool {
+        true
+    }
+
     fn belongs(&self, plugin: &models::Plugin, source: &Source) -> bool {
         plugin.organization_id == source.cluster.organization && plugin.cluster_id == source.cluster.id
     }

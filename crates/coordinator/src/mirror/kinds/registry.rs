@@ -45,6 +45,10 @@ impl MirroredKind for Registries {
         Listed::At(cluster.organization().registries())
     }
 
+    fn is_released_by_person(&self) -> bool {
+        true
+    }
+
     fn belongs(&self, registry: &models::Registry, source: &Source) -> bool {
         registry.organization_id == source.cluster.organization
     }

@@ -40,12 +40,20 @@ impl MirroredKind for RegistryCredentials {
         Listed::At(cluster.organization().registries())
     }
 
+    fn is_released_by_person(&self) -> bool {
+        true
+    }
+
     fn belongs(&self, registry: &models::Registry, source: &Source) -> bool {
         registry.organization_id == source.cluster.organization
     }
 
     fn name(id: Uuid) -> String {
         registry_secret_name(&id.to_string())
+    }
+
+    fn unmirrored(&self, registry: &models::Registry) -> Option<String> {
+        (self.0 == RegistryCredentialsIn::Inline).then(|| registry_secret_name(&registry.id.to_string()))
     }
 
     fn resource(&self, registry: models::Registry) -> Option<Secret> {

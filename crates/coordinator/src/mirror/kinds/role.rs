@@ -31,6 +31,10 @@ impl MirroredKind for Roles {
         Listed::At(cluster.roles())
     }
 
+    fn is_released_by_person(&self) -> bool {
+        true
+    }
+
     /// All bindings may hang on two roles.
     fn few(&self) -> usize {
         1

@@ -33,6 +33,10 @@ impl MirroredKind for RoleBindings {
         Listed::At(cluster.role_bindings())
     }
 
+    fn is_released_by_person(&self) -> bool {
+        true
+    }
+
     fn belongs(&self, binding: &models::RoleBinding, source: &Source) -> bool {
         let cluster = source.cluster;
         binding.organization_id == cluster.organization && binding.spec.cluster_id.is_none_or(|id| id == cluster.id)

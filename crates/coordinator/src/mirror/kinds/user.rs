@@ -30,6 +30,10 @@ impl MirroredKind for Users {
         Listed::At(cluster.ssh_users())
     }
 
+    fn is_released_by_person(&self) -> bool {
+        true
+    }
+
     fn resource(&self, user: models::User) -> Option<User> {
         let key = |key: models::SshKey| SshKey {
             id: key.id.to_string(),

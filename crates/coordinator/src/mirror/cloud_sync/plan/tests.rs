@@ -237,7 +237,7 @@ fn what_is_held_is_named_with_what_to_do() {
     let held = standing(&[with("User", holds(HoldReason::MostObjects))]);
     let message = &held.condition(HELD).unwrap().message;
     assert!(
-        message.contains("2 of 7 User") && message.contains("cloudsync/cloud tidewaiter.dev/release=0123456789ab"),
+        message.contains("2 of 7 User") && message.contains("(revision 0123456789ab)"),
         "{message}"
     );
     let status = held.status.unwrap();
@@ -254,7 +254,7 @@ fn what_is_held_is_named_with_what_to_do() {
     assert!(
         message.contains("3 AuthorizationRoleBinding would be added within one sync interval")
             && message.contains("bindingsPerSync")
-            && message.contains("cloudsync/cloud tidewaiter.dev/release=0123456789ab"),
+            && message.contains("(revision 0123456789ab)"),
         "{message}"
     );
     let status = many.status.unwrap();
@@ -263,6 +263,33 @@ fn what_is_held_is_named_with_what_to_do() {
         (held.objects, held.additions, held.names.join(" ")),
         (0, 3, "c d e".to_owned())
     );
+}
+
+#[test]
+fn the_event_of_what_is_held_has_the_command_that_releases_it() {
+    let holding = |kind| with(kind, holds(HoldReason::Emptied));
+    let mut before = standing(&[applied("Plugin"), applied("User")]);
+    for (loops, kind) in [
+        ([applied("Plugin"), holding("User")], Some("User")),
+        ([holding("Plugin"), holding("User")], Some("Plugin")),
+        ([applied("Plugin"), holding("User")], None),
+    ] {
+        let planned = plan(&before, &loops, now()).unwrap();
+        let notes: Vec<String> = planned.notices.iter().map(|notice| notice.note.to_string()).collect();
+        match kind {
+            Some(kind) => {
+                let words = [
+                    format!("2 of 7 {kind} would be deleted without a record of it in the cloud"),
+                    "held since 2023-11-14T22:13:20Z".to_owned(),
+                    format!("`tidewaiter release {kind}` (revision {REVISION})"),
+                ];
+                let is_it = |note: &String| words.iter().all(|words| note.contains(words));
+                assert!(notes.iter().any(is_it), "{words:?}: {notes:?}");
+            }
+            None => assert_eq!(notes, [""; 0]),
+        }
+        before.status = Some(planned.status);
+    }
 }
 
 #[test]

@@ -1,0 +1,119 @@
+//! A list that lacks what the cloud has deletes nothing that cannot come back at once.
+
+use std::time::Duration;
+
+use kube::api::{Api, ListParams};
+use serde_json::Value;
+use tidewaiter_api::containership::Plugin;
+use tidewaiter_coordinator::mirror::MassDeletion;
+use tidewaiter_testkit::eventually;
+
+use crate::objects::Kind;
+use crate::script::{Answer, Script, label, registry, user};
+use crate::world::{NAMESPACE, SOON, World};
+
+const LISTS: [&str; 4] = ["/ssh-users", "/registries", "/labels", "/plugins"];
+
+fn objects(list: &str, numbers: impl IntoIterator<Item = usize>) -> Vec<Value> {
+    let object = |number: usize| match list {
+        "/ssh-users" => user(number, "Ada"),
+        "/registries" => registry(number, "hunter2 secret"),
+        "/plugins" => Kind::Plugin.object(number, 1),
+        _ => label(number, "a"),
+    };
+    numbers.into_iter().map(object).collect()
+}
+
+/// The numbers of users, registries, labels and plugins.
+async fn counts(world: &World) -> [usize; 4] {
+    let all = ListParams::default();
+    let plugins: Api<Plugin> = Api::namespaced(world.client(), NAMESPACE);
+    [
+        world.users().list(&all).await.unwrap().items.len(),
+        world.registries().list(&all).await.unwrap().items.len(),
+        world.labels().list(&all).await.unwrap().items.len(),
+        plugins.list(&all).await.unwrap().items.len(),
+    ]
+}
+
+/// Waits until there are these numbers of objects.
+async fn are(world: &World, wanted: [usize; 4]) {
+    eventually(format!("{wanted:?} objects"), SOON, async || {
+        match counts(world).await {
+            found if found == wanted => Ok(()),
+            found => Err(format!("{found:?}")),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_wrong_list_deletes_nothing_and_needs_no_person_when_it_is_right_again() {
+    let mut world = World::start().await;
+    world.mass_deletion = MassDeletion::Release;
+    for size in [1, 3, 9] {
+        for list in LISTS {
+            world.cloud.list(list, objects(list, 0..size));
+        }
+        let running = world.coordinator().await;
+        world.condition("Synced", "True Applied").await;
+        are(&world, [size; 4]).await;
+        let mark = world.plane.audit_mark().await;
+        for wrong in [0..0, 0..(size - 1) / 2, 100..100 + size, 100..200] {
+            for list in LISTS {
+                world.cloud.list(list, objects(list, wrong.clone()));
+            }
+            let message = world.condition("Held", "True DeletionsHeld").await;
+            assert!(message.contains("held since 2"), "{message}");
+            for list in LISTS {
+                world.polled(list, 2).await;
+            }
+            assert_eq!(counts(&world).await, [size; 4], "{wrong:?} in place of {size}");
+            for list in LISTS {
+                world.cloud.list(list, objects(list, 0..size));
+            }
+            world.condition("Held", "False NothingHeld").await;
+        }
+        let writes = world.written_since(mark).await;
+        assert!(writes.iter().all(|write| write.contains("cloudsyncs")), "{writes:?}");
+        running.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn the_last_object_goes_when_the_record_names_it() {
+    let world = World::start().await;
+    world.cloud.list("/plugins", objects("/plugins", [1]));
+    let _running = world.coordinator().await;
+    are(&world, [0, 0, 0, 1]).await;
+    // A record of another object or kind confirms nothing, nor does none.
+    for record in [Answer::List(Vec::new()), Answer::Exactly(404, vec![], "{}".to_owned())] {
+        world.cloud.set("/deletions", record);
+        world.cloud.list("/plugins", []);
+        let message = world.condition("Held", "True DeletionsHeld").await;
+        assert!(message.contains("`tidewaiter release Plugin`"), "{message}");
+    }
+    world.cloud.deleted("labels", [1]);
+    world.polled("/deletions", 2).await;
+    assert_eq!(counts(&world).await, [0, 0, 0, 1]);
+    world.cloud.deleted("plugins", [1]);
+    are(&world, [0; 4]).await;
+    world.condition("Held", "False NothingHeld").await;
+}
+
+/// An interval after which nothing is polled within a test, however slow the machine is.
+const NEVER: Duration = Duration::from_hours(1);
+
+#[tokio::test]
+async fn what_a_wrong_list_deletes_is_back_soon_without_an_announcement() {
+    let mut world = World::with(Script::start(true).await).await;
+    world.interval = NEVER;
+    world.cloud.list("/labels", objects("/labels", 0..3));
+    let _running = world.coordinator().await;
+    are(&world, [0, 0, 3, 0]).await;
+    world.cloud.list("/labels", objects("/labels", 0..2));
+    world.cloud.changed(&["labels"]);
+    are(&world, [0, 0, 2, 0]).await;
+    world.cloud.list("/labels", objects("/labels", 0..3));
+    are(&world, [0, 0, 3, 0]).await;
+}
