@@ -196,7 +196,8 @@ mod tests {
             serde_json::from_value::<ObjectMeta>(json!({"name": "o", "managedFields": [entry]})).unwrap()
         };
         let (all, spec) = (json!({"f:spec": {"f:a": {}, "f:b": {}}}), json!({"a": "1", "b": ["x"]}));
-        let applied = |controller, owned, spec| has_applied_all_of(controller, &meta(owned), "spec", spec);
+        let applied =
+            |controller: &str, owned: &Value, spec: &Value| has_applied_all_of(controller, &meta(owned), "spec", spec);
         assert!(applied("test", &all, &spec));
         assert!(!applied("other", &all, &spec));
         assert!(!has_applied_all_of("test", &ObjectMeta::default(), "spec", &spec));
