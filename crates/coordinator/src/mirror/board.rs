@@ -352,3 +352,38 @@ impl Board {
         self.0.loops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tidewaiter_kit::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn a_loop_that_hangs_fails_the_check_and_a_cloud_that_is_away_does_not() {
+        let clock = ManualClock::default();
+        let kit = Kit::new(clock.shared()).unwrap();
+        let board = Board::new(&kit, Duration::from_secs(30)).unwrap();
+        let entry = Entry {
+            state: LoopState::default(),
+            since: None,
+            waits_since: None,
+            cache_error: Box::new(|| None),
+        };
+        board.loops().insert("users", entry);
+        assert_eq!(board.check("users"), Ok(()), "it does not lead");
+        board.started("users");
+        for _ in 0..60 {
+            clock.advance(Duration::from_mins(1));
+            assert_eq!(board.check("users"), Ok(()));
+            board.failed("users", "unavailable", "the cloud is away");
+        }
+        clock.advance(STALLED);
+        assert_eq!(board.check("users"), Ok(()));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(
+            board.check("users").unwrap_err(),
+            "the cloud was not asked for 601 s: the loop hangs"
+        );
+    }
+}
