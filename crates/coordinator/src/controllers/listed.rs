@@ -100,11 +100,6 @@ impl<K: Cacheable> Listed<K> {
         self.list.as_ref().is_none_or(CloudList::is_current)
     }
 
-    /// Whether it is known what the cloud does not list.
-    pub(super) fn is_complete(&self) -> bool {
-        self.list.as_ref().is_none_or(CloudList::is_complete)
-    }
-
     /// Whether the cluster has every resource that the cloud lists. What is missing was deleted, and the mirror restores it.
     pub(super) fn has_all(&self) -> bool {
         let present = |name: &str| self.get(name).is_some();

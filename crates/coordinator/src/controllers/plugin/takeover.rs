@@ -19,7 +19,7 @@ impl PluginController {
     /// Whether a plugin of this id exists no more: the cloud does not list it, and nothing is remembered of it.
     pub(super) fn is_gone(&self, plugin: &str) -> bool {
         let key = Key::namespaced(CONTAINERSHIP_NAMESPACE, plugin);
-        self.plugins.is_complete() && !self.plugins.retains(plugin) && self.inventories.get(&key).is_none()
+        self.plugins.has_complete_list() && !self.plugins.retains(plugin) && self.inventories.get(&key).is_none()
     }
 
     /// Whether the version would change objects that the Go coordinator applied from the same manifests: somebody has
