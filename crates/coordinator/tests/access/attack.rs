@@ -188,32 +188,31 @@ impl Eve<'_> {
     }
 }
 
-/// The user, role and binding of an attack.
+/// The role of an attack, and the two users who have it: one attacks while it is allowed, the other by default, because the API server
+/// remembers for a while whom a user may impersonate.
 struct Prepared {
     attack: &'static Attack,
-    user: String,
+    users: [String; 2],
     role: String,
 }
 
 impl Prepared {
     async fn new(world: &World, number: usize, attack: &'static Attack) -> Self {
-        let (user, role) = (format!("eve-{number}"), id());
-        let rules: Vec<Value> = attack
-            .rules
-            .iter()
-            .chain(attack.neighbours)
-            .map(|rule| cloud_rule(rule))
-            .collect();
+        let (users, role) = ([format!("eve-{number}"), format!("mallory-{number}")], id());
+        let rules = attack.rules.iter().chain(attack.neighbours);
+        let rules: Vec<Value> = rules.map(|rule| cloud_rule(rule)).collect();
         world.role(&role, &rules).await;
-        world.bind_user(&id(), &role, &user, attack.namespace).await;
-        Self { attack, user, role }
+        for user in &users {
+            world.bind_user(&id(), &role, user, attack.namespace).await;
+        }
+        Self { attack, users, role }
     }
 
-    fn eve<'a>(&self, world: &'a World) -> Eve<'a> {
+    fn eve<'a>(&self, world: &'a World, user: &str) -> Eve<'a> {
         Eve {
             world,
-            client: world.cluster.client(&Identity::user(user_name(&self.user), &[])),
-            user: self.user.clone(),
+            client: world.cluster.client(&Identity::user(user_name(user), &[])),
+            user: user.to_owned(),
             namespace: self.attack.namespace,
             name: self.attack.name,
         }
@@ -224,15 +223,15 @@ impl Prepared {
         Scope::of(namespace, &RbacSettings::default().system_namespaces)
     }
 
-    /// Waits until the API server answers the questions about the rules so: those of the table, and the others.
-    async fn becomes(&self, world: &World, of_table: bool, others: bool) {
+    /// Waits until the user may do what the rules of the table permit, or may not, and in any case what the others permit.
+    async fn becomes(&self, world: &World, user: &str, of_table: bool) {
         for rule in self.attack.rules.iter().chain(self.attack.neighbours) {
             let is_of_table = full_control(&policy_rule(rule), self.scope()).is_some();
-            let expected = if is_of_table { of_table } else { others };
+            let expected = of_table || !is_of_table;
             let question = question(rule, self.attack.namespace);
             let what = format!("{}: \"{rule}\" to be allowed: {expected}", self.attack.name);
             eventually(what, SOON, async || {
-                let found = is_allowed(world, &self.user, &question).await;
+                let found = is_allowed(world, user, &question).await;
                 if found == expected { Ok(()) } else { Err(found) }
             })
             .await;
@@ -254,15 +253,19 @@ async fn each_row_escalates_where_it_is_allowed_and_is_refused_by_default() {
     };
     let running = world.run(allowed).await;
     for attack in &prepared {
-        attack.becomes(&world, true, true).await;
-        let done = (attack.attack.act)(&attack.eve(&world)).await;
+        let [eve, _] = &attack.users;
+        attack.becomes(&world, eve, true).await;
+        let done = (attack.attack.act)(&attack.eve(&world, eve)).await;
         assert!(done.is_ok(), "{} is no way to full control", attack.attack.name);
     }
     running.stop().await;
 
     let running = world.run(RbacSettings::default()).await;
     for attack in &prepared {
-        attack.becomes(&world, false, true).await;
+        for user in &attack.users {
+            attack.becomes(&world, user, false).await;
+        }
+        let [_, mallory] = &attack.users;
         let role: ClusterRole = world.all().get(&attack.role).await.unwrap();
         let kept = role
             .rules
@@ -270,7 +273,7 @@ async fn each_row_escalates_where_it_is_allowed_and_is_refused_by_default() {
             .flatten()
             .filter(|rule| full_control(rule, attack.scope()).is_some());
         assert_eq!(kept.count(), 0, "{}: {role:?}", attack.attack.name);
-        let done = (attack.attack.act)(&attack.eve(&world)).await;
+        let done = (attack.attack.act)(&attack.eve(&world, mallory)).await;
         assert!(done.is_err(), "{} succeeds by default", attack.attack.name);
     }
     drop(running);
