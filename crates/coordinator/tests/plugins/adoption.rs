@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::process::Stdio;
 
-use kube::api::{Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams};
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tidewaiter_coordinator::controllers::PluginSettings;
@@ -29,7 +29,7 @@ impl World {
     }
 
     /// Applies the manifests as the Go coordinator does: it writes them to a file, and runs `kubectl apply` on it.
-    async fn go_applies(&self, objects: &[Value]) {
+    fn go_applies(&self, objects: &[Value]) {
         for object in objects {
             self.kubectl("apply -f -", &object.to_string());
             if object["kind"] == "CustomResourceDefinition" {
@@ -85,6 +85,28 @@ fn service(name: &str) -> Value {
         "spec": {"selector": {"app": name}, "ports": [{"port": 80}]}})
 }
 
+/// What the Go coordinator has applied.
+fn taken_over(world: &World) -> [(Api<DynamicObject>, &'static str); 7] {
+    [
+        (world.objects("v1", "namespaces", "Namespace", None), "taken-over"),
+        (
+            world.objects("apiextensions.k8s.io/v1", "customresourcedefinitions", "", None),
+            "widgets.taken.example.com",
+        ),
+        (
+            world.objects("taken.example.com/v1", "widgets", "Widget", Some("taken-over")),
+            "w",
+        ),
+        (world.configs(), "one"),
+        (world.configs(), "two"),
+        (
+            world.objects("apps/v1", "deployments", "Deployment", Some("default")),
+            "web",
+        ),
+        (world.objects("v1", "services", "Service", Some("default")), "web"),
+    ]
+}
+
 /// What kubectl left on an object.
 fn of_kubectl(object: &DynamicObject) -> Vec<String> {
     let annotations = object.metadata.annotations.clone().unwrap_or_default();
@@ -120,31 +142,14 @@ async fn what_the_go_coordinator_applied_is_taken_over_without_a_gap() {
         ]
     };
     let old = objects(Some("2"), definition("taken.example.com"));
-    world.go_applies(&old).await;
+    world.go_applies(&old);
     // One of the time before the API server recorded who owns which field.
     let forget = json!([{"op": "replace", "path": "/metadata/managedFields", "value": [{}]}]);
     let forget = Patch::<()>::Json(serde_json::from_value(forget).unwrap());
     let configs = world.configs();
     configs.patch("one", &PatchParams::default(), &forget).await.unwrap();
     assert_eq!(world.config("one").await.metadata.managed_fields, None);
-    let apis = [
-        (world.objects("v1", "namespaces", "Namespace", None), "taken-over"),
-        (
-            world.objects("apiextensions.k8s.io/v1", "customresourcedefinitions", "", None),
-            "widgets.taken.example.com",
-        ),
-        (
-            world.objects("taken.example.com/v1", "widgets", "Widget", Some("taken-over")),
-            "w",
-        ),
-        (world.configs(), "one"),
-        (world.configs(), "two"),
-        (
-            world.objects("apps/v1", "deployments", "Deployment", Some("default")),
-            "web",
-        ),
-        (world.objects("v1", "services", "Service", Some("default")), "web"),
-    ];
+    let apis = taken_over(&world);
     let look = async || {
         let mut found = BTreeMap::new();
         for (place, (api, name)) in apis.iter().enumerate() {
@@ -207,7 +212,7 @@ async fn what_the_go_coordinator_applied_is_taken_over_without_a_gap() {
 async fn what_somebody_changed_of_the_go_coordinators_objects_is_shown_before_it_is_changed() {
     let world = World::start().await;
     let objects = [config("one", "1"), config("two", "1")];
-    world.go_applies(&objects).await;
+    world.go_applies(&objects);
     world.set("two", "edited").await;
     world.offer(1, "1.0.0", &json!([objects]));
     let running = world.run(PluginSettings::default()).await;
