@@ -170,7 +170,7 @@ impl Reconciler for AuthorizationRoleController {
         let (rules, refused) = plan::plan(&role.spec.rules, limits);
         self.refusals.set(&key, &refused);
         let lost = self.lost(key.name(), &refused);
-        if !lost.is_empty() && self.rbac.held.hold(key.name(), lost.clone()) {
+        if !lost.is_empty() && self.rbac.held.hold(key.name(), &lost) {
             return Err(RoleError::Held(lost));
         }
         self.rbac.held.clear(key.name());

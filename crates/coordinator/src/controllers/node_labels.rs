@@ -190,7 +190,7 @@ impl Reconciler for NodeLabelController {
         let seen = self.observe(node);
         let plan = plan(&seen);
         if plan.writes()
-            && !self.is_caused_by_cloud(pass.key(), basis)
+            && !self.is_caused_by_cloud(pass.key(), &basis)
             && let Err(wait) = self.write_limits.take(pass.key())
         {
             self.report(&seen, &plan, false);
@@ -225,9 +225,9 @@ impl NodeLabelController {
 
     /// Whether a write with this basis is the first one after a change in the cloud: then it is not limited, because only others can fight
     /// with us. Each change counts for one attempt, so whoever changes the Node gains nothing by it.
-    fn is_caused_by_cloud(&self, node: &Key, basis: Basis) -> bool {
+    fn is_caused_by_cloud(&self, node: &Key, basis: &Basis) -> bool {
         let last = self.written().insert(node.clone(), basis.clone());
-        last.is_some_and(|last| last != basis)
+        last.is_some_and(|last| last != *basis)
     }
 
     fn written(&self) -> MutexGuard<'_, BTreeMap<Key, Basis>> {

@@ -1,4 +1,4 @@
-//! The ClusterRoles that are held as another coordinator left them, because ours would permit less: for `CloudSync`, and for a release.
+//! The `ClusterRoles` that are held as another coordinator left them, because ours would permit less: for `CloudSync`, and for a release.
 //!
 //! The authorization role controller decides which are held. A person sees all of them at once, and releases all of them by one revision.
 
@@ -61,17 +61,17 @@ impl HeldRoles {
     }
 
     /// Holds the role, which would lose these rules, unless a person has released that. Returns whether it is held.
-    pub(crate) fn hold(&self, role: &str, lost: Vec<String>) -> bool {
+    pub(crate) fn hold(&self, role: &str, lost: &[String]) -> bool {
         let mut state = self.state();
-        if state.released.get(role) == Some(&lost) {
+        if state.released.get(role).is_some_and(|released| released == lost) {
             return false;
         }
         if state.held.is_empty() {
             state.since = self.0.clock.now();
         }
-        let before = state.held.insert(role.to_owned(), lost.clone());
+        let before = state.held.insert(role.to_owned(), lost.to_vec());
         drop(state);
-        if before.as_ref() != Some(&lost) {
+        if before.as_deref() != Some(lost) {
             self.0.changed.send_replace(());
         }
         true
@@ -194,8 +194,8 @@ mod tests {
         let woken = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&woken);
         held_roles.notify(move |role| lock(&log).push(role.to_owned()));
-        let rules = |rule: &str| vec![rule.to_owned()];
-        assert!(held_roles.hold("a", rules("* *.*")) && held_roles.hold("b", rules(&"é".repeat(2000))));
+        let lost = |rule: &str| vec![rule.to_owned()];
+        assert!(held_roles.hold("a", &lost("* *.*")) && held_roles.hold("b", &lost(&"é".repeat(2000))));
         let held = held_roles.status().unwrap().held.unwrap();
         assert!(
             held.reason.contains("a loses * *.*") && held.reason.len() <= 1024,
@@ -207,15 +207,15 @@ mod tests {
             (2, &["a".to_owned(), "b".to_owned()][..])
         );
         // Another role is held meanwhile: the person has not seen it.
-        assert!(held_roles.hold("c", rules("get secrets")));
+        assert!(held_roles.hold("c", &lost("get secrets")));
         assert!(!held_roles.release(&held.revision) && held_roles.contains("a"));
         held_roles.clear("c");
         assert!(held_roles.release(&held.revision));
         assert_eq!(*lock(&woken), ["a", "b"]);
-        assert!(!held_roles.hold("a", rules("* *.*")) && !held_roles.contains("a"));
+        assert!(!held_roles.hold("a", &lost("* *.*")) && !held_roles.contains("a"));
         assert!(held_roles.status().unwrap().held.is_none());
         assert!(
-            held_roles.hold("a", rules("get secrets")),
+            held_roles.hold("a", &lost("get secrets")),
             "it would lose something else"
         );
     }

@@ -18,8 +18,6 @@ use tidewaiter_kit::{
     Cache, Chain, ChildrenError, ControllerContext, Events, Key, Next, Notice, Pass, ReconcileError as _, Reconciler,
     Writer,
 };
-use tracing::warn;
-
 use tracing::{info, warn};
 
 use super::board::{Applied, Board};
@@ -65,8 +63,9 @@ pub(super) struct Last<R> {
     /// When it ended, on the monotonic clock.
     ended: Option<Duration>,
     listing: Option<Arc<Listing<R>>>,
-    /// What was held of it when it was shown to other controllers.
-    shown: Option<Option<Hold>>,
+    /// Whether it was shown to other controllers, and with which changes held.
+    is_shown: bool,
+    shown_hold: Option<Hold>,
     /// The versions of the objects that were as this response says.
     settled: BTreeMap<Key, Option<String>>,
     /// The objects whose deletion was held.
@@ -78,7 +77,8 @@ impl<R> Default for Last<R> {
         Self {
             ended: None,
             listing: None,
-            shown: None,
+            is_shown: false,
+            shown_hold: None,
             settled: BTreeMap::new(),
             held: BTreeSet::new(),
         }
@@ -208,7 +208,7 @@ impl<K: MirroredKind> SyncController<K> {
         let mut last = self.last();
         if !last.listing.as_ref().is_some_and(|known| Arc::ptr_eq(known, listing)) {
             last.listing = Some(Arc::clone(listing));
-            last.shown = None;
+            last.is_shown = false;
             last.settled.clear();
         }
         let known = std::mem::take(&mut last.settled);
@@ -229,11 +229,11 @@ impl<K: MirroredKind> SyncController<K> {
     /// Requests another list soon if this one deletes objects, or begins to be held: the cloud may be wrong, and announces nothing when it
     /// is right again.
     fn doubt(&self, revision: &str, hold: Option<&Hold>, lost: &BTreeSet<Key>) {
-        let held = hold.map(|hold| hold.deletions.clone()).unwrap_or_default();
-        let before = std::mem::replace(&mut self.last().held, held.clone());
-        let is_new = !held.is_subset(&before);
+        let deletions = hold.map(|hold| hold.deletions.clone()).unwrap_or_default();
+        let before = std::mem::replace(&mut self.last().held, deletions.clone());
+        let is_new = !deletions.is_subset(&before);
         if let Some(hold) = hold.filter(|_| is_new) {
-            let (objects, reason) = (held.len(), hold.reason.text());
+            let (objects, reason) = (deletions.len(), hold.reason.text());
             warn!(
                 kind = K::NAME,
                 revision, objects, reason, "deletions of the cloud's list are held"
@@ -291,7 +291,8 @@ impl<K: MirroredKind> SyncController<K> {
     /// Shows other controllers what the cloud lists. What is held is as it was: nothing goes of what would be deleted,
     /// what would become something else stays what it is, and nothing that is new takes effect.
     fn show(&self, listing: &Listing<K::Resource>, hold: Option<&Hold>) {
-        if self.last().shown.as_ref().is_some_and(|shown| shown.as_ref() == hold) {
+        let is_shown = |last: &Last<K::Resource>| last.is_shown && last.shown_hold.as_ref() == hold;
+        if is_shown(&self.last()) {
             return;
         }
         let before = self.shared.list.listed();
@@ -308,7 +309,8 @@ impl<K: MirroredKind> SyncController<K> {
             listed.retain(|name, _| !withheld.contains(name));
         }
         self.shared.list.set(listed, withheld, listing.is_readable());
-        self.last().shown = Some(hold.cloned());
+        let mut last = self.last();
+        (last.is_shown, last.shown_hold) = (true, hold.cloned());
     }
 
     /// Whether the writes of this response go on: not when there is another one, and not when the controllers pause or end.

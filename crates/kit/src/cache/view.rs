@@ -154,7 +154,7 @@ mod tests {
         cache.derive(move |change| {
             log.lock()
                 .unwrap()
-                .push((change.before.is_some(), change.after.is_some()))
+                .push((change.before.is_some(), change.after.is_some()));
         });
         feed.put(config("2", "4", "ann"));
         assert_eq!(*seen.lock().unwrap(), [(false, true), (true, false), (false, true)]);

@@ -7,6 +7,7 @@ use tidewaiter_api::containership::{Plugin, PluginSpec};
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_kit::{Key, Next, Pass};
 
+use super::diff::ObjectChange;
 use super::gate::{Goal, Work};
 use super::observed::{Claim, Observed};
 use super::problem::PluginError;
@@ -47,9 +48,7 @@ impl PluginController {
         }
         let engine = self.engines.of(&goal.identity)?;
         let diff = engine.render(&goal.spec.version, &goal.release.revision, steps).await;
-        Ok(diff.map_or(true, |diff| {
-            !diff.changes.iter().all(|change| change.is_label_of_plugin())
-        }))
+        Ok(diff.map_or(true, |diff| !diff.changes.iter().all(ObjectChange::is_label_of_plugin)))
     }
 
     /// Keeps what is applied as it is, from what is stored of it: without the cloud, which has not said yet what it

@@ -71,11 +71,11 @@ impl Registries {
     /// Queues each registry, by its id, of which the cloud lists something else than before.
     pub(super) fn notify_list(&self, queue: &Queue) {
         let Some(lists) = &self.lists else { return };
-        let (queue, resources, shelf) = (queue.clone(), self.resources.clone(), Arc::clone(&self.shelf));
+        let (queue, resources, secrets) = (queue.clone(), self.resources.clone(), Arc::clone(&self.shelf));
         let wake = move |changed: &Changed| {
             let all = || {
                 let known = resources.keys().into_iter().map(|key| key.name().to_owned());
-                known.chain(lock(&shelf.ready).keys().cloned()).collect()
+                known.chain(lock(&secrets.ready).keys().cloned()).collect()
             };
             for name in changed.concerned(all) {
                 queue.push(Key::new(registry_of_secret(&name).unwrap_or(&name)));

@@ -82,14 +82,13 @@ impl NodePods {
     pub(super) async fn read(client: &Client, nodes: &[NodeName], watches: &DrainWatches) -> kube::Result<Self> {
         let mut pods = BTreeMap::new();
         for node in nodes {
-            let left = match watches.left(node) {
-                Some(left) => left,
-                None => {
-                    let api = Api::<Guarded<DrainPod>>::all(client.clone());
-                    let listed = api.list(&ListParams::default().fields(&on_node(node))).await?.items;
-                    watches.listed(node);
-                    listed.into_iter().filter_map(|Guarded(pod)| pod.ok()).collect()
-                }
+            let left = if let Some(left) = watches.left(node) {
+                left
+            } else {
+                let api = Api::<Guarded<DrainPod>>::all(client.clone());
+                let listed = api.list(&ListParams::default().fields(&on_node(node))).await?.items;
+                watches.listed(node);
+                listed.into_iter().filter_map(|Guarded(pod)| pod.ok()).collect()
             };
             pods.insert(node.clone(), left);
         }

@@ -31,7 +31,7 @@ const DELETIONS_HELD: &str = "DeletionsHeld";
 /// The same while only additions are held.
 const ADDITIONS_HELD: &str = "AdditionsHeld";
 
-/// The same while only ClusterRoles of another coordinator are held.
+/// The same while only `ClusterRoles` of another coordinator are held.
 const ROLES_HELD: &str = "RolesHeld";
 
 /// The longest text of an Event, whose note begins with the type of the condition.
@@ -90,7 +90,7 @@ pub(super) fn patience(standing: &CloudSync, loops: &[LoopState]) -> Option<Dura
     PATIENCE.checked_sub(longest).filter(|left| !left.is_zero())
 }
 
-/// What is to be written over `standing`; nothing when it says the same but for the times. `roles` are the ClusterRoles that are held.
+/// What is to be written over `standing`; nothing when it says the same but for the times. `roles` are the `ClusterRoles` that are held.
 pub(super) fn plan(standing: &CloudSync, loops: &[LoopState], roles: Option<KindSync>, now: Timestamp) -> Option<Plan> {
     let before = standing.status.clone().unwrap_or_default();
     let generation = standing.metadata.generation;

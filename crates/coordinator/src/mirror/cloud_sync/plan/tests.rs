@@ -274,7 +274,7 @@ fn the_event_of_what_is_held_has_the_command_that_releases_it() {
         ([holding("Plugin"), holding("User")], Some("Plugin")),
         ([applied("Plugin"), holding("User")], None),
     ] {
-        let planned = plan(&before, &loops, now()).unwrap();
+        let planned = plan(&before, &loops, None, now()).unwrap();
         let notes: Vec<String> = planned.notices.iter().map(|notice| notice.note.to_string()).collect();
         match kind {
             Some(kind) => {
