@@ -1,4 +1,4 @@
-//! `tidewaiter release`: releases what the coordinator holds: deletions and additions of the mirror, and ClusterRoles of another coordinator.
+//! `tidewaiter release`: releases what the coordinator holds: deletions and additions of the mirror, and `ClusterRoles` of another coordinator.
 //!
 //! It shows what is held, asks for confirmation, and annotates `CloudSync` with exactly the revisions that it showed, one after the other.
 //! If the cloud's list changes in between, the coordinator holds another revision, and nothing is released.

@@ -461,7 +461,7 @@ async fn random_rules_amount_to_full_control_where_the_api_server_permits_a_row(
         let (scope, namespace) = places[number % places.len()];
         let name = format!("random-{number}");
         let probe = json!({"verbs": ["get"], "apiGroups": ["example.org"], "resources": ["probes"]});
-        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
+        let definition = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
             "rules": [rule, probe]});
         let mut binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
@@ -470,7 +470,7 @@ async fn random_rules_amount_to_full_control_where_the_api_server_permits_a_row(
             binding["kind"] = json!("RoleBinding");
             binding["metadata"]["namespace"] = json!(namespace);
         }
-        objects.extend([role.to_string(), binding.to_string()]);
+        objects.extend([definition.to_string(), binding.to_string()]);
         cases.push((name, rule, scope, namespace));
     }
     world.cluster.apply(&objects.join("\n---\n")).await;

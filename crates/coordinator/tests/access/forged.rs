@@ -60,7 +60,7 @@ async fn an_edit_of_a_copy_is_not_in_force_for_a_moment() {
     let scene = Scene::start().await;
     let running = scene.world.mirrors(&scene.cloud).await;
     scene.works().await;
-    scene.nobody_loses(forges(&scene.world)).await;
+    Box::pin(scene.nobody_loses(forges(&scene.world))).await;
     assert_eq!(eve_may(&scene.world).await, [""; 0]);
 
     // Nor does the one who edits delay what the cloud takes away.

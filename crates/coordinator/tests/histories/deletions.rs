@@ -76,7 +76,6 @@ impl Wrong {
             objects.collect::<Vec<_>>()
         };
         let body = match self {
-            Self::Empty => "[]".to_owned(),
             Self::Half => text(first(count.saturating_sub(1) / 2)),
             Self::OneByOne => text(first(count.saturating_sub(nth % (count + 1)))),
             Self::AnotherCluster => {
@@ -96,7 +95,7 @@ impl Wrong {
             }
             Self::NotModified => return (304, "[]".to_owned()),
             Self::Flapping if nth.is_multiple_of(2) => text(first(count)),
-            Self::Flapping => "[]".to_owned(),
+            Self::Empty | Self::Flapping => "[]".to_owned(),
             Self::Null => "null".to_owned(),
             Self::NoList if nth.is_multiple_of(2) => return (204, String::new()),
             Self::NoList => "<html>log in</html>".to_owned(),

@@ -222,12 +222,12 @@ async fn one_denied_deletion_keeps_no_other_object() {
     let running = world.run(settings).await;
     world.is_ready(1, "1.0.0").await;
     let roles = world.objects("rbac.authorization.k8s.io/v1", "roles", "Role", Some("monitoring"));
-    let rules = |verbs: Value| {
+    let permitted = |verbs: Value| {
         let others = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]});
         Patch::Merge(json!({"rules": [others, {"apiGroups": [""], "resources": ["services"], "verbs": verbs}]}))
     };
     let params = PatchParams::default();
-    let limited = rules(json!(["get", "list", "watch"]));
+    let limited = permitted(json!(["get", "list", "watch"]));
     roles.patch("plugin-metrics", &params, &limited).await.unwrap();
     let account = world
         .plane()
@@ -254,7 +254,7 @@ async fn one_denied_deletion_keeps_no_other_object() {
         .await;
     let services = world.objects("v1", "services", "Service", Some("monitoring"));
     world.shows(&services, "denied", |found| !found.is_null()).await;
-    roles.patch("plugin-metrics", &params, &rules(verbs)).await.unwrap();
+    roles.patch("plugin-metrics", &params, &permitted(verbs)).await.unwrap();
     world.is_forgotten(1).await;
     world.shows(&services, "denied", Value::is_null).await;
     running.stop().await;

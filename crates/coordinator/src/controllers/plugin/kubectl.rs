@@ -96,7 +96,7 @@ mod tests {
         serde_json::from_value(json!({"annotations": {LAST_APPLIED: "{}"}, "managedFields": entries})).unwrap()
     }
 
-    fn entry(manager: &str, operation: &str, subresource: &str, fields: Value) -> Value {
+    fn entry(manager: &str, operation: &str, subresource: &str, fields: &Value) -> Value {
         json!({"manager": manager, "operation": operation, "subresource": subresource, "apiVersion": "apps/v1", "fieldsType": "FieldsV1",
             "fieldsV1": fields})
     }
@@ -122,9 +122,9 @@ mod tests {
         let kubectls = annotated(json!({"f:spec": {"f:paused": {}, "f:template": {}}}));
         for manager in ["kubectl", "kubectl-client-side-apply"] {
             let entries = json!([
-                entry(manager, "Update", "", kubectls.clone()),
-                entry("hpa", "Update", "scale", replicas.clone()),
-                entry("tidewaiter/plugin", "Apply", "", image.clone()),
+                entry(manager, "Update", "", &kubectls),
+                entry("hpa", "Update", "scale", &replicas),
+                entry("tidewaiter/plugin", "Apply", "", &image),
             ]);
             assert!(has_fields(&object(&entries)));
             let ours = annotated(json!({"f:spec": {"f:paused": {}, "f:template": {".": {}, "f:image": {}}}}));
@@ -135,7 +135,7 @@ mod tests {
             );
         }
         // Afterwards there are none left.
-        let entries = json!([entry("tidewaiter/plugin", "Apply", "", annotated(json!({})))]);
+        let entries = json!([entry("tidewaiter/plugin", "Apply", "", &annotated(json!({})))]);
         assert!(!has_fields(&object(&entries)));
     }
 
@@ -143,7 +143,7 @@ mod tests {
     fn without_a_record_of_fields_only_the_annotation_becomes_ours() {
         let annotation = json!({"f:metadata": {"f:annotations": {format!("f:{LAST_APPLIED}"): {}}}});
         let everything = annotated(json!({"f:spec": {}, "f:status": {}}));
-        for entries in [json!([]), json!([entry(BEFORE, "Update", "", everything)])] {
+        for entries in [json!([]), json!([entry(BEFORE, "Update", "", &everything)])] {
             assert!(has_fields(&object(&entries)));
             assert_eq!(
                 after(&entries),

@@ -530,7 +530,7 @@ async fn credentials_that_somebody_edits_are_in_no_pull_secret() {
         world
             .server
             .edit("somebody", "secrets", CONTAINERSHIP_NAMESPACE, &name, |secret| {
-                secret["data"] = forged
+                secret["data"] = forged;
             });
     };
     let is = |password: &str| Some(format!("{password}-{ID}"));

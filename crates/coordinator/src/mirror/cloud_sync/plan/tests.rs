@@ -136,7 +136,7 @@ fn the_first_trouble_decides_the_reason() {
         ),
         (
             vec![with("ClusterUpgrade", |state| {
-                state.idle = Some("u is in progress".to_owned())
+                state.idle = Some("u is in progress".to_owned());
             })],
             "Synced=False/UpgradesDisabled Held=False/NothingHeld",
         ),
@@ -275,7 +275,7 @@ fn the_event_of_what_is_held_has_the_command_that_releases_it() {
         ([applied("Plugin"), holding("User")], None),
     ] {
         let planned = plan(&before, &loops, None, now()).unwrap();
-        let notes: Vec<String> = planned.notices.iter().map(|notice| notice.note.to_string()).collect();
+        let notes: Vec<String> = planned.notices.iter().map(|notice| notice.note.clone()).collect();
         match kind {
             Some(kind) => {
                 let words = [
