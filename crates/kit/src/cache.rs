@@ -223,7 +223,19 @@ where
     /// The metadata alone of every object of a kind, in all namespaces.
     #[must_use]
     pub fn metadata(client: Client) -> CacheBuilder<Metadata<K>> {
-        let api = Api::<Guarded<Metadata<K>>>::all(client);
+        Self::metadata_of(Api::all(client))
+    }
+
+    /// The metadata alone of the objects of one namespace.
+    #[must_use]
+    pub fn metadata_in(client: Client, namespace: &str) -> CacheBuilder<Metadata<K>>
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+    {
+        Self::metadata_of(Api::namespaced(client, namespace))
+    }
+
+    fn metadata_of(api: Api<Guarded<Metadata<K>>>) -> CacheBuilder<Metadata<K>> {
         CacheBuilder::new(Box::new(move |config| {
             let events = watcher::watcher(api.clone(), config);
             let prune = |it: &mut Guarded<Metadata<K>>| it.0.iter_mut().for_each(|it| slim::prune(&mut it.metadata));

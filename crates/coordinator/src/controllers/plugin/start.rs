@@ -67,7 +67,7 @@ pub(in crate::controllers) fn start(
         .optional()
         .packed()
         .start(tasks, kit);
-    let secrets = Cache::<Metadata<Secret>>::metadata(reader.clone())
+    let secrets = Cache::<Metadata<Secret>>::metadata_in(reader.clone(), CONTAINERSHIP_NAMESPACE)
         .labels(PLUGIN_STORE_LABEL)
         .named("plugin-store")
         .optional()

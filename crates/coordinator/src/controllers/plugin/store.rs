@@ -145,10 +145,8 @@ impl Store {
         wanted: &BTreeSet<String>,
     ) -> Result<(), WriteError> {
         let prefix = plugin_secret_prefix(plugin);
-        let surplus = self.known.keys().into_iter().filter(|key| {
-            let in_core = key.namespace() == Some(CONTAINERSHIP_NAMESPACE);
-            in_core && key.name().starts_with(&prefix) && !wanted.contains(key.name())
-        });
+        let is_surplus = |key: &Key| key.name().starts_with(&prefix) && !wanted.contains(key.name());
+        let surplus = self.known.keys().into_iter().filter(is_surplus);
         for key in surplus {
             let Some(secret) = self.known.get(&key) else { continue };
             match writer.delete::<Secret>(&secret.metadata).await {
