@@ -120,8 +120,16 @@ pub(crate) fn start(
     containership::start(&decisions.registries, &shared, shelf, tasks);
     let roles = Some((lists.roles, lists.role_bindings, lists.held_roles));
     let namespaces = shared.namespaces;
-    control_access(decisions.rbac.clone(), roles, namespaces, clients, context, tasks)?;
-    apply_plugins(decisions.plugins.clone(), cloud, lists.plugins, clients, context, tasks)?;
+    control_access(
+        decisions.rbac.clone(),
+        roles,
+        namespaces.clone(),
+        clients,
+        context,
+        tasks,
+    )?;
+    let plugins = decisions.plugins.clone();
+    apply_plugins(plugins, cloud, lists.plugins, &namespaces, clients, context, tasks)?;
     let node_pools = NodePoolSource {
         setting: decisions.node_pools,
         cloud: Some(CloudNodes {
@@ -182,12 +190,12 @@ pub fn apply_plugins(
     settings: PluginSettings,
     cloud: &Cloud,
     mirrored: Mirrored<Plugin>,
+    namespaces: &Cache<Metadata<Namespace>>,
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
 ) -> Result<(), MetricsError> {
-    let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
-    plugin::start(settings, cloud, mirrored, &reader, clients, context, tasks)
+    plugin::start(settings, cloud, mirrored, namespaces, clients, context, tasks)
 }
 
 /// Starts the controllers of the labels of Nodes, with a cache of their own and without a mirror: the resources in the cluster decide.

@@ -14,10 +14,11 @@ use kube::Resource as _;
 use kube::core::ObjectMeta;
 use serde_json::json;
 use tidewaiter_api::containership::Plugin;
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_api::{PluginInventory, PluginInventorySpec};
 use tidewaiter_cloud::models::values::PluginId;
 use tidewaiter_kit::{
-    Cache, Events, Key, Next, Notice, Pass, Reconciler, SharedClock, WriteError, WriteLimits, Writer,
+    Backoff, Backoffs, Cache, Events, Key, Next, Notice, Pass, Reconciler, SharedClock, WriteError, WriteLimits, Writer,
 };
 
 mod account;
@@ -59,6 +60,7 @@ mod store;
 mod takeover;
 mod tier;
 mod trust;
+mod wake;
 
 pub use account::PluginAccount;
 pub use approval::{Approval, PluginApproval};
@@ -83,14 +85,15 @@ use observed::{Observed, unhealthy};
 use plan::{Action, End, Waits, plan};
 use problem::Problem;
 use record::{Record, changes};
-use report::kept;
+use report::{CHANGED_OFTEN, kept};
 use status::{Facts, State};
 use store::Store;
+use wake::Wakes;
 
-/// Until the next look at something that a watch shows earlier.
-const WAIT: Duration = Duration::from_secs(5);
-/// Until a cache shows what was written, or the API server serves what was defined.
+/// Until a cache shows what was written.
 const CATCH_UP: Duration = Duration::from_secs(1);
+/// Between two looks at something that a plugin waits for, when no watch shows it.
+const WAITS: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
 /// How often one pass may observe and write: each job is one of them.
 const ROUNDS: usize = 100;
 
@@ -104,6 +107,9 @@ struct PluginController {
     rendered: Rendered,
     waiting: Waiting,
     followed: Followed,
+    wakes: Wakes,
+    /// How long each plugin has waited without a change.
+    waits: Backoffs<Key>,
     writer: Writer,
     events: Events,
     clock: SharedClock,
@@ -123,6 +129,7 @@ impl Reconciler for PluginController {
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, PluginError> {
         let key = pass.key().clone();
+        self.wakes.begins(&key);
         let inventory = self.inventories.get(&key);
         let Ok(id) = key.name().parse::<PluginId>() else {
             return Ok(Next::UntilChanged);
@@ -187,6 +194,8 @@ impl PluginController {
         namespaces::check(&self.settings.namespaces, identity, release, &observed)
             .map_err(|refused| goal.refused(record, &refused))?;
         self.followed.add_all(&engine.cluster, &places);
+        let key = Key::namespaced(CONTAINERSHIP_NAMESPACE, &goal.spec.id);
+        self.wakes.obstructed(&key, observed.obstacles());
         Ok(observed)
     }
 
@@ -228,7 +237,7 @@ impl PluginController {
             if corrects(&plan.actions) && self.limits.take(key).is_err() {
                 self.save(key, record, saved).await?;
                 return Ok(State::Waits(Waits {
-                    reason: "ChangedOften",
+                    reason: CHANGED_OFTEN,
                     message:
                         "its objects are changed again and again by somebody else: it waits before it corrects them"
                             .to_owned(),
@@ -291,6 +300,8 @@ impl PluginController {
         self.manifests.forget(key.name());
         self.store.forget(key.name());
         self.rendered.forget(key);
+        self.waits.forget(key);
+        self.wakes.forget(key);
         self.board.remove(key);
         self.waiting.set(key, false);
         self.limits.forget(key);

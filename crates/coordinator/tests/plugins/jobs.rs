@@ -115,3 +115,65 @@ async fn jobs_run_once_for_each_version_and_must_succeed() {
     world.shows(&jobs(&world), &after, Value::is_null).await;
     world.is_quiet().await;
 }
+
+/// A Job among the manifests that the API server is to delete when it has finished, as ingress-nginx has two.
+fn expiring(image: &str) -> Value {
+    let mut job = job("patch");
+    job["spec"]["ttlSecondsAfterFinished"] = json!(0);
+    job["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+    job
+}
+
+#[tokio::test]
+async fn a_job_that_is_deleted_after_it_has_succeeded_does_not_run_again() {
+    let world = World::start().await;
+    world.offer(1, "1.0.0", &json!([[expiring("one"), config("one", "1")]]));
+    let running = world.run(PluginSettings::default()).await;
+    let there = |found: &Value| !found.is_null();
+    world.shows(&jobs(&world), "patch", there).await;
+    // Before it has succeeded, it is an object as any other.
+    let first = jobs(&world).get("patch").await.unwrap();
+    world.delete(&jobs(&world), "patch").await;
+    world
+        .shows(&jobs(&world), "patch", |found| {
+            there(found) && found["metadata"]["uid"].as_str() != first.metadata.uid.as_deref()
+        })
+        .await;
+    let applied = jobs(&world).get("patch").await.unwrap();
+    assert_eq!(applied.data["spec"]["ttlSecondsAfterFinished"], 3_600);
+
+    ends(&world, "patch", true).await;
+    world.is_ready(1, "1.0.0").await;
+    eventually("the inventory to say it", SOON, async || {
+        let spec = world
+            .inventories()
+            .get(&id(1))
+            .await
+            .map_err(|error| error.to_string())?
+            .spec;
+        let fields: Vec<String> = spec.objects().map(|(_, object)| object.fields.clone()).collect();
+        let is_there = fields.iter().any(|fields| fields == "succeeded");
+        if is_there { Ok(()) } else { Err(format!("{fields:?}")) }
+    })
+    .await;
+    world.is_quiet().await;
+    // As the API server does after the time.
+    world.delete(&jobs(&world), "patch").await;
+    world.is_quiet().await;
+    running.stop().await;
+    let running = world.run(PluginSettings::default()).await;
+    world.is_quiet().await;
+    world.shows(&jobs(&world), "patch", Value::is_null).await;
+    world.is_ready(1, "1.0.0").await;
+
+    // The next version has another Job, which takes the place of one that is still there.
+    for (version, image) in [("2.0.0", "two"), ("3.0.0", "three")] {
+        world.offer(1, version, &json!([[expiring(image), config("one", "1")]]));
+        let has_image = |found: &Value| found["spec"]["template"]["spec"]["containers"][0]["image"] == image;
+        world.shows(&jobs(&world), "patch", has_image).await;
+    }
+    ends(&world, "patch", true).await;
+    world.is_ready(1, "3.0.0").await;
+    world.is_quiet().await;
+    running.stop().await;
+}

@@ -42,5 +42,6 @@ mod rollback;
 )]
 mod script;
 mod shapes;
+mod tenant;
 mod trust;
 mod world;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
@@ -23,7 +23,8 @@ use tidewaiter_coordinator::Cloud;
 use tidewaiter_coordinator::changes::Changes;
 use tidewaiter_coordinator::controllers::{self, PluginSettings, Upgrades};
 use tidewaiter_coordinator::mirror::{self, MassDeletion, MirrorSettings, RegistryCredentialsIn};
-use tidewaiter_kit::Pause;
+use tidewaiter_kit::client::DEFAULT_IN_FLIGHT;
+use tidewaiter_kit::{Cache, Metadata, Pause};
 use tidewaiter_testkit::{ApiProxy, AuditMark, ControlPlane, Identity, Reused, eventually, settled};
 
 pub use crate::cluster::SOON;
@@ -156,10 +157,13 @@ impl World {
             upgrades: Upgrades::default(),
         };
         let lists = mirror::start(settings, &changes, &role.clients, &role.context, &mut role.tasks).unwrap();
+        let reader = role.clients.for_controller("caches", DEFAULT_IN_FLIGHT);
+        let namespaces = Cache::<Metadata<Namespace>>::metadata(reader).start(&mut role.tasks, &kit);
         controllers::apply_plugins(
             plugins,
             &cloud,
             lists.plugins,
+            &namespaces,
             &role.clients,
             &role.context,
             &mut role.tasks,

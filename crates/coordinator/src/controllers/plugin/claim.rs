@@ -14,7 +14,7 @@ use super::kubectl::last_applied;
 use super::object::{Object, ObjectId};
 use super::observed::{Claim, Live, Seen};
 use super::record::Record;
-use super::release::SERVERS_OWN;
+use super::release::{SERVERS_OWN, outlast};
 use crate::mirror::is_id;
 
 /// The plugin that wants to have objects.
@@ -42,13 +42,22 @@ impl Claimant<'_> {
         }
     }
 
+    /// Whether the object has the label of the plugin.
+    pub(super) fn labels(&self, metadata: &ObjectMeta) -> bool {
+        let labels = metadata.labels.as_ref();
+        labels
+            .and_then(|labels| labels.get(PLUGIN_LABEL))
+            .is_some_and(|owner| owner == self.plugin)
+    }
+
     /// Whether the Go coordinator has applied the manifest. It ran `kubectl apply` and labelled nothing, so what it
     /// leaves is the annotation of that. It counts until a first version is applied to its end: what appears later was
     /// not made by it.
     fn inherits(&self, object: &Object, metadata: &ObjectMeta) -> bool {
         let is_first = self.record.revision().is_empty();
         let applied = last_applied(metadata).filter(|_| is_first);
-        applied.is_some_and(|applied| same_manifest(applied, &object.body))
+        let manifest = || object.manifest.value().unwrap_or_default();
+        applied.is_some_and(|applied| same_manifest(applied, manifest()))
     }
 }
 
@@ -66,11 +75,10 @@ fn is_applied_by_us(metadata: &ObjectMeta) -> bool {
 }
 
 /// Whether `applied`, as `kubectl apply` remembers it, is this manifest of a plugin.
-fn same_manifest(applied: &str, manifest: &Map<String, Value>) -> bool {
+fn same_manifest(applied: &str, mut manifest: Map<String, Value>) -> bool {
     let Ok(Value::Object(mut applied)) = serde_json::from_str(applied) else {
         return false;
     };
-    let mut manifest = manifest.clone();
     // kubectl adds the namespace, as ours does later: the object has been found in it.
     normalize(&mut applied);
     normalize(&mut manifest);
@@ -80,6 +88,7 @@ fn same_manifest(applied: &str, manifest: &Map<String, Value>) -> bool {
 /// Leaves out what the readers of manifests leave out or add, ours and kubectl.
 fn normalize(object: &mut Map<String, Value>) {
     object.remove("status");
+    outlast(object);
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;
     };

@@ -1,22 +1,20 @@
 //! The requests of the plugin controller to the API server, about objects of any kind.
 //!
-//! What a plugin has is found by its label, with one list for each kind. Only an object with the label is ever changed or deleted, and each
-//! of these writes names its uid. An object that a list does not show is read by its name before it is created.
+//! Only objects that a version or an inventory names are read, in their namespaces ([`observe`]): what others create, with or without the label
+//! of a plugin, costs no request. Only an object with the label is ever changed or deleted, and each of these writes names its uid.
 //!
-//! A service account may have permissions in some namespaces only, so as one, each list is of one namespace. What may not be read is
-//! observed as unreadable, object by object: it keeps no other.
+//! What may not be read is observed as unreadable, object by object: it keeps no other.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, LogParams, Patch, PatchParams, Preconditions, PropagationPolicy};
-use kube::core::{ApiResource, DynamicObject, GroupVersion, ObjectList, ObjectMeta};
+use kube::core::{ApiResource, DynamicObject, GroupVersion, ObjectMeta};
 use kube::discovery::{Scope, pinned_group};
 use kube::{Api, Client, Error};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use tidewaiter_api::names::PLUGIN_LABEL;
 use tidewaiter_kit::writer::NO_VERSION;
 use tokio::task::{JoinSet, spawn_blocking};
 use tracing::Instrument as _;
@@ -33,6 +31,7 @@ use fields::{our_fields, writes};
 mod fields;
 mod observe;
 mod others;
+mod read;
 mod versions;
 
 pub(super) use fields::is_ours;
@@ -41,6 +40,8 @@ pub(super) use fields::is_ours;
 pub(super) const MANAGER: &str = "tidewaiter/plugin";
 /// Objects in a page of a list.
 const PAGE: u32 = 500;
+/// Pods of a failed job among which the newest is looked for.
+const PODS: u32 = 20;
 /// The end of the log of a failed job.
 const TAIL_LINES: i64 = 10;
 const TAIL_BYTES: usize = 400;
@@ -122,47 +123,6 @@ impl Cluster {
         Ok(found)
     }
 
-    /// The objects in the place with the label of the plugin. None if the version is not served any more.
-    async fn list_version(
-        &self,
-        place: &Place,
-        plugin: &str,
-        check: Option<&HealthCheck>,
-    ) -> Result<Option<Vec<(ObjectId, Live)>>, Error> {
-        let Place { kind, namespace } = place;
-        let api: Api<DynamicObject> = match namespace {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &kind.resource),
-            None => Api::all_with(self.client.clone(), &kind.resource),
-        };
-        let inert = check.is_none() && is_inert(&kind.resource.group, &kind.resource.kind);
-        let mut params = ListParams::default()
-            .labels(&format!("{PLUGIN_LABEL}={plugin}"))
-            .limit(PAGE);
-        let mut found = Vec::new();
-        loop {
-            let page = if inert {
-                api.list_metadata(&params)
-                    .await
-                    .map(|page| page_of(page, |it| with_metadata(it.metadata)))
-            } else {
-                api.list(&params).await.map(|page| page_of(page, |object| object))
-            };
-            let (objects, next) = match page {
-                Ok(page) => page,
-                Err(Error::Api(status)) if status.code == 404 => {
-                    self.forget(kind);
-                    return Ok(None);
-                }
-                Err(error) => return Err(error),
-            };
-            found.extend(all_live(kind, objects, check).await?);
-            let Some(next) = next else {
-                return Ok(Some(found));
-            };
-            params.continue_token = Some(next);
-        }
-    }
-
     /// Applies the object. With `uid`, it changes that one only; without, it creates the object, and fails if one has appeared meanwhile.
     pub(super) async fn apply(&self, id: &ObjectId, object: &Object, uid: Option<&str>) -> Result<Written, Error> {
         let kind = self.served(id, &object.version).await?;
@@ -220,7 +180,9 @@ impl Cluster {
     /// The end of the log of the job's newest pod, in one line, if it can be read.
     pub(super) async fn log_tail(&self, job: &ObjectId) -> Option<String> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &job.namespace);
-        let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={}", job.name));
+        let of_job = ListParams::default()
+            .labels(&format!("batch.kubernetes.io/job-name={}", job.name))
+            .limit(PODS);
         let pods_of_job = pods.list(&of_job).await.ok()?.items;
         let newest = pods_of_job
             .into_iter()
@@ -284,7 +246,9 @@ fn applied(
     object: &Object,
     uid: Option<&str>,
 ) -> Result<(PatchParams, Box<RawValue>), Error> {
-    let mut metadata = object.body.get("metadata").cloned().unwrap_or_default();
+    let mut body = object.manifest.fields().map_err(Error::SerdeError)?;
+    let metadata = body.get("metadata").map_or("null", |text| text.get());
+    let mut metadata: Value = serde_json::from_str(metadata).map_err(Error::SerdeError)?;
     if kind.namespaced {
         metadata["namespace"] = json!(id.namespace);
     }
@@ -296,19 +260,13 @@ fn applied(
         }
         None => metadata["resourceVersion"] = json!(NO_VERSION),
     }
-    let fields = object.body.iter().map(|(field, value)| (field.as_str(), value));
-    let mut body: BTreeMap<&str, &Value> = fields.collect();
-    body.insert("metadata", &metadata);
+    let metadata = to_raw_value(&metadata).map_err(Error::SerdeError)?;
+    body.insert("metadata".to_owned(), metadata);
     Ok((params, to_raw_value(&body).map_err(Error::SerdeError)?))
 }
 
 pub(super) fn is_forbidden(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 403)
-}
-
-fn page_of<T: Clone>(page: ObjectList<T>, object: impl Fn(T) -> DynamicObject) -> (Vec<DynamicObject>, Option<String>) {
-    let next = page.metadata.continue_.filter(|next| !next.is_empty());
-    (page.items.into_iter().map(object).collect(), next)
 }
 
 pub(super) fn with_metadata(metadata: ObjectMeta) -> DynamicObject {

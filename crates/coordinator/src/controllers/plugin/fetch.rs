@@ -1,10 +1,10 @@
-//! Fetches the manifests of plugins from the cloud, and remembers the last ones of each, compressed.
+//! Fetches the manifests of plugins from the cloud, and holds the last ones of each: they are parsed once, not in each pass.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lz4_flex::block::{compress_prepend_size, decompress_size_prepended};
+use lz4_flex::block::compress_prepend_size;
 use serde_json::Value;
 use tidewaiter_api::containership::{Plugin, PluginSpec};
 use tidewaiter_api::names::SIGNATURE_ANNOTATION;
@@ -48,9 +48,8 @@ struct Held {
     etag: Option<ETag>,
     /// When they were fetched (monotonic).
     at: Duration,
-    signed_at: Option<i64>,
-    depends_on: Vec<String>,
-    /// What the cloud sent, compressed: it is stored, and read again in each pass. The objects that it is read to take some MiB when there are 500.
+    release: Arc<Release>,
+    /// What the cloud sent, compressed, as it is stored.
     sent: Arc<[u8]>,
     /// Why they could not be fetched again; None after a success.
     outdated: Option<String>,
@@ -75,7 +74,7 @@ impl Manifests {
         id: PluginId,
         plugin: &Plugin,
         record: &Record,
-    ) -> Result<Option<Release>, PluginError> {
+    ) -> Result<Option<Arc<Release>>, PluginError> {
         let (name, version) = (pass.key().name().to_owned(), &plugin.spec.version);
         let previous = record.previous(version).map(str::to_owned);
         let identity = Identity::of(&plugin.spec);
@@ -85,7 +84,7 @@ impl Manifests {
         let now = self.clock.monotonic();
         let is_fresh = |held: &&Held| now < held.at + REFRESH / 2 && held.signature == signature;
         if let Some(held) = held.as_ref().filter(is_fresh) {
-            return self.read(&plugin.spec, held).map(Some);
+            return Ok(Some(Arc::clone(&held.release)));
         }
         let etag = held.as_ref().and_then(|held| held.etag.clone());
         let asked = self
@@ -94,7 +93,7 @@ impl Manifests {
         let (SentManifests { json, text }, etag) = match (pass.outside(asked).await, held) {
             (Ok(Fetched::Complete { value, etag }), _) => (value, etag),
             (Ok(Fetched::Unchanged), Some(held)) => {
-                let release = self.read(&plugin.spec, &held)?;
+                let release = Arc::clone(&held.release);
                 let held = Held {
                     at: now,
                     signature,
@@ -107,7 +106,7 @@ impl Manifests {
             (Ok(Fetched::Unchanged), None) => return Ok(None),
             // What was fetched goes on being true, but it may be outdated, which the status says.
             (Err(error), Some(held)) => {
-                let release = self.read(&plugin.spec, &held)?;
+                let release = Arc::clone(&held.release);
                 let outdated = Some(error.reason());
                 self.held().insert(name, Held { outdated, ..held });
                 return Ok(Some(release));
@@ -120,7 +119,7 @@ impl Manifests {
         // What is not signed is not read.
         let signed_at = self.trust.verify(&plugin.spec, &json, record, self.clock.now());
         let signed_at = signed_at.map_err(|why| Problem::untrusted(&name, version, &why))?;
-        let release = self.accepted(&plugin.spec, json, signed_at)?;
+        let release = Arc::new(self.accepted(&plugin.spec, json, signed_at)?);
         if release.all().next().is_none() && record.len() > 0 {
             return Err(Problem::refused(&name, version, &emptied(record.len())).into());
         }
@@ -131,24 +130,12 @@ impl Manifests {
             previous,
             etag,
             at: now,
-            signed_at,
-            depends_on: release.depends_on.clone(),
+            release: Arc::clone(&release),
             sent: compress_prepend_size(&text).into(),
             outdated: None,
         };
         self.held().insert(name, held);
         Ok(Some(release))
-    }
-
-    /// What is held, as it was read at first.
-    fn read(&self, plugin: &PluginSpec, held: &Held) -> Result<Release, PluginError> {
-        let damaged = |why: String| {
-            let refused = refused("what is held of the manifests", why);
-            Problem::refused(&plugin.id, &plugin.version, &refused)
-        };
-        let text = decompress_size_prepended(&held.sent).map_err(|error| damaged(error.to_string()))?;
-        let json = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
-        self.accepted(plugin, json, held.signed_at)
     }
 
     /// The manifests of the plugin, whose signature was verified.
@@ -182,7 +169,9 @@ impl Manifests {
     /// What the plugins depend on, as far as their manifests were fetched.
     pub(super) fn dependencies(&self, plugin: &str) -> Vec<String> {
         let held = self.held();
-        held.get(plugin).map(|held| held.depends_on.clone()).unwrap_or_default()
+        held.get(plugin)
+            .map(|held| held.release.depends_on.clone())
+            .unwrap_or_default()
     }
 
     /// The plugin is gone.

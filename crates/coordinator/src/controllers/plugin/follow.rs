@@ -1,30 +1,41 @@
 //! Watches the objects of all plugins, so that a change of one reconciles its plugin at once.
 //!
-//! There is one watch for each kind that any plugin has, for objects with the label of a plugin, and of their metadata alone: nothing is
-//! held. A service account watches for itself, in each namespace apart. A pass adds the places that it met. The watch of a kind whose
-//! definition is deleted ends, until a pass meets the kind again.
+//! There is one watch for each kind that any plugin has, for objects with the label of a plugin, and of their metadata
+//! alone. It holds no object, and begins at the present: it lists none. What changed before it began, or while it was
+//! broken, is seen by the passes that it starts then. A service account watches for itself, in each namespace apart. A
+//! pass adds the places that it met. The watch of a kind whose definition is deleted ends, until a pass meets the kind
+//! again.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
+use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::{ApiResource, DynamicObject, DynamicResourceScope, ObjectMeta};
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event};
 use kube::{Api, Error, Resource};
 use serde::Deserialize;
-use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, PLUGIN_LABEL};
-use tidewaiter_kit::{Chain, Key, Queue, Tasks};
+use tidewaiter_api::names::PLUGIN_LABEL;
+use tidewaiter_kit::{Backoff, Chain, SharedClock, Tasks};
 use tokio::sync::mpsc;
 use tracing::debug;
 
 use super::cluster::{Cluster, Place};
+use super::object::ObjectId;
+use super::wake::Wakes;
 
 /// A watch ends after this time and goes on where it was.
 const WATCH_SECONDS: u32 = 60;
+/// A connection on which nothing comes for this time is given up: a little more than a watch takes.
+const SILENCE: Duration = Duration::from_secs(65);
+/// A watch that ends sooner counts as failed.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// Between two attempts at a watch that fails.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
 
 /// A watch: the group, version and plural of its kind, its namespace, and as whom it is made.
 type WatchKey = (String, String, String, Option<String>, Option<String>);
@@ -41,11 +52,11 @@ struct Watch {
     api: Api<Changed>,
 }
 
-/// What a watch shows of an object that has changed. Its managed fields, which are most of its metadata, are not kept: there is an event for each
-/// object that is applied.
+/// What a watch shows of an object that has changed. Its managed fields, which are most of its metadata, are not kept:
+/// there is an event for each object that is applied.
 #[derive(Clone, Debug, Deserialize)]
 struct Changed {
-    #[serde(deserialize_with = "tidewaiter_kit::slim::metadata")]
+    #[serde(deserialize_with = "tidewaiter_kit::slim::without_labels")]
     metadata: ObjectMeta,
 }
 
@@ -84,7 +95,7 @@ impl Resource for Changed {
 
 impl Followed {
     /// Starts the task that watches.
-    pub(super) fn start(queue: Queue, tasks: &mut Tasks) -> Self {
+    pub(super) fn start(wakes: Wakes, clock: SharedClock, tasks: &mut Tasks) -> Self {
         let (added, mut new) = mpsc::unbounded_channel();
         let followed = Self {
             watched: Arc::default(),
@@ -97,7 +108,7 @@ impl Followed {
                 tokio::select! {
                     biased;
                     () = shutdown.cancelled() => return Ok::<(), Infallible>(()),
-                    Some(watch) = new.recv() => watches.push(follow(watch, queue.clone())),
+                    Some(watch) = new.recv() => watches.push(follow(watch, wakes.clone(), Arc::clone(&clock))),
                     Some(ended) = watches.next(), if !watches.is_empty() => {
                         lock(&known).remove(&ended);
                     }
@@ -107,16 +118,18 @@ impl Followed {
         followed
     }
 
-    /// Watches the places that are not watched yet, as `cluster` does.
+    /// Watches the places that are not watched yet, as `cluster` does: a service account may have permissions in some
+    /// namespaces only.
     pub(super) fn add_all(&self, cluster: &Cluster, places: &[Place]) {
         for Place { kind, namespace } in places {
-            let resource = &kind.resource;
+            let (resource, account) = (&kind.resource, cluster.account.as_ref());
+            let namespace = namespace.as_deref().filter(|_| account.is_some());
             let key = (
                 resource.group.clone(),
                 resource.version.clone(),
                 resource.plural.clone(),
-                namespace.clone(),
-                cluster.account.as_ref().map(ToString::to_string),
+                namespace.map(str::to_owned),
+                account.map(ToString::to_string),
             );
             if lock(&self.watched).insert(key.clone()) {
                 let client = cluster.client.clone();
@@ -136,38 +149,81 @@ impl Followed {
 }
 
 /// Follows the kind until it is not served any more.
-async fn follow(watch: Watch, queue: Queue) -> WatchKey {
-    let Watch { key, resource, api } = watch;
-    let config = watcher::Config::default().labels(PLUGIN_LABEL).timeout(WATCH_SECONDS);
-    let mut events = watcher::watcher(api, config).default_backoff().boxed();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Apply(object) | Event::InitApply(object) | Event::Delete(object)) => push(&queue, &object),
-            Ok(Event::Init | Event::InitDone) => {}
-            Err(error) if is_unserved(&error) => break,
+async fn follow(watch: Watch, wakes: Wakes, clock: SharedClock) -> WatchKey {
+    let (mut version, mut failures) = (None, 0);
+    loop {
+        let begin = clock.monotonic();
+        match watch.follow_from(&mut version, &wakes, &clock).await {
+            Ok(()) if clock.monotonic() > begin + SHORTEST => {
+                failures = 0;
+                continue;
+            }
+            Ok(()) => {}
+            Err(Error::Api(status)) if status.code == 404 => return watch.key,
             Err(error) => {
-                debug!(kind = resource.kind, error = %Chain(&error), "the objects of plugins cannot be watched");
+                debug!(kind = watch.resource.kind, error = %Chain(&error), "the objects of plugins cannot be watched");
+                if !keeps_version(&error) {
+                    version = None;
+                }
             }
         }
-    }
-    key
-}
-
-fn push(queue: &Queue, object: &Changed) {
-    let labels = object.metadata.labels.as_ref();
-    if let Some(plugin) = labels.and_then(|labels| labels.get(PLUGIN_LABEL)) {
-        queue.push(Key::namespaced(CONTAINERSHIP_NAMESPACE, plugin));
+        failures += 1;
+        clock.sleep(BACKOFF.delay(failures)).await;
     }
 }
 
-fn is_unserved(error: &watcher::Error) -> bool {
-    let (watcher::Error::InitialListFailed(Error::Api(status))
-    | watcher::Error::WatchStartFailed(Error::Api(status))
-    | watcher::Error::WatchFailed(Error::Api(status))) = error
-    else {
-        return false;
-    };
-    status.code == 404
+impl Watch {
+    /// Follows the kind from `version`, or from now, until the watch ends.
+    async fn follow_from(&self, version: &mut Option<String>, wakes: &Wakes, clock: &SharedClock) -> Result<(), Error> {
+        let from = match version {
+            Some(known) => known.clone(),
+            None => {
+                let now = self.api.list(&ListParams::default().limit(1)).await?;
+                let now = now.metadata.resource_version.unwrap_or_default();
+                // After the version is known: the passes see all that came before it.
+                wakes.any_changed(&self.resource.group, &self.resource.kind);
+                version.insert(now).clone()
+            }
+        };
+        let params = WatchParams::default().labels(PLUGIN_LABEL).timeout(WATCH_SECONDS);
+        let mut events = pin!(self.api.watch(&params, &from).await?);
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event,
+                () = clock.sleep(SILENCE) => None,
+            };
+            let seen = match event.transpose()? {
+                None => return Ok(()),
+                Some(WatchEvent::Error(status)) => return Err(Error::Api(status)),
+                Some(WatchEvent::Bookmark(bookmark)) => Some(bookmark.metadata.resource_version),
+                Some(WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object)) => {
+                    wakes.changed(&self.id(&object.metadata));
+                    object.metadata.resource_version
+                }
+            };
+            *version = seen.or_else(|| version.take());
+        }
+    }
+
+    fn id(&self, object: &ObjectMeta) -> ObjectId {
+        ObjectId {
+            name: object.name.clone().unwrap_or_default(),
+            kind: self.resource.kind.clone(),
+            namespace: object.namespace.clone().unwrap_or_default(),
+            group: self.resource.group.clone(),
+        }
+    }
+}
+
+/// Whether a watch can go on from its version after the error. After any other one it begins anew, as that of client-go
+/// does.
+fn keeps_version(error: &Error) -> bool {
+    match error {
+        Error::Api(status) => matches!(status.code, 401 | 403 | 408 | 429 | 500..),
+        // The event that cannot be read is lost.
+        Error::SerdeError(_) => false,
+        _ => true,
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -39,7 +39,7 @@ pub(super) struct Goal {
     pub(super) identity: Identity,
     /// The plugin with this version.
     pub(super) spec: PluginSpec,
-    pub(super) release: Release,
+    pub(super) release: Arc<Release>,
     /// Whether it is a stored one.
     pub(super) stored: bool,
 }

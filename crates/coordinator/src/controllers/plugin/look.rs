@@ -15,8 +15,8 @@ use super::object::{Object, ObjectId};
 use super::observed::Seen;
 use super::requests;
 
-/// From this number of objects on, a list is asked for.
-const MANY: usize = 8;
+/// From this number of objects of one kind in one namespace on, they are read with a list.
+pub(super) const MANY: usize = 8;
 /// Objects in the page.
 const PAGE: u32 = 500;
 

@@ -87,11 +87,9 @@ fn refusal(row: &PluginNamespaces, object: &Object, namespaced: Option<bool>) ->
 /// As the API server says, or the definition that comes with the object.
 fn is_namespaced(object: &Object, release: &Release, observed: &Observed) -> Option<bool> {
     observed.is_namespaced(object).or_else(|| {
-        release.prerequisites.iter().find_map(|definition| {
-            let spec = definition.body.get("spec")?;
-            let defines = spec["group"] == object.id.group && spec["names"]["kind"] == object.id.kind;
-            defines.then(|| spec["scope"] == "Namespaced")
-        })
+        let mut defined = release.defined.iter();
+        let of_kind = defined.find(|it| it.group == object.id.group && it.kind == object.id.kind);
+        of_kind.map(|it| it.namespaced)
     })
 }
 

@@ -1,9 +1,15 @@
 //! How objects of plugins are named.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Display};
+use std::sync::Arc;
 
 use kube::core::GroupVersionKind;
-use serde_json::{Map, Value};
+use lz4_flex::block::{compress_prepend_size, decompress_size_prepended};
+use serde::de::DeserializeOwned;
+use serde::de::Error as _;
+use serde_json::value::RawValue;
+use serde_json::{Error, Map, Value};
 use tidewaiter_api::names::PLUGIN_LABEL;
 
 /// Names an object, whatever the version of its group. The name is compared first: the other fields of most objects of a plugin are equal.
@@ -23,21 +29,49 @@ pub(super) struct Object {
     pub(super) id: ObjectId,
     /// The version of the group.
     pub(super) version: String,
-    pub(super) body: Map<String, Value>,
-    /// The digest of the body.
+    pub(super) manifest: Manifest,
+    /// The digest of the manifest.
     pub(super) digest: String,
     /// Whether it may be deleted and created again when a field cannot be changed.
     pub(super) replaces: bool,
+    /// Whether it is a Job that the API server deletes some time after it has finished.
+    pub(super) expires: bool,
+}
+
+/// The JSON of an object, compressed. A pass that writes nothing does not parse it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Manifest(Arc<[u8]>);
+
+impl Manifest {
+    /// `json` must be an object.
+    pub(super) fn pack(json: &str) -> Self {
+        Self(compress_prepend_size(json.as_bytes()).into())
+    }
+
+    /// The manifest as a value.
+    pub(super) fn value(&self) -> Result<Map<String, Value>, Error> {
+        self.read()
+    }
+
+    /// The fields of the manifest, each as text.
+    pub(super) fn fields(&self) -> Result<BTreeMap<String, Box<RawValue>>, Error> {
+        self.read()
+    }
+
+    fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let text = decompress_size_prepended(&self.0).map_err(Error::custom)?;
+        serde_json::from_slice(&text)
+    }
 }
 
 impl Object {
     /// The id of its plugin.
-    pub(super) fn plugin(&self) -> &str {
-        let label = self
-            .body
+    pub(super) fn plugin(&self) -> String {
+        let manifest = self.manifest.value().unwrap_or_default();
+        let label = manifest
             .get("metadata")
             .map(|metadata| &metadata["labels"][PLUGIN_LABEL]);
-        label.and_then(Value::as_str).unwrap_or_default()
+        label.and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 }
 
@@ -52,6 +86,10 @@ impl ObjectId {
 
     pub(super) fn is_namespace(&self) -> bool {
         (self.group.as_str(), self.kind.as_str()) == ("", "Namespace")
+    }
+
+    pub(super) fn is_job(&self) -> bool {
+        (self.group.as_str(), self.kind.as_str()) == ("batch", "Job")
     }
 
     pub(super) fn is_secret(&self) -> bool {

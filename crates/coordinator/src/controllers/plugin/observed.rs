@@ -104,6 +104,13 @@ impl Observed {
             .map(|namespaced| object.id.in_scope(namespaced))
     }
 
+    /// The objects of others that have names of the plugin.
+    pub(super) fn obstacles(&self) -> impl Iterator<Item = ObjectId> {
+        let theirs = |seen: &Seen| matches!(seen, Seen::Foreign | Seen::OtherPlugin(_) | Seen::Unreadable(_));
+        let obstacles = self.seen.iter().filter(move |(_, seen)| theirs(seen));
+        obstacles.map(|(id, _)| id.clone())
+    }
+
     pub(super) fn ours(&self, id: &ObjectId) -> Option<&Live> {
         match self.seen.get(id)? {
             Seen::Ours(live) => Some(live),

@@ -1,5 +1,7 @@
 //! What is to be applied of a plugin now, and what it waits for: the mirror, and the plugins that it depends on.
 
+use std::sync::Arc;
+
 use tidewaiter_api::containership::Plugin;
 use tidewaiter_cloud::models::values::PluginId;
 use tidewaiter_kit::{Key, Pass};
@@ -21,7 +23,7 @@ impl PluginController {
         plugin: &Plugin,
         identity: &Identity,
         record: &Record,
-    ) -> Result<Result<Release, Waits>, PluginError> {
+    ) -> Result<Result<Arc<Release>, Waits>, PluginError> {
         let Some(release) = self.manifests.fetch(pass, id, plugin, record).await? else {
             return Ok(Err(Waits {
                 reason: "VersionChanges",

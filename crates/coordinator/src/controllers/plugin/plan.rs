@@ -183,6 +183,10 @@ impl<'a> Planner<'a, '_> {
                 self.problems.push(Problem::not_namespaced(&object.id));
                 continue;
             }
+            // The API server deletes it now, or has done so.
+            if self.plan.record.has_succeeded(&id, &object.digest) {
+                continue;
+            }
             match self.observed.seen.get(&id) {
                 Some(Seen::Foreign | Seen::OtherPlugin(_)) if id.is_prerequisite() => {
                     self.plan.record.forget(&id);
@@ -190,12 +194,12 @@ impl<'a> Planner<'a, '_> {
                 }
                 Some(Seen::Foreign) => {
                     self.plan.record.forget(&id);
-                    self.problems.push(Problem::foreign(&id, object.plugin()));
+                    self.problems.push(Problem::foreign(&id, &object.plugin()));
                 }
                 Some(Seen::OtherPlugin(other)) => {
                     self.plan.record.forget(&id);
                     self.problems
-                        .push(Problem::of_other_plugin(&id, other, object.plugin()));
+                        .push(Problem::of_other_plugin(&id, other, &object.plugin()));
                 }
                 Some(Seen::Unreadable(problem)) => self.problems.push(problem.clone()),
                 Some(Seen::Ours(live)) => actions.extend(self.present(id, object, live, None)),
@@ -222,6 +226,12 @@ impl<'a> Planner<'a, '_> {
     }
 
     fn present(&mut self, id: ObjectId, object: &'a Object, live: &Live, claim: Option<&Claim>) -> Option<Action<'a>> {
+        let applied = self.plan.record.applied(&id);
+        let same = applied.is_some_and(|applied| applied.digest == object.digest);
+        if same && object.expires && live.job == Some(JobState::Succeeded) {
+            self.plan.record.succeed(&id);
+            return None;
+        }
         if live.deleting {
             self.waits = Some(Waits {
                 reason: "Removal",
@@ -229,8 +239,6 @@ impl<'a> Planner<'a, '_> {
             });
             return None;
         }
-        let applied = self.plan.record.applied(&id);
-        let same = applied.is_some_and(|applied| applied.digest == object.digest);
         let drift = same && applied.is_some_and(|applied| applied.fields != live.fields);
         if same && !drift {
             return None;
@@ -291,13 +299,13 @@ impl<'a> Planner<'a, '_> {
             }
             match self.observed.seen.get(&id) {
                 Some(Seen::Foreign | Seen::Adoptable(..)) => {
-                    return Some(End::Problems(vec![Problem::foreign(&id, object.plugin())]));
+                    return Some(End::Problems(vec![Problem::foreign(&id, &object.plugin())]));
                 }
                 Some(Seen::OtherPlugin(other)) => {
                     return Some(End::Problems(vec![Problem::of_other_plugin(
                         &id,
                         other,
-                        object.plugin(),
+                        &object.plugin(),
                     )]));
                 }
                 Some(Seen::Unreadable(problem)) => return Some(End::Problems(vec![problem.clone()])),

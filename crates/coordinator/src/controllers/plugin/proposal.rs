@@ -130,6 +130,9 @@ impl<'a> Proposer<'a, '_> {
                 Step::Blocked { id, why }
             });
         };
+        if self.record.has_succeeded(&id, &object.digest) {
+            return None;
+        }
         let unrendered = is_defined.then_some(NEW_KIND);
         match self.observed.seen.get(&id) {
             Some(Seen::Adoptable(live, claim)) if !live.deleting => Some(Step::Apply(Applied {

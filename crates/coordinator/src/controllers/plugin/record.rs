@@ -26,6 +26,9 @@ pub(super) struct Record {
     rest: PluginInventorySpec,
 }
 
+/// In the place of the digest of our fields: the Job has succeeded, and may be gone.
+const SUCCEEDED: &str = "succeeded";
+
 /// What was applied of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Applied {
@@ -211,6 +214,19 @@ impl Record {
             digest.clone_into(&mut applied.digest);
             applied.fields = fields;
         }
+    }
+
+    /// The Job that was applied has succeeded.
+    pub(super) fn succeed(&mut self, id: &ObjectId) {
+        if let Some(applied) = self.objects.get_mut(id) {
+            SUCCEEDED.clone_into(&mut applied.fields);
+        }
+    }
+
+    /// Whether the Job has succeeded since it was applied with this manifest.
+    pub(super) fn has_succeeded(&self, id: &ObjectId, digest: &str) -> bool {
+        let applied = self.applied(id);
+        applied.is_some_and(|applied| applied.digest == digest && applied.fields == SUCCEEDED)
     }
 
     /// The object is gone, or is not the plugin's.

@@ -13,7 +13,7 @@ use tidewaiter_api::values::quoted;
 
 use super::by_plugin::is_key;
 use super::health_check::{HealthCheck, SentCheck, health_checks};
-use super::object::{Object, ObjectId};
+use super::object::{Manifest, Object, ObjectId};
 use super::refused::{Refused, refused};
 use crate::digest::digest;
 use identity::{annotation, identity, is_tidewaiters};
@@ -30,6 +30,9 @@ const MOST_JOBS: usize = 32;
 const MOST_DEPENDENCIES: usize = 32;
 /// The longest name of a job before our suffix: the name is a label of its pods.
 const JOB_NAME: usize = 63 - 9;
+/// The shortest `ttlSecondsAfterFinished` of a Job, in seconds. A pass sees that it has succeeded before it is gone: the longest time between two
+/// passes is a fraction of it.
+const SHORTEST_TTL: i64 = 3_600;
 /// Written by the API server, or owned by controllers. `kubectl get -o yaml` has them, so manifests do.
 pub(super) const SERVERS_OWN: [&str; 8] = [
     "uid",
@@ -61,6 +64,16 @@ pub(super) struct Release {
     pub(super) health_checks: Vec<HealthCheck>,
     /// When the manifests were signed, in seconds since 1970, if a signature was needed.
     pub(super) signed_at: Option<i64>,
+    /// The kinds that its definitions define.
+    pub(super) defined: Vec<DefinedKind>,
+}
+
+/// A kind of custom resources that a version defines.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct DefinedKind {
+    pub(super) group: String,
+    pub(super) kind: String,
+    pub(super) namespaced: bool,
 }
 
 /// What the cloud sends. Each part may be `null`.
@@ -99,6 +112,7 @@ impl Release {
             plugin,
             deny,
             known: BTreeSet::new(),
+            defined: Vec::new(),
         };
         let mut release = Self {
             before: reader.jobs("jobs.pre_apply", version, jobs.pre_apply)?,
@@ -118,6 +132,7 @@ impl Release {
             release.groups.push(then);
         }
         release.after = reader.jobs("jobs.post_apply", version, jobs.post_apply)?;
+        release.defined = reader.defined;
         release.revision = release.digest(version);
         Ok(release)
     }
@@ -179,6 +194,15 @@ struct Reader<'a> {
     plugin: &'a str,
     deny: &'a [String],
     known: BTreeSet<ObjectId>,
+    defined: Vec<DefinedKind>,
+}
+
+/// An object that is being read.
+struct Draft {
+    id: ObjectId,
+    version: String,
+    body: Map<String, Value>,
+    replaces: bool,
 }
 
 impl Reader<'_> {
@@ -187,9 +211,8 @@ impl Reader<'_> {
         let is_list = value.get("kind").and_then(Value::as_str) == Some("List")
             && value.get("apiVersion").and_then(Value::as_str) == Some("v1");
         if !is_list {
-            let mut object = self.object(at, value)?;
-            self.add(&mut object)?;
-            objects.push(object);
+            let draft = self.draft(at, value)?;
+            objects.push(self.finish(draft)?);
             return Ok(());
         }
         if depth == DEEPEST_LIST {
@@ -216,8 +239,8 @@ impl Reader<'_> {
         let mut objects = Vec::new();
         for (place, value) in jobs.into_iter().enumerate() {
             let at = format!("{at}[{place}]");
-            let mut object = self.object(&at, value)?;
-            if (object.id.group.as_str(), object.id.kind.as_str()) != ("batch", "Job") {
+            let mut object = self.draft(&at, value)?;
+            if !object.id.is_job() {
                 return Err(refused(object.id.to_string(), "must be a Job of batch/v1"));
             }
             bound(&mut object)?;
@@ -228,32 +251,39 @@ impl Reader<'_> {
             let of_version = digest([self.plugin, version, &at]);
             object.id.name = format!("{}-{}", stem.trim_end_matches(['-', '.']), &of_version[..8]);
             object.body["metadata"]["name"] = json!(object.id.name);
-            self.add(&mut object)?;
-            objects.push(object);
+            objects.push(self.finish(object)?);
         }
         Ok(objects)
     }
 
-    /// Counts the object, and refuses it if it is there already.
-    fn add(&mut self, object: &mut Object) -> Result<(), Refused> {
-        let mut id = object.id.clone();
+    /// Counts and packs the object, and refuses it if it is there already.
+    fn finish(&mut self, mut draft: Draft) -> Result<Object, Refused> {
+        let mut id = draft.id.clone();
         if id.namespace == "default" {
             id.namespace.clear();
         }
         if !self.known.insert(id) {
-            return Err(refused(object.id.to_string(), "is there twice: leave out one of them"));
+            return Err(refused(draft.id.to_string(), "is there twice: leave out one of them"));
         }
         if self.known.len() > MOST_OBJECTS {
             let why = format!("a plugin may have at most {MOST_OBJECTS} objects: split the plugin");
             return Err(refused("the manifests", why));
         }
-        let text =
-            serde_json::to_string(&object.body).map_err(|error| refused(object.id.to_string(), error.to_string()))?;
-        object.digest = digest([text.as_str()]);
-        Ok(())
+        self.defined.extend(defined(&draft));
+        let digest = digest([draft.text()?.as_str()]);
+        // The digest is that of the manifest as it was sent.
+        let expires = outlast(&mut draft.body);
+        Ok(Object {
+            manifest: Manifest::pack(&draft.text()?),
+            id: draft.id,
+            version: draft.version,
+            digest,
+            replaces: draft.replaces || expires,
+            expires,
+        })
     }
 
-    fn object(&self, at: &str, value: Value) -> Result<Object, Refused> {
+    fn draft(&self, at: &str, value: Value) -> Result<Draft, Refused> {
         let Value::Object(mut body) = value else {
             return Err(refused(at, "must be a Kubernetes object"));
         };
@@ -275,11 +305,10 @@ impl Reader<'_> {
             return Err(refused(id.to_string(), "metadata.labels must be an object"));
         };
         labels.insert(PLUGIN_LABEL.to_owned(), json!(self.plugin));
-        Ok(Object {
+        Ok(Draft {
             id,
             version,
             body,
-            digest: String::new(),
             replaces,
         })
     }
@@ -317,8 +346,40 @@ impl Reader<'_> {
     }
 }
 
+impl Draft {
+    fn text(&self) -> Result<String, Refused> {
+        serde_json::to_string(&self.body).map_err(|error| refused(self.id.to_string(), error.to_string()))
+    }
+}
+
+/// The kind that the object defines, if it is a definition.
+fn defined(draft: &Draft) -> Option<DefinedKind> {
+    let spec = draft.body.get("spec").filter(|_| draft.id.is_prerequisite())?;
+    Some(DefinedKind {
+        group: spec["group"].as_str()?.to_owned(),
+        kind: spec["names"]["kind"].as_str()?.to_owned(),
+        namespaced: spec["scope"] == "Namespaced",
+    })
+}
+
+/// Lets a Job with `ttlSecondsAfterFinished` outlast the passes that must see it succeed. False for other objects.
+pub(super) fn outlast(body: &mut Map<String, Value>) -> bool {
+    let is_job = body.get("kind").is_some_and(|kind| kind == "Job")
+        && body.get("apiVersion").is_some_and(|version| version == "batch/v1");
+    let ttl = body.get_mut("spec").filter(|_| is_job);
+    let ttl = ttl.and_then(|spec| spec.get_mut("ttlSecondsAfterFinished"));
+    let Some(ttl) = ttl.filter(|ttl| !ttl.is_null()) else {
+        return false;
+    };
+    // The API server refuses a negative one.
+    if ttl.as_i64().is_some_and(|seconds| (0..SHORTEST_TTL).contains(&seconds)) {
+        *ttl = json!(SHORTEST_TTL);
+    }
+    true
+}
+
 /// Makes the job end, and stay until the next version: it says whether it has succeeded.
-fn bound(job: &mut Object) -> Result<(), Refused> {
+fn bound(job: &mut Draft) -> Result<(), Refused> {
     let id = job.id.to_string();
     let spec = job.body.get_mut("spec").and_then(Value::as_object_mut);
     let spec = spec.ok_or_else(|| refused(id.as_str(), "spec must be an object"))?;

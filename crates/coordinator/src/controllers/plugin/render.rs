@@ -1,12 +1,13 @@
 //! Renders what a version would change: by a server-side dry run of each write, as the plugin's service account, against the live object.
 
 use kube::Error;
+use serde_json::Value;
 
 use super::diff::{
     Difference, ObjectChange, Operation, PluginDiff, differences, differences_of, placed, plain, projected,
 };
 use super::engine::Engine;
-use super::object::ObjectId;
+use super::object::{Object, ObjectId};
 use super::problem::{Problem, is_immutable};
 use super::proposal::{Applied, Step};
 use super::requests;
@@ -58,7 +59,7 @@ impl Engine {
 
     async fn created(&self, applied: &Applied<'_>, operation: Operation) -> Result<ObjectChange, Problem> {
         let Applied { id, object, .. } = applied;
-        let manifest = plain(placed(&object.body, &id.namespace));
+        let manifest = self.manifest(id, object)?;
         let (after, note) = match applied.unrendered {
             Some(why) => (manifest, why),
             None => match self.cluster.dry_run(id, object, None).await {
@@ -87,13 +88,13 @@ impl Engine {
             note: format!("{id} was deleted while its diff was made. It is tried again."),
             passes: true,
         })?;
-        let as_in_manifest = || differences_of(&live, &plain(placed(&object.body, &id.namespace)));
+        let as_in_manifest = || Ok(differences_of(&live, &self.manifest(id, object)?));
         let (found, mut note) = match applied.unrendered {
-            Some(why) => (as_in_manifest(), why.to_owned()),
+            Some(why) => (as_in_manifest()?, why.to_owned()),
             None => match self.cluster.dry_run(id, object, Some(uid)).await {
                 Ok(rendered) => (differences(&live, &plain(rendered)), String::new()),
-                Err(error) if object.replaces && is_replaced(&error) => (as_in_manifest(), REPLACED.to_owned()),
-                Err(error) if permits_no_dry_run(&error) => (as_in_manifest(), NO_DRY_RUN.to_owned()),
+                Err(error) if object.replaces && is_replaced(&error) => (as_in_manifest()?, REPLACED.to_owned()),
+                Err(error) if permits_no_dry_run(&error) => (as_in_manifest()?, NO_DRY_RUN.to_owned()),
                 Err(error) => return Err(self.problem(id, &error)),
             },
         };
@@ -102,6 +103,12 @@ impl Engine {
             note = format!("becomes an object of the plugin: {claim}{also}{note}");
         }
         Ok((!found.is_empty()).then(|| change(Operation::Change, id, &note, found)))
+    }
+
+    fn manifest(&self, id: &ObjectId, object: &Object) -> Result<Value, Problem> {
+        let manifest = object.manifest.value().map_err(Error::SerdeError);
+        let manifest = manifest.map_err(|error| self.problem(id, &error))?;
+        Ok(plain(placed(&manifest, &id.namespace)))
     }
 
     fn problem(&self, id: &ObjectId, error: &Error) -> Problem {

@@ -1,21 +1,27 @@
 //! Says how a plugin is: its history, its status and Events.
 
+use std::time::Duration;
+
 use kube::Resource as _;
 use serde_json::json;
 use tidewaiter_api::containership::{Plugin, PluginStatus};
 use tidewaiter_api::names::PLUGIN_HISTORY_ANNOTATION;
 use tidewaiter_kit::backoff::jittered;
-use tidewaiter_kit::{Key, Next, Notice, WriteError};
+use tidewaiter_kit::{Key, Next, Notice, WriteError, WriteLimits};
 
+use super::PluginController;
 use super::engine::Performed;
 use super::fetch::REFRESH;
 use super::object::ObjectId;
 use super::problem::{PluginError, handing_over};
 use super::record::Record;
 use super::status::{Facts, State, manifests_outdated, status};
-use super::{CATCH_UP, PluginController, WAIT};
 
 const JITTER: f64 = 0.1;
+/// Until the next look at a plugin that is not healthy. The watch of its objects shows sooner that it is.
+const UNHEALTHY: Duration = Duration::from_mins(1);
+/// Reason of `Ready`: somebody changes the objects again and again.
+pub(super) const CHANGED_OFTEN: &str = "ChangedOften";
 
 impl PluginController {
     /// Writes the history and the status, also when the pass failed.
@@ -46,17 +52,25 @@ impl PluginController {
         record.applied_version().clone_into(&mut facts.applied_version);
         record.revision().clone_into(&mut facts.revision);
         let after = status(&facts, &before, plugin.metadata.generation, self.clock.now());
-        self.board.set(&Key::of(plugin), &after, facts.outdated.is_some());
+        let key = Key::of(plugin);
+        self.board.set(&key, &after, facts.outdated.is_some());
+        if before != after {
+            self.waits.reset(&key);
+        }
         self.write_status(plugin, record, before, after).await?;
         let state = end?;
-        self.tidy(&Key::of(plugin), record, &facts).await?;
-        match state {
-            State::Applied | State::AwaitsApproval(_) if facts.unhealthy.is_empty() => {
-                Ok(Next::After(jittered(REFRESH, JITTER)))
-            }
-            State::Waits(waits) if waits.reason == "Prerequisites" => Ok(Next::Pending(CATCH_UP)),
-            _ => Ok(Next::Pending(WAIT)),
-        }
+        self.tidy(&key, record, &facts).await?;
+        Ok(match state {
+            State::Waits(waits) if waits.reason == CHANGED_OFTEN => Next::Pending(WriteLimits::REFILL),
+            State::Waits(_) => self.wait(&key),
+            _ if facts.unhealthy.is_empty() => Next::After(jittered(REFRESH, JITTER)),
+            _ => Next::Pending(jittered(UNHEALTHY, JITTER)),
+        })
+    }
+
+    /// Until the next look at what the plugin waits for.
+    pub(super) fn wait(&self, key: &Key) -> Next {
+        Next::Pending(self.waits.next(key, self.clock.monotonic()))
     }
 
     /// Why what is applied may not be what the cloud has now. An earlier version that a person went back to is not fetched.

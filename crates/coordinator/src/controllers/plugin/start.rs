@@ -3,19 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Secret;
-use kube::Client;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use tidewaiter_api::PluginInventory;
 use tidewaiter_api::containership::Plugin;
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, PLUGIN_STORE_LABEL};
-use tidewaiter_kit::client::{Clients, MOST_IN_FLIGHT};
+use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Cache, Change, Controller, ControllerContext, Key, Metadata, Queue, Reconciler as _, Tasks, Trigger, WriteLimits,
-    Writer,
+    Backoffs, Cache, Change, Controller, ControllerContext, Key, Metadata, Queue, Reconciler as _, Tasks, Trigger,
+    WriteLimits, Writer,
 };
 
-use super::PluginController;
 use super::board::Board;
 use super::depends::Waiting;
 use super::engines::Engines;
@@ -24,6 +22,8 @@ use super::follow::Followed;
 use super::gate::Rendered;
 use super::settings::PluginSettings;
 use super::store::Store;
+use super::wake::Wakes;
+use super::{PluginController, WAITS};
 use crate::cloud::Cloud;
 use crate::controllers::listed::Listed;
 use crate::mirror::Mirrored;
@@ -34,7 +34,7 @@ const PERMITS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Looks at the plugins that wait for others.
-fn wakes<K: 'static>(waiting: &Waiting, queue: &Queue) -> Trigger<K> {
+fn wakes_dependents<K: 'static>(waiting: &Waiting, queue: &Queue) -> Trigger<K> {
     let (waiting, queue) = (waiting.clone(), queue.clone());
     Trigger::calls(move |_: &Change<'_, K>| waiting.wake(&queue))
 }
@@ -55,29 +55,35 @@ pub(in crate::controllers) fn start(
     settings: PluginSettings,
     cloud: &Cloud,
     mirrored: Mirrored<Plugin>,
-    reader: &Client,
+    namespaces: &Cache<Metadata<Namespace>>,
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
 ) -> Result<(), MetricsError> {
     let (queue, kit) = (Queue::new(), &context.kit);
+    let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
     let plugins = Listed::new(mirrored.cache, Some(mirrored.list));
     // Optional: a cluster may not have the definition yet.
     let inventories = Cache::<PluginInventory>::namespaced(reader.clone(), CONTAINERSHIP_NAMESPACE)
         .optional()
         .packed()
         .start(tasks, kit);
-    let secrets = Cache::<Metadata<Secret>>::metadata_in(reader.clone(), CONTAINERSHIP_NAMESPACE)
+    let secrets = Cache::<Metadata<Secret>>::metadata_in(reader, CONTAINERSHIP_NAMESPACE)
         .labels(PLUGIN_STORE_LABEL)
         .named("plugin-store")
         .optional()
         .start(tasks, kit);
     secrets.notify(stored(&queue));
     plugins.cache().notify(queue.same_name());
+    let wakes = Wakes::start(queue.clone(), Arc::clone(&kit.clock), tasks);
+    // Before the pass that the change starts.
+    let remembering = wakes.clone();
+    inventories.derive(move |change| remembering.remember(change));
     inventories.notify(queue.same_name());
+    namespaces.notify(wakes.of_namespaces());
     let waiting_for = Waiting::default();
-    plugins.cache().notify(wakes(&waiting_for, &queue));
-    inventories.notify(wakes(&waiting_for, &queue));
+    plugins.cache().notify(wakes_dependents(&waiting_for, &queue));
+    inventories.notify(wakes_dependents(&waiting_for, &queue));
     let (all, kept) = (plugins.copies().clone(), inventories.clone());
     let (relisted, waits) = (queue.clone(), waiting_for.clone());
     // Only those that are concerned: a pass lists the objects of its plugin.
@@ -104,7 +110,9 @@ pub(in crate::controllers) fn start(
         waiting: waiting_for,
         plugins: plugins.clone(),
         inventories: inventories.clone(),
-        followed: Followed::start(queue.clone(), tasks),
+        followed: Followed::start(wakes.clone(), Arc::clone(&kit.clock), tasks),
+        wakes,
+        waits: Backoffs::new(WAITS),
         writer: Writer::new(client, PluginController::NAME, Arc::clone(&kit.clock)),
         events: context.events.of(PluginController::NAME),
         clock: Arc::clone(&kit.clock),

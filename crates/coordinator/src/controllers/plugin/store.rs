@@ -35,12 +35,12 @@ pub(super) struct Store {
     secrets: Api<Secret>,
     /// The Secrets that there are.
     known: Cache<Metadata<Secret>>,
-    /// By plugin, the content of the Secret that was read last.
+    /// By plugin, the version that was read last.
     held: Mutex<BTreeMap<String, Held>>,
 }
 
-/// A version, and what its Secret has.
-type Held = (AcceptedRelease, Arc<[u8]>);
+/// A version, and its manifests.
+type Held = (AcceptedRelease, Arc<Release>);
 
 /// Whether it is too large for a Secret.
 pub(super) fn is_too_large(compressed: &[u8]) -> bool {
@@ -105,14 +105,14 @@ impl Store {
         manifests: &Manifests,
         today: &PluginSpec,
         entry: &AcceptedRelease,
-    ) -> Result<Release, PluginError> {
+    ) -> Result<Arc<Release>, PluginError> {
         let plugin = today.id.as_str();
         let unusable = |why: String| Problem::unusable(plugin, entry, &why);
         let held = self.held().get(plugin).filter(|(held, _)| held == entry).cloned();
-        let stored = match held {
-            Some((_, stored)) => stored,
-            None => self.stored(plugin, entry).await?,
-        };
+        if let Some((_, release)) = held {
+            return Ok(release);
+        }
+        let stored = self.stored(plugin, entry).await?;
         let sent = unpack(&stored)
             .ok()
             .and_then(|text| serde_json::from_slice::<Value>(&text).ok())
@@ -121,12 +121,14 @@ impl Store {
         if release.revision != entry.revision {
             return Err(unusable("it has other manifests than were accepted: delete it".to_owned()).into());
         }
-        self.held().insert(plugin.to_owned(), (entry.clone(), stored));
+        let release = Arc::new(release);
+        self.held()
+            .insert(plugin.to_owned(), (entry.clone(), Arc::clone(&release)));
         Ok(release)
     }
 
     /// What the Secret of the version has; empty if that is not what was stored.
-    async fn stored(&self, plugin: &str, entry: &AcceptedRelease) -> Result<Arc<[u8]>, PluginError> {
+    async fn stored(&self, plugin: &str, entry: &AcceptedRelease) -> Result<Vec<u8>, PluginError> {
         let name = plugin_release_secret(plugin, &entry.revision);
         let secret = self.secrets.get_opt(&name).await.map_err(PluginError::Stored)?;
         let Some(secret) = secret else {
@@ -134,7 +136,7 @@ impl Store {
             return Err(Problem::unusable(plugin, entry, why).into());
         };
         let bytes = secret.data.and_then(|mut data| data.remove(RELEASE_KEY));
-        Ok(bytes.unwrap_or_default().0.into())
+        Ok(bytes.unwrap_or_default().0)
     }
 
     /// Deletes the Secrets of the plugin that are not wanted.

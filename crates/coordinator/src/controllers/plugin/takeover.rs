@@ -14,7 +14,7 @@ use super::problem::PluginError;
 use super::proposal::{Applied, Step, proposal};
 use super::record::Record;
 use super::status::{Facts, State};
-use super::{PluginController, Saved, WAIT};
+use super::{PluginController, Saved};
 
 impl PluginController {
     /// Whether a plugin of this id exists no more: the cloud does not list it, and nothing is remembered of it.
@@ -83,7 +83,7 @@ impl PluginController {
             saved: &mut Saved(Some((inventory.spec.clone(), inventory.metadata.clone()))),
         };
         match self.keep(pass.key(), &mut work).await? {
-            State::Waits(_) => Ok(Next::Pending(WAIT)),
+            State::Waits(_) => Ok(self.wait(pass.key())),
             State::Applied | State::AwaitsApproval(_) | State::Keeps(_) => Ok(Next::UntilChanged),
         }
     }

@@ -1,5 +1,5 @@
-//! Finds what there is of a plugin: one list for each kind, and a look at each object that no list shows. In a namespace that does not exist, there is
-//! nothing.
+//! Finds what there is of a plugin: the objects that its version and its inventory name. In a namespace that does not
+//! exist, there is nothing.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,12 +13,13 @@ use super::super::problem::Problem;
 use super::super::record::Record;
 use super::super::release::Release;
 use super::super::requests;
-use super::{Cluster, Place, is_forbidden};
+use super::read::Read;
+use super::{Cluster, Place};
 
-/// What is to be found in a place: objects that may be there.
-struct Expected {
+/// The named objects of a kind in a namespace, each with its manifest if the version has it.
+struct Expected<'a> {
     place: Place,
-    ids: Vec<ObjectId>,
+    ids: BTreeMap<ObjectId, Option<&'a Object>>,
 }
 
 impl Cluster {
@@ -28,7 +29,7 @@ impl Cluster {
         release: &Release,
         claimant: Claimant<'_>,
     ) -> Result<(Observed, Vec<Place>), Error> {
-        let Claimant { plugin, record, .. } = claimant;
+        let record = claimant.record;
         let mut observed = Observed::default();
         let expected = self.expected(release, record, &mut observed).await?;
         let namespaces = new_namespaces(release, record, &observed);
@@ -43,45 +44,72 @@ impl Cluster {
             let namespace = if id.is_namespace() { &id.name } else { &id.namespace };
             !absent.contains(namespace.as_str())
         };
-        let listing = expected
-            .iter()
-            .filter(|expected| expected.ids.iter().any(may_exist))
-            .map(|expected| self.list_or_refusal(expected, plugin, release));
-        for list in requests::read(listing).await {
-            observed.seen.extend(list?);
-        }
-        let placed = release
-            .all()
-            .filter_map(|object| Some((observed.place(object)?, object)));
-        let unseen = placed
-            .filter(|(id, _)| !observed.seen.contains_key(id) && may_exist(id))
-            .collect();
+        let reads = expected.iter().flat_map(|Expected { place, ids }| {
+            let resource = &place.kind.resource;
+            let check = release.health_check(&resource.group, &resource.version, &resource.kind);
+            let named = ids.iter().map(|(id, object)| (id, *object));
+            Read::all(place, check, named.filter(|(id, _)| may_exist(id)).collect())
+        });
+        let reads: Vec<Read<'_>> = reads.collect();
+        let incomplete = self.read_all(&reads, claimant, &mut observed).await?;
+        let rest = incomplete.iter().flat_map(|(place, read)| read.rest(place, &observed));
+        let rest: Vec<Read<'_>> = rest.collect();
+        self.read_all(&rest, claimant, &mut observed).await?;
+        // A list by the label does not show what others have. What was read by its name and not found does not exist.
+        let by_name: BTreeSet<&ObjectId> = rest.iter().flat_map(Read::ids).collect();
+        let listed = reads.iter().filter(|read| read.named.len() > 1);
+        let unseen = listed.flat_map(|read| &read.named).filter_map(|(id, object)| {
+            let is_unknown = !by_name.contains(id) && !observed.seen.contains_key(*id);
+            object.filter(|_| is_unknown).map(|object| ((*id).clone(), object))
+        });
+        let unseen = unseen.collect();
         let found = self.look(unseen, claimant).await?;
         observed.seen.extend(found);
         Ok((observed, expected.into_iter().map(|expected| expected.place).collect()))
     }
 
-    /// Where the objects of the release and of the record may be. Fills the kinds of `observed`.
-    async fn expected(
+    /// Performs the reads, and returns those whose list is incomplete, with their places.
+    async fn read_all<'a, 'b>(
         &self,
-        release: &Release,
-        record: &Record,
+        reads: &'b [Read<'a>],
+        claimant: Claimant<'_>,
         observed: &mut Observed,
-    ) -> Result<Vec<Expected>, Error> {
-        let of_release = release.all().map(|object| (&object.id, object.version.as_str(), true));
+    ) -> Result<Vec<(Place, &'b Read<'a>)>, Error> {
+        let requests = reads
+            .iter()
+            .map(|read| async move { self.read(read, claimant).await.map(|found| (read, found)) });
+        let mut incomplete = Vec::new();
+        for found in requests::read(requests).await {
+            let (read, found) = found?;
+            observed.seen.extend(found.seen);
+            incomplete.extend(found.incomplete.map(|place| (place, read)));
+        }
+        Ok(incomplete)
+    }
+
+    /// Where the objects of the release and of the record may be. Fills the kinds of `observed`.
+    async fn expected<'a>(
+        &self,
+        release: &'a Release,
+        record: &'a Record,
+        observed: &mut Observed,
+    ) -> Result<Vec<Expected<'a>>, Error> {
+        let of_release = release
+            .all()
+            .map(|object| (&object.id, object.version.as_str(), Some(object)));
         let of_record = record
             .objects()
-            .map(|(id, applied)| (id, applied.version.as_str(), false));
+            .map(|(id, applied)| (id, applied.version.as_str(), None));
         let (mut kinds, mut expected) = (BTreeMap::new(), BTreeMap::new());
-        for (id, version, wanted) in of_release.chain(of_record) {
+        for (id, version, object) in of_release.chain(of_record) {
             let key = (id.group.as_str(), version, id.kind.as_str());
             if let Entry::Vacant(unknown) = kinds.entry(key) {
-                let kind = if wanted {
+                let kind = if object.is_some() {
                     self.kind(&id.group, version, &id.kind).await?
                 } else {
                     self.kind_in_any_version(&id.group, version, &id.kind).await?
                 };
-                if let Some(kind) = kind.as_ref().filter(|_| wanted) {
+                if let Some(kind) = kind.as_ref().filter(|_| object.is_some()) {
                     let named = (id.group.clone(), version.to_owned(), id.kind.clone());
                     observed.kinds.insert(named, kind.namespaced);
                 }
@@ -89,7 +117,7 @@ impl Cluster {
             }
             let Some(Some(kind)) = kinds.get(&key) else { continue };
             let id = id.in_scope(kind.namespaced);
-            let namespace = (self.account.is_some() && kind.namespaced).then(|| id.namespace.clone());
+            let namespace = kind.namespaced.then(|| id.namespace.clone());
             let place = expected
                 .entry((key, namespace))
                 .or_insert_with_key(|(_, namespace)| Expected {
@@ -97,30 +125,11 @@ impl Cluster {
                         kind: kind.clone(),
                         namespace: namespace.clone(),
                     },
-                    ids: Vec::new(),
+                    ids: BTreeMap::new(),
                 });
-            place.ids.push(id);
+            place.ids.entry(id).or_insert(object);
         }
         Ok(expected.into_values().collect())
-    }
-
-    /// What is in the place, or that nothing of it may be read.
-    async fn list_or_refusal(
-        &self,
-        expected: &Expected,
-        plugin: &str,
-        release: &Release,
-    ) -> Result<Vec<(ObjectId, Seen)>, Error> {
-        let resource = &expected.place.kind.resource;
-        let check = release.health_check(&resource.group, &resource.version, &resource.kind);
-        match self.list(&expected.place, plugin, check).await {
-            Ok(found) => Ok(found.into_iter().map(|(id, live)| (id, Seen::Ours(live))).collect()),
-            Err(error) if is_forbidden(&error) => {
-                let unreadable = |id: &ObjectId| (id.clone(), self.unreadable(id, &error));
-                Ok(expected.ids.iter().map(unreadable).collect())
-            }
-            Err(error) => Err(error),
-        }
     }
 
     pub(in crate::controllers::plugin) fn unreadable(&self, id: &ObjectId, error: &Error) -> Seen {

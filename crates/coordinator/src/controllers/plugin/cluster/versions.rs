@@ -10,7 +10,8 @@ use kube::error::DiscoveryError;
 use kube::{Api, Error};
 use serde::Deserialize;
 
-use super::{Cluster, HealthCheck, Kind, Live, ObjectId, Place};
+use super::read::{Listed, Read};
+use super::{Cluster, Kind};
 
 /// Definitions in a page of a list: each may have some hundred kilobytes.
 const DEFINITIONS: u32 = 20;
@@ -62,26 +63,23 @@ fn is_established(definition: &Definition) -> bool {
 }
 
 impl Cluster {
-    /// The objects in the place with the label of the plugin, in whichever version the kind is served.
-    pub(super) async fn list(
-        &self,
-        place: &Place,
-        plugin: &str,
-        check: Option<&HealthCheck>,
-    ) -> Result<Vec<(ObjectId, Live)>, Error> {
-        if let Some(found) = self.list_version(place, plugin, check).await? {
-            return Ok(found);
+    /// The named objects with the label of the plugin, in whichever version the kind is served.
+    pub(super) async fn list(&self, read: &Read<'_>, plugin: &str) -> Result<Listed, Error> {
+        if let Some(listed) = self.list_version(read.place, read, plugin).await? {
+            return Ok(listed);
         }
-        let resource = &place.kind.resource;
-        let Some(kind) = self.other_version(&resource.group, &resource.kind).await? else {
-            return Ok(Vec::new());
+        let mut place = read.place.clone();
+        let (group, kind) = (place.kind.resource.group.clone(), place.kind.resource.kind.clone());
+        let Some(served) = self.other_version(&group, &kind).await? else {
+            return Ok(Listed {
+                place,
+                objects: Vec::new(),
+                is_complete: true,
+            });
         };
-        let other = Place {
-            kind,
-            namespace: place.namespace.clone(),
-        };
-        let found = self.list_version(&other, plugin, check).await?;
-        found.ok_or_else(|| not_yet(&resource.group, &resource.kind))
+        place.kind = served;
+        let listed = self.list_version(&place, read, plugin).await?;
+        listed.ok_or_else(|| not_yet(&group, &kind))
     }
 
     /// The kind in this version, or else in another one.

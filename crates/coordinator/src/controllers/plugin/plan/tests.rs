@@ -459,3 +459,52 @@ fn an_object_becomes_the_plugins_by_an_apply_and_is_not_deleted_before() {
     world.release = Release::default();
     assert_eq!(world.settle(), (vec!["delete Namespace n".to_owned()], End::Done));
 }
+
+#[test]
+fn a_job_that_expires_does_not_run_again_after_it_has_succeeded() {
+    let expiring = |image: &str| {
+        let mut job = job("patch");
+        job["spec"]["ttlSecondsAfterFinished"] = json!(0);
+        job["spec"]["image"] = json!(image);
+        json!([[job, config("a", "1")]])
+    };
+    let mut world = World::new(release(expiring("one"), &[], &[]));
+    world.settle();
+    let id = world.observed.seen.keys().find(|id| id.is_job()).cloned().unwrap();
+    let put = |world: &mut World, state: JobState, deleting: bool| {
+        let job = Some(state);
+        let live = Live {
+            job,
+            deleting,
+            ..live()
+        };
+        world.observed.seen.insert(id.clone(), Seen::Ours(live));
+    };
+    // While it runs, and when it has failed, it is an object as any other.
+    for state in [JobState::Running, JobState::Failed] {
+        put(&mut world, state, false);
+        assert_eq!(world.plan(), (vec![], End::Done));
+        world.observed.seen.remove(&id);
+        assert_eq!(world.plan().0, words(&[&["create Job.batch default/patch"]]));
+    }
+    for deleting in [false, true] {
+        put(&mut world, JobState::Succeeded, deleting);
+        assert_eq!(world.plan(), (vec![], End::Done));
+    }
+    // The inventory says it before the Job is gone.
+    let before = world.record.clone();
+    world.observed.seen.remove(&id);
+    assert_eq!(world.plan(), (vec![], End::Done));
+    assert_eq!(world.record, before);
+    assert!(world.record.has_succeeded(&id, &world.release.groups[0][0].digest));
+    // Another manifest is another Job.
+    world.release = release(expiring("two"), &[], &[]);
+    assert_eq!(world.plan().0, words(&[&["create Job.batch default/patch"]]));
+    // Without the field, a Job that is gone runs again.
+    world.release = release(json!([[job("patch"), config("a", "1")]]), &[], &[]);
+    world.settle();
+    put(&mut world, JobState::Succeeded, false);
+    assert_eq!(world.plan(), (vec![], End::Done));
+    world.observed.seen.remove(&id);
+    assert_eq!(world.plan().0, words(&[&["create Job.batch default/patch"]]));
+}

@@ -117,7 +117,7 @@ fn an_object_gets_the_label_and_loses_what_the_api_server_writes() {
     let release = read(&json!([[object]])).unwrap();
     let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"},
         "metadata": {"name": "a", "labels": {"containership.io/plugin-id": PLUGIN}}});
-    assert_eq!(Value::Object(release.groups[0][0].body.clone()), expected);
+    assert_eq!(Value::Object(release.groups[0][0].manifest.value().unwrap()), expected);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_job_has_a_deadline_and_another_name_for_each_version() {
     };
     let one = read("1.0.0", json!(60)).unwrap().before.remove(0);
     assert_eq!(
-        one.body["spec"],
+        one.manifest.value().unwrap()["spec"],
         json!({"activeDeadlineSeconds": 60, "backoffLimit": 1})
     );
     assert_eq!(
@@ -169,8 +169,8 @@ fn what_the_api_server_writes_is_not_applied() {
     let object =
         object(r#"v1 ConfigMap a deletionTimestamp="2026-01-01T00:00:00Z" deletionGracePeriodSeconds=0 uid="x""#);
     let release = read(&json!([[object]])).unwrap();
-    let metadata = &release.groups[0][0].body["metadata"];
-    let fields: Vec<&String> = metadata.as_object().unwrap().keys().collect();
+    let manifest = release.groups[0][0].manifest.value().unwrap();
+    let fields: Vec<&String> = manifest["metadata"].as_object().unwrap().keys().collect();
     assert_eq!(fields, ["labels", "name"]);
 }
 
@@ -187,4 +187,27 @@ fn another_type_is_another_revision() {
     for (type_, implementation) in [("auto", "app"), ("gated", "other"), ("gatedapp", "")] {
         assert_ne!(revision(type_, implementation), own, "{type_}/{implementation}");
     }
+}
+
+#[test]
+fn a_job_that_expires_outlasts_a_pass() {
+    let job = |ttl: Value| {
+        let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "patch"}, "spec": {}});
+        job["spec"]["ttlSecondsAfterFinished"] = ttl;
+        read(&json!([[job]])).unwrap().groups.remove(0).remove(0)
+    };
+    for (ttl, applied, expires) in [
+        (json!(0), json!(3_600), true),
+        (json!(3_599), json!(3_600), true),
+        (json!(86_400), json!(86_400), true),
+        (json!(-1), json!(-1), true),
+        (Value::Null, Value::Null, false),
+    ] {
+        let object = job(ttl.clone());
+        let manifest = object.manifest.value().unwrap();
+        assert_eq!(manifest["spec"]["ttlSecondsAfterFinished"], applied, "{ttl}");
+        assert_eq!((object.expires, object.replaces), (expires, expires), "{ttl}");
+    }
+    // Stored versions have the revision that they had.
+    assert_ne!(job(json!(0)).digest, job(json!(1)).digest);
 }

@@ -1,0 +1,211 @@
+//! Which plugins a change in the cluster wakes, and how often.
+//!
+//! - Only objects that a `PluginInventory` names wake a plugin, and those of others that are in its way. An object is
+//!   in the inventory before it is created, and a change of an inventory starts a pass by itself, so nothing is missed.
+//!   Whoever creates objects with the label of a plugin elsewhere starts no pass.
+//! - A plugin whose objects change all the time has a pass every two seconds after a burst. A pass that something else
+//!   starts, such as a new version, does not wait.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use tidewaiter_api::PluginInventory;
+use tidewaiter_kit::allowance::Allowance;
+use tidewaiter_kit::{Change, Key, Metadata, Queue, SharedClock, Tasks, Trigger};
+use tokio::sync::Notify;
+
+use super::object::ObjectId;
+use super::record::Record;
+
+/// The passes of one plugin that its objects start. An edit that is corrected takes two.
+const PASSES: Allowance = Allowance {
+    burst: 40,
+    refill: Duration::from_secs(2),
+};
+
+/// What wakes which plugin. Clones share it.
+#[derive(Clone)]
+pub(super) struct Wakes(Arc<Shared>);
+
+struct Shared {
+    queue: Queue,
+    clock: SharedClock,
+    plugins: Mutex<BTreeMap<Key, Named>>,
+    /// A pass was postponed.
+    postponed: Notify,
+}
+
+/// A plugin, and the objects that wake it.
+#[derive(Default)]
+struct Named {
+    /// The objects of its inventory.
+    objects: BTreeSet<ObjectId>,
+    /// The objects of others that are in its way, as the current pass and the one before it have seen.
+    obstacles: [BTreeSet<ObjectId>; 2],
+    /// The namespaces of the objects.
+    namespaces: BTreeSet<String>,
+    /// When the allowance of passes is full again (monotonic).
+    full_at: Option<Duration>,
+    next: NextPass,
+}
+
+/// The pass that the last change asks for.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum NextPass {
+    /// It has begun.
+    #[default]
+    Begun,
+    Queued,
+    /// It is queued at this time (monotonic).
+    Postponed(Duration),
+}
+
+impl Wakes {
+    /// Starts the task that queues postponed passes.
+    pub(super) fn start(queue: Queue, clock: SharedClock, tasks: &mut Tasks) -> Self {
+        let wakes = Self(Arc::new(Shared {
+            queue,
+            clock,
+            plugins: Mutex::default(),
+            postponed: Notify::new(),
+        }));
+        let (postponing, shutdown) = (wakes.clone(), tasks.shutdown_token());
+        tasks.spawn("plugin-wakes", async move {
+            shutdown.run_until_cancelled(postponing.queue_postponed()).await;
+            Ok::<(), Infallible>(())
+        });
+        wakes
+    }
+
+    /// The inventory of a plugin has changed.
+    pub(super) fn remember(&self, change: &Change<'_, PluginInventory>) {
+        let mut plugins = self.plugins();
+        match change.after {
+            Some(inventory) => {
+                let named = plugins.entry(change.key().clone()).or_default();
+                named.objects = Record::read(&inventory.spec).ids().cloned().collect();
+                named.namespaces = named.objects.iter().map(|id| id.namespace.clone()).collect();
+            }
+            None => {
+                if let Some(named) = plugins.get_mut(change.key()) {
+                    named.objects.clear();
+                    named.namespaces.clear();
+                }
+            }
+        }
+    }
+
+    /// Wakes the plugins that name an object in a namespace that is new: they may wait for it.
+    pub(super) fn of_namespaces(&self) -> Trigger<Metadata<Namespace>> {
+        let wakes = self.clone();
+        Trigger::calls(move |change: &Change<'_, Metadata<Namespace>>| {
+            if change.before.is_none() {
+                wakes.wake(|named| named.namespaces.contains(change.key().name()));
+            }
+        })
+    }
+
+    /// The object has changed.
+    pub(super) fn changed(&self, id: &ObjectId) {
+        self.wake(|named| named.objects.contains(id) || named.obstacles.iter().any(|all| all.contains(id)));
+    }
+
+    /// The pass has seen these objects of others in the way of the plugin: one that is handed over wakes it.
+    pub(super) fn obstructed(&self, plugin: &Key, obstacles: impl Iterator<Item = ObjectId>) {
+        let mut obstacles = obstacles.peekable();
+        if obstacles.peek().is_some() {
+            let mut plugins = self.plugins();
+            let [current, _] = &mut plugins.entry(plugin.clone()).or_default().obstacles;
+            current.extend(obstacles);
+        }
+    }
+
+    /// The plugin is gone. What its inventory names is still to be removed.
+    pub(super) fn forget(&self, plugin: &Key) {
+        let mut plugins = self.plugins();
+        if let Some(named) = plugins.get_mut(plugin) {
+            named.obstacles = [BTreeSet::new(), BTreeSet::new()];
+            if named.objects.is_empty() {
+                plugins.remove(plugin);
+            }
+        }
+    }
+
+    /// Any object of the kind may have changed.
+    pub(super) fn any_changed(&self, group: &str, kind: &str) {
+        self.wake(|named| named.objects.iter().any(|id| id.group == group && id.kind == kind));
+    }
+
+    /// A pass over the plugin begins: it sees every change so far.
+    pub(super) fn begins(&self, plugin: &Key) {
+        if let Some(named) = self.plugins().get_mut(plugin) {
+            named.next = NextPass::Begun;
+            let [current, before] = &mut named.obstacles;
+            *before = std::mem::take(current);
+        }
+    }
+
+    fn wake(&self, concerns: impl Fn(&Named) -> bool) {
+        let now = self.0.clock.monotonic();
+        for (key, named) in self.plugins().iter_mut() {
+            if named.next != NextPass::Begun || !concerns(named) {
+                continue;
+            }
+            match PASSES.take(named.full_at, now) {
+                Ok(full_at) => {
+                    (named.full_at, named.next) = (Some(full_at), NextPass::Queued);
+                    self.0.queue.push(key.clone());
+                }
+                Err(wait) => {
+                    named.next = NextPass::Postponed(now + wait);
+                    self.0.postponed.notify_one();
+                }
+            }
+        }
+    }
+
+    /// Queues each postponed pass at its time.
+    async fn queue_postponed(&self) {
+        loop {
+            match self.queue_due() {
+                Some(wait) => {
+                    tokio::select! {
+                        () = self.0.postponed.notified() => {}
+                        () = self.0.clock.sleep(wait) => {}
+                    }
+                }
+                None => self.0.postponed.notified().await,
+            }
+        }
+    }
+
+    /// Queues what is due, and returns the time until something else is.
+    fn queue_due(&self) -> Option<Duration> {
+        let now = self.0.clock.monotonic();
+        let mut first = None;
+        for (key, named) in self.plugins().iter_mut() {
+            let NextPass::Postponed(due) = named.next else { continue };
+            match PASSES.take(named.full_at, now) {
+                Ok(full_at) if due <= now => {
+                    (named.full_at, named.next) = (Some(full_at), NextPass::Queued);
+                    self.0.queue.push(key.clone());
+                }
+                _ => {
+                    let wait = due.saturating_sub(now);
+                    first = Some(first.map_or(wait, |first: Duration| first.min(wait)));
+                }
+            }
+        }
+        first
+    }
+
+    fn plugins(&self) -> MutexGuard<'_, BTreeMap<Key, Named>> {
+        self.0.plugins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;
