@@ -1,6 +1,8 @@
 //! The objects of a Go coordinator are taken over without a gap: no pull secret is away or empty at any moment. And a Go coordinator can
 //! go on with them afterwards.
 
+mod whole;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
