@@ -178,8 +178,8 @@ impl Reconciler for AuthorizationRoleBindingController {
 }
 
 impl AuthorizationRoleBindingController {
-    /// The binding to make, unless something is missing. None if the role gives nothing in clusters: the cloud lists roles without a rule for
-    /// clusters neither for a cluster, nor as gone.
+    /// The binding to make, unless something is missing. None if the cloud lists no such role for this cluster: a role without a rule for
+    /// clusters is not in its list, and gives nothing here.
     fn target(&self, name: &str, spec: &AuthorizationRoleBindingSpec) -> Result<Option<Target>, Wait> {
         let id = &spec.authorization_role_id;
         let namespace = (!spec.namespace.is_empty()).then(|| spec.namespace.clone());
