@@ -175,15 +175,14 @@ async fn follow(watch: Watch, wakes: Wakes, clock: SharedClock) -> WatchKey {
 impl Watch {
     /// Follows the kind from `version`, or from now, until the watch ends.
     async fn follow_from(&self, version: &mut Option<String>, wakes: &Wakes, clock: &SharedClock) -> Result<(), Error> {
-        let from = match version {
-            Some(known) => known.clone(),
-            None => {
-                let now = self.api.list(&ListParams::default().limit(1)).await?;
-                let now = now.metadata.resource_version.unwrap_or_default();
-                // After the version is known: the passes see all that came before it.
-                wakes.any_changed(&self.resource.group, &self.resource.kind);
-                version.insert(now).clone()
-            }
+        let from = if let Some(known) = version {
+            known.clone()
+        } else {
+            let now = self.api.list(&ListParams::default().limit(1)).await?;
+            let now = now.metadata.resource_version.unwrap_or_default();
+            // After the version is known: the passes see all that came before it.
+            wakes.any_changed(&self.resource.group, &self.resource.kind);
+            version.insert(now).clone()
         };
         let params = WatchParams::default().labels(PLUGIN_LABEL).timeout(WATCH_SECONDS);
         let mut events = pin!(self.api.watch(&params, &from).await?);

@@ -474,8 +474,8 @@ fn a_job_that_expires_does_not_run_again_after_it_has_succeeded() {
     let put = |world: &mut World, state: JobState, deleting: bool| {
         let job = Some(state);
         let live = Live {
-            job,
             deleting,
+            job,
             ..live()
         };
         world.observed.seen.insert(id.clone(), Seen::Ours(live));
