@@ -143,6 +143,7 @@ impl Reconciler for PluginController {
             if let Some(inventory) = inventory {
                 return self.remove(pass, &inventory).await;
             }
+            self.followed.forget(key.name());
             self.store.tidy(&self.writer, key.name(), &BTreeSet::new()).await?;
             return Ok(Next::UntilChanged);
         }
@@ -159,6 +160,7 @@ impl Reconciler for PluginController {
         };
         if !self.settings.sync.includes(&plugin.spec.type_) {
             self.forget(&key);
+            self.followed.forget(key.name());
             return Ok(Next::UntilChanged);
         }
         pass.about(plugin.object_ref(&()));
@@ -193,7 +195,7 @@ impl PluginController {
         let (observed, places) = observed.map_err(PluginError::Read)?;
         namespaces::check(&self.settings.namespaces, identity, release, &observed)
             .map_err(|refused| goal.refused(record, &refused))?;
-        self.followed.add_all(&engine.cluster, &places);
+        self.followed.add_all(&goal.spec.id, &engine.cluster, &places);
         let key = Key::namespaced(CONTAINERSHIP_NAMESPACE, &goal.spec.id);
         self.wakes.obstructed(&key, observed.obstacles());
         Ok(observed)
@@ -270,7 +272,8 @@ impl PluginController {
         self.wait_for_dependents(pass.key(), &identity, &record)?;
         let engine = self.engines.of(&identity)?;
         let removed = engine.remove(inventory).await?;
-        self.followed.add_all(&engine.cluster, &removed.places);
+        self.followed
+            .add_all(pass.key().name(), &engine.cluster, &removed.places);
         for (id, what) in &removed.kept {
             self.events.publish(&inventory.object_ref(&()), kept(id, what));
         }

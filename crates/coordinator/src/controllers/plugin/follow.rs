@@ -5,9 +5,11 @@
 //! broken, is seen by the passes that it starts then. A service account watches for itself, in each namespace apart. A
 //! pass adds the places that it met. The watch of a kind whose definition is deleted ends, until a pass meets the kind
 //! again.
+//! The watch of a place ends with the last plugin that has objects in it: as an account that is gone, it would fail for
+//! ever.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +24,7 @@ use serde::Deserialize;
 use tidewaiter_api::names::PLUGIN_LABEL;
 use tidewaiter_kit::{Backoff, Chain, SharedClock, Tasks};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::cluster::{Cluster, Place};
@@ -42,14 +45,22 @@ type WatchKey = (String, String, String, Option<String>, Option<String>);
 
 /// The watched places.
 pub(super) struct Followed {
-    watched: Arc<Mutex<BTreeSet<WatchKey>>>,
+    watched: Arc<Mutex<BTreeMap<WatchKey, Watched>>>,
     added: mpsc::UnboundedSender<Watch>,
+}
+
+/// A watched place.
+struct Watched {
+    /// The plugins with objects in it. Without any, the watch ends: its service account may be gone, too.
+    plugins: BTreeSet<String>,
+    end: CancellationToken,
 }
 
 struct Watch {
     key: WatchKey,
     resource: ApiResource,
     api: Api<Changed>,
+    end: CancellationToken,
 }
 
 /// What a watch shows of an object that has changed. Its managed fields, which are most of its metadata, are not kept:
@@ -108,9 +119,14 @@ impl Followed {
                 tokio::select! {
                     biased;
                     () = shutdown.cancelled() => return Ok::<(), Infallible>(()),
-                    Some(watch) = new.recv() => watches.push(follow(watch, wakes.clone(), Arc::clone(&clock))),
+                    Some(watch) = new.recv() => {
+                        let (end, wakes, clock) = (watch.end.clone(), wakes.clone(), Arc::clone(&clock));
+                        watches.push(async move { end.run_until_cancelled(follow(watch, wakes, clock)).await });
+                    }
                     Some(ended) = watches.next(), if !watches.is_empty() => {
-                        lock(&known).remove(&ended);
+                        if let Some(unserved) = ended {
+                            lock(&known).remove(&unserved);
+                        }
                     }
                 }
             }
@@ -120,7 +136,7 @@ impl Followed {
 
     /// Watches the places that are not watched yet, as `cluster` does: a service account may have permissions in some
     /// namespaces only.
-    pub(super) fn add_all(&self, cluster: &Cluster, places: &[Place]) {
+    pub(super) fn add_all(&self, plugin: &str, cluster: &Cluster, places: &[Place]) {
         for Place { kind, namespace } in places {
             let (resource, account) = (&kind.resource, cluster.account.as_ref());
             let namespace = namespace.as_deref().filter(|_| account.is_some());
@@ -131,20 +147,40 @@ impl Followed {
                 namespace.map(str::to_owned),
                 account.map(ToString::to_string),
             );
-            if lock(&self.watched).insert(key.clone()) {
-                let client = cluster.client.clone();
-                let watch = Watch {
-                    key,
-                    resource: resource.clone(),
-                    api: match namespace {
-                        Some(namespace) => Api::namespaced_with(client, namespace, resource),
-                        None => Api::all_with(client, resource),
-                    },
-                };
-                // The task ends only with the process.
-                let _ = self.added.send(watch);
+            let mut all = lock(&self.watched);
+            if let Some(watched) = all.get_mut(&key) {
+                watched.plugins.insert(plugin.to_owned());
+                continue;
             }
+            let (client, end) = (cluster.client.clone(), CancellationToken::new());
+            let watched = Watched {
+                plugins: [plugin.to_owned()].into(),
+                end: end.clone(),
+            };
+            all.insert(key.clone(), watched);
+            let watch = Watch {
+                key,
+                resource: resource.clone(),
+                api: match namespace {
+                    Some(namespace) => Api::namespaced_with(client, namespace, resource),
+                    None => Api::all_with(client, resource),
+                },
+                end,
+            };
+            // The task ends only with the process.
+            let _ = self.added.send(watch);
         }
+    }
+
+    /// The plugin is gone: ends the watches of places in which no other one has objects.
+    pub(super) fn forget(&self, plugin: &str) {
+        lock(&self.watched).retain(|_, watched| {
+            watched.plugins.remove(plugin);
+            if watched.plugins.is_empty() {
+                watched.end.cancel();
+            }
+            !watched.plugins.is_empty()
+        });
     }
 }
 
@@ -228,3 +264,6 @@ fn keeps_version(error: &Error) -> bool {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;
