@@ -232,7 +232,7 @@ impl Whole {
     }
 
     /// The coordinator has written what it writes: its own Secrets of credentials, a custom resource for each role and binding, and its mark on
-    /// each ClusterRole.
+    /// each `ClusterRole`.
     async fn is_adopted(&self) {
         let world = &self.scene.world;
         world.synced("True Applied", SOON).await;
