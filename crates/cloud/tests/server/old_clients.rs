@@ -25,7 +25,6 @@ on_both!(
     an_upgrade_starts_at_a_time_that_go_reads,
 );
 
-const TOKENS: &str = "/v3/account/access_tokens";
 const UPGRADE: &str = "/clusters/{cluster_id}/upgrades/{upgrade_id}/status";
 const TOKENS: &str = "/v3/account/access_tokens";
 

@@ -271,9 +271,12 @@ impl Whole {
     }
 }
 
-/// What was seen of each object, and what it lost.
+/// The last effect of each object by its name, and what objects lost.
+type Recorded = (BTreeMap<String, Value>, Vec<String>);
+
+/// Everything that the watched objects lost.
 #[derive(Clone, Default)]
-struct Losses(Arc<Mutex<(BTreeMap<String, Value>, Vec<String>)>>);
+struct Losses(Arc<Mutex<Recorded>>);
 
 impl Losses {
     fn all(&self) -> Vec<String> {
