@@ -36,7 +36,7 @@ pub(crate) use account::Account;
 const PERMITS: usize = 32;
 
 /// How long after the first pass an account is not created without the pull secrets that are still to come.
-const FIRST_ENTRIES: Duration = Duration::from_secs(2);
+const FIRST_ENTRIES: Duration = Duration::from_secs(5);
 
 struct ContainershipController {
     /// The names of the accounts to which pull secrets are attached.

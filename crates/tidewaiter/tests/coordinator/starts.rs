@@ -124,7 +124,8 @@ async fn a_cloud_that_cannot_be_used_is_visible_at_once_and_a_restart_writes_not
     // It does not answer: what the last process wrote is not believed for long.
     cloud.fault("/registries", Fault::Hangs);
     let replica = world.coordinator_of(&cloud);
-    let message = world.synced_saying("False Waiting", &["Registry"], SOON).await;
+    let words = ["Registry", "no answer"];
+    let message = world.synced_saying("False ListFailed", &words, SOON).await;
     assert!(!message.contains("User"), "{message}");
     cloud.heal();
     replica.process.stop(SOON).await;
