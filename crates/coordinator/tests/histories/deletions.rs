@@ -249,7 +249,8 @@ fn without_a_record_a_person_releases_the_last_objects() {
             for words in ["held since", "without a record", "`tidewaiter release Plugin`"] {
                 assert!(message.contains(words), "{words}: {message}");
             }
-            world.settles(INTERVAL * 4).await;
+            // One kind after the other.
+            world.settles(INTERVAL * 20).await;
             check(&world);
             assert_eq!(world.invariants.violations(), [""; 0], "{rule:?}");
         });

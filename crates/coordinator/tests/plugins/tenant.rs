@@ -162,12 +162,14 @@ async fn objects_with_the_label_that_no_plugin_names_cost_nothing() {
     running.stop().await;
 }
 
-/// `TIDEWAITER_STRANGERS=100000` has more of them, and `--nocapture` shows what was measured.
+/// `TIDEWAITER_STRANGERS=100000` has more of them, and `--nocapture` shows what was measured. Alone in its process, it measures the memory of the
+/// coordinator as well.
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the size is set for one run by hand")]
 async fn beside_a_tenant_who_edits_labelled_objects_changes_take_effect_soon() {
     const ROUNDS: usize = 10;
-    let strangers = std::env::var("TIDEWAITER_STRANGERS").map_or(STRANGERS, |count| count.parse().unwrap());
+    let by_hand = std::env::var("TIDEWAITER_STRANGERS").ok();
+    let strangers = by_hand.as_ref().map_or(STRANGERS, |count| count.parse().unwrap());
     let world = World::start().await;
     let namespaces = world.objects("v1", "namespaces", "Namespace", None);
     world.put(&namespaces, &shapes::namespace("tenant")).await;
@@ -207,7 +209,7 @@ async fn beside_a_tenant_who_edits_labelled_objects_changes_take_effect_soon() {
     // Of this process: the coordinator and the test.
     let memory = Memory::of(std::process::id());
     println!("{strangers} labelled objects: changes take effect within {longest:?}; {memory:?}");
-    assert!(memory.anonymous < 200.0, "{memory:?}");
+    assert!(by_hand.is_none() || memory.anonymous < 200.0, "{memory:?}");
     running.stop().await;
 }
 
