@@ -80,6 +80,8 @@ fn what_amounts_to_full_control_and_from_which_scope() {
         ("update core */ephemeralcontainers", system, "run pods"),
         ("patch * deployments", system, "run pods"),
         ("create batch jobs", system, "run pods"),
+        ("patch apps controllerrevisions", system, "run pods"),
+        ("update tidewaiter.dev cloudsyncs/status", system, "Tidewaiter"),
         ("create core pods/exec", system, "commands"),
         ("get core pods/exec", system, "commands"),
         ("create core */attach", system, "commands"),
