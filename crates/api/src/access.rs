@@ -12,7 +12,7 @@ mod grant;
 mod impact;
 
 pub use full_control::{FullControl, ROWS, Scope, SystemNamespaces, full_control};
-pub use grant::{Access, Binding, Grant, Subject};
+pub use grant::{Access, Binding, Grant, Subject, common};
 pub use impact::{Change, Difference, changes};
 
 const ALL: &str = "*";

@@ -357,8 +357,11 @@ fn permits_any(rule: &PolicyRule, verb: &str, group: &str, resource: &str) -> bo
             },
         );
     };
-    // `*/scale` is about other resources.
-    let is_about = |own: &String| own == ALL || own.split('/').next() == Some(parent);
+    // `*/scopes` is about the subresource `scopes` of every resource.
+    let is_about = |own: &String| {
+        let of = own.split('/').next().unwrap_or_default();
+        of == ALL || of == parent
+    };
     has_or_all(&rule.verbs, verb)
         && has_or_all(list(rule.api_groups.as_ref()), group)
         && list(rule.resources.as_ref()).iter().any(is_about)

@@ -137,17 +137,7 @@ impl Grant {
 
     /// What both permit, if there is anything; both have one verb, one resource or path, and at most one name.
     pub(super) fn common(&self, other: &Self) -> Option<Self> {
-        let (ours, theirs) = (&self.rule, &other.rule);
-        let rule = PolicyRule {
-            verbs: narrower(Some(&ours.verbs), Some(&theirs.verbs), either)?.unwrap_or_default(),
-            api_groups: narrower(ours.api_groups.as_ref(), theirs.api_groups.as_ref(), either)?,
-            resources: narrower(ours.resources.as_ref(), theirs.resources.as_ref(), resource)?,
-            non_resource_urls: narrower(ours.non_resource_urls.as_ref(), theirs.non_resource_urls.as_ref(), path)?,
-            resource_names: match (&ours.resource_names, &theirs.resource_names) {
-                (Some(names), Some(others)) if names != others => return None,
-                (names, others) => names.clone().or_else(|| others.clone()),
-            },
-        };
+        let rule = common_part(&self.rule, &other.rule)?;
         let namespace = match (&self.namespace, &other.namespace) {
             (Some(one), Some(another)) if one != another => return None,
             (one, another) => one.clone().or_else(|| another.clone()),
@@ -165,6 +155,28 @@ impl Display for Grant {
             None => Ok(()),
         }
     }
+}
+
+/// What both rules permit, in rules with one verb, one resource or path, and at most one name.
+#[must_use]
+pub fn common(one: &PolicyRule, another: &PolicyRule) -> Vec<PolicyRule> {
+    let (ours, theirs) = (parts(one), parts(another));
+    let pairs = ours.iter().flat_map(|own| theirs.iter().map(move |other| (own, other)));
+    pairs.filter_map(|(own, other)| common_part(own, other)).collect()
+}
+
+/// What both permit, if there is anything; both have one verb, one resource or path, and at most one name.
+fn common_part(ours: &PolicyRule, theirs: &PolicyRule) -> Option<PolicyRule> {
+    Some(PolicyRule {
+        verbs: narrower(Some(&ours.verbs), Some(&theirs.verbs), either)?.unwrap_or_default(),
+        api_groups: narrower(ours.api_groups.as_ref(), theirs.api_groups.as_ref(), either)?,
+        resources: narrower(ours.resources.as_ref(), theirs.resources.as_ref(), resource)?,
+        non_resource_urls: narrower(ours.non_resource_urls.as_ref(), theirs.non_resource_urls.as_ref(), path)?,
+        resource_names: match (&ours.resource_names, &theirs.resource_names) {
+            (Some(names), Some(others)) if names != others => return None,
+            (names, others) => names.clone().or_else(|| others.clone()),
+        },
+    })
 }
 
 type Texts = Option<Vec<String>>;

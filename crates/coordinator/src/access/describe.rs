@@ -96,7 +96,7 @@ fn refused(live: &Live, id: &str) -> Vec<RefusedExplained> {
         ceiling: None,
         scope: scopes.max().unwrap_or_default(),
     };
-    let (_, reasons) = plan_rules(&cloud.spec.rules, limits);
+    let (applied, reasons) = plan_rules(&cloud.spec.rules, limits);
     let rules = cloud.spec.rules.iter().filter_map(access::cluster_rule);
     let missing = rules.filter(|rule| !made.rules.iter().flatten().any(|own| own == rule));
     let refused = missing.map(|rule| {
@@ -116,7 +116,7 @@ fn refused(live: &Live, id: &str) -> Vec<RefusedExplained> {
     let lost = if is_ours(&made.metadata) {
         Vec::new()
     } else {
-        lost_rules(&reasons, rules)
+        lost_rules(&reasons, &applied, rules)
     };
     let held = lost.into_iter().map(|lost| RefusedExplained {
         what: access::words(&lost.rule),

@@ -8,7 +8,7 @@
 //!   `AuthorizationRole` that the cloud does not list any more until its `ClusterRole` is gone, and a `ClusterRole` that is left without is
 //!   deleted.
 //! - A `ClusterRole` that another coordinator wrote, and that permits what ours would not, is held as it is, reported, and changed when a
-//!   person releases it (`HeldRoles`).
+//!   person releases it (`HeldRoles`). Only what the cloud does not list any more is taken from it meanwhile.
 //! - A `ClusterRole` that is not managed by Tidewaiter is reported and left alone.
 
 use std::collections::BTreeMap;
@@ -169,10 +169,7 @@ impl Reconciler for AuthorizationRoleController {
         };
         let (rules, refused) = plan::plan(&role.spec.rules, limits);
         self.refusals.set(&key, &refused);
-        let lost = self.lost(key.name(), &refused);
-        if !lost.is_empty() && self.rbac.held.hold(key.name(), &lost) {
-            return Err(RoleError::Held(lost));
-        }
+        self.hold(&key, &rules, &refused).await?;
         self.rbac.held.clear(key.name());
         let desired = cluster_role(key.name(), rules);
         let next = self.children.ensure(&self.writer, &key, vec![desired]).await?;
@@ -186,14 +183,26 @@ impl Reconciler for AuthorizationRoleController {
 }
 
 impl AuthorizationRoleController {
-    /// The refused rules, each with its reason, that the `ClusterRole` has because another coordinator wrote it.
-    fn lost(&self, role: &str, refused: &[Refused]) -> Vec<String> {
-        let made = self.rbac.cluster_roles.get(&Key::new(role));
+    /// Holds the `ClusterRole` if another coordinator wrote it and it permits something of the refused rules. It keeps what the cloud
+    /// lists, and loses the rest.
+    async fn hold(&self, role: &Key, applied: &[PolicyRule], refused: &[Refused]) -> Result<(), RoleError> {
+        let made = self.rbac.cluster_roles.get(&Key::new(role.name()));
         let Some(made) = made.filter(|made| !is_ours(&made.metadata)) else {
-            return Vec::new();
+            return Ok(());
         };
-        let lost = plan::lost(refused, made.rules.as_deref().unwrap_or_default());
-        lost.into_iter().map(Refused::to_string).collect()
+        let rules = made.rules.as_deref().unwrap_or_default();
+        let lost = plan::lost(refused, applied, rules);
+        let words: Vec<String> = lost.iter().map(ToString::to_string).collect();
+        if words.is_empty() || !self.rbac.held.hold(role.name(), &words) {
+            return Ok(());
+        }
+        let kept = plan::kept(rules, applied, &lost);
+        let key = Key::of_meta(&made.metadata);
+        if kept != rules && !self.writer.awaits::<ClusterRole>(&key, Some(&made.metadata)) {
+            let patch = json!({ "rules": kept, "aggregationRule": null });
+            self.writer.patch::<ClusterRole>(&made.metadata, patch).await?;
+        }
+        Err(RoleError::Held(words))
     }
 
     /// A role that takes no effect: deletes its `ClusterRole`, and then lets the `AuthorizationRole` go. If the cloud lists the role, the

@@ -35,7 +35,7 @@ mod plan;
 mod status;
 
 use super::listed::key_of;
-use super::rbac::{CATCH_UP, OURS, Rbac, keep};
+use super::rbac::{CATCH_UP, OURS, Rbac, is_ours, keep};
 use crate::mirror::is_id;
 use object::Binding;
 use plan::{Existing, Step, Target};
@@ -167,6 +167,10 @@ impl Reconciler for AuthorizationRoleBindingController {
         self.waiting.set(&key, decided.as_ref().err());
         match decided {
             Ok(target) => self.ensure(key.name(), target.as_ref()).await,
+            Err(wait @ Wait::Held(_)) if self.is_of_another(key.name(), &binding.spec) => {
+                self.ensure(key.name(), None).await?;
+                Err(BindingError::Waits(wait))
+            }
             Err(wait) if wait.keeps() && self.waiting.has_just_begun(&key) => Ok(Next::Pending(CATCH_UP)),
             Err(wait) if wait.keeps() => Err(BindingError::Waits(wait)),
             Err(wait) => {
@@ -196,15 +200,20 @@ impl AuthorizationRoleBindingController {
             return Err(Wait::ClusterRole(id.clone()));
         };
         let scope = self.rbac.scope_of(spec);
-        let is_privileged = |rule: &PolicyRule| access::full_control(rule, scope).is_some();
-        if !self.rbac.settings.allow_privileged && made.rules.iter().flatten().any(is_privileged) {
-            if !self.rbac.held.contains(id) {
-                // The authorization role controller removes that rule when it sees this binding.
-                return Err(Wait::ClusterRole(id.clone()));
-            }
-            if !self.is_bound(name, namespace.as_deref(), id) {
-                return Err(Wait::Held(id.clone()));
-            }
+        let amounts = |rule: &PolicyRule| access::full_control(rule, scope).is_some();
+        let is_privileged = !self.rbac.settings.allow_privileged && made.rules.iter().flatten().any(amounts);
+        let is_held = self.rbac.held.contains(id);
+        let waits = if self.is_bound(name, namespace.as_deref(), spec) {
+            is_privileged && !is_held
+        } else {
+            is_privileged || !is_ours(&made.metadata)
+        };
+        if waits && is_held {
+            return Err(Wait::Held(id.clone()));
+        }
+        if waits {
+            // The authorization role controller removes that rule when it sees this binding, or takes the ClusterRole over or holds it.
+            return Err(Wait::ClusterRole(id.clone()));
         }
         if let Some(namespace) = &namespace {
             let found = self.rbac.namespaces.get(&Key::new(namespace));
@@ -219,16 +228,32 @@ impl AuthorizationRoleBindingController {
         }))
     }
 
-    /// Whether the binding of this name gives the role in the namespace already.
-    fn is_bound(&self, name: &str, namespace: Option<&str>, role: &str) -> bool {
-        let found = match namespace {
-            None => self.rbac.everywhere.get(&Key::new(name)).map(|it| it.role_ref.clone()),
+    /// Whether the binding of this name gives the subject the role in the namespace already.
+    fn is_bound(&self, name: &str, namespace: Option<&str>, spec: &AuthorizationRoleBindingSpec) -> bool {
+        let gives = |role: &str, subjects: Option<&Vec<_>>| {
+            role == spec.authorization_role_id
+                && subjects.is_some_and(|them| them.contains(&Subject::from(spec).of_rbac()))
+        };
+        match namespace {
+            None => {
+                let found = self.rbac.everywhere.get(&Key::new(name));
+                found.is_some_and(|it| gives(&it.role_ref.name, it.subjects.as_ref()))
+            }
             Some(namespace) => {
                 let found = self.rbac.in_namespaces.get(&Key::namespaced(namespace, name));
-                found.map(|it| it.role_ref.clone())
+                found.is_some_and(|it| gives(&it.role_ref.name, it.subjects.as_ref()))
             }
-        };
-        found.is_some_and(|found| found.name == role)
+        }
+    }
+
+    /// Whether a binding of this name exists and gives the subject nothing: it is that of a former subject.
+    fn is_of_another(&self, name: &str, spec: &AuthorizationRoleBindingSpec) -> bool {
+        let everywhere = self.rbac.everywhere.get(&Key::new(name));
+        let within = self.by_name.keys(&name.to_owned()).into_iter();
+        let within = within.filter_map(|key| Some(self.rbac.in_namespaces.get(&key)?.subjects.clone()));
+        let mut all = everywhere.map(|it| it.subjects.clone()).into_iter().chain(within);
+        let subject = Subject::from(spec).of_rbac();
+        all.any(|subjects| !subjects.unwrap_or_default().contains(&subject))
     }
 
     /// A binding that takes no effect: deletes what was made, and then lets the `AuthorizationRoleBinding` go. If the cloud lists the

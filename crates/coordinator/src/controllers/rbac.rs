@@ -152,11 +152,14 @@ impl Rbac {
     }
 }
 
-/// Whether a coordinator of this project has written the object; of one with our label that it has not, another coordinator has.
+/// Whether a coordinator of this project has applied the object; of one with our label that it has not, another coordinator has. A patch
+/// that takes rules away from a held role does not make it ours.
 pub(crate) fn is_ours(object: &ObjectMeta) -> bool {
-    let managers = object.managed_fields.iter().flatten();
-    let mut managers = managers.filter_map(|entry| entry.manager.as_deref());
-    managers.any(|manager| manager.starts_with(OUR_MANAGERS))
+    let mut entries = object.managed_fields.iter().flatten();
+    entries.any(|entry| {
+        let manager = entry.manager.as_deref().unwrap_or_default();
+        manager.starts_with(OUR_MANAGERS) && entry.operation.as_deref() == Some("Apply")
+    })
 }
 
 /// The label selector of what the controllers make.

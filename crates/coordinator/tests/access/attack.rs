@@ -430,13 +430,18 @@ fn questions(row: &FullControl, rule: &PolicyRule, namespace: &str) -> Vec<Value
     let groups = if row.groups == ["*"] { &of_rule[..] } else { row.groups };
     for group in groups {
         for resource in row.resources {
-            let resource = resource.replace("/*", "/scopes");
-            let (resource, subresource) = resource.split_once('/').unwrap_or((&resource, ""));
-            for verb in row.verbs {
-                questions.push(
-                    json!({"resourceAttributes": {"verb": verb, "group": group, "resource": resource,
-                    "subresource": subresource, "namespace": namespace}}),
-                );
+            let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+            let subresources = match subresource {
+                "*" => &["scopes", "scale", "exec"][..],
+                one => &[one],
+            };
+            for subresource in subresources {
+                for verb in row.verbs {
+                    questions.push(
+                        json!({"resourceAttributes": {"verb": verb, "group": group, "resource": resource,
+                        "subresource": subresource, "namespace": namespace}}),
+                    );
+                }
             }
         }
     }

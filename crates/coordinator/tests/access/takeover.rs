@@ -258,3 +258,63 @@ async fn what_the_cloud_removes_of_a_held_role_goes_at_once() {
     scene.world.becomes(&id(ANN), ("get", "services", ""), true).await;
     scene.held("NothingHeld").await;
 }
+
+/// What the cloud still lists stays, also when its coordinator would refuse it.
+#[tokio::test]
+async fn a_held_role_loses_the_rules_that_the_cloud_does_not_list() {
+    let scene = Scene::start().await;
+    let _running = scene.world.mirrors(&scene.cloud).await;
+    scene.held("RolesHeld").await;
+    scene.cloud.list(
+        "/roles",
+        [role(ADMINS, "", "secrets", "get"), role(VIEWERS, "", "pods", "get")],
+    );
+    scene.cloud.changed(&["roles"]);
+    scene.world.becomes(&id(ANN), ("delete", "nodes", ""), false).await;
+    scene.world.is_quiet().await;
+    let (message, revision) = scene.held("RolesHeld").await;
+    assert!(message.contains("get secrets"), "{message}");
+    assert!(scene.world.may(&id(ANN), &[], "get", "secrets", "").await);
+    scene.release(&revision.unwrap()).await;
+    scene.world.becomes(&id(ANN), ("get", "secrets", ""), false).await;
+    scene.is_written_by_us(ADMINS).await;
+}
+
+/// The ceiling holds the role, and not the table.
+#[tokio::test]
+async fn a_role_that_the_ceiling_holds_is_given_to_nobody_else() {
+    let scene = Scene::start().await;
+    let ceiling = json!({"metadata": {"name": "ceiling"},
+        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]});
+    scene.by_go::<ClusterRole>(ceiling).await;
+    let settings = RbacSettings {
+        ceiling: Some("ceiling".to_owned()),
+        allow_privileged: true,
+        ..RbacSettings::default()
+    };
+    let bindings = |of_ann| {
+        [
+            binding(OF_ANN, ADMINS, of_ann),
+            binding(OF_WEB, VIEWERS, WEB),
+            binding(OF_BOB, ADMINS, BOB),
+        ]
+    };
+    scene.cloud.list("/role-bindings", bindings(ANN));
+    let world = &scene.world;
+    let _running = world.mirrors_with(settings, &scene.cloud).await;
+    let note = world.event(&id(OF_BOB), "BindingWaits").await;
+    assert!(note.contains("held as another coordinator left it"), "{note}");
+    assert!(!world.may(&id(BOB), &[], "delete", "nodes", "").await);
+    assert!(world.may(&id(ANN), &[], "delete", "nodes", "").await);
+
+    // The binding that gives it is for somebody else now.
+    scene.cloud.list("/role-bindings", bindings(WEB));
+    scene.cloud.changed(&["role-bindings"]);
+    world.becomes(&id(ANN), ("delete", "nodes", ""), false).await;
+    let note = world.event(&id(OF_ANN), "BindingWaits").await;
+    assert!(note.contains("held as another coordinator left it"), "{note}");
+    world.is_quiet().await;
+    for user in [WEB, BOB] {
+        assert!(!world.may(&id(user), &[], "delete", "nodes", "").await);
+    }
+}

@@ -106,15 +106,34 @@ pub(crate) fn plan(rules: &[AuthorizationRule], limits: Limits<'_>) -> (Vec<Poli
     (applied, refused)
 }
 
-/// The refused rules of which a `ClusterRole` with the rules `made` permits something. An invalid rule is in no `ClusterRole`.
-pub(crate) fn lost<'a>(refused: &'a [Refused], made: &[PolicyRule]) -> Vec<&'a Refused> {
-    let is_permitted = |refused: &&Refused| {
-        let parts = access::parts(&refused.rule);
-        parts
-            .iter()
-            .any(|part| made.iter().any(|own| access::includes(own, part)))
+/// The refused rules of which a `ClusterRole` with the rules `made` permits something that no applied rule permits. An invalid rule is in
+/// no `ClusterRole`.
+pub(crate) fn lost<'a>(refused: &'a [Refused], applied: &[PolicyRule], made: &[PolicyRule]) -> Vec<&'a Refused> {
+    let is_lost = |refused: &&Refused| {
+        let common = made.iter().flat_map(|own| access::common(own, &refused.rule));
+        let mut lost = common.filter(|part| access::beyond(applied, part).is_some());
+        !matches!(refused.why, Why::Invalid(_)) && lost.next().is_some()
     };
-    refused.iter().filter(is_permitted).collect()
+    refused.iter().filter(is_lost).collect()
+}
+
+/// What a held `ClusterRole` with the rules `made` keeps: what the cloud lists, in the applied rules and in the lost ones.
+pub(super) fn kept(made: &[PolicyRule], applied: &[PolicyRule], lost: &[&Refused]) -> Vec<PolicyRule> {
+    let lost = lost.iter().map(|refused| refused.rule.clone());
+    let listed: Vec<PolicyRule> = applied.iter().cloned().chain(lost).collect();
+    let mut kept = Vec::new();
+    for own in made {
+        if access::beyond(&listed, own).is_none() {
+            kept.push(own.clone());
+            continue;
+        }
+        for part in listed.iter().flat_map(|rule| access::common(own, rule)) {
+            if access::beyond(&kept, &part).is_some() {
+                kept.push(part);
+            }
+        }
+    }
+    kept
 }
 
 fn refusal(rule: &PolicyRule, limits: Limits<'_>) -> Option<Why> {
@@ -256,6 +275,73 @@ mod tests {
                 (&found.0[..], &found.1[..]),
                 (&owned(applied)[..], &owned(refused)[..]),
                 "{limits:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_held_role_keeps_what_the_cloud_lists_and_loses_what_no_applied_rule_permits() {
+        let made_of = |rules: &[AuthorizationRule]| -> Vec<PolicyRule> {
+            rules.iter().filter_map(access::cluster_rule).collect()
+        };
+        let (pods, secrets) = (
+            on(&[""], &["pods"], &["get"]),
+            on(&[""], &["secrets"], &["get", "list"]),
+        );
+        let (everything, services) = (on(&["*"], &["*"], &["*"]), on(&[""], &["services"], &["get"]));
+        let all_reads = on(&["*"], &["*"], &["get"]);
+        let all_of_secrets = on(&[""], &["secrets"], &["*"]);
+        let mixed = rule(
+            "kubernetes",
+            &json!({"api_groups": [""], "resources": ["pods"], "non_resource_urls": ["/metrics"], "verbs": ["get"]}),
+        );
+        let scope = Scope::Cluster;
+        for (listed, made, lost, kept) in [
+            // The refused rule is a part of what exists, the same, wider, or neither.
+            (
+                &[&secrets][..],
+                &[&everything][..],
+                &["get,list secrets"][..],
+                &["get secrets", "list secrets"][..],
+            ),
+            (&[&everything], &[&everything], &["* *.*"], &["* *.*"]),
+            (
+                &[&everything],
+                &[&secrets, &pods],
+                &["* *.*"],
+                &["get,list secrets", "get pods"],
+            ),
+            (&[&all_of_secrets], &[&all_reads], &["* secrets"], &["get secrets"]),
+            // What the cloud does not list any more goes.
+            (
+                &[&secrets, &pods],
+                &[&pods, &secrets, &services],
+                &["get,list secrets"],
+                &["get pods", "get,list secrets"],
+            ),
+            // What an applied rule permits is not lost.
+            (&[&everything, &pods], &[&pods], &[], &["get pods"]),
+            (&[&secrets], &[&pods], &[], &[]),
+            // An invalid rule is in no role.
+            (&[&mixed], &[&pods], &[], &[]),
+        ] {
+            let listed: Vec<AuthorizationRule> = listed.iter().map(|&rule| rule.clone()).collect();
+            let made: Vec<AuthorizationRule> = made.iter().map(|&rule| rule.clone()).collect();
+            let made = made_of(&made);
+            let (applied, refused) = plan(&listed, Limits { scope, ..NONE });
+            let found = super::lost(&refused, &applied, &made);
+            let names: Vec<String> = found.iter().map(|refused| access::words(&refused.rule)).collect();
+            assert_eq!(names, lost, "{listed:?}, {made:?}");
+            let left = super::kept(&made, &applied, &found);
+            assert_eq!(
+                left.iter().map(access::words).collect::<Vec<_>>(),
+                kept,
+                "{listed:?}, {made:?}"
+            );
+            assert_eq!(
+                super::kept(&left, &applied, &found),
+                left,
+                "the second time changes nothing"
             );
         }
     }
