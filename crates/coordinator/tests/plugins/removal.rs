@@ -116,6 +116,58 @@ async fn custom_resources_go_before_the_workloads_that_finalize_them() {
     running.stop().await;
 }
 
+/// Refuses the deletion of widgets of the group with 403.
+fn refusal(group: &str) -> [Value; 2] {
+    let rule = json!({"apiGroups": [group], "apiVersions": ["*"], "operations": ["DELETE"], "resources": ["widgets"]});
+    let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "refusal"}, "spec": {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": "false", "message": "not now", "reason": "Forbidden"}]}});
+    let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "refusal"}, "spec": {"policyName": "refusal", "validationActions": ["Deny"]}});
+    [policy, binding]
+}
+
+#[tokio::test]
+async fn a_custom_resource_whose_deletion_is_refused_keeps_the_workloads_that_finalize_it() {
+    let (world, group) = (World::start().await, "refused.example.com");
+    let widget = json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "w"}});
+    world.offer(1, "1.0.0", &json!([[definition(group), widget, config("worker", "1")]]));
+    let running = world.run(PluginSettings::default()).await;
+    world.is_ready(1, "1.0.0").await;
+    for object in refusal(group) {
+        world.plane().apply(&object.to_string()).await;
+    }
+    let widgets = world.objects(&format!("{group}/v1"), "widgets", "Widget", Some("default"));
+    let dry_run = DeleteParams::default().dry_run();
+    eventually("the deletion to be refused", SOON, async || {
+        match widgets.delete("w", &dry_run).await {
+            Err(kube::Error::Api(status)) if status.code == 403 => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+
+    world.withdraw(1);
+    world
+        .says(
+            &id(1),
+            "ApplyFailed",
+            "cannot delete Widget.refused.example.com default/w",
+        )
+        .await;
+    world.config_is("worker", Some("1")).await;
+    let bindings = world.objects(
+        "admissionregistration.k8s.io/v1",
+        "validatingadmissionpolicybindings",
+        "ValidatingAdmissionPolicyBinding",
+        None,
+    );
+    world.delete(&bindings, "refusal").await;
+    world.is_forgotten(1).await;
+    world.config_is("worker", None).await;
+    running.stop().await;
+}
+
 fn owned(mut object: Value, owner: &Value) -> Value {
     let mut reference = json!({"apiVersion": owner["apiVersion"], "kind": owner["kind"]});
     for field in ["name", "uid"] {

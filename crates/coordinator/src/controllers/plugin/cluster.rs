@@ -38,8 +38,8 @@ pub(super) use fields::is_ours;
 
 /// The field manager of the objects of plugins.
 pub(super) const MANAGER: &str = "tidewaiter/plugin";
-/// Objects in a page of a list.
-const PAGE: u32 = 500;
+/// Objects in a page of a list. Others decide how large each is.
+pub(super) const PAGE: u32 = 50;
 /// Pods of a failed job among which the newest is looked for.
 const PODS: u32 = 20;
 /// The end of the log of a failed job.

@@ -152,7 +152,10 @@ impl Engine {
                 drift,
                 claim,
             },
-            Err(Error::Api(status)) if object.replaces && status.code == 422 && is_immutable(&status.message) => {
+            // One that is not the plugin's yet is not deleted.
+            Err(Error::Api(status))
+                if object.replaces && claim.is_none() && status.code == 422 && is_immutable(&status.message) =>
+            {
                 let deleted = self
                     .cluster
                     .delete(&id, &object.version, &uid.unwrap_or_default())

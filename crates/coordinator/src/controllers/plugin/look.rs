@@ -1,7 +1,7 @@
 //! What has the name of an object that the lists of a plugin do not show, whoever owns it.
 //!
-//! Many objects of one kind in one namespace are looked for in one page of a list, unless others have too many there: a plugin of 500
-//! objects would ask 500 times before it creates them. Only metadata is read.
+//! Many objects of one kind in one namespace are looked for in a few pages of a list, unless others have too many there:
+//! a plugin of 500 objects would ask 500 times before it creates them. Only metadata is read.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,13 @@ use kube::api::ListParams;
 use kube::core::ObjectMeta;
 
 use super::claim::Claimant;
-use super::cluster::{Cluster, Kind, is_forbidden, live, with_metadata};
+use super::cluster::{Cluster, Kind, PAGE, is_forbidden, live, with_metadata};
 use super::object::{Object, ObjectId};
 use super::observed::Seen;
 use super::requests;
 
 /// From this number of objects of one kind in one namespace on, they are read with a list.
 pub(super) const MANY: usize = 8;
-/// Objects in the page.
-const PAGE: u32 = 500;
 
 /// Objects of one kind in one namespace.
 struct Place<'a> {
@@ -51,7 +49,7 @@ impl Cluster {
             place.wanted.push((id, object));
         }
         let (many, few): (Vec<_>, Vec<_>) = places.into_values().partition(|place| place.wanted.len() >= MANY);
-        let pages = many.into_iter().map(|place| self.page(place, claimant));
+        let pages = many.into_iter().map(|place| self.pages(place, claimant));
         let (mut seen, mut single) = (Vec::new(), few);
         for page in requests::read(pages).await {
             match page? {
@@ -71,8 +69,8 @@ impl Cluster {
         Ok(seen)
     }
 
-    /// What one page of a list shows; the place when there are more pages.
-    async fn page<'a>(
+    /// What as many pages of a list show as the objects fill; the place when there are more.
+    async fn pages<'a>(
         &self,
         place: Place<'a>,
         claimant: Claimant<'_>,
@@ -81,21 +79,25 @@ impl Cluster {
         let Some((first, _)) = wanted.first() else {
             return Ok(Ok(Vec::new()));
         };
-        let one_page = ListParams::default().limit(PAGE);
-        let page = match self.api(kind, first).list_metadata(&one_page).await {
-            // Each says for itself that it may not be read.
-            Err(error) if is_forbidden(&error) => return Ok(Err(place)),
-            page => page?,
-        };
-        if page.metadata.continue_.is_some_and(|next| !next.is_empty()) {
-            return Ok(Err(place));
+        let by_name: BTreeMap<&str, _> = wanted.iter().map(|wanted| (wanted.0.name.as_str(), wanted)).collect();
+        let mut params = ListParams::default().limit(PAGE);
+        let mut seen = Vec::new();
+        for _ in 0..=wanted.len() / PAGE as usize {
+            let page = match self.api(kind, first).list_metadata(&params).await {
+                // Each says for itself that it may not be read.
+                Err(error) if is_forbidden(&error) => return Ok(Err(place)),
+                page => page?,
+            };
+            seen.extend(page.items.into_iter().filter_map(|item| {
+                let (id, object) = by_name.get(item.metadata.name.as_deref()?)?;
+                Some(seen_as(kind, id, object, item.metadata, claimant))
+            }));
+            params.continue_token = page.metadata.continue_.filter(|next| !next.is_empty());
+            if params.continue_token.is_none() {
+                return Ok(Ok(seen));
+            }
         }
-        let wanted: BTreeMap<&str, _> = wanted.iter().map(|wanted| (wanted.0.name.as_str(), wanted)).collect();
-        let found = page.items.into_iter().filter_map(|item| {
-            let (id, object) = wanted.get(item.metadata.name.as_deref()?)?;
-            Some(seen_as(kind, id, object, item.metadata, claimant))
-        });
-        Ok(Ok(found.collect()))
+        Ok(Err(place))
     }
 
     async fn look_at(

@@ -298,7 +298,7 @@ impl<'a> Planner<'a, '_> {
                 continue;
             }
             match self.observed.seen.get(&id) {
-                Some(Seen::Foreign | Seen::Adoptable(..)) => {
+                Some(Seen::Foreign | Seen::Adoptable(_, Claim::Orphan(_) | Claim::Inherited)) => {
                     return Some(End::Problems(vec![Problem::foreign(&id, &object.plugin())]));
                 }
                 Some(Seen::OtherPlugin(other)) => {
@@ -313,7 +313,8 @@ impl<'a> Planner<'a, '_> {
                     self.plan.actions.push(vec![Action::Run { id, object }]);
                     return None;
                 }
-                Some(Seen::Ours(live)) => match live.job {
+                // The plugin made it, also without its label.
+                Some(Seen::Ours(live) | Seen::Adoptable(live, Claim::Unlabelled)) => match live.job {
                     Some(JobState::Succeeded) => self.plan.record.complete(&id.name),
                     Some(JobState::Failed) => return Some(End::JobFailed(id)),
                     Some(JobState::Running) | None => {

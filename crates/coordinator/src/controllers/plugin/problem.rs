@@ -154,6 +154,11 @@ impl Problem {
             &message[..message.floor_char_boundary(SAID)]
         };
         let ends = status.code == 403 && status.message.contains("because it is being terminated");
+        // An admission webhook and an admission policy, which use different words. The access is permitted.
+        let refused = status.code == 403
+            && ["denied the request", "denied request"]
+                .iter()
+                .any(|words| status.message.contains(words));
         let (reason, remedy) = match status.code {
             403 if ends => (
                 "ApplyFailed",
@@ -161,6 +166,10 @@ impl Problem {
                     "The namespace {} is being deleted. It is tried again: the namespace must go, or what keeps it (kubectl describe namespace).",
                     id.namespace
                 ),
+            ),
+            403 if refused => (
+                "ApplyFailed",
+                "An admission webhook or policy refuses it. It is tried again.".to_owned(),
             ),
             401 | 403 => (DENIED, denied(&status.message, account)),
             422 if is_immutable(&status.message) => (
@@ -176,7 +185,7 @@ impl Problem {
         Self {
             reason,
             note: format!("cannot {verb} {id}: {said}. {remedy}"),
-            passes: !(400..=422).contains(&status.code) || status.code == 409 || status.code == 408 || ends,
+            passes: !(400..=422).contains(&status.code) || status.code == 409 || status.code == 408 || ends || refused,
         }
     }
 }

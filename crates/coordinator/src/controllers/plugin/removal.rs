@@ -73,7 +73,8 @@ impl Engine {
             };
             let (mut observed, places) = self.observe(&release, claimant).await.map_err(PluginError::Read)?;
             removed.places = places;
-            // One that may not be deleted is as one that may not be read: it keeps no other.
+            // One that the account may not delete is as one that it may not read: it keeps no other. One whose deletion
+            // a webhook or a policy refuses keeps what comes after it.
             observed.seen.extend(denied.clone());
             let plan = plan(&release, &record, &observed, PluginDrift::Correct);
             record = plan.record;

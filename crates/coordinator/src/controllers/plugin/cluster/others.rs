@@ -1,22 +1,51 @@
 //! What a namespace or a definition of a plugin has of others: it would be deleted with it.
 
+use std::collections::HashMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject, ObjectMeta, PartialObjectMeta};
-use kube::discovery::Scope;
+use kube::discovery::{ApiCapabilities, Scope};
 use kube::{Api, Error};
 use tidewaiter_api::names::PLUGIN_LABEL;
 
+use super::read::is_absent;
 use super::versions::not_yet;
 use super::{Cluster, Kind, ObjectId, PAGE, is_forbidden};
 
 /// Owners, and owners of owners, that are looked at. An object with more is of others.
 const OWNERS: usize = 16;
 
+/// Requests about owners in one search. With more of them, an object is of others.
+const LOOKUPS: usize = 500;
+
 /// What would be deleted with everything in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whole {
     Namespace,
     Definition,
+}
+
+/// One search, and the owners that it has met: whoever creates objects decides how many owners they name.
+struct Search<'a> {
+    cluster: &'a Cluster,
+    plugin: &'a str,
+    whole: Whole,
+    /// By version and kind.
+    kinds: HashMap<(String, String), Option<Kind>>,
+    /// By the whole reference and the namespace: another one with the same uid may name something else.
+    owners: HashMap<String, Owner>,
+    lookups: usize,
+}
+
+/// An owner, as far as it decides about what it owns.
+#[derive(Clone)]
+enum Owner {
+    /// It is the plugin's, or gone, or counts for itself.
+    Nobody,
+    Others,
+    /// It has owners itself.
+    Owned(Vec<OwnerReference>),
 }
 
 impl Cluster {
@@ -33,7 +62,8 @@ impl Cluster {
             return Ok(None);
         };
         let api = Api::all_with(self.client.clone(), &resource);
-        match self.other(&api, &resource, plugin, Whole::Definition).await {
+        let mut search = Search::new(self, plugin, Whole::Definition);
+        match search.other(&api, &resource).await {
             Err(Error::Api(status)) if status.code == 404 => Err(not_yet(group, &resource.kind)),
             found => found,
         }
@@ -49,34 +79,40 @@ impl Cluster {
         let kinds = served
             .groups()
             .flat_map(kube::discovery::ApiGroup::resources_by_stability);
-        let listable = kinds.filter(|(resource, capabilities)| {
-            let lasting = !matches!(
-                resource.kind.as_str(),
-                "Event" | "Lease" | "EndpointSlice" | "Endpoints"
-            );
-            lasting && capabilities.scope == Scope::Namespaced && capabilities.supports_operation("list")
-        });
-        for (resource, _) in listable {
+        let mut search = Search::new(self, plugin, Whole::Namespace);
+        for (resource, _) in kinds.filter(|(resource, capabilities)| keeps_namespace(resource, capabilities)) {
             let api = Api::namespaced_with(self.client.clone(), namespace, &resource);
-            match self.other(&api, &resource, plugin, Whole::Namespace).await {
+            match search.other(&api, &resource).await {
                 Ok(None) => {}
                 Ok(found) => return Ok(found),
-                // The kind is not served any more.
-                Err(Error::Api(status)) if status.code == 404 => {}
+                Err(Error::Api(status)) if status.code == 404 => {
+                    // The version is not served any more. The kind may be, in another one.
+                    if self.defined(&resource.group, &resource.kind).await?.is_some() {
+                        return Err(not_yet(&resource.group, &resource.kind));
+                    }
+                }
                 Err(error) => return Err(error),
             }
         }
         Ok(None)
     }
+}
+
+impl<'a> Search<'a> {
+    fn new(cluster: &'a Cluster, plugin: &'a str, whole: Whole) -> Self {
+        Self {
+            cluster,
+            plugin,
+            whole,
+            kinds: HashMap::new(),
+            owners: HashMap::new(),
+            lookups: 0,
+        }
+    }
 
     /// An object that is not of the plugin, and is not in every namespace.
-    async fn other(
-        &self,
-        api: &Api<DynamicObject>,
-        resource: &ApiResource,
-        plugin: &str,
-        whole: Whole,
-    ) -> Result<Option<String>, Error> {
+    async fn other(&mut self, api: &Api<DynamicObject>, resource: &ApiResource) -> Result<Option<String>, Error> {
+        let (plugin, whole) = (self.plugin, self.whole);
         let selector = format!("{PLUGIN_LABEL}!={plugin},containership.io/managed!=true");
         let everywhere = [("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")];
         let mut params = ListParams::default().labels(&selector).limit(PAGE);
@@ -86,7 +122,7 @@ impl Cluster {
             for PartialObjectMeta { metadata, .. } in page.items {
                 let name = metadata.name.as_deref().unwrap_or_default();
                 let is_usual = everywhere.contains(&(resource.kind.as_str(), name));
-                if !is_usual && self.is_of_others(&metadata, plugin, whole).await? {
+                if !is_usual && self.is_of_others(&metadata).await? {
                     let namespace = metadata.namespace.as_deref().filter(|_| whole == Whole::Definition);
                     let namespace = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
                     return Ok(Some(format!("{} {namespace}{name}", resource.kind)));
@@ -101,45 +137,96 @@ impl Cluster {
 
     /// Whether an object without the label of the plugin is there for others: it has no owner, or one that is of
     /// others. One whose owners are the plugin's, or gone, is deleted by the garbage collector.
-    async fn is_of_others(&self, metadata: &ObjectMeta, plugin: &str, whole: Whole) -> Result<bool, Error> {
-        let owners = |metadata: &ObjectMeta| metadata.owner_references.clone().unwrap_or_default();
-        let mut unseen = owners(metadata);
+    async fn is_of_others(&mut self, metadata: &ObjectMeta) -> Result<bool, Error> {
+        let mut unseen = metadata.owner_references.clone().unwrap_or_default();
         if unseen.is_empty() {
             return Ok(true);
         }
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
         for _ in 0..OWNERS {
             let Some(owner) = unseen.pop() else {
                 return Ok(false);
             };
-            let (group, version) = owner.api_version.rsplit_once('/').unwrap_or(("", &owner.api_version));
-            let Some(kind) = self.kind_in_any_version(group, version, &owner.kind).await? else {
-                return Ok(true);
-            };
-            if whole == Whole::Namespace && kind.namespaced {
-                // It is in the namespace, too, and counts for itself.
-                continue;
+            match self.owner(namespace, &owner).await? {
+                Owner::Nobody => {}
+                Owner::Others => return Ok(true),
+                Owner::Owned(above) => unseen.extend(above),
             }
-            let place = ObjectId {
-                namespace: metadata.namespace.clone().unwrap_or_default(),
-                ..ObjectId::default()
-            };
-            let found = match self.api(&kind, &place).get_metadata_opt(&owner.name).await {
-                Err(error) if is_forbidden(&error) => return Ok(true),
-                found => found?.map(|found| found.metadata),
-            };
-            let Some(found) = found.filter(|found| found.uid.as_deref() == Some(&*owner.uid)) else {
-                continue;
-            };
-            let labels = found.labels.as_ref();
-            if labels.and_then(|labels| labels.get(PLUGIN_LABEL)).map(String::as_str) == Some(plugin) {
-                continue;
-            }
-            let above = owners(&found);
-            if above.is_empty() {
-                return Ok(true);
-            }
-            unseen.extend(above);
         }
         Ok(!unseen.is_empty())
     }
+
+    async fn owner(&mut self, namespace: &str, owner: &OwnerReference) -> Result<Owner, Error> {
+        let key = format!(
+            "{namespace} {} {} {} {}",
+            owner.api_version, owner.kind, owner.name, owner.uid
+        );
+        if let Some(known) = self.owners.get(&key) {
+            return Ok(known.clone());
+        }
+        if self.lookups >= LOOKUPS {
+            return Ok(Owner::Others);
+        }
+        self.lookups += 1;
+        let found = self.look_up(namespace, owner).await?;
+        self.owners.insert(key, found.clone());
+        Ok(found)
+    }
+
+    async fn look_up(&mut self, namespace: &str, owner: &OwnerReference) -> Result<Owner, Error> {
+        let Some(kind) = self.kind(owner).await? else {
+            return Ok(Owner::Others);
+        };
+        if self.whole == Whole::Namespace && kind.namespaced {
+            // It is in the namespace, too, and counts for itself.
+            return Ok(Owner::Nobody);
+        }
+        let place = ObjectId {
+            namespace: namespace.to_owned(),
+            ..ObjectId::default()
+        };
+        let found = match self.cluster.api(&kind, &place).get_metadata(&owner.name).await {
+            Ok(found) => found.metadata,
+            Err(error) if is_absent(&error, &owner.name) => return Ok(Owner::Nobody),
+            Err(error) if is_forbidden(&error) => return Ok(Owner::Others),
+            // The version may not be served any more: that says nothing of the owner.
+            Err(Error::Api(status)) if status.code == 404 => {
+                self.cluster.forget(&kind);
+                return Ok(Owner::Others);
+            }
+            Err(error) => return Err(error),
+        };
+        let label = found.labels.as_ref().and_then(|labels| labels.get(PLUGIN_LABEL));
+        if found.uid.as_deref() != Some(&*owner.uid) || label.map(String::as_str) == Some(self.plugin) {
+            return Ok(Owner::Nobody);
+        }
+        let above = found.owner_references.unwrap_or_default();
+        Ok(if above.is_empty() {
+            Owner::Others
+        } else {
+            Owner::Owned(above)
+        })
+    }
+
+    async fn kind(&mut self, owner: &OwnerReference) -> Result<Option<Kind>, Error> {
+        let key = (owner.api_version.clone(), owner.kind.clone());
+        if let Some(known) = self.kinds.get(&key) {
+            return Ok(known.clone());
+        }
+        let (group, version) = owner.api_version.rsplit_once('/').unwrap_or(("", &owner.api_version));
+        let found = self.cluster.kind_in_any_version(group, version, &owner.kind).await?;
+        self.kinds.insert(key, found.clone());
+        Ok(found)
+    }
+}
+
+/// Whether objects of the kind are in a namespace for others. What cannot be deleted, such as the measurements and
+/// catalogues of aggregated API servers, is computed, and goes with what it describes.
+fn keeps_namespace(resource: &ApiResource, capabilities: &ApiCapabilities) -> bool {
+    let lasting = !matches!(
+        resource.kind.as_str(),
+        "Event" | "Lease" | "EndpointSlice" | "Endpoints"
+    );
+    let can = |verb| capabilities.supports_operation(verb);
+    lasting && capabilities.scope == Scope::Namespaced && can("list") && can("delete")
 }

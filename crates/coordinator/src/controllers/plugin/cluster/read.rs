@@ -201,7 +201,7 @@ fn needs_content(read: &Read<'_>) -> bool {
 }
 
 /// Whether the API server has no object of this name. Without the name, the response may be about the kind.
-fn is_absent(error: &Error, name: &str) -> bool {
+pub(super) fn is_absent(error: &Error, name: &str) -> bool {
     let Error::Api(status) = error else { return false };
     let named = status.details.as_ref().is_some_and(|details| details.name == name);
     status.code == 404 && named
