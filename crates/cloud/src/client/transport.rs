@@ -3,7 +3,7 @@
 //! A body is read completely or is an error; the limit is 64 MiB. No redirect is followed.
 //!
 //! A connection on which nothing arrives may be dead without either side knowing. So a read without a response for a while is sent once more, on
-//! a new connection, and the first response counts.
+//! a new connection, and the first response counts. Only one read at a time is sent once more, so that a slow cloud does not get twice the load.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::{Certificate, Proxy, Response, redirect, retry};
 use tidewaiter_kit::SharedClock;
 use tidewaiter_kit::clock::timeout;
+use tokio::sync::Semaphore;
 use url::Url;
 
 use super::error::ClientError;
@@ -53,6 +54,8 @@ pub(super) struct Transport {
     exchange_anew: Exchange,
     /// See [`ClientSettings::hedge_after`].
     hedge_after: Duration,
+    /// The permit to send one read once more.
+    hedge: Arc<Semaphore>,
     urls: Arc<[Url; 3]>,
     token: Option<TokenSource>,
     /// The timeout of an attempt.
@@ -80,6 +83,7 @@ impl Transport {
             exchange_anew: exchange(unpooled.map_err(SettingsError::Build)?),
             http,
             hedge_after: settings.hedge_after,
+            hedge: Arc::new(Semaphore::new(1)),
             urls: Arc::new(settings.urls()),
             token: settings
                 .token
@@ -134,14 +138,19 @@ impl Transport {
         }
     }
 
-    /// Sends a read, and sends it once more if the head of the response does not arrive in time. An error counts only if both have one.
+    /// Sends a read, and sends it once more if the head of the response does not arrive in time, as soon as no other read is under way for the
+    /// second time. An error counts only if both have one.
     async fn read_hedged(&self, request: &Request) -> Result<Response, ClientError> {
         let mut first = self.send(request, None, HeaderMap::new()).boxed();
-        tokio::select! {
+        let late = async {
+            self.clock.sleep(self.hedge_after).await;
+            self.hedge.acquire().await
+        };
+        let _permit = tokio::select! {
             biased;
             response = &mut first => return response,
-            () = self.clock.sleep(self.hedge_after) => {}
-        }
+            permit = late => permit,
+        };
         let second = self.send_over(&self.exchange_anew, request, None, HeaderMap::new());
         select_ok([first, second.boxed()]).await.map(|(response, _)| response)
     }

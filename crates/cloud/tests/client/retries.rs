@@ -1,5 +1,8 @@
 //! What is repeated, when, and what never is.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use http::Method;
@@ -112,6 +115,41 @@ async fn a_read_on_a_connection_that_hangs_is_sent_once_more_on_another() {
         clock.advance(HEDGE);
     });
     assert_eq!((count.unwrap(), server.seen().len()), (0, 2));
+}
+
+/// The reads of a slow cloud are sent once more one after the other: each waits for the second response of the one before it.
+#[tokio::test]
+async fn one_read_at_a_time_is_sent_once_more() {
+    const HEDGE: Duration = Duration::from_secs(2);
+    let (sent, under_way, most) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    let counts = Arc::new((sent, under_way, most));
+    let seen = Arc::clone(&counts);
+    let cloud = move |_| {
+        let counts = Arc::clone(&counts);
+        async move {
+            let (sent, under_way, most) = &*counts;
+            if sent.fetch_add(1, SeqCst) < 3 {
+                std::future::pending::<()>().await;
+            }
+            most.fetch_max(under_way.fetch_add(1, SeqCst) + 1, SeqCst);
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            under_way.fetch_sub(1, SeqCst);
+            Ok(http::Response::new("[]").into())
+        }
+    };
+    let mut settings = settings("http://127.0.0.1:1");
+    settings.hedge_after = HEDGE;
+    let clock = ManualClock::default();
+    let client = Client::new(&settings, clock.shared()).unwrap().over(cloud);
+    let (a, b, c, ()) = futures::join!(labels(&client), labels(&client), labels(&client), async {
+        clock.sleeping(6).await;
+        clock.advance(HEDGE);
+    });
+    assert_eq!([a.unwrap(), b.unwrap(), c.unwrap()], [0, 0, 0]);
+    let (sent, _, most) = &*seen;
+    assert_eq!((sent.load(SeqCst), most.load(SeqCst)), (6, 1));
 }
 
 #[tokio::test]
