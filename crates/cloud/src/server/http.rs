@@ -227,7 +227,8 @@ async fn answer(
 }
 
 /// The caller. One that is not cached is looked up with a permit. A token that proves nothing by itself is counted by address before that,
-/// because anybody can invent one, and has the permits of strangers; so invented tokens take nothing from clients with a valid one.
+/// because anybody can invent one, and has the permits of strangers; so invented tokens take nothing from clients with a valid one. The same
+/// applies beyond the limit of what a token proves, which others can use up who have the id of a key or a revoked token.
 async fn known(cloud: &Cloud, endpoint: &Endpoint, headers: &HeaderMap, client: IpAddr) -> Result<Arc<Known>, Error> {
     let accepted = endpoint.accepted;
     let limits = &cloud.limits;
@@ -243,16 +244,20 @@ async fn known(cloud: &Cloud, endpoint: &Endpoint, headers: &HeaderMap, client: 
         return Err(unknown().into());
     };
     let clock = &*cloud.clock;
-    let share = cloud.keys.share(&token, &credential);
-    let (_share, permit) = match &share {
-        Some(share) => (limits.caller(clock, share).await?, limits.permit(clock).await),
+    let share = match cloud.keys.share(&token, &credential) {
+        Some(share) => limits.caller(clock, &share).await.ok(),
+        None => None,
+    };
+    let is_proven = share.is_some();
+    let (_share, permit) = match share {
+        Some(share) => (share, limits.permit(clock).await),
         None => (limits.anyone(clock, client).await?, limits.stranger_permit(clock).await),
     };
     let _permit = permit.ok_or_else(overloaded)?;
     if let Some(known) = identity::looked_up(cloud, &token, credential).await? {
         return Ok(known);
     }
-    if share.is_some() {
+    if is_proven {
         limits.stranger(client)?;
     }
     Err(unknown().into())

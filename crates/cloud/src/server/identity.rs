@@ -6,7 +6,7 @@
 //!
 //! Anybody can invent a token. So a token is looked up in the database with the permits of known callers only if it proves something
 //! without the database: it is signed by this server, or an API key that was verified before, or has the id of a key. The others are
-//! looked up with the permits of strangers.
+//! looked up with the permits of strangers, and so are those beyond the limit of their user, cluster or key.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -79,11 +79,12 @@ impl ProvenKeys {
         }
     }
 
-    /// The name under which a token that proves something without the database is counted; `None` if it proves nothing. Whoever knows only
-    /// the id of a key takes nothing from a client with the key, once that was verified.
+    /// The name under which looking up a token that proves something without the database is counted; `None` if it proves nothing. All tokens
+    /// of one user or cluster count together, because those that were revoked are still signed. A client that knows only the id of a key takes
+    /// nothing from a client with the key, once that was verified.
     pub(super) fn share(&self, token: &Token<'_>, credential: &Credential) -> Option<String> {
         match credential {
-            Credential::Claims(claims) => Some(format!("token:{}", claims.id)),
+            Credential::Claims(claims) => Some(format!("lookup:{}", claims.token_use.subject())),
             Credential::Key(_) if self.verified.contains_key(&token.name()) => {
                 Some(format!("key:{}", hex(&token.name())))
             }

@@ -282,3 +282,57 @@ async fn invented_keys_count_before_they_are_looked_up() {
     let refused = answers.iter().filter(|answer| answer.status == 429).count();
     assert!(refused >= 15, "{refused} of {answers:?}");
 }
+
+/// Revoked tokens are signed, but all of one user count together: they take little from others while the database is slow.
+#[tokio::test]
+async fn revoked_tokens_of_a_user_count_together() {
+    let postgres = Postgres::start().await;
+    let database = postgres.create_database().await;
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let mut first = World::begun(postgres.url(&database).parse().unwrap(), folder).await;
+    let owner = first.owner().await;
+    let mut revoked = Vec::new();
+    for number in 0..40 {
+        let token = json!({"name": format!("t{number}"), "expires_in_seconds": 3600});
+        let token = first.post(&owner, "/v3/account/tokens", token).await.is(201);
+        let path = format!("/v3/account/tokens/{}", token.field("id"));
+        first.delete(&owner, &path).await.is(204);
+        revoked.push(token.field("token"));
+    }
+    first.stop().await;
+    let slowly = |parts: &mut ServerParts| parts.limits.requests_a_second = NonZeroU32::MIN;
+    let world = World::served(first.database.clone(), Arc::clone(&first.folder), first.ids(), slowly).await;
+    let world = world.unwrap();
+    // While the database is away, each look-up lasts.
+    postgres.stop().await;
+    let answers = join_all(revoked.iter().map(|token| world.get(token, "/v3/account"))).await;
+    // Ten of the user, and ten of the address.
+    let refused = answers.iter().filter(|answer| answer.status == 429).count();
+    assert!(refused >= 15, "{refused} of {answers:?}");
+}
+
+/// The id of an API key is no secret. After a start the server has verified no key yet.
+#[tokio::test]
+async fn the_id_of_a_key_keeps_no_cluster_out() {
+    let mut first = World::sqlite().await;
+    let owner = first.owner().await;
+    let made = first.post(&owner, "~/clusters", json!({"name": "prod"})).await.is(201);
+    let key = made.field("api_key");
+    first.stop().await;
+    let slowly = |parts: &mut ServerParts| parts.limits.requests_a_second = NonZeroU32::MIN;
+    let world = World::served(first.database.clone(), Arc::clone(&first.folder), first.ids(), slowly).await;
+    let world = world.unwrap();
+    // The id has 32 digits.
+    let invented = format!("JWT {}_{}", &key[.."twk_".len() + 32], "A".repeat(43));
+    let attackers: Vec<Client> = (2..12).map(client).collect();
+    let attack = attackers.iter().flat_map(|attacker| (0..10).map(move |_| attacker));
+    let attack = attack.map(|attacker| {
+        let request = attacker.get(format!("{}/v3/account", world.base));
+        request.header("authorization", &invented).send()
+    });
+    for answer in join_all(attack).await {
+        let status = answer.unwrap().status().as_u16();
+        assert!([401, 429].contains(&status), "{status}");
+    }
+    world.get(&key, "~/users").await.is(200);
+}

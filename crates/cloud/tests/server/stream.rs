@@ -8,6 +8,8 @@ use eventsource_stream::{Event, Eventsource as _};
 use futures::{Stream, StreamExt as _};
 use reqwest::Method;
 use serde_json::{Value, json};
+use sqlx::{AnyConnection, Connection as _};
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_testkit::eventually;
 
 use crate::fixture::{self, Fixture, role, ssh_key};
@@ -57,6 +59,7 @@ pub fn kinds(event: &Event) -> Vec<String> {
 on_both!(
     a_cluster_hears_which_kinds_change_and_nothing_else,
     a_cluster_reads_which_of_its_objects_were_deleted,
+    what_no_cluster_mirrors_takes_no_place_in_the_record_of_deletions,
     who_is_cut_off_again_and_again_ends_with_what_a_lister_sees,
     a_stream_ends_with_the_right_to_hear_it,
     a_server_that_stops_ends_its_streams,
@@ -229,6 +232,46 @@ async fn a_cluster_reads_which_of_its_objects_were_deleted(world: World) {
     // Newest first.
     let at = |wanted: &str| found.iter().position(|(_, id)| id == wanted);
     assert!(at(pool) < at(user) && at(user) < at(plugin), "{found:?}");
+}
+
+async fn what_no_cluster_mirrors_takes_no_place_in_the_record_of_deletions(world: World) {
+    let owner = world.owner().await;
+    let (path, key) = cluster(&world, &owner, "prod").await;
+    label(&world, &owner, &path, "gone").await;
+    let labels = format!("{path}/labels");
+    let id = world.get(&owner, &labels).await.is(200).json()[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    world.delete(&owner, &format!("{labels}/{id}")).await.is(204);
+    // More deletions than the record has, as of a member who creates tokens and SSH keys and deletes them.
+    let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
+    let many = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 1500) \
+        INSERT INTO changes SELECT $1 + n, at, organization_id, '', $2, $2 || n, action, actor, request_id, before, after \
+        FROM changes, numbers WHERE action = 'delete' AND object_id = $3";
+    for (after, kind) in [(1_000_000_i64, Kind::Token), (2_000_000, Kind::SshKey)] {
+        let rows = sqlx::query(many).bind(after).bind(kind.word()).bind(&id);
+        assert_eq!(rows.execute(&mut database).await.unwrap().rows_affected(), 1500);
+    }
+    let record = async || world.get(&key, &format!("{path}/deletions")).await.is(200).json();
+    let found = record().await;
+    assert_eq!(found.as_array().unwrap().len(), 1, "{found}");
+    assert_eq!((&found[0]["kind"], &found[0]["id"]), (&json!("labels"), &json!(id)));
+    // The newest of what concerns all clusters and of what concerns this one are one list.
+    let rows = sqlx::query(many).bind(3_000_000_i64).bind(Kind::Role.word()).bind(&id);
+    rows.execute(&mut database).await.unwrap();
+    let newest = "UPDATE changes SET sequence = 4000000 WHERE object_id = $1 AND action = 'delete'";
+    let rows = sqlx::query(newest).bind(&id);
+    rows.execute(&mut database).await.unwrap();
+    let found = record().await;
+    let found: Vec<&str> = found
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(found.len(), 1_000);
+    assert_eq!(found[..2], [&*id, "roles1500"]);
 }
 
 pub async fn cluster(world: &World, owner: &str, name: &str) -> (String, String) {

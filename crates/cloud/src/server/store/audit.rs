@@ -1,5 +1,7 @@
 //! Rows of the audit log.
 
+use std::sync::LazyLock;
+
 use serde_json::{Value, json};
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
@@ -11,6 +13,28 @@ use crate::models::Kind;
 
 /// The deletions that clusters see.
 const DELETIONS: i64 = 1_000;
+
+/// The statement that reads them. The deletions that concern all clusters and those of one are two ranges of an index: the deletions of other
+/// clusters are not read. The kinds that clusters do not mirror are left out before the limit, or revoked tokens could displace the others.
+static RECORD: LazyLock<String> = LazyLock::new(|| {
+    let mirrored = |kind: &&Kind| kind.facts().event.is_some() && **kind != Kind::SshKey;
+    let kinds: Vec<String> = Kind::ALL
+        .iter()
+        .filter(mirrored)
+        .map(|kind| format!("'{}'", kind.word()))
+        .collect();
+    let kinds = kinds.join(", ");
+    let part = |cluster: &str| {
+        format!(
+            "SELECT * FROM (SELECT sequence, kind, object_id, at FROM changes WHERE organization_id = $1 \
+             AND cluster_id = {cluster} AND action = 'delete' AND kind IN ({kinds}) AND NOT EXISTS \
+             (SELECT 1 FROM objects WHERE objects.kind = changes.kind AND objects.id = changes.object_id) \
+             ORDER BY sequence DESC LIMIT $3) AS part"
+        )
+    };
+    let (shared, own) = (part("''"), part("$2"));
+    format!("SELECT kind, object_id, at FROM ({shared} UNION ALL {own}) AS found ORDER BY sequence DESC LIMIT $3")
+});
 
 impl Store {
     /// The audit log of an organization as the API shows it, newest first: at most `limit` changes before the number
@@ -30,19 +54,13 @@ impl Store {
         Ok(shown?)
     }
 
-    /// The last deletions that concern a cluster of an organization, newest first: at most [`DELETIONS`]. An object that exists again, of a
-    /// membership for example, is not deleted.
+    /// The last deletions of objects that a cluster of an organization mirrors, newest first: at most [`DELETIONS`]. An object that exists
+    /// again, a membership for example, is not deleted.
     pub async fn deletions(&self, organization: &str, cluster: &str) -> Result<Vec<Value>, StoreError> {
         let mut reader = self.reader().await?;
-        let found = query(
-            "SELECT kind, object_id, at FROM changes WHERE organization_id = $1 AND action = 'delete' \
-             AND (cluster_id = '' OR cluster_id = $2) AND NOT EXISTS \
-             (SELECT 1 FROM objects WHERE objects.kind = changes.kind AND objects.id = changes.object_id) \
-             ORDER BY sequence DESC LIMIT $3",
-            &[organization, cluster],
-        )
-        .bind(DELETIONS)
-        .fetch_all(&mut *reader);
+        let found = query(&RECORD, &[organization, cluster])
+            .bind(DELETIONS)
+            .fetch_all(&mut *reader);
         let found = within(found).await?;
         let deletions: Result<Vec<_>, sqlx::Error> = reader.end(found).iter().map(deletion).collect();
         Ok(deletions?.into_iter().flatten().collect())
