@@ -20,6 +20,7 @@ mod stored;
 mod sync;
 mod window;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::Secret;
@@ -236,6 +237,7 @@ impl<'a> Mirror<'a> {
             pause: pause.clone(),
             clock: Arc::clone(&kit.clock),
             memory: Memory::default(),
+            unread: AtomicBool::new(false),
         };
         let listing = lister.run(leadership.clone(), self.tasks.shutdown_token());
         self.tasks.spawn(format!("sync/{}", K::NAME), listing);

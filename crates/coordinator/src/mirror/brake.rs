@@ -1,7 +1,7 @@
 //! The brake: a wrong response must neither delete what the cloud has, nor give many people new permissions. Pure.
 //!
-//! It counts the objects that the cloud listed before and, at the start of the process, those that the cluster has. An object that appears
-//! in the cluster later and that the cloud does not list is neither counted nor protected.
+//! It counts the objects that the cloud listed before: at the start of the process those of the stored list and, without one, those of the
+//! cluster whose name is one of the cloud. Another object of the cluster is neither counted nor protected.
 //!
 //! | a list that, with those of the last ten sync intervals, | is held until |
 //! | --- | --- |
@@ -100,9 +100,19 @@ pub(super) const FEW: usize = 5;
 const COUNTED_INTERVALS: u32 = 10;
 
 impl Brake {
-    /// The objects that it protects: at the first response of the process those that the cluster has.
-    pub(super) fn protected(&mut self, cluster: impl FnOnce() -> Scoped) -> &Scoped {
-        self.window.protected(cluster)
+    /// The objects that it protects: at the first response of the process those that were listed `before`.
+    pub(super) fn protected(&mut self, before: impl FnOnce() -> Scoped) -> &Scoped {
+        self.window.protected(before)
+    }
+
+    /// What each object gave that the cloud listed before this process, if that is known.
+    pub(super) fn remember(&mut self, given: impl FnOnce() -> BTreeMap<Key, String>) {
+        self.given.get_or_insert_with(given);
+    }
+
+    /// A list that cannot be read completely confirms no deletion.
+    pub(super) fn confirms_nothing(&mut self) {
+        self.deletions = Holding::default();
     }
 
     /// Why a response that would delete `deletions` is held, if it is. `is_listed` contains what stays, and `is_recorded` what the cloud's
@@ -169,8 +179,8 @@ impl Brake {
     }
 
     /// The additions of a response that are held because there are more than `bound` of them within one sync interval. `listed` is what
-    /// each object gives. The first response of the process is compared with the objects that the cluster has; into an empty cluster,
-    /// everything may be added.
+    /// each object gives. Without a stored list, the first response of the process is compared with the objects that the cluster has; into
+    /// an empty cluster, everything may be added.
     pub(super) fn held_additions(
         &mut self,
         listed: BTreeMap<Key, String>,

@@ -121,7 +121,6 @@ impl<R: PartialEq> Known<R> {
 }
 
 /// What an object of the cluster is to be taken for.
-#[derive(Debug)]
 pub(crate) enum Effect<R> {
     /// For what the cloud lists.
     Listed(Arc<R>),

@@ -14,6 +14,9 @@ use uuid::Uuid;
 
 use super::brake::FEW;
 
+/// The characters of an id of the cloud.
+const ID_LENGTH: usize = 36;
+
 /// A kind that is mirrored: where the cloud lists it, and how an object of the cloud becomes an object of the cluster.
 pub(crate) trait MirroredKind: Send + Sync + 'static {
     /// The name in metrics and in the readiness check: `users`.
@@ -49,6 +52,13 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     /// The name of the resource that an object of the cloud becomes, which [`Self::resource`] must give it.
     fn name(id: Uuid) -> String {
         id.to_string()
+    }
+
+    /// Whether an object of the cloud can have the resource of this name.
+    fn is_name(name: &str) -> bool {
+        let id = name.len().checked_sub(ID_LENGTH).and_then(|start| name.get(start..));
+        id.and_then(|id| id.parse().ok())
+            .is_some_and(|id| Self::name(id) == name)
     }
 
     /// What the object becomes; `None` when it is not mirrored.

@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use kube::ResourceExt as _;
+use kube::{Resource as _, ResourceExt as _};
 use tidewaiter_cloud::client::{Client, ClientError, Cluster, ETag, Fetched, Path};
 use tidewaiter_cloud::models::NodePool;
 use tidewaiter_kit::backoff::jittered;
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::board::{Board, Contents};
+use super::cloud_list::Specs;
 use super::kind::{Listed, MirroredKind, Refused, Source};
 use super::listing::{Foreign, Listing, Part};
 use super::shared::{Known, Shared};
@@ -61,6 +63,9 @@ enum ListError {
     Cloud(#[from] ClientError),
     #[error(transparent)]
     Foreign(#[from] Foreign),
+    /// Without the list of the process before, a forged object cannot be told from one of the cloud.
+    #[error("the list that the coordinator stored last cannot be read from its Secrets")]
+    Stored(#[from] kube::Error),
 }
 
 impl ListError {
@@ -68,6 +73,7 @@ impl ListError {
         match self {
             Self::Cloud(error) => error.class(),
             Self::Foreign(_) => "foreign",
+            Self::Stored(_) => "stored",
         }
     }
 
@@ -75,14 +81,14 @@ impl ListError {
     fn explained(&self, client: &Client) -> String {
         match self {
             Self::Cloud(error) => explained(error, client),
-            Self::Foreign(_) => Chain(self).to_string(),
+            Self::Foreign(_) | Self::Stored(_) => Chain(self).to_string(),
         }
     }
 
     fn retry_after(&self) -> Duration {
         match self {
             Self::Cloud(error) => error.retry_after().unwrap_or_default(),
-            Self::Foreign(_) => Duration::ZERO,
+            Self::Foreign(_) | Self::Stored(_) => Duration::ZERO,
         }
     }
 }
@@ -90,7 +96,7 @@ impl ListError {
 /// When the cloud is asked next, if nothing changes.
 #[derive(Clone, Copy)]
 enum Poll {
-    After(Duration),
+    First,
     /// Soon, for the given time, because the last list deleted something or is held.
     Recheck(u32),
     /// After [`QUIET_INTERVALS`], or after one interval while the brake holds something.
@@ -118,6 +124,8 @@ pub(super) struct Lister<K: MirroredKind> {
     pub(super) pause: Pause,
     pub(super) clock: SharedClock,
     pub(super) memory: Memory<K::Resource>,
+    /// Whether the cloud's record of deletions could not be read the last time.
+    pub(super) unread: AtomicBool,
 }
 
 /// The last complete responses.
@@ -161,7 +169,7 @@ impl<K: MirroredKind> Lister<K> {
     /// Lists the kind again and again.
     async fn follow(mut self) -> Infallible {
         self.board.started(K::NAME);
-        let mut poll = Poll::After(FIRST);
+        let (mut poll, mut failed) = (Poll::First, false);
         let mut retries = Retries::new(&self.cloud.client, self.cloud.interval, self.clock.clone());
         loop {
             let named = tokio::select! {
@@ -171,7 +179,8 @@ impl<K: MirroredKind> Lister<K> {
                     poll = Poll::Recheck(0);
                     continue;
                 }
-                () = self.due(poll) => false,
+                // What failed waited already.
+                () = async { if !failed { self.due(poll).await } } => false,
             };
             if self.pause.is_paused() {
                 self.pause.until(false).await;
@@ -180,7 +189,9 @@ impl<K: MirroredKind> Lister<K> {
                 self.stored.forget();
             }
             retries.begin();
-            match self.list().await {
+            let listed = self.list().await;
+            failed = listed.is_err();
+            match listed {
                 Ok(()) => {
                     poll = match poll {
                         Poll::Recheck(times) if times < RECHECKS => Poll::Recheck(times + 1),
@@ -192,7 +203,6 @@ impl<K: MirroredKind> Lister<K> {
                     }
                 }
                 Err(asked) => {
-                    poll = Poll::After(Duration::ZERO);
                     self.recall().await;
                     retries.failed(asked).await;
                 }
@@ -206,26 +216,22 @@ impl<K: MirroredKind> Lister<K> {
         if !self.shared.list.is_unread() {
             return;
         }
-        let stored = if K::STORED { self.stored.read().await } else { Ok(None) };
-        match stored {
-            Ok(stored) => {
-                self.shared.recall(stored);
-                self.queue.push(super::key());
-            }
-            Err(error) => {
-                let error = Chain(&error).to_string();
-                warn!(
-                    kind = K::NAME,
-                    error, "the stored list of the cloud cannot be read; it is tried again"
-                );
-            }
+        // An error is that of the request, which is tried again.
+        if let Ok(stored) = self.stored().await {
+            self.shared.recall(stored);
+            self.queue.push(super::key());
         }
+    }
+
+    /// What an earlier process stored.
+    async fn stored(&self) -> Result<Option<Arc<Specs<K::Resource>>>, kube::Error> {
+        if K::STORED { self.stored.read().await } else { Ok(None) }
     }
 
     /// The time of the next poll. Whether something is held is known only after the response was compared with the cluster.
     async fn due(&self, poll: Poll) {
         let wait = match poll {
-            Poll::After(wait) => Some(wait),
+            Poll::First => Some(FIRST),
             Poll::Recheck(times) => Some((FIRST_RECHECK * (1 << times)).min(self.cloud.interval)),
             Poll::Regularly => None,
         };
@@ -324,30 +330,38 @@ impl<K: MirroredKind> Lister<K> {
     }
 
     /// The names of deleted objects in the cloud's record, if the list lacks an object of the cluster, or one that was listed before. The
-    /// record is read after the list, so it contains each deletion that the list shows. Without a record, nothing is named.
-    async fn recorded(&self, listing: &Listing<K::Resource>) -> Arc<BTreeSet<String>> {
+    /// record is read after the list, so it contains each deletion that the list shows. None if it cannot be read.
+    async fn recorded(&self, listing: &Listing<K::Resource>) -> Option<Arc<BTreeSet<String>>> {
         let listed: BTreeSet<&str> = listing.desired.keys().map(Key::name).collect();
         let is_missing = |name: &str| !listed.contains(name) && !listing.refuses(name) && !listing.is_unmirrored(name);
-        let cluster = self.cache.iter().filter(|object| self.shared.kind.ours(object));
-        let known = self.shared.list.listed();
+        let is_mirrored =
+            |object: &Arc<K::Resource>| object.meta().deletion_timestamp.is_none() && self.shared.kind.ours(object);
+        let cluster = self.cache.iter().filter(is_mirrored);
+        let known = self.stored.before(&self.shared.list).unwrap_or_default();
         if !known.keys().any(|name| is_missing(name)) && !cluster.map(|it| it.name_any()).any(|name| is_missing(&name))
         {
-            return Arc::default();
+            return Some(Arc::default());
         }
         match self.cloud.client.deletions(self.cloud.cluster).await {
             Ok(deletions) => {
                 let of_kind = deletions.iter().filter(|deletion| K::CHANGED.contains(&deletion.kind));
-                Arc::new(of_kind.map(|deletion| K::name(deletion.id)).collect())
+                self.unread.store(false, Ordering::Relaxed);
+                Some(Arc::new(of_kind.map(|deletion| K::name(deletion.id)).collect()))
             }
             Err(error) => {
-                debug!(kind = K::NAME, error = %Chain(&error), "the cloud's record of deletions cannot be read");
-                Arc::default()
+                if !self.unread.swap(true, Ordering::Relaxed) {
+                    let error = explained(&error, &self.cloud.client);
+                    warn!(kind = K::NAME, error, "the cloud's record of deletions cannot be read");
+                }
+                None
             }
         }
     }
 
     /// Asks for every list of the kind; true when one of them changed. An error leaves the memory as it was.
     async fn fetch(&mut self) -> Result<bool, ListError> {
+        // Before the first list takes effect.
+        self.stored().await?;
         let cluster = self.cloud.cluster;
         let (pools, paths) = match self.shared.kind.listed(cluster) {
             Listed::At(path) => (None, vec![(path, None)]),

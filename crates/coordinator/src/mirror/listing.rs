@@ -128,15 +128,31 @@ impl<R: kube::Resource + Clone> Listing<R> {
         self.refused.iter().any(|refused| refused.name.as_deref() == Some(name))
     }
 
-    /// What it lists, by the names as far as they can be read. A malformed object is listed as `before`.
-    pub(super) fn specs(&self, before: &Specs<R>) -> Specs<R> {
-        let malformed = self.refused.iter().filter_map(|refused| refused.name.clone());
-        let malformed = malformed.map(|name| (name.clone(), before.get(&name).cloned().flatten()));
-        let desired = self
-            .desired
-            .iter()
-            .map(|(key, object)| (key.name().to_owned(), Some(Arc::new(object.clone()))));
-        malformed.chain(desired).collect()
+    /// What it lists, by the names as far as they can be read, and the names that take no new effect. A malformed object, and each of
+    /// `held`, is listed as in the list `before`, and takes no new effect if that lacks it. Without such a list, it is not known as what
+    /// it was listed.
+    pub(super) fn specs<'a>(
+        &'a self,
+        held: impl Iterator<Item = &'a str>,
+        before: Option<&Specs<R>>,
+    ) -> (Specs<R>, BTreeSet<String>) {
+        let desired = self.desired.iter();
+        let mut listed: Specs<R> = desired
+            .map(|(key, object)| (key.name().to_owned(), Some(Arc::new(object.clone()))))
+            .collect();
+        let mut withheld = BTreeSet::new();
+        let malformed = self.refused.iter().filter_map(|refused| refused.name.as_deref());
+        let malformed = malformed.filter(|name| !self.desired.contains_key(&Key::new(name)));
+        for name in malformed.chain(held) {
+            let known = before.map_or(Some(None), |before| before.get(name).cloned());
+            if let Some(known) = known {
+                listed.insert(name.to_owned(), known);
+            } else {
+                listed.remove(name);
+                withheld.insert(name.to_owned());
+            }
+        }
+        (listed, withheld)
     }
 
     /// Whether it is known what the list does not contain.

@@ -10,6 +10,7 @@ use tidewaiter_kit::Key;
 use tidewaiter_kit::children::{Changes, compare};
 
 use super::brake::{Additions, Brake, MassDeletion, Response, TooMany};
+use super::cloud_list::Specs;
 use super::listing::Listing;
 use super::window::Scoped;
 
@@ -30,8 +31,8 @@ pub(super) struct Rules<'a> {
     pub(super) confirmed: Duration,
     /// The revision that a person released.
     pub(super) released: Option<&'a str>,
-    /// The names of deleted objects in the cloud's record of deletions.
-    pub(super) recorded: &'a BTreeSet<String>,
+    /// The names of deleted objects in the cloud's record of deletions. None if it cannot be read.
+    pub(super) recorded: Option<&'a BTreeSet<String>>,
     /// Whether only a person releases deletions, whatever `mass_deletion` is.
     pub(super) by_person: bool,
     /// How many objects may be added within one sync interval; None for a kind without a bound.
@@ -40,8 +41,12 @@ pub(super) struct Rules<'a> {
     pub(super) few: usize,
 }
 
-/// The functions of a kind that a plan needs.
+/// What a plan knows of a kind.
 pub(super) struct Traits<'a, R> {
+    /// The list that an earlier process stored, if there is one and the cloud has listed nothing since.
+    pub(super) stored: Option<&'a Specs<R>>,
+    /// Whether an object of the cloud can have this name.
+    pub(super) is_name: &'a dyn Fn(&str) -> bool,
     /// Whether the mirror may change and delete an object of the cluster.
     pub(super) ours: &'a dyn Fn(&R) -> bool,
     /// What an object gives: one that gives something else counts as added.
@@ -77,6 +82,8 @@ pub(super) struct Hold {
 pub(super) enum HoldReason {
     /// All objects of the kind, or of a node pool, would be deleted.
     Emptied,
+    /// The same, and the cloud's record of deletions cannot be read.
+    EmptiedUnread,
     /// More than half of the objects would be deleted.
     MostObjects,
     /// The response contains an object without a valid id, which may be any of those that are missing from it.
@@ -91,6 +98,9 @@ impl HoldReason {
         match self {
             Self::Emptied => {
                 "the last objects of the kind or of a node pool would be deleted, and the cloud has no record of that"
+            }
+            Self::EmptiedUnread => {
+                "the last objects of the kind or of a node pool would be deleted, and the cloud's record of deletions cannot be read"
             }
             Self::MostObjects => "more than half of the objects would be deleted within ten sync intervals",
             Self::Unreadable => UNREADABLE_LIST,
@@ -130,7 +140,7 @@ pub(super) fn plan<R: Resource + Clone>(
     changes
         .update
         .extend(edited_while_deleted(listing, &judged, traits.ours));
-    let protected = brake.protected(|| scoped(actual, |object| (traits.ours)(object) && is_alive(object), traits));
+    let protected = brake.protected(|| listed_before(actual, traits));
     let mut stays = protected.clone();
     stays.retain(|key, _| !listing.is_unmirrored(key.name()));
     let missing = stays.keys().filter(|key| !listing.contains(key));
@@ -181,7 +191,14 @@ fn held_additions<R: Resource + Clone>(
     let effects: BTreeMap<Key, String> = effects
         .map(|(key, object)| (key.clone(), (traits.gives)(object)))
         .collect();
-    if matches!(reason, Some(HoldReason::Emptied | HoldReason::MostObjects)) {
+    if let (Some(_), Some(stored)) = (rules.bound, traits.stored) {
+        let gives = |object: &Arc<R>| (Key::of(&**object), (traits.gives)(object));
+        brake.remember(|| stored.values().flatten().map(gives).collect());
+    }
+    if matches!(
+        reason,
+        Some(HoldReason::Emptied | HoldReason::EmptiedUnread | HoldReason::MostObjects)
+    ) {
         return brake.all_additions(&effects);
     }
     rules.bound.map_or_else(Additions::default, |bound| {
@@ -190,8 +207,19 @@ fn held_additions<R: Resource + Clone>(
     })
 }
 
-fn is_alive(object: &impl Resource) -> bool {
-    object.meta().deletion_timestamp.is_none()
+/// The objects that the cloud listed before this process: those of the stored list. Without one, those of the cluster that may come from
+/// it: whoever may write objects could otherwise have the first list held.
+fn listed_before<R: Resource>(actual: &[Arc<R>], traits: &Traits<'_, R>) -> Scoped {
+    if let Some(stored) = traits.stored {
+        let stored: Vec<_> = stored.values().flatten().cloned().collect();
+        return scoped(&stored, |_| true, traits);
+    }
+    let may_come_from_it = |object: &R| {
+        let meta = object.meta();
+        let is_named = meta.name.as_deref().is_some_and(traits.is_name);
+        is_named && meta.deletion_timestamp.is_none() && (traits.ours)(object)
+    };
+    scoped(actual, may_come_from_it, traits)
 }
 
 fn scoped<R: Resource>(actual: &[Arc<R>], which: impl Fn(&R) -> bool, traits: &Traits<'_, R>) -> Scoped {
@@ -221,16 +249,18 @@ fn why_held<R: Resource + Clone>(
     rules: Rules<'_>,
 ) -> Option<HoldReason> {
     if !listing.is_readable() {
+        brake.confirms_nothing();
         return (!missing.is_empty()).then_some(HoldReason::Unreadable);
     }
     let mut response = rules.response(&listing.revision);
     if rules.by_person {
         response.rule = MassDeletion::Release;
     }
-    let is_recorded = |key: &Key| rules.recorded.contains(key.name());
+    let is_recorded = |key: &Key| rules.recorded.is_some_and(|recorded| recorded.contains(key.name()));
     let stays = |key: &Key| listing.contains(key) || listing.is_unmirrored(key.name());
     let too_many = brake.why_held(missing, rules.few, response, stays, is_recorded)?;
     Some(match too_many {
+        TooMany::Emptied if rules.recorded.is_none() => HoldReason::EmptiedUnread,
         TooMany::Emptied => HoldReason::Emptied,
         TooMany::Most => HoldReason::MostObjects,
     })
@@ -317,6 +347,8 @@ mod tests {
     }
 
     const TRAITS: Traits<'static, ServiceAccount> = Traits {
+        stored: None,
+        is_name: &|name| name.len() == 1,
         ours: &|_| true,
         gives: &|_| String::new(),
         scope: &|_| String::new(),
@@ -329,7 +361,7 @@ mod tests {
             interval: INTERVAL,
             confirmed: Duration::from_secs(second),
             released: None,
-            recorded: &NOTHING,
+            recorded: Some(&NOTHING),
             by_person: false,
             bound: None,
             few: FEW,
@@ -448,6 +480,65 @@ mod tests {
     }
 
     #[test]
+    fn at_the_first_list_only_what_the_cloud_may_have_listed_is_protected() {
+        let all = ["a", "b", "forged-1", "forged-2", "forged-3", "x", "y", "z"];
+        let first = |listed: &[&str], stored: Option<&Specs<ServiceAccount>>| {
+            let actual: Vec<_> = all.iter().map(|name| Arc::new(object(name))).collect();
+            let traits = Traits { stored, ..TRAITS };
+            let plan = plan(&listing(listed, &[]), &actual, &traits, &mut Brake::default(), rules(0));
+            let held = plan.hold.map(|hold| hold.deletions.len()).unwrap_or_default();
+            (plan.changes.delete.len(), held)
+        };
+        let stored = ["a", "b"].map(|name| (name.to_owned(), Some(Arc::new(object(name)))));
+        let stored = Specs::from(stored);
+        assert_eq!(first(&["a", "b"], Some(&stored)), (6, 0));
+        assert_eq!(first(&[], Some(&stored)), (6, 2));
+        assert_eq!(first(&["a", "b", "x"], None), (5, 0));
+        assert_eq!(first(&["a", "b"], None), (3, 3));
+    }
+
+    #[test]
+    fn what_a_stored_list_gave_is_added_by_no_list_and_all_else_is() {
+        let gives = |object: &ServiceAccount| object.metadata.generate_name.clone().unwrap_or_default();
+        let stored = ["a", "b"].map(|name| (name.to_owned(), Some(Arc::new(object(name)))));
+        let stored = Specs::from(stored);
+        let traits = Traits {
+            stored: Some(&stored),
+            gives: &gives,
+            ..TRAITS
+        };
+        let mut listed = listing(&["a", "b", "c"], &[]);
+        listed.desired.get_mut(&Key::new("b")).unwrap().metadata.generate_name = Some("more".to_owned());
+        let rules = Rules {
+            bound: Some(1),
+            ..rules(0)
+        };
+        // The cluster has it, by somebody who forged it.
+        let actual = ["b", "c"].map(|name| Arc::new(object(name)));
+        let hold = plan(&listed, &actual, &traits, &mut Brake::default(), rules)
+            .hold
+            .unwrap();
+        assert_eq!(hold.additions.new, [Key::new("c")].into());
+        assert_eq!(hold.additions.changed, [Key::new("b")].into());
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_read_completely_confirms_nothing() {
+        let actual = ["a", "b", "c", "d", "e", "f"];
+        let most = listing(&["a"], &[]);
+        let mut brake = Brake::default();
+        for (second, list, is_held) in [
+            (0, &most, true),
+            (10, &listing(&["a"], &[None]), true),
+            (31, &most, true),
+            (61, &most, false),
+        ] {
+            let found = planned(list, &actual, &mut brake, second, None);
+            assert_eq!(found.contains("held 5"), is_held, "after {second} s: {found}");
+        }
+    }
+
+    #[test]
     fn what_vanished_from_the_cluster_is_protected_all_the_same() {
         let mut brake = Brake::default();
         let all = ["a", "b", "c", "d", "e", "f"];
@@ -562,7 +653,7 @@ mod tests {
         for (recorded, expected) in [(&["a"][..], "held 2"), (&["a", "b"], "-ab held nothing")] {
             let recorded = recorded.iter().map(ToString::to_string).collect();
             let rules = Rules {
-                recorded: &recorded,
+                recorded: Some(&recorded),
                 by_person: true,
                 ..rules(0)
             };

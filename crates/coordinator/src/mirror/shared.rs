@@ -26,8 +26,8 @@ pub(super) struct Known<R> {
     pub(super) listing: Arc<Listing<R>>,
     /// When the cloud sent it last, on the monotonic clock. None if an earlier process stored it.
     pub(super) confirmed: Option<Duration>,
-    /// The names of objects in the cloud's record of deletions; read only if the list lacks objects.
-    pub(super) recorded: Arc<BTreeSet<String>>,
+    /// The names of objects in the cloud's record of deletions; read only if the list lacks objects. None if it cannot be read.
+    pub(super) recorded: Option<Arc<BTreeSet<String>>>,
 }
 
 impl<R> Clone for Known<R> {
@@ -35,7 +35,7 @@ impl<R> Clone for Known<R> {
         Self {
             listing: Arc::clone(&self.listing),
             confirmed: self.confirmed,
-            recorded: Arc::clone(&self.recorded),
+            recorded: self.recorded.clone(),
         }
     }
 }
@@ -61,7 +61,7 @@ impl<K: MirroredKind> Shared<K> {
             self.lock().get_or_insert_with(|| Known {
                 listing: Arc::new(Listing::stored(list)),
                 confirmed: None,
-                recorded: Arc::default(),
+                recorded: None,
             });
         }
         self.list.recall(stored);

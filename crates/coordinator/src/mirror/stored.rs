@@ -6,13 +6,14 @@
 //! when it changed. A list that is too large for one Secret is in several, of which the first is written last and has
 //! the digest of all: what is of two lists is no list.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Api, Client};
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt as _};
 use lz4_flex::block::{compress_prepend_size, decompress_size_prepended};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,7 +21,7 @@ use tidewaiter_api::names::{CLOUD_LIST_LABEL, CONTAINERSHIP_NAMESPACE, cloud_lis
 use tidewaiter_kit::{Cacheable, WriteError, Writer};
 use tracing::warn;
 
-use super::cloud_list::Specs;
+use super::cloud_list::{CloudList, Specs};
 use super::kind::named;
 use crate::digest::digest_of;
 
@@ -34,8 +35,8 @@ const TYPE: &str = "tidewaiter.dev/cloud-list";
 /// The most that one Secret has of a list, in bytes: the API server permits 1 MiB.
 const MAX_PART_BYTES: usize = 900_000;
 
-/// The most that a list may have when it is unpacked.
-const MAX_LIST_BYTES: usize = 256 << 20;
+/// The most that a list may have before it is compressed.
+const MAX_LIST_BYTES: usize = 64 << 20;
 
 type Data = BTreeMap<String, ByteString>;
 
@@ -45,6 +46,9 @@ pub(super) enum StoreError {
     /// What is stored cannot be read.
     #[error("the stored list cannot be read")]
     Read(#[from] kube::Error),
+    /// The list is too large.
+    #[error("it has {0} bytes, and at most {MAX_LIST_BYTES} can be stored: delete objects of this kind in the cloud")]
+    TooLarge(usize),
     /// A Secret cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -62,8 +66,8 @@ enum Stored<R> {
     /// They were not read yet.
     Unread,
     Nothing,
-    /// This list, in so many parts.
-    List(Arc<Specs<R>>, usize),
+    /// This list.
+    List(Arc<Specs<R>>),
 }
 
 impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
@@ -76,14 +80,33 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
         }
     }
 
-    /// Reads what an earlier process stored. What is damaged is as if there were nothing.
+    /// The list that was in force before the next one: that of the cloud or, before its first one, the stored list.
+    pub(super) fn before(&self, current: &CloudList<R>) -> Option<Arc<Specs<R>>> {
+        if current.is_current() {
+            Some(current.listed())
+        } else {
+            self.known()
+        }
+    }
+
+    /// What is stored, as far as it is known.
+    pub(super) fn known(&self) -> Option<Arc<Specs<R>>> {
+        match &*self.stored() {
+            Stored::List(list) => Some(Arc::clone(list)),
+            Stored::Unread | Stored::Nothing => None,
+        }
+    }
+
+    /// What an earlier process stored, which is read once. What is damaged is as if there were nothing.
     pub(super) async fn read(&self) -> Result<Option<Arc<Specs<R>>>, kube::Error> {
+        if !matches!(&*self.stored(), Stored::Unread) {
+            return Ok(self.known());
+        }
         let found = match self.part(0).await? {
             None => None,
             Some(first) => {
                 let whole = self.whole(first).await?;
-                let found =
-                    whole.and_then(|whole| Some((Arc::new(unpack(&whole)?), whole.len().div_ceil(MAX_PART_BYTES))));
+                let found = whole.and_then(|whole| unpack(&whole)).map(Arc::new);
                 if found.is_none() {
                     warn!(
                         kind = self.kind,
@@ -93,9 +116,8 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
                 found
             }
         };
-        let list = found.as_ref().map(|(list, _)| Arc::clone(list));
-        *self.stored() = found.map_or(Stored::Nothing, |(list, parts)| Stored::List(list, parts));
-        Ok(list)
+        *self.stored() = found.clone().map_or(Stored::Nothing, Stored::List);
+        Ok(found)
     }
 
     /// The compressed list; None if its parts are not of one list.
@@ -117,17 +139,17 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
         Ok(secret.map(|secret| secret.data.unwrap_or_default()))
     }
 
-    /// Stores the list, if it is another one than the Secrets have.
+    /// Stores the list, if it is another one than the Secrets have. An object of which it is not known how the cloud lists it stays as it
+    /// is stored.
     pub(super) async fn write(&self, writer: &Writer, list: Arc<Specs<R>>) -> Result<(), StoreError> {
-        if matches!(&*self.stored(), Stored::Unread) {
-            self.read().await?;
+        let before = self.read().await?;
+        let list = before
+            .as_ref()
+            .map_or_else(|| Arc::clone(&list), |before| completed(&list, before));
+        if before.is_some_and(|before| before == list) {
+            return Ok(());
         }
-        let before = match &*self.stored() {
-            Stored::List(stored, _) if Arc::ptr_eq(stored, &list) || *stored == list => return Ok(()),
-            Stored::List(_, parts) => *parts,
-            Stored::Unread | Stored::Nothing => 0,
-        };
-        let whole = pack(&list);
+        let whole = pack(&list)?;
         let parts: Vec<&[u8]> = whole.chunks(MAX_PART_BYTES).collect();
         for (number, part) in parts.iter().enumerate().rev() {
             let mut data: Data = [(PART.to_owned(), ByteString(part.to_vec()))].into();
@@ -143,13 +165,24 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
             };
             writer.apply(&secret, None).await?;
         }
-        for number in parts.len()..before {
-            match writer.delete::<Secret>(&self.metadata(number)).await {
+        self.delete_surplus(writer, parts.len()).await?;
+        *self.stored() = Stored::List(list);
+        Ok(())
+    }
+
+    /// Deletes the parts of larger lists, also of one that a killed process or damage left.
+    async fn delete_surplus(&self, writer: &Writer, parts: usize) -> Result<(), StoreError> {
+        let needed: BTreeSet<String> = (0..parts).map(|number| cloud_list_secret(self.kind, number)).collect();
+        let of_kind = ListParams::default().labels(&format!("{CLOUD_LIST_LABEL}={}", self.kind));
+        for secret in self.secrets.list_metadata(&of_kind).await? {
+            if needed.contains(&secret.name_any()) {
+                continue;
+            }
+            match writer.delete::<Secret>(&secret.metadata).await {
                 Err(error) if error.is_gone() => {}
                 deleted => deleted?,
             }
         }
-        *self.stored() = Stored::List(list, parts.len());
         Ok(())
     }
 
@@ -169,11 +202,26 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
     }
 }
 
+/// The list, with the objects of which it does not say how the cloud lists them as they were listed before.
+fn completed<R>(list: &Arc<Specs<R>>, before: &Specs<R>) -> Arc<Specs<R>> {
+    if list.values().all(Option::is_some) {
+        return Arc::clone(list);
+    }
+    let as_before = |name: &String| before.get(name).cloned().flatten();
+    let objects = list.iter();
+    let objects = objects.map(|(name, object)| (name.clone(), object.clone().or_else(|| as_before(name))));
+    Arc::new(objects.collect())
+}
+
 /// The objects of which it is known how the cloud lists them, compressed.
-fn pack<R: Serialize>(list: &Specs<R>) -> Vec<u8> {
+fn pack<R: Serialize>(list: &Specs<R>) -> Result<Vec<u8>, StoreError> {
     let objects: Vec<&R> = list.values().flatten().map(|object| &**object).collect();
     // What was decoded from JSON can be written as JSON.
-    compress_prepend_size(&serde_json::to_vec(&objects).unwrap_or_default())
+    let text = serde_json::to_vec(&objects).unwrap_or_default();
+    if text.len() > MAX_LIST_BYTES {
+        return Err(StoreError::TooLarge(text.len()));
+    }
+    Ok(compress_prepend_size(&text))
 }
 
 fn unpack<R: Cacheable + DeserializeOwned>(packed: &[u8]) -> Option<Specs<R>> {
@@ -201,7 +249,7 @@ mod tests {
         let list: Specs<R> = [("a".to_owned(), Some(Arc::new(object))), ("b".to_owned(), None)].into();
         let mut known = list.clone();
         known.retain(|_, object| object.is_some());
-        assert_eq!(unpack(&pack(&list)).unwrap(), known);
+        assert_eq!(unpack(&pack(&list).unwrap()).unwrap(), known);
     }
 
     #[test]
@@ -218,15 +266,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_too_large_to_be_read_is_not_stored() {
+        let key = "k".repeat(MAX_LIST_BYTES);
+        let role = json!({"metadata": {"name": "a", "annotations": {"large": key}}, "spec": {"id": "a", "rules": []}});
+        let role: AuthorizationRole = serde_json::from_value(role).unwrap();
+        let list: Specs<_> = [("a".to_owned(), Some(Arc::new(role)))].into();
+        assert!(matches!(pack(&list), Err(StoreError::TooLarge(_))));
+    }
+
+    #[test]
     fn what_is_damaged_is_no_list() {
         let list: Specs<AuthorizationRole> = Specs::new();
-        let packed = pack(&list);
+        let packed = pack(&list).unwrap();
         assert_eq!(unpack(&packed), Some(list));
         for damaged in [
             &[][..],
             &packed[..packed.len() - 1],
             &[255, 255, 255, 255, 0],
-            &pack::<Secret>(&Specs::new())[..3],
+            &pack::<Secret>(&Specs::new()).unwrap()[..3],
         ] {
             assert_eq!(unpack::<AuthorizationRole>(damaged), None, "{damaged:?}");
         }

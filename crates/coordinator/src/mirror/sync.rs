@@ -13,6 +13,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
+use tidewaiter_kit::backoff::Backoff;
 use tidewaiter_kit::children::{Changes, Done, compare, execute};
 use tidewaiter_kit::{
     Cache, Chain, ChildrenError, ControllerContext, Events, Key, Next, Notice, Pass, ReconcileError as _, Reconciler,
@@ -33,7 +34,7 @@ use super::stored::StoredList;
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// After a list could not be stored.
-const STORE_AGAIN: Duration = Duration::from_secs(10);
+const STORE_AGAIN: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_mins(10));
 
 /// A pass that writes for longer is reported.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -70,6 +71,8 @@ pub(super) struct Last<R> {
     settled: BTreeMap<Key, Option<String>>,
     /// The objects whose deletion was held.
     held: BTreeSet<Key>,
+    /// How many times in a row the list could not be stored.
+    store_failures: u32,
 }
 
 impl<R> Default for Last<R> {
@@ -81,6 +84,7 @@ impl<R> Default for Last<R> {
             shown_hold: None,
             settled: BTreeMap::new(),
             held: BTreeSet::new(),
+            store_failures: 0,
         }
     }
 }
@@ -154,14 +158,8 @@ impl<K: MirroredKind> SyncController<K> {
                 objects: self.cache.len(),
             },
         );
-        let is_stored = self.store().await;
-        result.map(|()| {
-            if is_stored {
-                Next::UntilChanged
-            } else {
-                Next::Pending(STORE_AGAIN)
-            }
-        })
+        let next = self.store().await;
+        result.map(|()| next)
     }
 
     /// Performs the changes. That it takes long is reported.
@@ -183,20 +181,23 @@ impl<K: MirroredKind> SyncController<K> {
         }
     }
 
-    /// Stores what takes effect, if it is something else than before. Returns whether it is stored.
-    async fn store(&self) -> bool {
+    /// Stores what takes effect, if it is something else than before.
+    async fn store(&self) -> Next {
         if !K::STORED {
-            return true;
+            return Next::UntilChanged;
         }
-        let stored = self.stored.write(&self.writer, self.shared.list.listed()).await;
-        if let Err(error) = &stored {
-            let error = Chain(error).to_string();
-            warn!(
-                kind = K::NAME,
-                error, "the list of the cloud cannot be stored; it is tried again"
-            );
-        }
-        stored.is_ok()
+        let Err(error) = self.stored.write(&self.writer, self.shared.list.listed()).await else {
+            self.last().store_failures = 0;
+            return Next::UntilChanged;
+        };
+        let error = Chain(&error).to_string();
+        warn!(
+            kind = K::NAME,
+            error, "the list of the cloud cannot be stored; it is tried again"
+        );
+        let mut last = self.last();
+        last.store_failures += 1;
+        Next::Pending(STORE_AGAIN.delay(last.store_failures))
     }
 
     /// Leaves out what is as the response says. An object is compared once in each version, and again with another response.
@@ -274,12 +275,15 @@ impl<K: MirroredKind> SyncController<K> {
             interval: self.interval,
             confirmed,
             released: released.as_deref(),
-            recorded: &known.recorded,
+            recorded: known.recorded.as_deref(),
             by_person: kind.is_released_by_person(),
             bound: kind.bound(),
             few: kind.few(),
         };
+        let stored = self.stored.known().filter(|_| !self.shared.list.is_current());
         let traits = Traits {
+            stored: stored.as_deref(),
+            is_name: &K::is_name,
             ours: &ours,
             gives: &|object| kind.gives(object),
             scope: &|object| kind.scope(object),
@@ -295,19 +299,14 @@ impl<K: MirroredKind> SyncController<K> {
         if is_shown(&self.last()) {
             return;
         }
-        let before = self.shared.list.listed();
-        let mut listed = listing.specs(&before);
-        let mut withheld = BTreeSet::new();
-        if let Some(Hold {
-            deletions, additions, ..
-        }) = hold
-        {
-            for name in deletions.iter().chain(&additions.changed).map(Key::name) {
-                listed.insert(name.to_owned(), before.get(name).cloned().flatten());
-            }
-            withheld = additions.new.iter().map(|key| key.name().to_owned()).collect();
-            listed.retain(|name, _| !withheld.contains(name));
-        }
+        let before = self.stored.before(&self.shared.list);
+        let held = hold
+            .iter()
+            .flat_map(|hold| hold.deletions.iter().chain(&hold.additions.changed));
+        let (mut listed, mut withheld) = listing.specs(held.map(Key::name), before.as_deref());
+        let new = hold.iter().flat_map(|hold| &hold.additions.new);
+        withheld.extend(new.map(|key| key.name().to_owned()));
+        listed.retain(|name, _| !withheld.contains(name));
         self.shared.list.set(listed, withheld, listing.is_readable());
         let mut last = self.last();
         (last.is_shown, last.shown_hold) = (true, hold.cloned());

@@ -33,9 +33,9 @@ pub(super) struct Extent {
 }
 
 impl Window {
-    /// The protected objects: at the first response those that the cluster has.
-    pub(super) fn protected(&mut self, cluster: impl FnOnce() -> Scoped) -> &Scoped {
-        self.protected.get_or_insert_with(cluster)
+    /// The protected objects: at the first response those that were listed `before`.
+    pub(super) fn protected(&mut self, before: impl FnOnce() -> Scoped) -> &Scoped {
+        self.protected.get_or_insert_with(before)
     }
 
     /// Whether the object is protected, or was deleted within the window.

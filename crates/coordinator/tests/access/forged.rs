@@ -105,13 +105,13 @@ async fn forge(world: &World, manager: &str) {
         json!({"apiVersion": "auth.containership.io/v3", "kind": "AuthorizationRole", "metadata": {"name": id(number)},
             "spec": {"id": id(number), "rules": all}})
     };
-    for number in [3, ROLE] {
+    for number in [3, 4, 5, ROLE] {
         roles
             .patch(&id(number), &params, &Patch::Apply(role(number)))
             .await
             .unwrap();
     }
-    for (name, role) in [(id(91), 3), (id(92), SECRETS), (id(EVERYWHERE), 3)] {
+    for (name, role) in [(id(91), 3), (id(92), SECRETS), (id(93), 4), (id(EVERYWHERE), 3)] {
         let spec = json!({"id": name, "type": "UserBinding", "user_id": id(EVE), "authorization_role_id": id(role)});
         let forged = json!({"apiVersion": "auth.containership.io/v3", "kind": "AuthorizationRoleBinding", "metadata": {"name": name}, "spec": spec});
         bindings.patch(&name, &params, &Patch::Apply(forged)).await.unwrap();
@@ -167,6 +167,48 @@ async fn after_a_restart_without_the_cloud_the_last_list_counts() {
     assert_eq!(eve_may(world).await, [""; 0]);
     // The cloud does not say that it does not list them, so they stay, without effect, until it does.
     assert!(world.roles().get_opt(&id(3)).await.unwrap().is_some());
+    running.stop().await;
+}
+
+/// Many copies of the role under names that the cloud does not give.
+async fn fill(world: &World) {
+    for number in 0..9 {
+        let name = format!("junk-{number}");
+        world.role(&name, &[on(&["*"], &["*"])]).await;
+        world.bind_user(&name, &name, &id(EVE), "").await;
+    }
+}
+
+#[tokio::test]
+async fn after_a_restart_with_the_cloud_forged_copies_are_neither_in_force_nor_a_reason_to_hold_anything() {
+    let scene = Scene::start().await;
+    let world = &scene.world;
+    let running = world.mirrors(&scene.cloud).await;
+    scene.works().await;
+    world.is_quiet().await;
+    running.stop().await;
+    let mark = world.cluster.audit_mark().await;
+    // More than the cloud lists.
+    forge(world, "tidewaiter/sync-roles").await;
+    forge(world, "tidewaiter/sync-role-bindings").await;
+    fill(world).await;
+    let running = world.mirrors(&scene.cloud).await;
+    let clean = eventually("the forged copies to be gone", SOON, async || {
+        let all = ListParams::default();
+        let roles = world.roles().list(&all).await.unwrap().items.len();
+        let bindings = world.bindings().list(&all).await.unwrap().items.len();
+        if (roles, bindings) == (2, 2) {
+            Ok(())
+        } else {
+            Err(format!("{roles} roles and {bindings} bindings"))
+        }
+    });
+    clean.await;
+    restored(world).await;
+    world.is_quiet().await;
+    assert_eq!(world.access_written_since(mark).await, [""; 0]);
+    assert_eq!(eve_may(world).await, [""; 0]);
+    scene.works().await;
     running.stop().await;
 }
 

@@ -182,6 +182,44 @@ async fn without_the_cloud_edits_are_undone_and_deleted_objects_are_back() {
     is_stored(&world, 10).await;
 }
 
+#[tokio::test]
+async fn a_restart_while_deletions_are_held_keeps_the_stored_list() {
+    let world = World::with(Script::start(true).await).await;
+    let objects = [1, 2, 3].map(|number| (number, 1));
+    lists(&world, &objects);
+    let running = world.coordinator().await;
+    for (number, value) in objects {
+        has(&world, number, value).await;
+    }
+    is_stored(&world, 10).await;
+    running.stop().await;
+
+    // The first list of the next process is empty, or has a malformed object.
+    for kind in KINDS {
+        world.cloud.list(format!("/{}", kind.path()), []);
+    }
+    let malformed = json!({"id": id(1), "key": 7});
+    let labels = [
+        malformed,
+        Kind::ClusterLabel.object(2, 1),
+        Kind::ClusterLabel.object(3, 1),
+    ];
+    world.cloud.list(format!("/{}", Kind::ClusterLabel.path()), labels);
+    let running = world.coordinator().await;
+    let message = world.condition("Held", "True DeletionsHeld").await;
+    assert!(message.contains("would be deleted"), "{message}");
+    world.quiet().await;
+    running.stop().await;
+
+    leaves(&world);
+    edit(&world, 1).await;
+    delete(&world, 2).await;
+    let _running = world.coordinator().await;
+    for (number, value) in objects {
+        has(&world, number, value).await;
+    }
+}
+
 /// The longest password, which cannot be compressed: sixty registries do not fit into one Secret.
 fn large(number: usize) -> Value {
     let mut random = fastrand::Rng::with_seed(number as u64);

@@ -288,15 +288,15 @@ fn what_is_held(state: &LoopState) -> Option<String> {
     let (resource, since) = (&state.resource, whole_seconds(*since));
     let many = format!("{added} {resource} would be added within one sync interval, more than bindingsPerSync permits");
     let what = match hold.reason {
-        HoldReason::Emptied | HoldReason::MostObjects => {
+        HoldReason::Emptied | HoldReason::EmptiedUnread | HoldReason::MostObjects => {
             let and = match added {
                 0 => String::new(),
                 _ => format!(", and {added} added"),
             };
-            let why = if hold.reason == HoldReason::Emptied {
-                " without a record of it in the cloud"
-            } else {
-                ""
+            let why = match hold.reason {
+                HoldReason::Emptied => " without a record of it in the cloud",
+                HoldReason::EmptiedUnread => ", and the record of deletions in the cloud cannot be read",
+                _ => "",
             };
             let objects = state.objects;
             format!("{deleted} of {objects} {resource} would be deleted{and}{why}, held since {since}")
