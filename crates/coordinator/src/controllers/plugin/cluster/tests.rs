@@ -1,6 +1,7 @@
 use axum::Router;
 use axum::extract::Request;
 use axum::response::IntoResponse as _;
+use http::StatusCode;
 use kube::Config;
 use tokio::net::TcpListener;
 
@@ -57,4 +58,52 @@ async fn the_end_of_the_log_of_the_newest_pod_is_one_short_line() {
         .unwrap();
     assert!(tail.ends_with("éend") && tail.len() <= TAIL_BYTES, "{tail}");
     assert_eq!(cluster(String::new()).await.log_tail(&job).await, None);
+}
+
+/// An API server with a widget of the definition `widgets.ours.example.com` that has an owner, and the answer to a request for the owner.
+#[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+async fn with_owner(answer: Option<Value>) -> Cluster {
+    let definition = json!({"metadata": {"name": "widgets.ours.example.com"},
+        "spec": {"group": "ours.example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
+            "versions": [{"name": "v1", "served": true, "storage": true}]},
+        "status": {"conditions": [{"type": "Established", "status": "True"}]}});
+    let list = |items: Value| json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items}).to_string();
+    let definitions = list(json!([definition]));
+    let owner = json!({"apiVersion": "theirs.example.com/v1", "kind": "Owner", "name": "owner", "uid": "u"});
+    let widgets = list(json!([{"metadata": {"name": "w", "namespace": "n", "ownerReferences": [owner]}}]));
+    let owners = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "theirs.example.com/v1", "resources":
+        [{"name": "owners", "singularName": "owner", "namespaced": true, "kind": "Owner", "verbs": ["get", "list", "delete"]}]});
+    let router = Router::new().fallback(async move |request: Request| match request.uri().path() {
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions" => definitions.into_response(),
+        "/apis/ours.example.com/v1/widgets" => widgets.into_response(),
+        "/apis/theirs.example.com/v1" => owners.to_string().into_response(),
+        "/apis/theirs.example.com/v1/namespaces/n/owners/owner" => match answer {
+            Some(answer) => (StatusCode::NOT_FOUND, answer.to_string()).into_response(),
+            None => (StatusCode::NOT_FOUND, "404 page not found").into_response(),
+        },
+        other => panic!("nobody asks {other}"),
+    });
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    Cluster::new(&Client::try_from(Config::new(url.parse().unwrap())).unwrap(), None)
+}
+
+#[tokio::test]
+async fn an_owner_is_gone_only_if_the_api_server_says_so_of_the_owner_itself() {
+    let definition = ObjectId {
+        group: "apiextensions.k8s.io".to_owned(),
+        kind: "CustomResourceDefinition".to_owned(),
+        namespace: String::new(),
+        name: "widgets.ours.example.com".to_owned(),
+    };
+    let absent = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404,
+        "message": "owners.theirs.example.com \"owner\" not found", "reason": "NotFound",
+        "details": {"name": "owner", "group": "theirs.example.com", "kind": "owners"}});
+    let gone = with_owner(Some(absent)).await;
+    assert_eq!(gone.instance(&definition, "p").await.unwrap(), None);
+    // The version in which the owner is named is not served any more.
+    let unserved = with_owner(None).await;
+    let found = unserved.instance(&definition, "p").await.unwrap();
+    assert_eq!(found.as_deref(), Some("Widget n/w"));
 }

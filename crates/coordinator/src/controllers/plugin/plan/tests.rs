@@ -218,18 +218,17 @@ fn prerequisites_and_jobs_are_awaited() {
     world.live("n").health = Health::Current;
     assert_eq!(world.plan().0, words(&[&["run pre"]]));
     let name = world.release.before[0].id.name.clone();
-    for (state, expected) in [
-        (JobState::Running, "JobRuns"),
-        (JobState::Failed, "failed"),
-        (JobState::Succeeded, "goes on"),
-    ] {
-        world.put(
-            &name,
-            Seen::Ours(Live {
-                job: Some(state),
-                ..live()
-            }),
-        );
+    let unlabelled = |live| Seen::Adoptable(live, Claim::Unlabelled);
+    let states: [(fn(Live) -> Seen, _, _); 5] = [
+        (Seen::Ours, JobState::Running, "JobRuns"),
+        (Seen::Ours, JobState::Failed, "failed"),
+        (unlabelled, JobState::Running, "JobRuns"),
+        (unlabelled, JobState::Failed, "failed"),
+        (Seen::Ours, JobState::Succeeded, "goes on"),
+    ];
+    for (seen, state, expected) in states {
+        let job = Some(state);
+        world.put(&name, seen(Live { job, ..live() }));
         let found = match world.plan() {
             (actions, _) if !actions.is_empty() => "goes on",
             (_, End::Waits(waits)) => waits.reason,

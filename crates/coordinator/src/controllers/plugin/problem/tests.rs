@@ -29,6 +29,20 @@ fn a_failed_write_names_the_object_what_was_said_and_what_helps() {
             true,
             "The namespace n is being deleted",
         ),
+        (
+            403,
+            "admission webhook \"check.example.com\" denied the request: not now",
+            "ApplyFailed",
+            true,
+            "An admission webhook or policy refuses it",
+        ),
+        (
+            403,
+            "widgets \"w\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: not now",
+            "ApplyFailed",
+            true,
+            "An admission webhook or policy refuses it",
+        ),
         (422, immutable, "ImmutableField", false, "on-immutable: replace"),
         (
             422,
