@@ -300,10 +300,10 @@ impl<K: MirroredKind> SyncController<K> {
             return;
         }
         let before = self.stored.before(&self.shared.list);
-        let held = hold
+        let earlier = hold
             .iter()
             .flat_map(|hold| hold.deletions.iter().chain(&hold.additions.changed));
-        let (mut listed, mut withheld) = listing.specs(held.map(Key::name), before.as_deref());
+        let (mut listed, mut withheld) = listing.specs(earlier.map(Key::name), before.as_deref());
         let new = hold.iter().flat_map(|hold| &hold.additions.new);
         withheld.extend(new.map(|key| key.name().to_owned()));
         listed.retain(|name, _| !withheld.contains(name));
