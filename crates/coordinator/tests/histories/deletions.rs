@@ -246,7 +246,11 @@ fn without_a_record_a_person_releases_the_last_objects() {
             let conditions = syncs[0]["status"]["conditions"].as_array().unwrap().clone();
             let held = conditions.iter().find(|condition| condition["type"] == "Held").unwrap();
             let message = held["message"].as_str().unwrap();
-            for words in ["held since", "without a record", "`tidewaiter release Plugin`"] {
+            for words in [
+                "held since",
+                "the record of deletions in the cloud cannot be read",
+                "`tidewaiter release Plugin`",
+            ] {
                 assert!(message.contains(words), "{words}: {message}");
             }
             // One kind after the other.
