@@ -271,9 +271,11 @@ async fn a_held_role_loses_the_rules_that_the_cloud_does_not_list() {
     );
     scene.cloud.changed(&["roles"]);
     scene.world.becomes(&id(ANN), ("delete", "nodes", ""), false).await;
-    scene.world.is_quiet().await;
-    let (message, revision) = scene.held("RolesHeld").await;
-    assert!(message.contains("get secrets"), "{message}");
+    let revision = eventually("the rule that the cloud lists to be held", SOON, async || {
+        let (message, revision) = scene.held("RolesHeld").await;
+        message.contains("get secrets").then_some(revision).ok_or(message)
+    })
+    .await;
     assert!(scene.world.may(&id(ANN), &[], "get", "secrets", "").await);
     scene.release(&revision.unwrap()).await;
     scene.world.becomes(&id(ANN), ("get", "secrets", ""), false).await;
