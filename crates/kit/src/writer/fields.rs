@@ -50,12 +50,15 @@ pub fn has_applied_all_of(controller: &str, meta: &ObjectMeta, field: &str, valu
 /// forge about [`has_applied_all_of`] is true of this.
 #[must_use]
 pub fn has_applied(controller: &str, meta: &ObjectMeta, path: &[&str]) -> bool {
-    let owned = owned(&manager_of(controller), meta);
-    let owned = owned.and_then(|owned| {
-        path.iter()
-            .try_fold(owned, |owned, field| owned.get(format!("f:{field}")))
-    });
-    owned.and_then(Value::as_object).is_some_and(Map::is_empty)
+    let mut owned = owned(&manager_of(controller), meta);
+    for field in path {
+        owned = owned.and_then(|owned| owned.get(format!("f:{field}")));
+        // Owned whole, also as a part of an atomic map such as the spec of a User.
+        if owned.and_then(Value::as_object).is_some_and(Map::is_empty) {
+            return true;
+        }
+    }
+    false
 }
 
 /// The fields that the manager applied to the object, in the form of `fieldsV1`.
@@ -209,6 +212,8 @@ mod tests {
         assert!(!applied("test", &json!({"f:metadata": {}}), &spec));
         let one = |path: &[&str]| has_applied("test", &meta(&all), path);
         assert!(one(&["spec", "a"]) && !one(&["spec", "c"]) && !one(&["spec"]) && !one(&["status"]));
+        let atomic = meta(&json!({"f:spec": {}}));
+        assert!(has_applied("test", &atomic, &["spec", "a"]) && !has_applied("test", &atomic, &["status"]));
     }
 
     #[test]
