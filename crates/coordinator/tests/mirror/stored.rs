@@ -112,10 +112,13 @@ async fn edit(world: &World, number: usize) {
 async fn delete(world: &World, number: usize) {
     for (resource, group) in stored().flat_map(Kind::resources) {
         let (api, name) = (api(world, resource, group), Kind::name(resource, number));
-        // The controllers of roles and bindings do not run here.
-        let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        api.patch(&name, &PatchParams::default(), &patch).await.unwrap();
         api.delete(&name, &DeleteParams::default()).await.unwrap();
+        // The controllers of roles and bindings do not run here. Before the deletion, the mirror would put the finalizer back.
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        match api.patch(&name, &PatchParams::default(), &patch).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            patched => drop(patched.unwrap()),
+        }
     }
 }
 
