@@ -11,7 +11,7 @@ mod full_control;
 mod grant;
 mod impact;
 
-pub use full_control::{FullControl, ROWS, Scope, SystemNamespaces, full_control};
+pub use full_control::{FullControl, ROWS, Scope, SystemNamespaces, full_control, safe_scope};
 pub use grant::{Access, Binding, Grant, Subject, common};
 pub use impact::{Change, Difference, changes};
 

@@ -12,6 +12,7 @@ use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Precond
 use kube::core::request::Error as BuildError;
 use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -262,6 +263,24 @@ impl Writer {
     {
         let found = self.read::<K>(object).await?.filter(ours);
         Ok(found.is_none().then(|| ConfirmedGone(Key::of_meta(object))))
+    }
+
+    /// The object of this name as the API server knows it, past every cache; None when there is no object.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn get<K>(&self, object: &ObjectMeta) -> Result<Option<K>, WriteError>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        let failed = |error| WriteError::new::<K>(Verb::Read, object, error);
+        let request = request::<K>(object).get(name(object), &GetParams::default());
+        let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
+        match self.client.request::<K>(request).await {
+            Ok(found) => Ok(Some(found)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
     }
 
     /// The object's metadata as the API server knows it; None when there is no object.

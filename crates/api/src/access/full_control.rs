@@ -320,6 +320,14 @@ pub fn full_control(rule: &PolicyRule, scope: Scope) -> Option<&'static FullCont
     ROWS.iter().find(|row| row.scope <= scope && row.is_permitted_by(rule))
 }
 
+/// The widest scope in which a role with these rules can be bound without amounting to full control; None if there is none.
+#[must_use]
+pub fn safe_scope(rules: &[PolicyRule]) -> Option<Scope> {
+    let is_safe = |scope: &Scope| rules.iter().all(|rule| full_control(rule, *scope).is_none());
+    let widest = [Scope::Cluster, Scope::SystemNamespace, Scope::Namespace];
+    widest.into_iter().find(is_safe)
+}
+
 impl FullControl {
     /// Whether the rule, which has no names, permits anything of the row.
     fn is_permitted_by(&self, rule: &PolicyRule) -> bool {

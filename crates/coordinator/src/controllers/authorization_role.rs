@@ -9,32 +9,32 @@
 //!   deleted.
 //! - A `ClusterRole` that another coordinator wrote, and that permits what ours would not, is held as it is, reported, and changed when a
 //!   person releases it (`HeldRoles`). Only what the cloud does not list any more is taken from it meanwhile.
-//! - A `ClusterRole` that is not managed by Tidewaiter is reported and left alone.
+//! - A `ClusterRole` that is not managed by Tidewaiter is reported and left alone. Its deletion starts a pass.
+//! - Rules are judged for the widest scope in which a binding exists or is being written (`Scopes`).
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
-use prometheus::IntGaugeVec;
 use serde_json::json;
-use tidewaiter_api::cloud_sync::CLUSTER_ROLE;
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding};
 use tidewaiter_api::names::AUTHORIZATION_ROLE_FINALIZER;
 use tidewaiter_kit::client::{Clients, MANY_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Change, Children, ChildrenError, Controller, ControllerContext, Finalizer, Key, Metrics, Next, Notice, Pass, Queue,
-    ReconcileError, Reconciler, Retry, Tasks, Trigger, WriteError, Writer,
+    Change, Controller, ControllerContext, Finalizer, ForeignObjects, Key, Next, Pass, Queue, Reconciler, Tasks,
+    Trigger, WriteError, Writer,
 };
 
 mod plan;
+mod status;
 
 use super::listed::key_of;
 use super::rbac::{CATCH_UP, OURS, Rbac, is_ours, keep};
 use crate::mirror::is_id;
-use plan::{Ceiling, Refused, Why};
+use plan::{Ceiling, Refused};
+use status::{Refusals, RoleError};
 
 pub(crate) use plan::{Limits, lost as lost_rules, plan as plan_rules};
 
@@ -42,7 +42,7 @@ const FINALIZER: Finalizer = Finalizer(AUTHORIZATION_ROLE_FINALIZER);
 
 struct AuthorizationRoleController {
     rbac: Rbac,
-    children: Children<ClusterRole>,
+    foreign: ForeignObjects<ClusterRole>,
     writer: Writer,
     refusals: Refusals,
 }
@@ -54,7 +54,7 @@ pub(super) fn start(
     context: &ControllerContext,
     tasks: &mut Tasks,
 ) -> Result<(), MetricsError> {
-    let (queue, kit) = (Queue::new(), &context.kit);
+    let (queue, kit) = (rbac.role_queue.clone(), &context.kit);
     rbac.roles.cache().notify(queue.same_name());
     rbac.roles.copies().notify(queue.same_name());
     rbac.cluster_roles.notify(named_by(&queue));
@@ -74,9 +74,12 @@ pub(super) fn start(
     let client = clients.for_controller(AuthorizationRoleController::NAME, MANY_IN_FLIGHT);
     let reconciler = AuthorizationRoleController {
         rbac: rbac.clone(),
-        children: Children::new(rbac.cluster_roles.clone(), OURS, |role| {
-            Some(key_of(role.metadata.name.as_deref()?))
-        }),
+        foreign: ForeignObjects::start(
+            AuthorizationRoleController::NAME,
+            rbac.reader.clone(),
+            queue.clone(),
+            tasks,
+        ),
         writer: Writer::new(client, AuthorizationRoleController::NAME, Arc::clone(&kit.clock)),
         refusals: Refusals::new(&kit.metrics)?,
     };
@@ -155,6 +158,7 @@ impl Reconciler for AuthorizationRoleController {
         let Some(role) = self.rbac.roles.get(key.name()) else {
             self.refusals.set(&key, &[]);
             self.rbac.held.clear(key.name());
+            self.foreign.set(&key, None);
             return self.without_effect(&key, found.as_deref()).await;
         };
         keep::<AuthorizationRole>(FINALIZER, &self.writer, &role.metadata).await?;
@@ -171,8 +175,11 @@ impl Reconciler for AuthorizationRoleController {
         self.refusals.set(&key, &refused);
         self.hold(&key, &rules, &refused).await?;
         self.rbac.held.clear(key.name());
-        let desired = cluster_role(key.name(), rules);
-        let next = self.children.ensure(&self.writer, &key, vec![desired]).await?;
+        let written = self.ensure(&key, cluster_role(key.name(), rules)).await;
+        let is_foreign = |error: &&WriteError| error.is_foreign();
+        let foreign = written.as_ref().err().filter(is_foreign);
+        self.foreign.set(&key, foreign.map(|error| error.key().clone()));
+        let next = written?;
         self.drop_aggregation(key.name()).await?;
         if refused.is_empty() {
             Ok(next)
@@ -220,7 +227,7 @@ impl AuthorizationRoleController {
             // Not one of ours: people give other names.
             return Ok(Next::UntilChanged);
         }
-        let next = self.children.ensure(&self.writer, key, Vec::new()).await?;
+        let next = self.delete(key.name()).await?;
         let Some(role) = leaving.filter(|_| next == Next::UntilChanged) else {
             return Ok(next);
         };
@@ -235,6 +242,51 @@ impl AuthorizationRoleController {
         FINALIZER
             .release::<AuthorizationRole>(&self.writer, &role.metadata, &[gone])
             .await?;
+        Ok(Next::UntilChanged)
+    }
+
+    /// Makes the `ClusterRole` as `desired`, unless a binding for which its rules are not safe is being written: then it is judged again.
+    async fn ensure(&self, role: &Key, mut desired: ClusterRole) -> Result<Next, WriteError> {
+        OURS.mark(&mut desired);
+        let key = Key::new(role.name());
+        let made = self.rbac.cluster_roles.get(&key);
+        let seen = made.as_ref().map(|made| &made.metadata);
+        if self.writer.awaits::<ClusterRole>(&key, seen) {
+            return Ok(Next::Pending(CATCH_UP));
+        }
+        let is_deleted = seen.is_some_and(|seen| seen.deletion_timestamp.is_some());
+        if is_deleted || made.as_ref().is_some_and(|made| self.writer.is_applied(&desired, made)) {
+            // The end of one that is being deleted starts another pass.
+            return Ok(Next::UntilChanged);
+        }
+        let safe = self.rbac.safe_scope(desired.rules.as_deref().unwrap_or_default());
+        let Some(writing) = self.rbac.scopes.begin(role.name(), safe) else {
+            return Ok(Next::Pending(CATCH_UP));
+        };
+        let written = match seen {
+            None => self.writer.apply_new(&desired, |meta| OURS.marks(meta)).await,
+            Some(seen) => self.writer.apply_over(&desired, seen).await,
+        };
+        writing.end(&written);
+        written.map(|_| Next::UntilChanged)
+    }
+
+    async fn delete(&self, role: &str) -> Result<Next, WriteError> {
+        let key = Key::new(role);
+        let made = self.rbac.cluster_roles.get(&key);
+        if self
+            .writer
+            .awaits::<ClusterRole>(&key, made.as_ref().map(|made| &made.metadata))
+        {
+            return Ok(Next::Pending(CATCH_UP));
+        }
+        match made.filter(|made| made.metadata.deletion_timestamp.is_none()) {
+            None => self.rbac.scopes.forget(role),
+            Some(made) => match self.writer.delete::<ClusterRole>(&made.metadata).await {
+                Err(error) if !error.is_gone() => return Err(error),
+                _ => {}
+            },
+        }
         Ok(Next::UntilChanged)
     }
 
@@ -257,119 +309,5 @@ fn cluster_role(name: &str, rules: Vec<PolicyRule>) -> ClusterRole {
         },
         rules: Some(rules),
         ..ClusterRole::default()
-    }
-}
-
-/// Why the `ClusterRole` is not what the `AuthorizationRole` says.
-#[derive(Debug, thiserror::Error)]
-enum RoleError {
-    /// These rules are refused; the others apply.
-    #[error("{} of the rules are refused, the first: {}", .0.len(), .0[0])]
-    Refused(Vec<Refused>),
-    /// The `ClusterRole` of another coordinator has these rules, which ours would not have.
-    #[error("the ClusterRole is held as another coordinator left it; it would lose {} rules, the first: {}", .0.len(), .0[0])]
-    Held(Vec<String>),
-    #[error(transparent)]
-    Children(#[from] ChildrenError),
-    #[error(transparent)]
-    Write(#[from] WriteError),
-}
-
-/// Refused rules that an Event names.
-const NAMED: usize = 5;
-
-impl ReconcileError for RoleError {
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Refused(_) | Self::Held(_) => Retry::Slow,
-            Self::Children(error) => error.retry(),
-            Self::Write(error) => error.retry(),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        match self {
-            Self::Refused(_) => "rules",
-            Self::Held(_) => "held",
-            Self::Children(error) => error.class(),
-            Self::Write(error) => error.class(),
-        }
-    }
-
-    fn is_refusal(&self) -> bool {
-        match self {
-            Self::Refused(_) | Self::Held(_) => true,
-            Self::Children(error) => error.is_refusal(),
-            Self::Write(error) => error.is_refusal(),
-        }
-    }
-
-    fn notice(&self) -> Option<Notice> {
-        match self {
-            Self::Refused(refused) => {
-                let note = format!(
-                    "Not applied: {}. The other rules of the role apply. Change the role in the cloud, or the settings of the coordinator.",
-                    named(refused)
-                );
-                Some(Notice::warning("RulesRefused", "Apply", note))
-            }
-            Self::Held(lost) => {
-                let note = format!(
-                    "Held as another coordinator left it: these rules are still permitted: {}. To keep them, set allowPrivileged: true; to let \
-                     them go: tidewaiter release {CLUSTER_ROLE}.",
-                    named(lost)
-                );
-                Some(Notice::warning("RoleHeld", "Apply", note))
-            }
-            Self::Children(error) => error.notice(),
-            Self::Write(error) => error.notice(),
-        }
-    }
-}
-
-/// The first of the rules, and the number of the others.
-fn named<T: ToString>(rules: &[T]) -> String {
-    let mut named: Vec<String> = rules.iter().take(NAMED).map(T::to_string).collect();
-    let more = rules.len().saturating_sub(NAMED);
-    if more > 0 {
-        named.push(format!("and {more} more"));
-    }
-    named.join("; ")
-}
-
-/// The refused rules of each role, as a gauge.
-struct Refusals {
-    all: Mutex<BTreeMap<Key, Vec<&'static str>>>,
-    gauge: IntGaugeVec,
-}
-
-impl Refusals {
-    fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
-        let gauge = metrics.gauge_vec(
-            "tidewaiter_role_rules_refused",
-            "Rules of roles of the cloud that are not applied: privileged (amounts to full control), ceiling (beyond rbacCeiling), invalid.",
-            &["reason"],
-        )?;
-        for reason in Why::WORDS {
-            gauge.with_label_values(&[reason]).set(0);
-        }
-        Ok(Self {
-            all: Mutex::default(),
-            gauge,
-        })
-    }
-
-    fn set(&self, key: &Key, refused: &[Refused]) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if refused.is_empty() {
-            all.remove(key);
-        } else {
-            all.insert(key.clone(), refused.iter().map(|refused| refused.why.word()).collect());
-        }
-        for reason in Why::WORDS {
-            let count = all.values().flatten().filter(|word| **word == reason).count();
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
-            self.gauge.with_label_values(&[reason]).set(count);
-        }
     }
 }

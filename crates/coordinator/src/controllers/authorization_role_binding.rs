@@ -12,7 +12,9 @@
 //! - Ownership cannot cross namespaces, so a finalizer keeps an `AuthorizationRoleBinding` that the cloud does not list any more until its
 //!   binding is gone, and a binding that is left without is deleted.
 //! - A binding that a finalizer of others keeps is emptied, and reported.
-//! - A binding of others is reported and left alone.
+//! - A binding of others is reported and left alone. Its deletion starts a pass.
+//! - A binding for the whole cluster or in a system namespace is written only when no rule that amounts to full control there can be in force
+//!   (`Scopes`).
 
 use std::sync::Arc;
 
@@ -26,13 +28,14 @@ use tidewaiter_api::names::AUTHORIZATION_ROLE_BINDING_FINALIZER;
 use tidewaiter_kit::client::{Clients, MANY_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Cache, Change, Controller, ControllerContext, Finalizer, Index, Key, Metadata, Next, Pass, Queue, Reconciler,
-    Tasks, Trigger, WriteError, Writer,
+    Cache, Change, Controller, ControllerContext, Finalizer, ForeignObjects, Index, Key, Metadata, Next, Pass, Queue,
+    Reconciler, Tasks, Trigger, WriteError, Writer,
 };
 
 mod object;
 mod plan;
 mod status;
+mod wide;
 
 use super::listed::key_of;
 use super::rbac::{CATCH_UP, OURS, Rbac, is_ours, keep};
@@ -50,6 +53,7 @@ struct AuthorizationRoleBindingController {
     rbac: Rbac,
     /// The `RoleBinding`s, by the name of their `AuthorizationRoleBinding`.
     by_name: Index<String>,
+    foreign: (ForeignObjects<ClusterRoleBinding>, ForeignObjects<RoleBinding>),
     writer: Writer,
     waiting: Waiting,
 }
@@ -73,11 +77,16 @@ pub(super) fn start(
     rbac.everywhere.notify(made_of(&queue));
     rbac.in_namespaces.notify(made_of(&queue));
     rbac.notify_lists(all_bindings(&queue, rbac, &by_name));
-    let client = clients.for_controller(AuthorizationRoleBindingController::NAME, MANY_IN_FLIGHT);
+    let (name, reader) = (AuthorizationRoleBindingController::NAME, &rbac.reader);
+    let client = clients.for_controller(name, MANY_IN_FLIGHT);
     let reconciler = AuthorizationRoleBindingController {
         rbac: rbac.clone(),
         by_name,
-        writer: Writer::new(client, AuthorizationRoleBindingController::NAME, Arc::clone(&kit.clock)),
+        foreign: (
+            ForeignObjects::start(name, reader.clone(), queue.clone(), tasks),
+            ForeignObjects::start(name, reader.clone(), queue.clone(), tasks),
+        ),
+        writer: Writer::new(client, name, Arc::clone(&kit.clock)),
         waiting: Waiting::new(&kit.metrics, Arc::clone(&kit.clock))?,
     };
     Controller::new(reconciler, queue)
@@ -153,6 +162,18 @@ impl Reconciler for AuthorizationRoleBindingController {
     type Error = BindingError;
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, BindingError> {
+        let next = self.bring(pass).await;
+        let is_namespaced = |key: &&Key| key.namespace().is_some();
+        let foreign = next.as_ref().err().and_then(BindingError::foreign);
+        let (everywhere, within) = &self.foreign;
+        everywhere.set(pass.key(), foreign.filter(|key| !is_namespaced(key)).cloned());
+        within.set(pass.key(), foreign.filter(is_namespaced).cloned());
+        next
+    }
+}
+
+impl AuthorizationRoleBindingController {
+    async fn bring(&self, pass: &mut Pass) -> Result<Next, BindingError> {
         let key = pass.key().clone();
         let found = self.rbac.bindings.copies().get(&key);
         if let Some(binding) = &found {
@@ -164,6 +185,12 @@ impl Reconciler for AuthorizationRoleBindingController {
         };
         keep::<AuthorizationRoleBinding>(FINALIZER, &self.writer, &binding.metadata).await?;
         let decided = self.target(key.name(), &binding.spec);
+        if let Ok(Some(target)) = &decided
+            && !self.may_bind(key.name(), target, &binding.spec).await?
+        {
+            self.waiting.set(&key, Some(&Wait::ClusterRole(target.role.clone())));
+            return Ok(Next::Pending(CATCH_UP));
+        }
         self.waiting.set(&key, decided.as_ref().err());
         match decided {
             Ok(target) => self.ensure(key.name(), target.as_ref()).await,
@@ -179,9 +206,7 @@ impl Reconciler for AuthorizationRoleBindingController {
             }
         }
     }
-}
 
-impl AuthorizationRoleBindingController {
     /// The binding to make, unless something is missing. None if the cloud lists no such role for this cluster: a role without a rule for
     /// clusters is not in its list, and gives nothing here.
     fn target(&self, name: &str, spec: &AuthorizationRoleBindingSpec) -> Result<Option<Target>, Wait> {
@@ -266,7 +291,7 @@ impl AuthorizationRoleBindingController {
             }
             return Ok(Next::UntilChanged);
         }
-        if found.is_none() && !is_id(name) {
+        if found.is_none() && !is_id(name) && self.rbac.scopes.places(name).is_empty() {
             // Not one of ours: people give other names.
             return Ok(Next::UntilChanged);
         }
@@ -296,16 +321,23 @@ impl AuthorizationRoleBindingController {
             return Ok(Next::Pending(CATCH_UP));
         };
         for step in plan::plan(name, target, &existing) {
-            match step.namespace() {
-                None => self.perform(&step, target, &self.rbac.everywhere).await?,
-                Some(_) => self.perform(&step, target, &self.rbac.in_namespaces).await?,
+            let done = match step.namespace() {
+                None => self.perform(&step, target, &self.rbac.everywhere).await,
+                Some(_) => self.perform(&step, target, &self.rbac.in_namespaces).await,
+            };
+            if done.as_ref().is_err_and(WriteError::is_in_doubt) {
+                self.rbac.scopes.doubt(name);
             }
+            done?;
         }
+        let all_left = self.leave(name, target, &existing).await?;
         let kept = plan::kept(&existing);
-        if kept.is_empty() {
+        if !kept.is_empty() {
+            Err(BindingError::Kept(kept))
+        } else if all_left {
             Ok(Next::UntilChanged)
         } else {
-            Err(BindingError::Kept(kept))
+            Ok(Next::Pending(CATCH_UP))
         }
     }
 

@@ -4,18 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Client, Resource};
-use tidewaiter_api::access::{Scope, SystemNamespaces};
+use tidewaiter_api::access::{self, Scope, SystemNamespaces};
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding, AuthorizationRoleBindingSpec};
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE};
 use tidewaiter_kit::slim::OUR_MANAGERS;
-use tidewaiter_kit::{Cache, Finalizer, Index, Kit, Metadata, Ownership, Tasks, WriteError, Writer};
+use tidewaiter_kit::{Cache, Finalizer, Index, Kit, Metadata, Ownership, Queue, Tasks, WriteError, Writer};
+
+mod scopes;
 
 use super::MirroredAccess;
 use super::listed::Listed;
 use crate::mirror::HeldRoles;
+pub(super) use scopes::Place;
+use scopes::Scopes;
 
 /// What the controllers make.
 pub(crate) const OURS: Ownership = Ownership {
@@ -41,10 +45,15 @@ pub struct RbacSettings {
 #[derive(Clone)]
 pub(super) struct Rbac {
     pub(super) settings: RbacSettings,
+    pub(super) reader: Client,
     pub(super) roles: Listed<AuthorizationRole>,
     pub(super) bindings: Listed<AuthorizationRoleBinding>,
     /// The roles that are held as another coordinator left them.
     pub(super) held: HeldRoles,
+    /// What each of the controllers must know of the writes of the other one.
+    pub(super) scopes: Scopes,
+    /// The roles to reconcile.
+    pub(super) role_queue: Queue,
     /// The bindings of a role, by its id.
     pub(super) bindings_of: Index<String>,
     /// Those that the controller makes.
@@ -102,9 +111,12 @@ impl Rbac {
         });
         Self {
             settings,
+            reader: reader.clone(),
             roles,
             bindings,
             held,
+            scopes: Scopes::new(Arc::clone(&kit.clock)),
+            role_queue: Queue::new(),
             bindings_of,
             cluster_roles,
             everywhere,
@@ -123,8 +135,9 @@ impl Rbac {
         self.bindings.notify_list(move |_| wake());
     }
 
-    /// The widest scope in which a binding gives the role, or gave it and is not removed yet.
+    /// The widest scope in which a binding gives the role, will give it, or gave it and is not removed yet.
     pub(super) fn scope(&self, role: &str) -> Scope {
+        let entered = self.scopes.entered(role);
         let role = role.to_owned();
         let existing = if !self.bound_everywhere.keys(&role).is_empty() {
             return Scope::Cluster;
@@ -137,13 +150,21 @@ impl Rbac {
         let bindings = keys.iter().filter_map(|key| self.bindings.get(key.name()));
         bindings
             .map(|binding| self.scope_of(&binding.spec))
-            .fold(existing, Scope::max)
+            .fold(existing.max(entered), Scope::max)
     }
 
     /// The scope of a binding.
     pub(super) fn scope_of(&self, binding: &AuthorizationRoleBindingSpec) -> Scope {
         let namespace = (!binding.namespace.is_empty()).then_some(&*binding.namespace);
         Scope::of(namespace, &self.settings.system_namespaces)
+    }
+
+    /// The widest scope in which a role with these rules can be bound.
+    pub(super) fn safe_scope(&self, rules: &[PolicyRule]) -> Scope {
+        if self.settings.allow_privileged {
+            return Scope::Cluster;
+        }
+        access::safe_scope(rules).unwrap_or_default()
     }
 
     /// The role that the setting names; None without the setting.

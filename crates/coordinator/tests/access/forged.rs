@@ -11,7 +11,7 @@ use tidewaiter_testkit::{Identity, eventually};
 use crate::cloud::{ANN, EVE, EVERYWHERE, IN_APPS, ROLE, SECRETS, Scene, role};
 use crate::objects::id;
 use crate::script::Answer;
-use crate::world::{SOON, World, on};
+use crate::world::{SOON, World, apply_as, on};
 
 /// How often each object is edited.
 const EDITS: usize = 100;
@@ -98,23 +98,15 @@ fn leaves(scene: &Scene) {
 /// Forges a role with all permissions and bindings to it and to another one, under this name of a field manager, and
 /// edits what there is.
 async fn forge(world: &World, manager: &str) {
-    let (roles, bindings) = (world.roles(), world.bindings());
-    let params = PatchParams::apply(manager).force();
     let all = json!([on(&["*"], &["*"])]);
-    let role = |number: usize| {
-        json!({"apiVersion": "auth.containership.io/v3", "kind": "AuthorizationRole", "metadata": {"name": id(number)},
-            "spec": {"id": id(number), "rules": all}})
-    };
     for number in [3, 4, 5, ROLE] {
-        roles
-            .patch(&id(number), &params, &Patch::Apply(role(number)))
-            .await
-            .unwrap();
+        let role = json!({"metadata": {"name": id(number)}, "spec": {"id": id(number), "rules": all}});
+        apply_as(manager, &world.roles(), &id(number), role).await;
     }
     for (name, role) in [(id(91), 3), (id(92), SECRETS), (id(93), 4), (id(EVERYWHERE), 3)] {
         let spec = json!({"id": name, "type": "UserBinding", "user_id": id(EVE), "authorization_role_id": id(role)});
-        let forged = json!({"apiVersion": "auth.containership.io/v3", "kind": "AuthorizationRoleBinding", "metadata": {"name": name}, "spec": spec});
-        bindings.patch(&name, &params, &Patch::Apply(forged)).await.unwrap();
+        let forged = json!({"metadata": {"name": name}, "spec": spec});
+        apply_as(manager, &world.bindings(), &name, forged).await;
     }
 }
 

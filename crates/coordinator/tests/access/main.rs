@@ -16,6 +16,7 @@ mod limits;
 #[path = "../mirror/objects.rs"]
 mod objects;
 mod rows;
+mod scopes;
 #[allow(dead_code, unused_imports, reason = "the mirror's own tests use more of it")]
 #[path = "../mirror/script.rs"]
 mod script;

@@ -220,6 +220,35 @@ async fn what_others_made_is_not_touched() {
     assert_eq!(versions().await, bindings);
 }
 
+/// No cache shows objects without our label, nor their deletion.
+#[tokio::test]
+async fn a_name_is_taken_as_soon_as_a_foreign_object_of_it_is_deleted() {
+    let world = World::start().await;
+    let (role, everywhere, in_apps) = (id(), id(), id());
+    world.namespace("apps").await;
+    let (roles, cluster, apps): (Api<ClusterRole>, Api<ClusterRoleBinding>, Api<RoleBinding>) =
+        (world.all(), world.all(), world.within("apps"));
+    let view = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});
+    let theirs = |name: &str| json!({"metadata": {"name": name}, "roleRef": view});
+    apply(&roles, &role, json!({"metadata": {"name": role}})).await;
+    apply(&cluster, &everywhere, theirs(&everywhere)).await;
+    apply(&apps, &in_apps, theirs(&in_apps)).await;
+    let _running = world.run(RbacSettings::default()).await;
+    world.role(&role, &[on(&["pods"], &["get"])]).await;
+    world.event(&role, "ForeignObject").await;
+    world.delete(&roles, &role).await;
+    world.shows(&roles, &role, |found| !found["rules"].is_null()).await;
+    world.bind_user(&everywhere, &role, "ann", "").await;
+    world.bind_user(&in_apps, &role, "bob", "apps").await;
+    for name in [&everywhere, &in_apps] {
+        world.event(name, "ForeignObject").await;
+    }
+    world.delete(&cluster, &everywhere).await;
+    world.delete(&apps, &in_apps).await;
+    world.becomes("ann", ("get", "pods", ""), true).await;
+    world.becomes("bob", ("get", "pods", "apps"), true).await;
+}
+
 #[tokio::test]
 async fn what_a_finalizer_of_others_keeps_gives_nobody_anything_and_is_reported() {
     let world = World::start().await;

@@ -259,12 +259,20 @@ fn mirror_of(cloud: &Script, role: &mut Wiring) -> CloudLists {
     mirror::start(settings, &changes, &role.clients, &role.context, &mut role.tasks).unwrap()
 }
 
-pub async fn apply<K>(api: &Api<K>, name: &str, mut object: Value)
+pub async fn apply<K>(api: &Api<K>, name: &str, object: Value)
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    apply_as("cloud", api, name, object).await;
+}
+
+/// Applies the object as this field manager.
+pub async fn apply_as<K>(manager: &str, api: &Api<K>, name: &str, mut object: Value)
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     object["apiVersion"] = json!(K::api_version(&()));
     object["kind"] = json!(K::kind(&()));
-    let params = PatchParams::apply("cloud").force();
+    let params = PatchParams::apply(manager).force();
     api.patch(name, &params, &Patch::Apply(object)).await.unwrap();
 }

@@ -75,7 +75,7 @@ impl<K: Cacheable + DeserializeOwned> ForeignObjects<K> {
         }
     }
 
-    /// Remembers the foreign objects of the pass with this key, in place of those of the pass before, and returns its result.
+    /// As [`ForeignObjects::set`], for those of the result of the pass, which it returns.
     ///
     /// # Errors
     /// As the pass.
@@ -87,7 +87,8 @@ impl<K: Cacheable + DeserializeOwned> ForeignObjects<K> {
         result
     }
 
-    fn set(&self, pass: &Key, foreign: Vec<Key>) {
+    /// Remembers the foreign objects of the pass with this key, in place of those of the pass before.
+    pub fn set(&self, pass: &Key, foreign: impl IntoIterator<Item = Key>) {
         let mut names = lock(&self.names);
         for name in names.values_mut() {
             name.waiting.remove(pass);

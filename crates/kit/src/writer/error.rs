@@ -83,8 +83,15 @@ impl WriteError {
         self.failure == Failure::Foreign
     }
 
+    /// Whether the write may have taken effect, or may do so yet.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.failure == Failure::Unknown
+    }
+
     /// The key of the object.
-    pub(crate) fn key(&self) -> &Key {
+    #[must_use]
+    pub fn key(&self) -> &Key {
         &self.key
     }
 

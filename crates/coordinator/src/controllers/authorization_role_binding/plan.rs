@@ -50,6 +50,11 @@ impl Existing {
         }
     }
 
+    /// Whether it gives the role in the namespace, or everywhere without one.
+    pub(super) fn gives(&self, role: &str, namespace: Option<&str>) -> bool {
+        self.role.as_deref() == Some(role) && self.namespace.as_deref() == namespace
+    }
+
     /// What takes it away. What a finalizer keeps, or will keep, is emptied, and deleted when that is seen: each write is conditional.
     fn removal(&self) -> Option<Step> {
         let (namespace, name) = (self.namespace.clone(), self.name.clone());

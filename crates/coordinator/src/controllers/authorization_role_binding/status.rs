@@ -57,6 +57,16 @@ pub(super) enum BindingError {
     Write(#[from] WriteError),
 }
 
+impl BindingError {
+    /// The foreign object that has the name of the binding.
+    pub(super) fn foreign(&self) -> Option<&Key> {
+        match self {
+            Self::Write(error) if error.is_foreign() => Some(error.key()),
+            Self::Waits(_) | Self::Kept(_) | Self::Write(_) => None,
+        }
+    }
+}
+
 impl ReconcileError for BindingError {
     fn retry(&self) -> Retry {
         match self {

@@ -1,0 +1,119 @@
+//! Which rules of a role do not apply, in Events and as a gauge.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use prometheus::IntGaugeVec;
+use tidewaiter_api::cloud_sync::CLUSTER_ROLE;
+use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::{Key, Metrics, Notice, ReconcileError, Retry, WriteError};
+
+use super::plan::{Refused, Why};
+
+/// Why the `ClusterRole` is not what the `AuthorizationRole` says.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RoleError {
+    /// These rules are refused; the others apply.
+    #[error("{} of the rules are refused, the first: {}", .0.len(), .0[0])]
+    Refused(Vec<Refused>),
+    /// The `ClusterRole` of another coordinator has these rules, which ours would not have.
+    #[error("the ClusterRole is held as another coordinator left it; it would lose {} rules, the first: {}", .0.len(), .0[0])]
+    Held(Vec<String>),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+/// Refused rules that an Event names.
+const NAMED: usize = 5;
+
+impl ReconcileError for RoleError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Refused(_) | Self::Held(_) => Retry::Slow,
+            Self::Write(error) => error.retry(),
+        }
+    }
+
+    fn class(&self) -> &'static str {
+        match self {
+            Self::Refused(_) => "rules",
+            Self::Held(_) => "held",
+            Self::Write(error) => error.class(),
+        }
+    }
+
+    fn is_refusal(&self) -> bool {
+        match self {
+            Self::Refused(_) | Self::Held(_) => true,
+            Self::Write(error) => error.is_refusal(),
+        }
+    }
+
+    fn notice(&self) -> Option<Notice> {
+        match self {
+            Self::Refused(refused) => {
+                let note = format!(
+                    "Not applied: {}. The other rules of the role apply. Change the role in the cloud, or the settings of the coordinator.",
+                    named(refused)
+                );
+                Some(Notice::warning("RulesRefused", "Apply", note))
+            }
+            Self::Held(lost) => {
+                let note = format!(
+                    "Held as another coordinator left it: these rules are still permitted: {}. To keep them, set allowPrivileged: true; to let \
+                     them go: tidewaiter release {CLUSTER_ROLE}.",
+                    named(lost)
+                );
+                Some(Notice::warning("RoleHeld", "Apply", note))
+            }
+            Self::Write(error) => error.notice(),
+        }
+    }
+}
+
+/// The first of the rules, and the number of the others.
+fn named<T: ToString>(rules: &[T]) -> String {
+    let mut named: Vec<String> = rules.iter().take(NAMED).map(T::to_string).collect();
+    let more = rules.len().saturating_sub(NAMED);
+    if more > 0 {
+        named.push(format!("and {more} more"));
+    }
+    named.join("; ")
+}
+
+/// The refused rules of each role, as a gauge.
+pub(super) struct Refusals {
+    all: Mutex<BTreeMap<Key, Vec<&'static str>>>,
+    gauge: IntGaugeVec,
+}
+
+impl Refusals {
+    pub(super) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
+        let gauge = metrics.gauge_vec(
+            "tidewaiter_role_rules_refused",
+            "Rules of roles of the cloud that are not applied: privileged (amounts to full control), ceiling (beyond rbacCeiling), invalid.",
+            &["reason"],
+        )?;
+        for reason in Why::WORDS {
+            gauge.with_label_values(&[reason]).set(0);
+        }
+        Ok(Self {
+            all: Mutex::default(),
+            gauge,
+        })
+    }
+
+    pub(super) fn set(&self, key: &Key, refused: &[Refused]) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.is_empty() {
+            all.remove(key);
+        } else {
+            all.insert(key.clone(), refused.iter().map(|refused| refused.why.word()).collect());
+        }
+        for reason in Why::WORDS {
+            let count = all.values().flatten().filter(|word| **word == reason).count();
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.gauge.with_label_values(&[reason]).set(count);
+        }
+    }
+}
