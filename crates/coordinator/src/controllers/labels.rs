@@ -87,6 +87,11 @@ impl<K: LabelResource> Labels<K> {
         self.resources.cache()
     }
 
+    /// How often the cloud has changed the labels.
+    pub(super) fn revision(&self) -> u64 {
+        self.resources.revision()
+    }
+
     /// Calls `wake` when the cloud lists others.
     pub(super) fn notify_list(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.resources.notify_list(move |_| wake());
@@ -385,6 +390,42 @@ mod tests {
         assert_eq!(value(), (of("dev"), true, true));
         lists(&[]);
         assert_eq!(value(), (None, true, false));
+    }
+
+    /// Or whoever deletes copies would have as many writes to Nodes as they like.
+    #[test]
+    fn only_the_cloud_changes_the_revision() {
+        let (kit, _) = kit();
+        let (mut feed, cache) = Feed::<ClusterLabel>::new(&kit);
+        let list = CloudList::new("sync-cluster-labels");
+        let labels = Labels::of(Listed::new(cache, Some(list.clone())), &kit);
+        let lists = |value: &str| {
+            list.set(
+                [(ONE.to_owned(), Some(label(ONE, "1", ENV, value)))].into(),
+                [].into(),
+                true,
+            )
+        };
+        lists("prod");
+        let first = labels.revision();
+        for _ in 0..3 {
+            feed.put((*label(ONE, "1", ENV, "prod")).clone());
+            feed.put((*label(ONE, "1", ENV, "hacked")).clone());
+            feed.delete((*label(ONE, "1", ENV, "hacked")).clone());
+            lists("prod");
+        }
+        assert_eq!(labels.revision(), first);
+        lists("test");
+        assert_eq!(labels.revision(), first + 1);
+
+        let (mut feed, cache) = Feed::<ClusterLabel>::new(&kit);
+        let labels = Labels::of(Listed::new(cache, None), &kit);
+        feed.list([(*label(ONE, "1", ENV, "prod")).clone()]);
+        let first = labels.revision();
+        feed.put((*label(ONE, "1", ENV, "prod")).clone());
+        assert_eq!(labels.revision(), first);
+        feed.put((*label(ONE, "1", ENV, "test")).clone());
+        assert_eq!(labels.revision(), first + 1, "without a mirror, people decide");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! mirror has undone it. Without a mirror, a resource takes effect as it is while it is there and not being deleted.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use kube::core::NamespaceResourceScope;
 use kube::core::object::HasSpec;
@@ -22,6 +23,7 @@ pub(super) struct Listed<K> {
     effective: Cache<K>,
     /// None without a mirror.
     list: Option<CloudList<K>>,
+    revision: Arc<AtomicU64>,
 }
 
 impl<K> Listed<K>
@@ -35,12 +37,24 @@ where
             None => copy.meta().deletion_timestamp.is_none().then(|| Arc::clone(copy)),
         });
         let effective = view.cache().clone();
+        let revision = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&revision);
+        let count = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        };
         if let Some(list) = &list {
             let all = copies.clone();
             list.notify(move |changed| {
+                count();
                 let names = changed.concerned(|| all.keys().iter().map(|key| key.name().to_owned()).collect());
                 for name in names {
                     view.refresh(&key_of(&name));
+                }
+            });
+        } else {
+            effective.derive(move |change| {
+                if change.before.map(HasSpec::spec) != change.after.map(HasSpec::spec) {
+                    count();
                 }
             });
         }
@@ -48,6 +62,7 @@ where
             copies,
             effective,
             list,
+            revision,
         }
     }
 
@@ -78,6 +93,12 @@ impl<K: Cacheable> Listed<K> {
     /// The resource as it takes effect, if it does.
     pub(super) fn get(&self, name: &str) -> Option<Arc<K>> {
         self.effective.get(&key_of(name))
+    }
+
+    /// How often the cloud has listed something else: what becomes of the copies changes nothing. Without a mirror, how often a resource has
+    /// changed. It is counted before anything that reads the resources is told of the change.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision.load(Ordering::SeqCst)
     }
 
     /// Whether what was made of the resource of this name stays, although the cluster may not have it.
@@ -124,6 +145,7 @@ impl<K> Clone for Listed<K> {
             copies: self.copies.clone(),
             effective: self.effective.clone(),
             list: self.list.clone(),
+            revision: Arc::clone(&self.revision),
         }
     }
 }

@@ -58,8 +58,6 @@ struct NodeLabelController {
     parts: NodeLabelParts,
     writer: Writer,
     write_limits: WriteLimits,
-    /// How often the resources or the cloud's list of them have changed.
-    revision: watch::Receiver<u64>,
     /// What the last write of each Node was planned from.
     written: Mutex<BTreeMap<Key, Basis>>,
     status: Status,
@@ -70,7 +68,8 @@ struct NodeLabelController {
 /// cloud, and any other write by somebody who changed the Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Basis {
-    revision: u64,
+    /// How often the cloud has changed the labels of the cluster, and those of node pools.
+    revisions: [u64; 2],
     /// The node pool in which the cloud has the Node. One that the Node's label decides is the Node's own doing.
     pool: Option<LabelValue>,
 }
@@ -82,23 +81,18 @@ struct Basis {
 pub(super) fn start(parts: NodeLabelParts, context: &ControllerContext, tasks: &mut Tasks) -> Result<(), MetricsError> {
     let kit = &context.kit;
     let queue = Queue::new();
-    let (relabel, revision) = watch::channel(0);
+    let (relabel, resources) = watch::channel(());
     let relabel = Arc::new(relabel);
     parts.nodes.notify(queue.same_name().unless(Node::has_labels_of));
     parts.cluster_labels.cache().notify(notifies(&relabel));
     parts.node_pool_labels.cache().notify(notifies(&relabel));
     let wake = || {
         let relabel = Arc::clone(&relabel);
-        move || relabel.send_modify(|revision| *revision += 1)
+        move || relabel.send_modify(|()| ())
     };
     parts.cluster_labels.notify_list(wake());
     parts.node_pool_labels.notify_list(wake());
-    let queueing = queue_nodes(
-        queue.clone(),
-        parts.nodes.clone(),
-        revision.clone(),
-        parts.members.subscribe(),
-    );
+    let queueing = queue_nodes(queue.clone(), parts.nodes.clone(), resources, parts.members.subscribe());
     let shutdown = tasks.shutdown_token();
     tasks.spawn("node-labels", async move {
         shutdown.run_until_cancelled(queueing).await;
@@ -107,7 +101,6 @@ pub(super) fn start(parts: NodeLabelParts, context: &ControllerContext, tasks: &
     let controller = NodeLabelController {
         writer: Writer::new(parts.client.clone(), NodeLabelController::NAME, Arc::clone(&kit.clock)),
         write_limits: WriteLimits::new(Arc::clone(&kit.clock)),
-        revision,
         written: Mutex::default(),
         status: Status::new(&kit.metrics)?,
         events: context.events.of(NodeLabelController::NAME),
@@ -133,7 +126,7 @@ pub(super) fn start(parts: NodeLabelParts, context: &ControllerContext, tasks: &
     Ok(())
 }
 
-fn notifies<K: LabelResource>(relabel: &Arc<watch::Sender<u64>>) -> Trigger<K> {
+fn notifies<K: LabelResource>(relabel: &Arc<watch::Sender<()>>) -> Trigger<K> {
     let relabel = Arc::clone(relabel);
     let same = |before: &K, after: &K| {
         before.label() == after.label()
@@ -141,21 +134,21 @@ fn notifies<K: LabelResource>(relabel: &Arc<watch::Sender<u64>>) -> Trigger<K> {
             && before.created_at() == after.created_at()
             && before.meta().deletion_timestamp == after.meta().deletion_timestamp
     };
-    Trigger::calls(move |_| relabel.send_modify(|revision| *revision += 1)).unless(same)
+    Trigger::calls(move |_| relabel.send_modify(|()| ())).unless(same)
 }
 
 /// Queues the Nodes that a change of the resources or of the node pools concerns: each once, however many resources change together.
 async fn queue_nodes(
     queue: Queue,
     nodes: Cache<Node>,
-    mut revision: watch::Receiver<u64>,
+    mut resources: watch::Receiver<()>,
     mut changes: watch::Receiver<Option<Arc<Members>>>,
 ) {
     let mut before = None;
     loop {
         let moved = tokio::select! {
             biased;
-            Ok(()) = revision.changed() => None,
+            Ok(()) = resources.changed() => None,
             Ok(()) = changes.changed() => {
                 let after = changes.borrow_and_update().clone();
                 let before = mem::replace(&mut before, after.clone());
@@ -217,10 +210,16 @@ impl Reconciler for NodeLabelController {
 impl NodeLabelController {
     /// Must be read before the resources: a change in between is then counted as the cloud's once more, and never as the Node's.
     fn basis(&self, node: &str) -> Basis {
-        let revision = *self.revision.borrow();
-        let members = self.parts.members.get();
+        let NodeLabelParts {
+            cluster_labels,
+            node_pool_labels,
+            members,
+            ..
+        } = &self.parts;
+        let revisions = [cluster_labels.revision(), node_pool_labels.revision()];
+        let members = members.get();
         let pool = members.as_ref().and_then(|members| members.pool_of(node)).cloned();
-        Basis { revision, pool }
+        Basis { revisions, pool }
     }
 
     /// Whether a write with this basis is the first one after a change in the cloud: then it is not limited, because only others can fight
