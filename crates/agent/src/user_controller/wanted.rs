@@ -103,7 +103,8 @@ impl User {
     }
 }
 
-/// What `users` ask for. A User that is being deleted asks for nothing. Where there are too many keys, those who can
+/// What `users` ask for. A User that is being deleted asks for nothing, however long a finalizer keeps it: whoever sets
+/// one keeps nobody's access that the cloud has ended. Where there are too many keys, those who can
 /// log in (`first`) keep theirs: nobody takes their place by new Users. Where a mirror of the cloud writes the Users
 /// (`is_mirrored`), one that somebody else has made or edited changes nothing: who can log in keeps the keys that the
 /// node has, until the mirror has undone it.
@@ -113,6 +114,12 @@ pub(crate) fn wanted<U: AsRef<User>>(users: impl IntoIterator<Item = U>, first: 
     let mut by_id = BTreeMap::new();
     for user in users {
         if user.as_ref().metadata.deletion_timestamp.is_some() {
+            wanted.refuse(
+                user.as_ref(),
+                "",
+                "the User is being deleted, so nobody logs in as it: remove the finalizer that keeps it, and the mirror of the cloud makes it again \
+                 if the cloud has the user",
+            );
             continue;
         }
         wanted.users += 1;

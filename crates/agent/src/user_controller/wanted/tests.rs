@@ -54,7 +54,12 @@ fn a_list_that_go_wrote_as_null_is_empty() {
 fn a_user_that_is_being_deleted_asks_for_nothing() {
     let gone = json!({"metadata": {"name": A, "deletionTimestamp": "2026-01-01T00:00:00Z"},
         "spec": {"id": A, "ssh_keys": [{"key": KEY}]}});
-    assert_eq!(wanted([object(gone)]), Wanted::default());
+    let before = wanted([user(A, &[KEY])]).logins;
+    for is_mirrored in [false, true] {
+        let wanted = super::wanted([object(gone.clone())], &before, is_mirrored);
+        assert_eq!((data(&wanted), wanted.users), (vec![], 0));
+        assert!(wanted.refused[0].user == A && wanted.refused[0].reason.contains("finalizer"));
+    }
 }
 
 #[test]
