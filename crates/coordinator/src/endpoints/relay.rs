@@ -5,7 +5,7 @@
 //! - The coordinator is not trusted with what a script does: the host checks its signature.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
@@ -55,7 +55,9 @@ pub(super) struct Relay {
     agents: Agents,
     cloud: Cloud,
     clock: SharedClock,
-    nodes: tokio::sync::Mutex<ListedNodes>,
+    nodes: Mutex<ListedNodes>,
+    /// Held while the nodes are listed, so that all who wait use one list. A node that is known does not wait.
+    listing: tokio::sync::Mutex<()>,
 }
 
 /// The nodes of the cloud when they were listed last.
@@ -105,7 +107,8 @@ impl Relay {
             agents,
             cloud,
             clock,
-            nodes: tokio::sync::Mutex::default(),
+            nodes: Mutex::default(),
+            listing: tokio::sync::Mutex::default(),
         })
     }
 
@@ -121,26 +124,32 @@ impl Relay {
     /// The id of the node of this name in the cloud. The last list names it, and the object shows whether it still has the name: a list of all
     /// nodes for each script would be megabytes, and each report of a status changes it.
     async fn find(&self, node: &str) -> Result<Option<NodeId>, ClientError> {
-        let known = self.nodes.lock().await.ids.get(node).copied();
+        let known = self.nodes().ids.get(node).copied();
         if let Some(id) = known
             && self.has_name(id, node).await?
         {
             return Ok(Some(id));
         }
-        // Held while the nodes are listed, so that all who wait use one list.
-        let mut nodes = self.nodes.lock().await;
+        let _listing = self.listing.lock().await;
         let now = self.clock.monotonic();
-        if nodes.listed.is_some_and(|at| now < at + MIN_LIST_INTERVAL) {
-            return Ok(nodes.ids.get(node).copied().filter(|id| Some(*id) != known));
+        let is_recent = |nodes: &ListedNodes| nodes.listed.is_some_and(|at| now < at + MIN_LIST_INTERVAL);
+        if is_recent(&self.nodes()) {
+            return Ok(self.nodes().ids.get(node).copied().filter(|id| Some(*id) != known));
         }
         let Cloud { client, cluster, .. } = &self.cloud;
         if let Fetched::Complete { value, .. } = client.list_each::<models::Node>(cluster.nodes(), None).await? {
             let named = value.into_iter().flatten();
             let named = named.filter_map(|node| Some((node.spec.name?.as_str().to_owned(), node.id)));
-            nodes.ids = named.collect();
-            nodes.listed = Some(self.clock.monotonic());
+            *self.nodes() = ListedNodes {
+                ids: named.collect(),
+                listed: Some(self.clock.monotonic()),
+            };
         }
-        Ok(nodes.ids.get(node).copied())
+        Ok(self.nodes().ids.get(node).copied())
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, ListedNodes> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn has_name(&self, id: NodeId, name: &str) -> Result<bool, ClientError> {
@@ -282,7 +291,7 @@ fn absent() -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use futures::future::join_all;
     use kube::client::Body;
@@ -373,9 +382,51 @@ mod tests {
     struct ScriptedCloud {
         nodes: Mutex<Vec<(Uuid, String)>>,
         requests: Mutex<Vec<String>>,
+        /// It does not answer a list.
+        hangs: AtomicBool,
     }
 
     impl ScriptedCloud {
+        fn new(nodes: &[(Uuid, &str)]) -> Arc<Self> {
+            let nodes = nodes.iter().map(|(id, name)| (*id, (*name).to_owned()));
+            Arc::new(Self {
+                nodes: Mutex::new(nodes.collect()),
+                requests: Mutex::default(),
+                hangs: AtomicBool::new(false),
+            })
+        }
+
+        /// A relay to it.
+        fn relay(self: &Arc<Self>, clock: &SharedClock) -> Arc<Relay> {
+            let scripted = Arc::clone(self);
+            let settings = ClientSettings::new("https://cloud.example.com".parse().unwrap());
+            let client = tidewaiter_cloud::client::Client::new(&settings, Arc::clone(clock)).unwrap();
+            let client = client.over(move |request| {
+                let path = request.url().path().to_owned();
+                let hangs = path.ends_with("/nodes") && scripted.hangs.load(Ordering::SeqCst);
+                let (status, body) = scripted.answer(&path);
+                let response = http::Response::builder().status(status).body(body).unwrap();
+                async move {
+                    if hangs {
+                        std::future::pending::<()>().await;
+                    }
+                    Ok(response.into())
+                }
+            });
+            let cluster = Cluster {
+                organization: Uuid::nil().to_string().parse().unwrap(),
+                id: Uuid::nil().to_string().parse().unwrap(),
+            };
+            let interval = Duration::from_secs(30);
+            let agents = agents(watch::channel(true).1, Arc::default());
+            let cloud = Cloud {
+                client,
+                cluster,
+                interval,
+            };
+            Relay::new(agents.client, cloud, Arc::clone(clock))
+        }
+
         fn answer(&self, path: &str) -> (u16, String) {
             let node = |(id, name): &(Uuid, String)| {
                 json!({"id": id.to_string(), "created_at": "1", "updated_at": "1", "name": name, "node_pool_id": Uuid::nil().to_string(),
@@ -404,33 +455,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_nodes_of_the_cloud_are_listed_only_when_they_have_changed() {
         let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let cloud = Arc::new(ScriptedCloud {
-            nodes: Mutex::new(vec![(one, "w1".to_owned()), (two, "w2".to_owned())]),
-            requests: Mutex::default(),
-        });
-        let (clock, scripted) = (SimulatedClock::shared(), Arc::clone(&cloud));
-        let settings = ClientSettings::new("https://cloud.example.com".parse().unwrap());
-        let client = tidewaiter_cloud::client::Client::new(&settings, Arc::clone(&clock)).unwrap();
-        let client = client.over(move |request| {
-            let (status, body) = scripted.answer(request.url().path());
-            let response = http::Response::builder().status(status).body(body).unwrap();
-            async move { Ok(response.into()) }
-        });
-        let cluster = Cluster {
-            organization: Uuid::nil().to_string().parse().unwrap(),
-            id: Uuid::nil().to_string().parse().unwrap(),
-        };
-        let interval = Duration::from_secs(30);
-        let agents = agents(watch::channel(true).1, Arc::default());
-        let relay = Relay::new(
-            agents.client,
-            Cloud {
-                client,
-                cluster,
-                interval,
-            },
-            Arc::clone(&clock),
+        let (cloud, clock) = (
+            ScriptedCloud::new(&[(one, "w1"), (two, "w2")]),
+            SimulatedClock::shared(),
         );
+        let relay = cloud.relay(&clock);
         let version = "1.36.3".parse().unwrap();
         let of = async |node: &str| match relay.script(node, &version).await.unwrap() {
             Ok(script) => [one, two].into_iter().find(|id| script.contains(&id.to_string())),
@@ -462,6 +491,33 @@ mod tests {
         cloud.nodes.lock().unwrap().push((two, "w1".to_owned()));
         clock.sleep(MIN_LIST_INTERVAL).await;
         assert_eq!(of("w1").await, Some(two));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_hangs_delays_no_node_that_is_known() {
+        let (cloud, clock) = (
+            ScriptedCloud::new(&[(Uuid::from_u128(1), "w1")]),
+            SimulatedClock::shared(),
+        );
+        let (relay, version) = (cloud.relay(&clock), "1.36.3".parse().unwrap());
+        let serve = async |node: &str| timeout(&*clock, CLOUD, relay.script(node, &version)).await;
+        assert!(serve("w1").await.is_ok());
+        clock.sleep(MIN_LIST_INTERVAL).await;
+        cloud.hangs.store(true, Ordering::SeqCst);
+        let begun = clock.monotonic();
+        let known = async {
+            while !cloud.takes().contains(&"list".to_owned()) {
+                tokio::task::yield_now().await;
+            }
+            assert!(serve("w1").await.is_ok());
+            assert_eq!(clock.monotonic(), begun);
+        };
+        // Each has its own deadline, also while it waits for the list of another one.
+        let (first, second, ()) = tokio::join!(serve("w2"), serve("w3"), known);
+        assert!(first.is_err() && second.is_err());
+        assert_eq!(clock.monotonic(), begun + CLOUD);
+        cloud.hangs.store(false, Ordering::SeqCst);
+        assert!(serve("w2").await.is_ok(), "it is not listed, which is an answer");
     }
 
     fn says(status: Value) -> Result<String, u16> {
