@@ -25,7 +25,7 @@ use super::board::Board;
 use super::held_roles::HeldRoles;
 use plan::{Plan, patience, plan, release, release_ended};
 
-/// Between two writes with the same conditions: counts change with every object.
+/// Between two writes with the same conditions and the same kinds held: counts change with every object.
 const REST: Duration = Duration::from_secs(5);
 
 /// The same while the cluster is not as the cloud lists it.
@@ -171,11 +171,16 @@ impl Reconciler for CloudSyncController {
         if let Some(wait) = patience(&object, &loops) {
             return Ok(Next::Pending(wait));
         }
-        let Some(Plan { status, notices }) = plan(&object, &loops, self.roles.status(), self.clock.now()) else {
+        let Some(Plan {
+            status,
+            notices,
+            ends_hold,
+        }) = plan(&object, &loops, self.roles.status(), self.clock.now())
+        else {
             return Ok(Next::After(LOOK_AGAIN));
         };
         let rest = self.rest(&status);
-        if notices.is_empty() && !rest.is_zero() {
+        if notices.is_empty() && !ends_hold && !rest.is_zero() {
             return Ok(Next::Pending(rest));
         }
         let mut desired = CloudSync::new(CLOUD_SYNC, CloudSyncSpec {});

@@ -79,6 +79,8 @@ pub(super) struct Plan {
     pub(super) status: CloudSyncStatus,
     /// What to tell of the conditions that become others.
     pub(super) notices: Vec<Notice>,
+    /// Nothing is held any more of a kind of which something was: whoever released it waits for that.
+    pub(super) ends_hold: bool,
 }
 
 /// For how long nothing is written because a response is awaited or being applied: after a restart, most often, everything is as it was.
@@ -113,10 +115,15 @@ pub(super) fn plan(standing: &CloudSync, loops: &[LoopState], roles: Option<Kind
         is_flip || (condition.type_ == HELD && holds_another_kind(&before, &status))
     };
     let notices = status.conditions.iter().filter(is_news).map(notice).collect();
-    Some(Plan { status, notices })
+    let ends_hold = holds_another_kind(&status, &before);
+    Some(Plan {
+        status,
+        notices,
+        ends_hold,
+    })
 }
 
-/// Whether something is held of a kind of which nothing was held before.
+/// Whether something is held in `after` of a kind of which nothing is held in `before`.
 fn holds_another_kind(before: &CloudSyncStatus, after: &CloudSyncStatus) -> bool {
     let held = |status: &CloudSyncStatus| -> BTreeSet<String> {
         let kinds = status.kinds.iter().filter(|kind| kind.held.is_some());
