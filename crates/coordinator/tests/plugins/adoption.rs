@@ -7,6 +7,7 @@ use std::process::Stdio;
 use kube::api::{Api, Patch, PatchParams};
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
+use tidewaiter_api::names::PLUGIN_LABEL;
 use tidewaiter_coordinator::controllers::PluginSettings;
 use tidewaiter_testkit::{Identity, eventually};
 
@@ -62,7 +63,7 @@ impl World {
     }
 
     async fn label(&self, name: &str, plugin: Option<&str>) {
-        let label = json!({"metadata": {"labels": {"containership.io/plugin-id": plugin}}});
+        let label = json!({"metadata": {"labels": {PLUGIN_LABEL: plugin}}});
         let (configs, label) = (self.configs(), Patch::Merge(label));
         configs.patch(name, &PatchParams::default(), &label).await.unwrap();
     }
@@ -245,6 +246,27 @@ async fn what_somebody_changed_of_the_go_coordinators_objects_is_shown_before_it
     world.offer(1, "1.1.0", &json!([[config("one", "2"), config("two", "2")]]));
     world.is_ready(1, "1.1.0").await;
     world.config_is("two", Some("2")).await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn what_somebody_changed_is_shown_as_well_if_the_manifests_had_the_label() {
+    let world = World::start().await;
+    let mut object = config("one", "1");
+    object["metadata"]["labels"] = json!({PLUGIN_LABEL: id(1)});
+    let objects = [object];
+    world.go_applies(&objects);
+    world.set("one", "edited").await;
+    world.offer(1, "1.0.0", &json!([objects]));
+    let running = world.run(PluginSettings::default()).await;
+    let pending = world.pending(1, "1.0.0").await;
+    assert_eq!((pending.creates, pending.changes, pending.deletes), (0, 1, 0));
+    world.is_quiet().await;
+    world.config_is("one", Some("edited")).await;
+    world.approve(1, &pending.digest).await;
+    world.is_ready(1, "1.0.0").await;
+    world.config_is("one", Some("1")).await;
+    assert_eq!(of_kubectl(&world.config("one").await), [""; 0]);
     running.stop().await;
 }
 

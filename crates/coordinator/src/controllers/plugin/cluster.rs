@@ -317,6 +317,7 @@ pub(super) fn live(kind: &Kind, object: &DynamicObject, check: Option<&HealthChe
         },
         job: is_job.then(|| JobState::of(&value())),
         is_kubectls: kubectl::has_fields(meta),
+        is_labelled_by_kubectl: kubectl::has_label(meta),
     };
     (id, live)
 }

@@ -8,6 +8,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use kube::core::ObjectMeta;
 use serde_json::{Map, Value, json};
+use tidewaiter_api::names::PLUGIN_LABEL;
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The API server gives this manager every field that an object had before the first server-side apply, if it kept no
@@ -25,6 +26,17 @@ pub(super) fn last_applied(metadata: &ObjectMeta) -> Option<&str> {
 pub(super) fn has_fields(metadata: &ObjectMeta) -> bool {
     let entries = metadata.managed_fields.as_deref().unwrap_or_default();
     last_applied(metadata).is_some() && (entries.is_empty() || entries.iter().any(is_kubectls))
+}
+
+/// Whether `kubectl apply` gave the object the label of its plugin: the manifest had it.
+pub(super) fn has_label(metadata: &ObjectMeta) -> bool {
+    let label = metadata.labels.as_ref().and_then(|labels| labels.get(PLUGIN_LABEL));
+    let applied = last_applied(metadata).filter(|applied| applied.contains(PLUGIN_LABEL));
+    let Some((label, applied)) = label.zip(applied) else {
+        return false;
+    };
+    let applied: Value = serde_json::from_str(applied).unwrap_or_default();
+    applied["metadata"]["labels"][PLUGIN_LABEL] == **label
 }
 
 /// Whether the entry has the fields of a `kubectl apply`, whose name differs from version to version: it owns the
@@ -137,6 +149,19 @@ mod tests {
         // Afterwards there are none left.
         let entries = json!([entry("tidewaiter/plugin", "Apply", "", &annotated(json!({})))]);
         assert!(!has_fields(&object(&entries)));
+    }
+
+    #[test]
+    fn a_label_of_the_manifest_is_told_from_one_that_was_set_later() {
+        let labelled = |applied: &str, label: &str| {
+            let applied = json!({"metadata": {"labels": {PLUGIN_LABEL: applied}}}).to_string();
+            let metadata = json!({"labels": {PLUGIN_LABEL: label}, "annotations": {LAST_APPLIED: applied}});
+            has_label(&serde_json::from_value(metadata).unwrap())
+        };
+        assert!(labelled("one", "one") && !labelled("one", "two"));
+        let later = json!({"labels": {PLUGIN_LABEL: "one"}, "annotations": {LAST_APPLIED: "{}"}});
+        assert!(!has_label(&serde_json::from_value(later).unwrap()));
+        assert!(!has_label(&object(&json!([]))));
     }
 
     #[test]

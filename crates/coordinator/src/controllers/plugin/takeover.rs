@@ -33,14 +33,11 @@ impl PluginController {
         observed: &Observed,
     ) -> Result<bool, PluginError> {
         let mut steps = proposal(&goal.release, record, observed, self.settings.drift);
-        let is_inherited = |step: &Step<'_>| {
-            matches!(
-                step,
-                Step::Apply(Applied {
-                    claim: Some(Claim::Inherited),
-                    ..
-                })
-            )
+        let is_inherited = |step: &Step<'_>| match step {
+            Step::Apply(Applied { claim, live, .. }) => {
+                *claim == Some(&Claim::Inherited) || live.is_some_and(|live| live.is_labelled_by_kubectl)
+            }
+            _ => false,
         };
         steps.retain(is_inherited);
         if steps.is_empty() {

@@ -66,6 +66,7 @@ fn live() -> Live {
         health: Health::Current,
         job: None,
         is_kubectls: false,
+        is_labelled_by_kubectl: false,
     }
 }
 
