@@ -12,6 +12,7 @@ mod load;
 mod namespaces;
 mod plugins;
 mod rest;
+mod tenant;
 mod upgrades;
 
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ pub use latency::measure as latency;
 pub use namespaces::measure as namespaces;
 pub use plugins::measure as plugins;
 pub use rest::measure as rest;
+pub use tenant::measure as tenant;
 pub use upgrades::measure as upgrades;
 
 /// How large the clusters of the coordinator are, and how long it is observed.
@@ -46,6 +48,10 @@ pub struct Sizes {
     /// How many nodes are upgraded
     #[arg(long, default_value_t = 500)]
     upgraded: usize,
+
+    /// How many objects with the label of a plugin a tenant has
+    #[arg(long, default_value_t = 100_000)]
+    strangers: usize,
 
     /// How many agents watch the Users
     #[arg(long, default_value_t = 5_000)]

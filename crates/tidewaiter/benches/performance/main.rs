@@ -119,6 +119,8 @@ enum Which {
     Access,
     /// The coordinator: plugins of 500 objects
     Plugins,
+    /// The coordinator beside a tenant who edits objects with the label of a plugin
+    Tenant,
     /// The coordinator: upgrades of nodes that take no time
     Upgrades,
     /// The coordinator at rest: memory, CPU, requests to the cloud
@@ -169,6 +171,7 @@ async fn run(which: Which, args: &Args, bed: &mut Option<Bed>) -> Result<Chapter
         Which::Namespaces => return coordinator::namespaces(&args.controller, &args.coordinator).await,
         Which::Access => return coordinator::access(&args.controller, &args.coordinator).await,
         Which::Plugins => return coordinator::plugins(&args.controller).await,
+        Which::Tenant => return coordinator::tenant(&args.controller, &args.coordinator).await,
         Which::Upgrades => return coordinator::upgrades(&args.controller, &args.coordinator, args.nodes).await,
         Which::Rest => return coordinator::rest(&args.controller, &args.coordinator, args.nodes).await,
         Which::Agent => return coordinator::agent(&args.controller, &args.coordinator).await,
@@ -190,6 +193,7 @@ async fn run(which: Which, args: &Args, bed: &mut Option<Bed>) -> Result<Chapter
         | Which::Namespaces
         | Which::Access
         | Which::Plugins
+        | Which::Tenant
         | Which::Upgrades
         | Which::Rest
         | Which::Agent => unreachable!("measured without the bed"),

@@ -126,13 +126,18 @@ impl World {
 
     /// A coordinator with these variables, and a kubeconfig other than its own.
     fn replica(&self, variables: &[(&str, String)], kubeconfig: Option<PathBuf>) -> Replica {
+        self.replica_of(&["coordinator".to_owned()], variables, kubeconfig)
+    }
+
+    /// The same with these arguments.
+    fn replica_of(&self, arguments: &[String], variables: &[(&str, String)], kubeconfig: Option<PathBuf>) -> Replica {
         let address = || format!("127.0.0.1:{}", free_port());
         let (endpoints, admin, health) = (address(), address(), address());
         let kubeconfig = kubeconfig.unwrap_or_else(|| self.cluster.kubeconfig(&coordinator()));
         let number = self.replicas.fetch_add(1, Ordering::Relaxed);
         let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
             .name(format!("coordinator-{number}"))
-            .arg("coordinator")
+            .args(arguments)
             .env("TIDEWAITER_KUBECONFIG", kubeconfig)
             .metrics(&admin)
             .env("TIDEWAITER_ADMIN_ADDRESS", &admin)

@@ -20,7 +20,7 @@ impl World {
     }
 
     /// Runs it without a terminal, and returns what it shows.
-    async fn says_of_plugin(&self, arguments: &[&str]) -> String {
+    pub async fn says_of_plugin(&self, arguments: &[&str]) -> String {
         let output = self.plugin(&Identity::Admin, arguments).output().await.unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{arguments:?}: {error}");

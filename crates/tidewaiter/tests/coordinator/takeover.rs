@@ -1,6 +1,7 @@
 //! The objects of a Go coordinator are taken over without a gap: no pull secret is away or empty at any moment. And a Go coordinator can
 //! go on with them afterwards.
 
+mod released;
 mod whole;
 
 use std::collections::BTreeMap;
@@ -11,14 +12,14 @@ use base64::engine::general_purpose::STANDARD;
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::Method;
 use k8s_openapi::api::core::v1::{Node, Secret, ServiceAccount};
-use kube::ResourceExt as _;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tidewaiter_api::CloudSync;
 use tidewaiter_api::containership::{AuthorizationRole, Registry, User};
 use tidewaiter_testkit::builders::{GO_DEFINITIONS, GoDefinition, node};
-use tidewaiter_testkit::{AuditEntry, FakeRegistries, Identity, eventually};
+use tidewaiter_testkit::{AuditEntry, FakeRegistries, Identity, Scratch, eventually};
 
 use crate::cloud::{Cloud, beside};
 use crate::{Replica, SOON, World, coordinator, deploy};
@@ -43,6 +44,8 @@ struct Scene {
     user: (String, String),
     role: String,
     label: String,
+    /// The settings of the coordinator, with its API key: not where its logs are, which must not have that.
+    settings: Scratch,
 }
 
 /// What happened to pull secrets since the watch began.
@@ -106,6 +109,7 @@ impl Scene {
             world,
             cloud,
             registries,
+            settings: Scratch::new("coordinator-settings"),
         }
     }
 
@@ -114,6 +118,13 @@ impl Scene {
         let interval = ("CONTAINERSHIP_CLOUD_SYNC_INTERVAL_SEC", "2s".to_owned());
         self.world
             .replica(&variables.chain([interval]).collect::<Vec<_>>(), None)
+    }
+
+    /// An operator replaces the definitions and installs the coordinator, with the permission to apply plugins.
+    async fn installs(&self) {
+        for folder in ["../crds/coordinator", "", "plugins"] {
+            self.world.cluster.apply_manifests(deploy().join(folder)).await;
+        }
     }
 
     /// What a Go coordinator has left: every field of its types, `null` for an empty list, its labels, finalizers and field manager.

@@ -31,7 +31,7 @@ const USERS: usize = 5;
 const BINDINGS: usize = ROLES * USERS;
 
 /// No addition is held: each permission is given by a new binding.
-const NO_BRAKE: [(&str, &str); 1] = [("TIDEWAITER_BINDINGS_PER_SYNC", "10000")];
+pub const NO_BRAKE: [(&str, &str); 1] = [("TIDEWAITER_BINDINGS_PER_SYNC", "10000")];
 
 /// Between two changes. The coordinator lists a kind twice a second at most.
 const PAUSE: Duration = Duration::from_millis(600);
@@ -223,8 +223,18 @@ async fn fill(bed: &Bed) -> Result<String> {
             bind(bed, &mut wire, &role, last(user), &namespace).await?;
         }
     }
-    let role = json!({"name": "measured", "description": "", "rules": [allow("", &["configmaps"], &reads)]});
-    id(&cloud.ask(&mut wire, "POST", &collection, &role).await?)
+    measured_role(bed, &mut wire).await
+}
+
+/// Makes a role in the cloud that nobody has. Returns its id.
+pub async fn measured_role(bed: &Bed, wire: &mut Wire) -> Result<String> {
+    let rule = json!({"type": "kubernetes", "api_groups": [""], "resources": ["configmaps"], "resource_names": [],
+        "non_resource_urls": [], "verbs": ["get", "list", "watch"]});
+    let role = json!({"name": "measured", "description": "", "rules": [rule]});
+    id(&bed
+        .cloud
+        .ask(wire, "POST", &format!("{}/roles", bed.cloud.organization), &role)
+        .await?)
 }
 
 /// Binds the role. Returns the path of the binding.
@@ -305,7 +315,7 @@ async fn copies(bed: &Bed) -> Result<Vec<Patch>> {
 }
 
 /// Gives a user the role, and takes it away, again and again. Seconds until each had an effect.
-async fn changes(bed: &Bed, role: &str, times: usize) -> Result<(Vec<f64>, Vec<f64>)> {
+pub async fn changes(bed: &Bed, role: &str, times: usize) -> Result<(Vec<f64>, Vec<f64>)> {
     let mut wire = Wire::open(bed.cloud.address).await?;
     let user = last(&bed.cloud.users[0]);
     let reviews: Api<SubjectAccessReview> = Api::all(bed.admin());

@@ -197,13 +197,15 @@ pub async fn make_nodes_like(cluster: &ControlPlane, first: &Node, status: &Valu
     Ok(())
 }
 
-async fn copy(cluster: &ControlPlane, key: &str, kind: &str, uid: &str, count: usize) {
+/// Copies an object of this kind until there are this many, with numbers in their names.
+pub async fn copy(cluster: &ControlPlane, key: &str, kind: &str, uid: &str, count: usize) {
     let tail = uid.len() - 5;
     let copies = (1..count).map(|number| [numbered(kind, number), format!("{}{number:05}", &uid[..tail])]);
     cluster.copy(key, [&numbered(kind, 0), uid], copies).await;
 }
 
-async fn seen<K>(api: &Api<K>, name: &str)
+/// Waits until the API server knows the object.
+pub async fn seen<K>(api: &Api<K>, name: &str)
 where
     K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {

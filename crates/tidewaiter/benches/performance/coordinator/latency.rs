@@ -22,7 +22,7 @@ use super::load::{CHANGES_PER_SECOND, Load};
 use super::{Sizes, now, pause};
 use crate::cloud::wire::Wire;
 use crate::observer::{follow, next};
-use crate::process::SOON;
+use crate::process::{Role, SOON};
 use crate::report::{Chapter, Figure, count, figure, note, quantile};
 
 const LABEL: &str = "cluster.containership.io/env";
@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(220);
 /// Seconds from the request to the cloud until a watcher saw the effect.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Found {
+pub struct Found {
     resource: Vec<f64>,
     label: Vec<f64>,
     pull_secret: Vec<f64>,
@@ -47,11 +47,11 @@ struct Found {
 pub async fn measure(program: &Path, sizes: &Sizes) -> Result<Chapter> {
     let rounds = sizes.rounds;
     note(&format!("latency: one cluster on the cloud, {rounds} rounds"));
-    let alone = rounds_of(&Bed::start(program, 1).await?, rounds).await?;
+    let alone = rounds_and_end(&Bed::start(program, 1).await?, rounds).await?;
     note(&format!("latency: {} clusters beside it", sizes.streams));
     let bed = Bed::start(program, sizes.streams + 1).await?;
     let mut load = Load::start(&bed.cloud).await?;
-    let beside = rounds_of(&bed, rounds).await?;
+    let beside = rounds_and_end(&bed, rounds).await?;
     let requests = load.requests_per_second()?;
     let mut figures = of_found(
         &alone,
@@ -86,7 +86,7 @@ pub async fn measure(program: &Path, sizes: &Sizes) -> Result<Chapter> {
 }
 
 fn of_found(found: &Found, when: &str, keys: [&'static str; 3], most: f64) -> Vec<Figure> {
-    let kinds = [&found.resource, &found.label, &found.pull_secret];
+    let kinds = found.seconds();
     let names = ["a resource", "a label on a Node", "a pull secret in a namespace"];
     let rows = keys.into_iter().zip(kinds).zip(names);
     rows.flat_map(|((key, seconds), name)| {
@@ -111,10 +111,23 @@ fn half(key: &'static str) -> &'static str {
     }
 }
 
-/// One change of each kind in each round, one after the other.
-async fn rounds_of(bed: &Bed, rounds: usize) -> Result<Found> {
+impl Found {
+    /// Of a resource, a label and a pull secret.
+    pub fn seconds(&self) -> [&[f64]; 3] {
+        [&self.resource, &self.label, &self.pull_secret]
+    }
+}
+
+async fn rounds_and_end(bed: &Bed, rounds: usize) -> Result<Found> {
+    let (found, coordinator) = rounds_of(bed, &[], rounds).await?;
+    coordinator.stop().await;
+    Ok(found)
+}
+
+/// One change of each kind in each round, one after the other, beside a coordinator with these settings, which goes on.
+pub async fn rounds_of(bed: &Bed, settings: &[(&str, &str)], rounds: usize) -> Result<(Found, Role)> {
     let mut effects = Effects::start(bed).await?;
-    let coordinator = bed.coordinator();
+    let coordinator = bed.coordinator_with(settings);
     effects.pull_secret.until(PASSWORD).await?;
     let mut wire = Wire::open(bed.cloud.address).await?;
     let mut found = Found::default();
@@ -161,8 +174,7 @@ async fn rounds_of(bed: &Bed, rounds: usize) -> Result<Found> {
     }
     found.core = (coordinator.cpu_seconds() - before) / begin.elapsed().as_secs_f64();
     ensure!(count(found.label.len()) > 0.0, "there were no rounds");
-    coordinator.stop().await;
-    Ok(found)
+    Ok((found, coordinator))
 }
 
 /// A Node in the place of the one before.

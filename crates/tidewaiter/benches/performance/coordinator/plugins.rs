@@ -139,7 +139,7 @@ async fn bare(cluster: &ControlPlane, number: usize) -> Result<f64> {
 }
 
 /// Lets the service account apply plugins.
-async fn permit(cluster: &ControlPlane) {
+pub async fn permit(cluster: &ControlPlane) {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
     cluster.apply_manifests(deploy.join("coordinator/plugins")).await;
     let all: Api<ConfigMap> = Api::all(cluster.client(&account()));
@@ -211,7 +211,7 @@ async fn of_coordinator(program: &Path) -> Result<Found> {
 }
 
 /// The cluster gets the `number`th plugin in the cloud. Returns its id.
-async fn add(bed: &Bed, wire: &mut Wire, number: usize) -> Result<String> {
+pub async fn add(bed: &Bed, wire: &mut Wire, number: usize) -> Result<String> {
     let mut objects = objects(&numbered("plugin", number)).into_iter();
     let namespace = objects.next().map(|(_, namespace)| namespace);
     let rest: Vec<Value> = objects.map(|(_, object)| object).collect();
@@ -220,7 +220,7 @@ async fn add(bed: &Bed, wire: &mut Wire, number: usize) -> Result<String> {
 }
 
 /// Waits until these plugins are applied to their ends.
-async fn applied(bed: &Bed, ids: &[String]) {
+pub async fn applied(bed: &Bed, ids: &[String]) {
     let plugins: Api<Plugin> = Api::namespaced(bed.admin(), CONTAINERSHIP_NAMESPACE);
     for id in ids {
         eventually(format!("the plugin {id} to be applied"), LONG, async || {

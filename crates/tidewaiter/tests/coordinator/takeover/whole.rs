@@ -1,60 +1,77 @@
-//! A cluster in which a Go coordinator has made everything that it makes: nothing of it is away or reduced for a moment, on the way to
-//! Tidewaiter and back.
-//!
-//! A watch of each kind from before the takeover sees every state of every object.
+//! A cluster in which a Go coordinator has made everything that it makes: nothing of it is away or reduced for a moment,
+//! on the way to Tidewaiter, back as docs/coordinator.md says, and to Tidewaiter again.
 
-use std::collections::BTreeMap;
+mod back;
+mod losses;
+mod plugins;
 
-use futures::future::join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ApiResource, GroupVersionKind};
 
 use super::*;
+use losses::{Losses, Watched};
+use plugins::OfCloud;
 
 const REGISTRIES: usize = 8;
 const ROLES: usize = 7;
 const LABELS: usize = 6;
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-/// The kinds of what a Go coordinator makes, beside custom resources: group, version, kind, and the label selector of what is looked at.
-const KINDS: [(&str, &str, &str, &str); 6] = [
-    ("", "v1", "Secret", "containership.io/managed=true,controller"),
-    ("", "v1", "ServiceAccount", "containership.io/managed=true"),
-    ("", "v1", "Node", ""),
-    (
-        "rbac.authorization.k8s.io",
-        "v1",
-        "ClusterRole",
-        "containership.io/managed=true",
-    ),
-    (
-        "rbac.authorization.k8s.io",
-        "v1",
-        "ClusterRoleBinding",
-        "containership.io/managed=true",
-    ),
-    (
-        "rbac.authorization.k8s.io",
-        "v1",
-        "RoleBinding",
-        "containership.io/managed=true",
-    ),
+/// The kinds of what a Go coordinator makes, beside custom resources and plugins: version, kind, and the labels by which
+/// it selects them.
+const KINDS: [(&str, &str, &str); 6] = [
+    ("v1", "Secret", "containership.io/managed=true,controller"),
+    ("v1", "ServiceAccount", "containership.io/managed=true"),
+    ("v1", "Node", ""),
+    (RBAC, "ClusterRole", "containership.io/managed=true"),
+    (RBAC, "ClusterRoleBinding", "containership.io/managed=true"),
+    (RBAC, "RoleBinding", "containership.io/managed=true"),
+];
+
+/// The kinds of its custom resources here.
+const MIRRORED: [&str; 6] = [
+    "User",
+    "Registry",
+    "Plugin",
+    "ClusterLabel",
+    "AuthorizationRole",
+    "AuthorizationRoleBinding",
 ];
 
 #[tokio::test]
 async fn nothing_that_a_go_coordinator_made_is_away_for_a_moment() {
     let whole = Whole::start().await;
     let losses = whole.watch().await;
-    assert_eq!(losses.objects(), whole.made().await, "the watches see everything");
-    for direction in ["there", "there again"] {
-        let replica = whole.scene.coordinator();
-        whole.is_adopted().await;
-        assert_eq!(losses.all(), [""; 0], "{direction}");
-        replica.process.stop(SOON).await;
-        // What a Go coordinator selects by labels is what it made.
-        assert_eq!(losses.objects(), whole.made().await, "{direction}");
-    }
-    assert_eq!(losses.all(), [""; 0], "and back");
+    let replica = whole.scene.released("");
+    whole.is_adopted().await;
+    whole.are_adopted().await;
+    assert_eq!(losses.take().await, [""; 0], "there");
+    // What people changed is as the cloud says once they have approved that, and nothing else has changed.
+    let changed = whole.approve_what_differs().await;
+    let lost = losses.take().await;
+    assert!(
+        lost.len() == changed.len() && changed.iter().all(|one| lost.iter().any(|it| it.starts_with(one))),
+        "{lost:?}"
+    );
+
+    replica.process.stop(SOON).await;
+    whole.goes_back().await;
+    assert_eq!(losses.take().await, [""; 0], "back");
+    whole.go_finds_everything().await;
+    whole.go_applies_plugins().await;
+    assert_eq!(losses.take().await, [""; 0], "the Go coordinator goes on");
+    let mut replaced = whole.go_replaces_registries().await;
+    replaced.sort();
+    let mut lost = losses.take().await;
+    lost.sort();
+    assert_eq!(lost, replaced, "what the page says that it deletes");
+
+    whole.scene.installs().await;
+    let _replica = whole.scene.released("");
+    whole.is_adopted().await;
+    whole.all_are_applied().await;
+    assert_eq!(losses.take().await, [""; 0], "there again");
 }
 
 /// The scene of a whole cluster. The ids are those of the cloud.
@@ -63,6 +80,8 @@ struct Whole {
     registries: Vec<String>,
     /// Each with the id of its binding; one in two is bound in a namespace.
     roles: Vec<(String, String)>,
+    labels: Vec<String>,
+    plugins: Vec<OfCloud>,
 }
 
 impl Whole {
@@ -86,15 +105,19 @@ impl Whole {
             let binding = id(&cloud.post("~/role-bindings", binding).await);
             roles.push((role, binding));
         }
+        let mut labels = Vec::new();
         for number in 0..LABELS {
-            let label =
-                json!({"key": format!("cluster.containership.io/label-{number}"), "value": format!("v{number}")});
-            cloud.post("^/labels", label).await;
+            labels.push(id(&cloud
+                .post("^/labels", json!({"key": key(number), "value": number.to_string()}))
+                .await));
         }
+        let plugins = Self::add_plugins(&scene).await;
         let whole = Self {
             scene,
             registries,
             roles,
+            labels,
+            plugins,
         };
         whole.go_has_run().await;
         whole
@@ -104,6 +127,16 @@ impl Whole {
     async fn go_has_run(&self) {
         let world = &self.scene.world;
         world.namespace("team").await;
+        let (id, name) = &self.scene.user;
+        let user = json!({"apiVersion": "containership.io/v3", "kind": "User", "metadata": {"name": id},
+            "spec": {"id": id, "name": name, "avatar_url": "", "added_at": "", "ssh_keys": null}});
+        self.scene.by_go(user).await;
+        for (number, id) in self.labels.iter().enumerate() {
+            let label = json!({"apiVersion": "containership.io/v3", "kind": "ClusterLabel", "metadata": {"name": id},
+                "spec": {"id": id, "created_at": "", "updated_at": "", "key": key(number),
+                    "value": number.to_string()}});
+            self.scene.by_go(label).await;
+        }
         for id in &self.registries {
             self.scene.by_go(self.scene.registry_of_go(id)).await;
         }
@@ -122,12 +155,7 @@ impl Whole {
         for name in NODES {
             let labelled = (0..LABELS).fold(
                 node(name).label("cluster.containership.io/env", "prod"),
-                |node, number| {
-                    node.label(
-                        &format!("cluster.containership.io/label-{number}"),
-                        &format!("v{number}"),
-                    )
-                },
+                |node, number| node.label(&key(number), &number.to_string()),
             );
             nodes.create(&PostParams::default(), &labelled.build()).await.unwrap();
         }
@@ -148,10 +176,8 @@ impl Whole {
                 self.create("ClusterRoleBinding", None, object).await;
             }
         }
-        world
-            .cluster
-            .apply_manifests(deploy().join("../crds/coordinator"))
-            .await;
+        self.go_has_applied_plugins().await;
+        self.scene.installs().await;
     }
 
     fn role_of_go(&self, id: &str, number: usize) -> Value {
@@ -175,13 +201,8 @@ impl Whole {
     }
 
     fn api(&self, kind: &str, namespace: Option<&str>) -> Api<DynamicObject> {
-        let (group, version, kind, _) = KINDS.into_iter().find(|(_, _, known, _)| *known == kind).unwrap();
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-        let client = self.scene.world.cluster.client(&Identity::Admin);
-        match namespace {
-            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-            None => Api::all_with(client, &resource),
-        }
+        let (version, kind, _) = KINDS.into_iter().find(|(_, known, _)| *known == kind).unwrap();
+        self.dynamic(version, kind, namespace)
     }
 
     async fn create(&self, kind: &str, namespace: Option<&str>, object: Value) {
@@ -189,50 +210,36 @@ impl Whole {
         self.api(kind, namespace).create(&manager(), &object).await.unwrap();
     }
 
-    /// What there is now of each kind.
-    async fn made(&self) -> Vec<String> {
-        let lists = KINDS.map(|(_, _, kind, selector)| async move {
-            let list = self
-                .api(kind, None)
-                .list(&ListParams::default().labels(selector))
-                .await
-                .unwrap();
-            list.into_iter().map(|object| named(kind, &object)).collect::<Vec<_>>()
-        });
-        let mut made = join_all(lists).await.concat();
-        made.sort();
-        made
-    }
-
-    /// Watches every kind from now on.
+    /// Watches everything from now on.
     async fn watch(&self) -> Losses {
-        let losses = Losses::default();
-        for (_, _, kind, selector) in KINDS {
-            let api = self.api(kind, None);
-            let list = api.list(&ListParams::default().labels(selector)).await.unwrap();
-            for object in list.items {
-                losses.saw(kind, &object);
-            }
-            let version = list.metadata.resource_version.unwrap();
-            let params = WatchParams::default().labels(selector).timeout(290);
-            let mut events = api.watch(&params, &version).await.unwrap().boxed();
-            let losses = losses.clone();
-            beside(async move {
-                while let Some(event) = events.try_next().await.unwrap() {
-                    match event {
-                        WatchEvent::Added(object) | WatchEvent::Modified(object) => losses.saw(kind, &object),
-                        WatchEvent::Deleted(object) => losses.lost(&format!("{} is gone", named(kind, &object))),
-                        WatchEvent::Bookmark(_) => {}
-                        WatchEvent::Error(error) => losses.lost(&format!("{error:?}")),
-                    }
-                }
-            });
-        }
-        losses
+        let made = KINDS.map(|(_, kind, selector)| Watched {
+            kind: kind.to_owned(),
+            api: self.api(kind, None),
+            selector,
+            names: None,
+            effect: match kind {
+                "Secret" => |object| {
+                    let secret: Secret = serde_json::from_value(object.data.clone()).unwrap();
+                    json!({"type": object.data["type"], "works": works(&secret)})
+                },
+                "ServiceAccount" => |object| json!(object.data["imagePullSecrets"]),
+                "Node" => |object| json!(object.metadata.labels),
+                _ => |object| json!(["rules", "roleRef", "subjects"].map(|field| &object.data[field])),
+            },
+        });
+        let mirrored = MIRRORED.map(|kind| Watched {
+            kind: kind.to_owned(),
+            api: GoDefinition::of(&json!({ "kind": kind })).api(&self.scene.world.cluster.client(&Identity::Admin)),
+            selector: "",
+            names: None,
+            effect: |object| json!({"id": object.data["spec"]["id"], "finalizers": object.finalizers()}),
+        });
+        let plugins = self.objects_of_plugins().await;
+        Losses::watch(made.into_iter().chain(mirrored).chain(plugins).collect()).await
     }
 
-    /// The coordinator has written what it writes: its own Secrets of credentials, a custom resource for each role and binding, and its mark on
-    /// each `ClusterRole`.
+    /// The coordinator has written what it writes: its own Secrets of credentials, a custom resource for each role and
+    /// binding, and its mark on each `ClusterRole`.
     async fn is_adopted(&self) {
         let world = &self.scene.world;
         world.synced("True Applied", SOON).await;
@@ -271,70 +278,9 @@ impl Whole {
     }
 }
 
-/// The last effect of each object by its name, and what objects lost.
-type Recorded = (BTreeMap<String, Value>, Vec<String>);
-
-/// Everything that the watched objects lost.
-#[derive(Clone, Default)]
-struct Losses(Arc<Mutex<Recorded>>);
-
-impl Losses {
-    fn all(&self) -> Vec<String> {
-        self.0.lock().unwrap().1.clone()
-    }
-
-    fn lost(&self, what: &str) {
-        self.0.lock().unwrap().1.push(what.to_owned());
-    }
-
-    /// The objects that were seen.
-    fn objects(&self) -> Vec<String> {
-        self.0.lock().unwrap().0.keys().cloned().collect()
-    }
-
-    fn saw(&self, kind: &str, object: &DynamicObject) {
-        let (name, after) = (named(kind, object), effect(kind, object));
-        let before = self.0.lock().unwrap().0.insert(name.clone(), after.clone());
-        if let Some(before) = before.filter(|before| !contains(&after, before)) {
-            self.lost(&format!("{name} had {before}, and has {after}"));
-        }
-    }
-}
-
-/// What an object gives to others: none of it may go.
-fn effect(kind: &str, object: &DynamicObject) -> Value {
-    let data = &object.data;
-    match kind {
-        "Secret" => {
-            let secret: Secret = serde_json::from_value(data.clone()).unwrap();
-            json!({"type": data["type"], "works": works(&secret)})
-        }
-        "ServiceAccount" => json!({"imagePullSecrets": data["imagePullSecrets"]}),
-        "Node" => json!(object.metadata.labels),
-        "ClusterRole" => json!({"rules": data["rules"]}),
-        _ => json!({"roleRef": data["roleRef"], "subjects": data["subjects"]}),
-    }
-}
-
-/// Whether `whole` has everything that `part` has: of objects each field, of lists each item.
-fn contains(whole: &Value, part: &Value) -> bool {
-    match (whole, part) {
-        (Value::Object(whole), Value::Object(part)) => part
-            .iter()
-            .all(|(key, value)| whole.get(key).is_some_and(|found| contains(found, value))),
-        (Value::Array(whole), Value::Array(part)) => {
-            part.iter().all(|item| whole.iter().any(|found| contains(found, item)))
-        }
-        (whole, part) => whole == part,
-    }
-}
-
-fn named(kind: &str, object: &DynamicObject) -> String {
-    format!(
-        "{kind} {}/{}",
-        object.namespace().unwrap_or_default(),
-        object.name_any()
-    )
+/// The key of a label of the cluster.
+fn key(number: usize) -> String {
+    format!("cluster.containership.io/label-{number}")
 }
 
 fn managed(name: &str) -> Value {
