@@ -13,7 +13,7 @@ use super::digest::uuid;
 use super::refusal::Refusal;
 use super::remember::written;
 use super::source::{Spot, cluster};
-use super::store::{References, Row, Source};
+use super::store::{References, Row, Source, recorded};
 use super::ties::MAX_TEAMS;
 use super::token::{Claims, TokenUse};
 use super::view::{all_shown, shown};
@@ -102,12 +102,25 @@ pub(super) async fn nodes(cloud: &Cloud, call: &Call) -> Result<Response, Error>
     super::lists::answered(call, &answer).ok_or_else(|| Refusal::not_found().into())
 }
 
-/// The record of deletions: a list that lacks an object is right only if the record names the object.
+/// The record of deletions: a list that lacks an object is right only if the record names the object. So it also names
+/// what exists and has left the lists of the cluster.
 pub(super) async fn deletions(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let spot = Spot::of(call)?;
     cluster(&mut &cloud.store, &spot).await?;
-    let items = cloud.store.deletions(&spot.organization, &spot.cluster).await?;
+    let mut items = cloud.store.deletions(&spot.organization, &spot.cluster).await?;
+    let changed = cloud.store.changed_access(&spot.organization).await?;
+    let left = changed.iter().filter(|row| !is_listed(row, &spot.cluster));
+    items.extend(left.filter_map(|row| recorded(row.kind, &row.id, &row.updated_at)));
     Ok(respond(call, &items))
+}
+
+/// Whether a list of the cluster has the member, role or binding.
+fn is_listed(row: &Row, cluster: &str) -> bool {
+    match row.kind {
+        Kind::Membership => !super::members::is_read_only(row),
+        Kind::Role => super::roles::has_rule_for_clusters(row),
+        _ => row.text("cluster_id").is_none_or(|of| of == cluster),
+    }
 }
 
 /// A node of any pool.

@@ -4,6 +4,10 @@ use serde_json::{Map, Value};
 
 use super::call::Call;
 use super::principal::Principal;
+use super::store::Row;
+
+/// The type of the rules that clusters apply.
+const KUBERNETES: &str = "kubernetes";
 
 /// Removes from each role what the query does not request. Below an organization rules are always included; below a
 /// cluster on request, as in the old API.
@@ -27,6 +31,13 @@ pub(super) fn narrow(call: &Call, roles: &mut Vec<Map<String, Value>>) {
             role.remove("rules");
         }
     }
+}
+
+/// Whether clusters list the role: they ask for roles with rules of Kubernetes.
+pub(super) fn has_rule_for_clusters(role: &Row) -> bool {
+    let spec = role.kind.current(role.spec.clone());
+    let mut rules = spec.get("rules").and_then(Value::as_array).into_iter().flatten();
+    rules.any(|rule| rule.get("type").and_then(Value::as_str) == Some(KUBERNETES))
 }
 
 /// Keeps the bindings of `cluster`, and those of all clusters.

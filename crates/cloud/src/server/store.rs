@@ -33,6 +33,7 @@ use uuid::Uuid;
 
 use super::Error;
 use crate::models::Kind;
+pub(super) use audit::recorded;
 pub use backup::{BackupError, BackupSummary, backup, restore};
 use deadline::{Lease, within};
 pub(super) use draft::{Author, References};

@@ -59,6 +59,7 @@ pub fn kinds(event: &Event) -> Vec<String> {
 on_both!(
     a_cluster_hears_which_kinds_change_and_nothing_else,
     a_cluster_reads_which_of_its_objects_were_deleted,
+    the_record_of_deletions_names_what_left_the_lists_of_a_cluster_and_nothing_that_they_have,
     what_no_cluster_mirrors_takes_no_place_in_the_record_of_deletions,
     who_is_cut_off_again_and_again_ends_with_what_a_lister_sees,
     a_stream_ends_with_the_right_to_hear_it,
@@ -232,6 +233,75 @@ async fn a_cluster_reads_which_of_its_objects_were_deleted(world: World) {
     // Newest first.
     let at = |wanted: &str| found.iter().position(|(_, id)| id == wanted);
     assert!(at(pool) < at(user) && at(user) < at(plugin), "{found:?}");
+}
+
+/// The ids in a list of a cluster.
+async fn ids(world: &World, token: &str, path: &str) -> Vec<String> {
+    let rows = world.get(token, path).await.is(200).json();
+    let rows = rows.as_array().unwrap().iter();
+    rows.map(|row| row["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Otherwise a cluster could not tell it from a list that lacks the object by mistake.
+async fn the_record_of_deletions_names_what_left_the_lists_of_a_cluster_and_nothing_that_they_have(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner, cluster) = (&fixture.world, fixture.token("owner"), fixture.token("cluster"));
+    let inside = |rest: &str| fixture.near(&format!("/clusters/{{cluster_id}}{rest}"));
+    let (user, role, binding) = (
+        fixture.near.of("user"),
+        fixture.near.of("roles"),
+        fixture.near.of("role-bindings"),
+    );
+    let of_containership = json!([{"type": "containership", "resources": ["clusters"], "verbs": ["get"]}]);
+    let rules = fixture::role("Reader")["rules"].clone();
+    for (id, list, method, path, leaves, returns) in [
+        (
+            user,
+            inside("/ssh-users"),
+            Method::PUT,
+            fixture.near(&format!("/users/{user}/role")),
+            json!({"role": "read_only"}),
+            json!({"role": "member"}),
+        ),
+        (
+            role,
+            inside("/roles?side_load=rules&remove_empty=true&rule_type=kubernetes"),
+            Method::PATCH,
+            fixture.near(&format!("/roles/{role}")),
+            json!({"rules": of_containership}),
+            json!({ "rules": rules }),
+        ),
+        (
+            binding,
+            fixture.near("/role-bindings?cluster_id={cluster_id}"),
+            Method::PATCH,
+            fixture.near(&format!("/role-bindings/{binding}")),
+            json!({"cluster_id": fixture.beside}),
+            json!({"cluster_id": null}),
+        ),
+    ] {
+        let list = list.replace("{cluster_id}", fixture.near.of("cluster"));
+        for (body, is_listed) in [(None, true), (Some(leaves), false), (Some(returns), true)] {
+            if let Some(body) = body {
+                let request = world.request(owner, method.clone(), &path).json(&body);
+                world.send(request).await.is(200);
+            }
+            let (list, record) = (
+                ids(world, cluster, &list).await,
+                ids(world, cluster, &inside("/deletions")).await,
+            );
+            let found = [&list, &record].map(|ids| ids.iter().any(|known| known == id));
+            assert_eq!(found, [is_listed, !is_listed], "{path}");
+        }
+    }
+    // The assignment of a policy goes, and the policy stays.
+    let assigned = inside("/node-pools/{node_pool_id}/autoscaling-policies/{id}");
+    for method in [Method::PUT, Method::DELETE] {
+        world.send(world.request(owner, method, &assigned)).await.is(204);
+    }
+    let policy = fixture.near.of("autoscaling-policies");
+    let record = ids(world, cluster, &inside("/deletions")).await;
+    assert!(record.iter().all(|id| id != policy), "{record:?}");
 }
 
 async fn what_no_cluster_mirrors_takes_no_place_in_the_record_of_deletions(world: World) {

@@ -244,10 +244,10 @@ pub(in crate::server) struct AuditRow {
 /// A deletion by which a cluster tells a list that lacks an object from one that is wrong.
 #[derive(ToSchema)]
 pub(in crate::server) struct Deletion {
-    /// The kind as the change stream names it: `users` also for a user who left the organization.
+    /// The kind as the change stream names it: `users` also for a user who left the organization or became read-only.
     #[schema(examples("plugins"))]
     kind: String,
-    /// The id of the object, which does not exist.
+    /// The id of the object, which no list of the cluster has.
     id: String,
     at: Timestamp,
 }

@@ -7,23 +7,36 @@ use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
 use super::deadline::within;
-use super::reads::query;
+use super::reads::{Source, query};
+use super::row::{Row, select};
 use super::{Store, StoreError};
 use crate::models::Kind;
 
 /// The deletions that clusters see.
 const DELETIONS: i64 = 1_000;
 
-/// The statement that reads them. The deletions that concern all clusters and those of one are two ranges of an index: the deletions of other
-/// clusters are not read. The kinds that clusters do not mirror are left out before the limit, or revoked tokens could displace the others.
+/// The kinds whose deletions they see: those that clusters mirror. A membership is a user of the organization. What
+/// belongs to an object that stays is not among them: the assignment of a policy has an id that ends with that of the
+/// policy.
+const MIRRORED: [Kind; 11] = [
+    Kind::User,
+    Kind::Membership,
+    Kind::Registry,
+    Kind::Plugin,
+    Kind::ClusterLabel,
+    Kind::NodePool,
+    Kind::NodePoolLabel,
+    Kind::AutoscalingPolicy,
+    Kind::Role,
+    Kind::RoleBinding,
+    Kind::Upgrade,
+];
+
+/// The statement that reads them. The deletions that concern all clusters and those of one are two ranges of an index:
+/// the deletions of other clusters are not read. The other kinds are left out before the limit, or revoked tokens could
+/// displace the rest.
 static RECORD: LazyLock<String> = LazyLock::new(|| {
-    let mirrored = |kind: &&Kind| kind.facts().event.is_some() && **kind != Kind::SshKey;
-    let kinds: Vec<String> = Kind::ALL
-        .iter()
-        .filter(mirrored)
-        .map(|kind| format!("'{}'", kind.word()))
-        .collect();
-    let kinds = kinds.join(", ");
+    let kinds = MIRRORED.map(|kind| format!("'{}'", kind.word())).join(", ");
     let part = |cluster: &str| {
         format!(
             "SELECT * FROM (SELECT sequence, kind, object_id, at FROM changes WHERE organization_id = $1 \
@@ -54,8 +67,8 @@ impl Store {
         Ok(shown?)
     }
 
-    /// The last deletions of objects that a cluster of an organization mirrors, newest first: at most [`DELETIONS`]. An object that exists
-    /// again, a membership for example, is not deleted.
+    /// The last deletions of objects that a cluster of an organization mirrors, newest first: at most [`DELETIONS`]. An
+    /// object that exists again, a membership for example, is not deleted.
     pub async fn deletions(&self, organization: &str, cluster: &str) -> Result<Vec<Value>, StoreError> {
         let mut reader = self.reader().await?;
         let found = query(&RECORD, &[organization, cluster])
@@ -65,18 +78,28 @@ impl Store {
         let deletions: Result<Vec<_>, sqlx::Error> = reader.end(found).iter().map(deletion).collect();
         Ok(deletions?.into_iter().flatten().collect())
     }
+
+    /// The members, roles and bindings of an organization that were changed after they were created: the lists of a
+    /// cluster may have had them.
+    pub async fn changed_access(&self, organization: &str) -> Result<Vec<Row>, StoreError> {
+        let statement = select!(
+            "kind IN ('memberships', 'roles', 'role-bindings') AND parent_id = $1 AND updated_at <> created_at ORDER BY position"
+        );
+        Source::rows(&mut &*self, statement, &[organization]).await
+    }
 }
 
-/// A deletion: the kind as clusters know it, and the id.
 fn deletion(row: &AnyRow) -> Result<Option<Value>, sqlx::Error> {
     let text = |column| row.try_get::<&str, _>(column);
     let (kind, id, at) = (text("kind")?, text("object_id")?, text("at")?);
-    let Some(kind) = Kind::of(kind).and_then(|kind| kind.facts().event) else {
-        return Ok(None);
-    };
+    Ok(Kind::of(kind).and_then(|kind| recorded(kind, id, at)))
+}
+
+/// An entry of the record of deletions: the kind as clusters know it, and the id.
+pub fn recorded(kind: Kind, id: &str, at: &str) -> Option<Value> {
     // The id of a membership ends with the user's.
     let id = id.rsplit('.').next().unwrap_or(id);
-    Ok(Some(json!({ "kind": kind.word(), "id": id, "at": at })))
+    Some(json!({ "kind": kind.facts().event?.word(), "id": id, "at": at }))
 }
 
 /// A change with its time and author, and with the object before and after it, without secrets.
