@@ -1,8 +1,9 @@
 //! The cloud synchronizer: mirrors what the cloud lists into the cluster, one sync loop for each kind.
 //!
-//! The change stream of the cloud wakes the loops; each polls besides. A loop (`lister`) asks the cloud and keeps its last complete
-//! response. A controller (`sync`) makes the objects of the cluster as that response, whichever of the two changed. What it would delete,
-//! and many role bindings at once, pass the brake (`brake`). The state of all loops is one object, `CloudSync` (`cloud_sync`).
+//! The change stream of the cloud wakes the loops; each polls besides. A loop (`lister`) asks the cloud and keeps its
+//! last complete response. A controller (`sync`) makes the objects of the cluster as that response, whichever of the
+//! two changed. What it would delete, and many role bindings at once, pass the brake (`brake`). The state of all loops
+//! is one object, `CloudSync` (`cloud_sync`).
 
 mod board;
 mod brake;
@@ -14,6 +15,7 @@ mod kinds;
 mod lister;
 mod listing;
 mod plan;
+mod record;
 mod shared;
 mod shown_upgrades;
 mod stored;
@@ -163,7 +165,8 @@ pub fn start(
     })
 }
 
-/// The one key of every sync controller: it has one thing to do. `CloudSync` has this name, so that a release wakes all of them.
+/// The one key of every sync controller: it has one thing to do. `CloudSync` has this name, so that a release wakes all
+/// of them.
 fn key() -> Key {
     Key::new(CLOUD_SYNC)
 }
@@ -256,7 +259,8 @@ impl<'a> Mirror<'a> {
             brake: Mutex::default(),
             last: Mutex::default(),
         };
-        // It does not wait for `CloudSync`: its definition may be missing, and a release that is read later starts another pass.
+        // It does not wait for `CloudSync`: its definition may be missing, and a release that is read later starts
+        // another pass.
         Controller::new(controller, queue)
             .reads(&cache)
             .start(self.context.clone(), self.tasks);

@@ -1,19 +1,29 @@
 //! The brake: a wrong response must neither delete what the cloud has, nor give many people new permissions. Pure.
 //!
-//! It counts the objects that the cloud listed before: at the start of the process those of the stored list and, without one, those of the
-//! cluster whose name is one of the cloud. Another object of the cluster is neither counted nor protected.
+//! It counts the objects that the cloud listed before: at the start of the process those of the stored list and,
+//! without one, those of the cluster whose name is one of the cloud. Another object of the cluster is neither counted
+//! nor protected.
 //!
-//! | a list that, with those of the last ten sync intervals, | is held until |
+//! | what a list does | it is held until |
 //! | --- | --- |
-//! | deletes the last objects of a kind or of a scope | the cloud's record of deletions names them |
-//! | deletes more than half of at most `few` objects | the record names them, or the rule lets it pass |
-//! | deletes more than half of more objects | the rule lets it pass |
+//! | deletes an object that the cloud's record of deletions does not name | the record names it; the others go |
+//! | deletes, within ten sync intervals, more than half of more than `few` objects | the rule lets it pass |
 //! | adds, within one sync interval, more than the bound of a kind that has one | the rule lets it pass |
 //!
-//! A person can always release a list, by its revision. The rule is [`MassDeletion`]. With `Confirm`, a later response confirms a list: at
-//! least one sync interval after it, and with no deletion or addition that the first one did not have. Of kinds that only a person
-//! releases, deletions have the rule `Release`. While deletions are held, the list adds nothing, and the window in which deletions are
-//! counted does not slide.
+//! A record that cannot be read names nothing. The rule is [`MassDeletion`]. With `Confirm`, a later response confirms
+//! a list: at least one sync interval after it, and with no deletion or addition that the first one did not have. It
+//! confirms nothing that the record does not name. Of kinds that only a person releases, deletions have the rule
+//! `Release`. A person can always release a list, by its revision.
+//!
+//! An older cloud has no record. Then
+//!
+//! | what a list does within ten sync intervals | it is held until |
+//! | --- | --- |
+//! | deletes the last objects of a kind or of a scope | a person releases it |
+//! | deletes more than half of the objects | the rule lets it pass |
+//!
+//! A list that lacks more than half, or the last objects, and of which deletions are held, adds nothing, and the window
+//! in which deletions are counted does not slide meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,6 +31,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidewaiter_kit::Key;
 
+use super::record::Record;
 use super::window::{Extent, Scoped, Window};
 
 /// What lets a mass deletion take place, and many additions.
@@ -40,8 +51,8 @@ pub(super) struct Brake {
     deletions: Holding<Key>,
     additions: Holding<(Key, String)>,
     window: Window,
-    /// Whether the last list deletes something that is held.
-    holds_deletions: bool,
+    /// Whether the last list lacks so much that it is held as a whole.
+    holds_list: bool,
     /// What each object gave that the cloud listed before; None before the first response, and without a bound.
     given: Option<BTreeMap<Key, String>>,
     /// When objects were added that were not held, once for each.
@@ -84,7 +95,18 @@ impl Additions {
     }
 }
 
-/// Why deletions are held.
+/// What is held of the deletions of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct HeldDeletions {
+    /// These objects stay.
+    pub(super) objects: BTreeSet<Key>,
+    /// Why there are too many of them, unless each is held for itself.
+    pub(super) too_many: Option<TooMany>,
+    /// Whether the list adds nothing meanwhile, because it lacks too much to be right.
+    pub(super) holds_additions: bool,
+}
+
+/// Why deletions are held that the record does not forbid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TooMany {
     /// Nothing would be left of the kind or of a scope.
@@ -93,10 +115,12 @@ pub(super) enum TooMany {
     Most,
 }
 
-/// The largest number of objects of which more than half may be deleted if the cloud's record names them, unless others depend on them.
+/// The largest number of objects of which more than half may be deleted if the cloud's record names them, unless others
+/// depend on them.
 pub(super) const FEW: usize = 5;
 
-/// Deletions are counted for this many sync intervals: the lists that follow a deletion soon would otherwise delete everything step by step.
+/// Deletions are counted for this many sync intervals: the lists that follow a deletion soon would otherwise delete
+/// everything step by step.
 const COUNTED_INTERVALS: u32 = 10;
 
 impl Brake {
@@ -115,31 +139,56 @@ impl Brake {
         self.deletions = Holding::default();
     }
 
-    /// Why a response that would delete `deletions` is held, if it is. `is_listed` contains what stays, and `is_recorded` what the cloud's
-    /// record of deletions names.
-    pub(super) fn why_held(
+    /// What is held of a response that would delete `deletions`. `is_listed` contains what stays.
+    pub(super) fn hold(
         &mut self,
         deletions: &BTreeSet<Key>,
         few: usize,
         response: Response,
+        record: &Record,
         is_listed: impl Fn(&Key) -> bool,
-        is_recorded: impl Fn(&Key) -> bool,
-    ) -> Option<TooMany> {
-        if !self.holds_deletions {
+    ) -> HeldDeletions {
+        if !self.holds_list {
             self.window
                 .slide(response.confirmed, response.interval.saturating_mul(COUNTED_INTERVALS));
         }
+        let is_unrecorded = |key: &Key| !response.released && record.lacks(key.name());
+        let (unrecorded, others): (BTreeSet<Key>, BTreeSet<Key>) = deletions.iter().cloned().partition(is_unrecorded);
+        let stays = |key: &Key| is_listed(key) || unrecorded.contains(key);
+        let too_many = self.too_many(&others, few, response, record, stays);
+        let lacks_most = self.window.extent(is_listed) != Extent::default();
+        self.holds_list = too_many.is_some() || (lacks_most && !unrecorded.is_empty());
+        HeldDeletions {
+            objects: match too_many {
+                Some(_) => deletions.clone(),
+                None => unrecorded,
+            },
+            too_many,
+            holds_additions: self.holds_list,
+        }
+    }
+
+    /// Why these deletions are held as a mass deletion, if they are.
+    fn too_many(
+        &mut self,
+        deletions: &BTreeSet<Key>,
+        few: usize,
+        response: Response,
+        record: &Record,
+        is_listed: impl Fn(&Key) -> bool,
+    ) -> Option<TooMany> {
         let Extent { emptied, most_of } = self.window.extent(is_listed);
         if deletions.is_empty() || (emptied.is_empty() && most_of.is_none()) {
             self.deletions = Holding::default();
             return None;
         }
         let is_let = self.deletions.lets(deletions, response);
-        let may_empty = response.released || emptied.iter().all(&is_recorded);
+        let is_recorded = |key: &Key| record.names(key.name());
+        let may_empty = response.released || emptied.iter().all(is_recorded);
         let may_delete_most = match most_of {
             None => true,
             Some(count) if count > few => is_let,
-            Some(_) => is_let || deletions.iter().all(&is_recorded),
+            Some(_) => is_let || deletions.iter().all(is_recorded),
         };
         match (may_empty, may_delete_most) {
             (false, _) => Some(TooMany::Emptied),
@@ -148,12 +197,12 @@ impl Brake {
         }
     }
 
-    /// The list is in force but for what is held: of its deletions nothing, if `holds_deletions`. From now on the brake protects `objects`. It
-    /// remembers what they gave, and what recently deleted objects gave: a list that brings these back adds nothing.
-    pub(super) fn protect(&mut self, objects: Scoped, holds_deletions: bool, now: Duration) {
-        self.holds_deletions = holds_deletions;
+    /// The list is in force but for what is held; `holds_mass` says whether that is a mass deletion. From now on the
+    /// brake protects `objects`. It remembers what they gave, and what recently deleted objects gave: a list that
+    /// brings these back adds nothing.
+    pub(super) fn protect(&mut self, objects: Scoped, holds_mass: bool, now: Duration) {
         // Deletions that were confirmed, recorded or released count no more.
-        if !holds_deletions && self.deletions.0.take().is_some() {
+        if !holds_mass && self.deletions.0.take().is_some() {
             self.window.restart(objects);
         } else {
             self.window.accept(objects, now);
@@ -163,8 +212,8 @@ impl Brake {
         }
     }
 
-    /// All additions of a response whose deletions are held: what is not protected, and what would give something else than before.
-    /// `listed` is what each object gives.
+    /// All additions of a response whose deletions are held: what is not protected, and what would give something else
+    /// than before. `listed` is what each object gives.
     pub(super) fn all_additions(&mut self, listed: &BTreeMap<Key, String>) -> Additions {
         let protected = self.window.protected(Scoped::new);
         let (old, new): (BTreeSet<&Key>, BTreeSet<&Key>) = listed.keys().partition(|key| protected.contains_key(*key));
@@ -178,18 +227,18 @@ impl Brake {
         }
     }
 
-    /// The additions of a response that are held because there are more than `bound` of them within one sync interval. `listed` is what
-    /// each object gives. Without a stored list, the first response of the process is compared with the objects that the cluster has; into
-    /// an empty cluster, everything may be added.
+    /// The additions of a response that are held because there are more than `bound` of them within one sync interval.
+    /// `listed` is what each object gives. Without a stored list, the first response of the process is compared with
+    /// what was listed `before`, by name; if that is nothing, everything may be added.
     pub(super) fn held_additions(
         &mut self,
         listed: BTreeMap<Key, String>,
-        cluster: impl FnOnce() -> BTreeSet<Key>,
+        before: impl FnOnce() -> BTreeSet<Key>,
         bound: usize,
         response: Response,
     ) -> Additions {
         let mut given = self.given.take().unwrap_or_else(|| {
-            let present = cluster();
+            let present = before();
             let known = listed
                 .iter()
                 .filter(|(key, _)| present.is_empty() || present.contains(*key));
@@ -262,130 +311,209 @@ mod tests {
             .collect()
     }
 
-    /// A list at a second, what the cloud's record of deletions names then, and whether it is held, and why.
-    type Step<'a> = (u64, &'a str, &'a str, Option<TooMany>);
+    /// A list at a second, what the cloud's record of deletions names then, and what is held.
+    type Step<'a> = (u64, &'a str, &'a str, &'a str);
 
-    /// Sends the lists, of which the first is released, over a cluster that has `cluster`.
+    /// In place of what the record names.
+    const ABSENT: &str = "absent";
+    const UNREAD: &str = "unread";
+
+    fn record(names: &str) -> Record {
+        match names {
+            ABSENT => Record::Absent,
+            UNREAD => Record::Unread,
+            names => Record::Names(names.chars().map(String::from).collect()),
+        }
+    }
+
+    /// What is held: the objects, why there are too many of them, and a plus if the additions of the list are held.
+    fn text(held: &HeldDeletions) -> String {
+        let objects: String = held.objects.iter().map(Key::name).collect();
+        let too_many = held.too_many.map_or(String::new(), |why| format!(" {why:?}"));
+        let additions = if held.holds_additions { "+" } else { "" };
+        format!("{objects}{too_many}{additions}")
+    }
+
+    /// Sends the lists over a cluster that has `cluster`.
     fn holds(cluster: &str, few: usize, rule: MassDeletion, steps: &[Step<'_>]) {
         let mut brake = Brake::default();
-        for (second, listed, recorded, expected) in steps {
-            let (listed, recorded) = (scoped(listed), scoped(recorded));
-            let protected = brake.protected(|| scoped(cluster)).clone();
-            let missing = protected.keys().filter(|key| !listed.contains_key(*key));
+        for (second, listed, names, expected) in steps {
+            let listed = scoped(listed);
+            let mut stays = brake.protected(|| scoped(cluster)).clone();
+            let missing = stays.keys().filter(|key| !listed.contains_key(*key));
             let deletions: BTreeSet<Key> = missing.cloned().collect();
             let response = response(*second, rule);
-            let is_recorded = |key: &Key| recorded.contains_key(key);
-            let held = brake.why_held(&deletions, few, response, |key| listed.contains_key(key), is_recorded);
-            assert_eq!(held, *expected, "after {second} s of {steps:?} over {cluster}");
-            let stays = if held.is_some() { protected } else { listed };
-            brake.protect(stays, held.is_some(), response.confirmed);
+            let held = brake.hold(&deletions, few, response, &record(names), |key| {
+                listed.contains_key(key)
+            });
+            assert_eq!(text(&held), *expected, "after {second} s of {steps:?} over {cluster}");
+            stays.retain(|key, _| listed.contains_key(key) || held.objects.contains(key));
+            if !held.holds_additions {
+                stays.extend(listed);
+            }
+            brake.protect(stays, held.too_many.is_some(), response.confirmed);
         }
     }
 
     use MassDeletion::{Confirm, Release};
-    use TooMany::{Emptied, Most};
 
     #[test]
-    fn what_empties_a_kind_or_a_scope_is_held_until_the_record_names_it() {
+    fn what_the_record_does_not_name_stays() {
         for rule in [Confirm, Release] {
+            for few in [1, FEW] {
+                // However long it lasts, and one by one.
+                let lists: [Step<'_>; 7] = [
+                    (0, "abcde", "", "f"),
+                    (1, "abcde", "", "f"),
+                    (60, "abcd", "", "ef"),
+                    (90, "abc", "", "def"),
+                    (120, "ab", "", "cdef+"),
+                    (999, "", "", "abcdef+"),
+                    (9_999, "", "", "abcdef+"),
+                ];
+                holds("abcdef", few, rule, &lists);
+                holds(
+                    "a",
+                    few,
+                    rule,
+                    &[(0, "", "", "a+"), (99, "", "", "a+"), (100, "", "a", "")],
+                );
+            }
+            // The record names one of two: the other one stays, and what the list adds is added.
             holds(
-                "a",
+                "abcdef",
                 FEW,
                 rule,
-                &[
-                    (0, "", "", Some(Emptied)),
-                    (99, "", "", Some(Emptied)),
-                    (100, "", "a", None),
-                ],
+                &[(0, "abcdx", "e", "f"), (1, "abcx", "de", "f"), (2, "abcx", "def", "")],
             );
+            // The list has it again.
             holds(
                 "abc",
                 FEW,
                 rule,
-                &[(0, "", "ab", Some(Emptied)), (99, "", "abc", None), (100, "", "", None)],
+                &[(0, "ab", "", "c"), (1, "abc", "", ""), (2, "ac", "", "b")],
             );
+            // A list that replaces everything, or the labels of a node pool.
+            holds("abc", FEW, rule, &[(0, "xyz", "", "abc+"), (99, "xyz", "", "abc+")]);
+            holds("abX", FEW, rule, &[(0, "abY", "", "X+"), (99, "abY", "X", "")]);
+            // The record cannot be read for a while.
             holds(
-                "abX",
+                "abcdef",
                 FEW,
                 rule,
                 &[
-                    (0, "ab", "", Some(Emptied)),
-                    (99, "ab", "X", None),
-                    (100, "a", "", None),
+                    (0, "abcde", UNREAD, "f"),
+                    (99, "ab", UNREAD, "cdef+"),
+                    (100, "abcde", "f", ""),
                 ],
-            );
-            // A list that replaces everything does not open it, neither when it comes again.
-            holds(
-                "abc",
-                FEW,
-                rule,
-                &[
-                    (0, "xyz", "", Some(Emptied)),
-                    (1, "xyz", "", Some(Emptied)),
-                    (99, "xyz", "", Some(Emptied)),
-                ],
-            );
-            // It ends with a list that has what was missing.
-            holds(
-                "abc",
-                FEW,
-                rule,
-                &[(0, "", "", Some(Emptied)), (1, "abc", "", None), (2, "ab", "", None)],
             );
         }
-        // Of more than a few, the rule must let it pass, too.
+    }
+
+    #[test]
+    fn what_the_record_names_goes_and_the_rule_lets_most_of_many_pass() {
+        for rule in [Confirm, Release] {
+            holds("a", FEW, rule, &[(0, "", "a", "")]);
+            holds(
+                "abc",
+                FEW,
+                rule,
+                &[(0, "", "ab", "c+"), (99, "", "abc", ""), (100, "", "", "")],
+            );
+            holds("abX", FEW, rule, &[(0, "ab", "X", ""), (100, "a", "b", "")]);
+            holds(
+                "abcde",
+                FEW,
+                rule,
+                &[(0, "ab", "cd", "e+"), (1, "ab", "cde", ""), (2, "a", "b", "")],
+            );
+            holds("abcdefgh", FEW, rule, &[(0, "abcd", "efgh", "")]);
+        }
         let all = "abcdef";
         holds(
             all,
             FEW,
             Confirm,
-            &[(0, "", all, Some(Most)), (29, "", all, Some(Most)), (30, "", all, None)],
-        );
-        holds(
-            all,
-            FEW,
-            Confirm,
-            &[(0, "", "", Some(Emptied)), (99, "", "abcde", Some(Emptied))],
-        );
-        holds(
-            all,
-            FEW,
-            Release,
-            &[(0, "", all, Some(Most)), (99, "", all, Some(Most))],
-        );
-    }
-
-    #[test]
-    fn what_deletes_most_of_many_is_held_until_the_rule_lets_it_pass() {
-        let all = "abcdefgh";
-        holds(all, FEW, Confirm, &[(0, "abcd", "", None)]);
-        holds(
-            all,
-            FEW,
-            Confirm,
             &[
-                (0, "abc", "defgh", Some(Most)),
-                (29, "abc", "", Some(Most)),
-                (30, "abc", "", None),
+                (0, "", all, "abcdef Most+"),
+                (29, "", all, "abcdef Most+"),
+                (30, "", all, ""),
             ],
         );
         holds(
             all,
             FEW,
             Release,
-            &[(0, "abc", "defgh", Some(Most)), (999, "abc", "defgh", Some(Most))],
+            &[(0, "", all, "abcdef Most+"), (999, "", all, "abcdef Most+")],
         );
+        // What is confirmed is only what is recorded.
+        holds(
+            "abcdefgh",
+            FEW,
+            Confirm,
+            &[
+                (0, "ab", "cdefg", "cdefgh Most+"),
+                (30, "ab", "cdefg", "h+"),
+                (31, "ab", "cdefgh", ""),
+            ],
+        );
+        // Two of a kind on which others depend are many.
+        holds("ab", 1, Release, &[(0, "", "ab", "ab Most+")]);
+        holds("ab", 1, Release, &[(0, "a", "b", ""), (300, "", "ab", "")]);
+    }
+
+    #[test]
+    fn without_a_record_what_empties_a_kind_or_a_scope_waits_for_a_person() {
+        for rule in [Confirm, Release] {
+            for (cluster, list, held) in [
+                ("a", "", "a Emptied+"),
+                ("abX", "ab", "X Emptied+"),
+                ("abcdef", "", "abcdef Emptied+"),
+                // A list that replaces everything does not open it, neither when it comes again.
+                ("abc", "xyz", "abc Emptied+"),
+            ] {
+                let steps = [0, 1, 99, 999].map(|second| (second, list, ABSENT, held));
+                holds(cluster, FEW, rule, &steps);
+            }
+            // It ends with a list that has what was missing.
+            holds(
+                "abc",
+                FEW,
+                rule,
+                &[
+                    (0, "", ABSENT, "abc Emptied+"),
+                    (1, "abc", ABSENT, ""),
+                    (2, "ab", ABSENT, ""),
+                ],
+            );
+        }
+    }
+
+    #[test]
+    fn without_a_record_what_deletes_most_is_held_until_the_rule_lets_it_pass() {
+        let all = "abcdefgh";
+        holds(all, FEW, Confirm, &[(0, "abcd", ABSENT, "")]);
+        for (cluster, list, held) in [(all, "abc", "defgh Most+"), ("abcde", "ab", "cde Most+")] {
+            let (first, early) = ((0, list, ABSENT, held), (29, list, ABSENT, held));
+            holds(cluster, FEW, Confirm, &[first, early, (30, list, ABSENT, "")]);
+            holds(cluster, FEW, Release, &[first, (999, list, ABSENT, held)]);
+        }
         // Fewer are confirmed, too; more are held anew.
-        holds(all, FEW, Confirm, &[(0, "ab", "", Some(Most)), (30, "abc", "", None)]);
+        holds(
+            all,
+            FEW,
+            Confirm,
+            &[(0, "ab", ABSENT, "cdefgh Most+"), (30, "abc", ABSENT, "")],
+        );
         holds(
             all,
             FEW,
             Confirm,
             &[
-                (0, "abc", "", Some(Most)),
-                (40, "ab", "", Some(Most)),
-                (69, "ab", "", Some(Most)),
-                (70, "ab", "", None),
+                (0, "abc", ABSENT, "defgh Most+"),
+                (40, "ab", ABSENT, "cdefgh Most+"),
+                (69, "ab", ABSENT, "cdefgh Most+"),
+                (70, "ab", ABSENT, ""),
             ],
         );
         // Another list in between ends it.
@@ -394,9 +522,9 @@ mod tests {
             FEW,
             Confirm,
             &[
-                (0, "abc", "", Some(Most)),
-                (10, all, "", None),
-                (40, "abc", "", Some(Most)),
+                (0, "abc", ABSENT, "defgh Most+"),
+                (10, all, ABSENT, ""),
+                (40, "abc", ABSENT, "defgh Most+"),
             ],
         );
         // What was let pass is not counted any more.
@@ -404,94 +532,84 @@ mod tests {
             all,
             FEW,
             Confirm,
-            &[(0, "abc", "", Some(Most)), (30, "abc", "", None), (31, "ab", "", None)],
-        );
-        // Two of a kind on which others depend are many.
-        holds("ab", 1, Release, &[(0, "", "ab", Some(Most))]);
-        holds("ab", 1, Release, &[(0, "a", "", None), (300, "", "a", None)]);
-    }
-
-    #[test]
-    fn what_deletes_most_of_a_few_is_held_until_it_is_recorded_or_the_rule_lets_it_pass() {
-        for rule in [Confirm, Release] {
-            holds("abcde", FEW, rule, &[(0, "abc", "", None), (300, "ab", "", None)]);
-            holds(
-                "abcde",
-                FEW,
-                rule,
-                &[(0, "ab", "cd", Some(Most)), (1, "ab", "cde", None), (2, "a", "b", None)],
-            );
-        }
-        holds(
-            "abcde",
-            FEW,
-            Confirm,
-            &[(0, "ab", "", Some(Most)), (30, "ab", "", None)],
-        );
-        holds(
-            "abcde",
-            FEW,
-            Release,
-            &[(0, "ab", "", Some(Most)), (30, "ab", "", Some(Most))],
+            &[
+                (0, "abc", ABSENT, "defgh Most+"),
+                (30, "abc", ABSENT, ""),
+                (31, "ab", ABSENT, ""),
+            ],
         );
     }
 
     #[test]
     fn lists_that_delete_one_after_the_other_are_counted_together() {
-        holds(
-            "abcdefgh",
-            FEW,
-            Release,
-            &[
-                (0, "abcdefg", "", None),
-                (1, "abcdef", "", None),
-                (2, "abcde", "", None),
-                (3, "abcd", "", None),
-                (4, "abc", "", Some(Most)),
-                // What was counted when it began to hold is not forgotten.
-                (99, "abc", "", Some(Most)),
-                (499, "ab", "", Some(Most)),
-                (500, "abcd", "", None),
-                (501, "abc", "", None),
-            ],
-        );
+        for names in [ABSENT, "abcdefgh"] {
+            holds(
+                "abcdefgh",
+                FEW,
+                Release,
+                &[
+                    (0, "abcdefg", names, ""),
+                    (1, "abcdef", names, ""),
+                    (2, "abcde", names, ""),
+                    (3, "abcd", names, ""),
+                    (4, "abc", names, "d Most+"),
+                    // What was counted when it began to hold is not forgotten.
+                    (99, "abc", names, "d Most+"),
+                    (499, "ab", names, "cd Most+"),
+                    (500, "abcd", names, ""),
+                    (501, "abc", names, ""),
+                ],
+            );
+        }
         // Not more than half within each window.
         holds(
             "abcdefgh",
             FEW,
             Release,
             &[
-                (0, "abcd", "", None),
-                (300, "ab", "", None),
-                (600, "a", "", None),
-                (900, "", "", Some(Emptied)),
+                (0, "abcd", ABSENT, ""),
+                (300, "ab", ABSENT, ""),
+                (600, "a", ABSENT, ""),
+                (900, "", ABSENT, "a Emptied+"),
             ],
         );
-        holds(
-            "abcd",
-            FEW,
-            Release,
-            &[
-                (0, "abcdwxyz", "", None),
-                (1, "wxyz", "", Some(Emptied)),
-                (99, "wxyz", "", Some(Emptied)),
-            ],
-        );
+        for (names, held) in [(ABSENT, "abcd Emptied+"), ("", "abcd+")] {
+            holds(
+                "abcd",
+                FEW,
+                Release,
+                &[
+                    (0, "abcdwxyz", names, ""),
+                    (1, "wxyz", names, held),
+                    (999, "wxyz", names, held),
+                ],
+            );
+        }
     }
 
     #[test]
     fn a_person_releases_what_nothing_else_does() {
-        for (cluster, listed) in [("a", ""), ("abcdefgh", ""), ("abcdefgh", "abc"), ("abc", "xyz")] {
-            let (mut brake, listed) = (Brake::default(), scoped(listed));
-            let protected = brake.protected(|| scoped(cluster)).clone();
-            let missing = protected.keys().filter(|key| !listed.contains_key(*key));
-            let deletions = missing.cloned().collect();
-            let released = Response {
-                released: true,
-                ..response(0, Release)
-            };
-            let held = brake.why_held(&deletions, FEW, released, |key| listed.contains_key(key), |_| false);
-            assert_eq!(held, None, "{cluster} becomes {listed:?}");
+        for (cluster, listed) in [
+            ("a", ""),
+            ("abcdefgh", ""),
+            ("abcdefgh", "abc"),
+            ("abc", "xyz"),
+            ("abc", "ab"),
+        ] {
+            for names in ["", ABSENT, UNREAD] {
+                let (mut brake, listed) = (Brake::default(), scoped(listed));
+                let protected = brake.protected(|| scoped(cluster)).clone();
+                let missing = protected.keys().filter(|key| !listed.contains_key(*key));
+                let deletions = missing.cloned().collect();
+                let released = Response {
+                    released: true,
+                    ..response(0, Release)
+                };
+                let held = brake.hold(&deletions, FEW, released, &record(names), |key| {
+                    listed.contains_key(key)
+                });
+                assert_eq!(text(&held), "", "{cluster} becomes {listed:?}");
+            }
         }
     }
 
@@ -539,7 +657,8 @@ mod tests {
             ("", &[(0, "abcdef")][..], &["/"][..]),
             ("ab", &[(0, "abcde")], &["/"]),
             ("ab", &[(0, "abcdef")], &["cdef/"]),
-            // What an edit in the cluster changed is put right: the first response is not compared with what objects give there.
+            // What an edit in the cluster changed is put right: the first response is not compared with what objects
+            // give there.
             ("abcdef", &[(0, "ABCDEF")], &["/"]),
             // Up to the bound, and beyond it.
             ("a", &[(0, "a"), (1, "abcd")], &["/", "/"]),

@@ -212,8 +212,9 @@ impl<R> CloudList<R> {
         object.deletion_timestamp.is_none() && has_applied_all_of(self.0.controller, object, field, value)
     }
 
-    /// Whether what was made of the object of this name stays, although the cluster may have none (`present`). As long as it is not known what
-    /// the cloud lists, that of every id of the cloud does. People give other names: their objects go when they are deleted.
+    /// Whether what was made of the object of this name stays, although the cluster may have none (`present`). As long
+    /// as it is not known what the cloud lists, that of every id of the cloud does. People give other names: their
+    /// objects go when they are deleted.
     pub(crate) fn retains(&self, name: &str, present: Option<&ObjectMeta>) -> bool {
         let known = self.known();
         if known.listed.contains_key(name) || known.withheld.contains(name) {

@@ -1,6 +1,7 @@
 //! `CloudSync`: one object that shows the state of every sync loop, and takes the release of what the brake holds.
 //!
-//! Only the leader writes it, and only when something but a time changed. A person annotates it with a revision to release deletions.
+//! Only the leader writes it, and only when something but a time changed. A person annotates it with a revision to
+//! release deletions.
 
 mod plan;
 
@@ -195,7 +196,8 @@ impl Reconciler for CloudSyncController {
 }
 
 impl CloudSyncController {
-    /// How long a write that changes no condition waits. It waits longer while the sync fails, because the error may be another one each time.
+    /// How long a write that changes no condition waits. It waits longer while the sync fails, because the error may be
+    /// another one each time.
     fn rest(&self, status: &CloudSyncStatus) -> Duration {
         let synced = |condition: &Condition| condition.type_ == SYNCED && condition.status == ConditionStatus::True;
         let rest = if status.conditions.iter().any(synced) {

@@ -1,6 +1,8 @@
-//! The `ClusterRoles` that are held as another coordinator left them, because ours would permit less: for `CloudSync`, and for a release.
+//! The `ClusterRoles` that are held as another coordinator left them, because ours would permit less: for `CloudSync`,
+//! and for a release.
 //!
-//! The authorization role controller decides which are held. A person sees all of them at once, and releases all of them by one revision.
+//! The authorization role controller decides which are held. A person sees all of them at once, and releases all of
+//! them by one revision.
 
 use std::collections::BTreeMap;
 use std::fmt;

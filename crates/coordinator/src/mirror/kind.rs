@@ -23,7 +23,8 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     const NAME: &'static str;
     /// The name of its controller, under which the API server records the writes: `sync-users`.
     const CONTROLLER: &'static str;
-    /// The kinds of the change stream after which it is listed again.
+    /// The kinds of the change stream after which it is listed again. The record of deletions names its objects under
+    /// one of them, by their ids: deleted ones, and those that left the list of the cluster otherwise.
     const CHANGED: &'static [Kind];
     /// The finalizer by which a controller of ours keeps a deleted resource until it has finished its work.
     const FINALIZER: Option<&'static str> = None;
@@ -41,7 +42,8 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     /// Where the cloud lists it.
     fn listed(&self, cluster: Cluster) -> Listed;
 
-    /// Whether the object can be in the list of `source`. A response with an object of another cluster or organization is refused whole.
+    /// Whether the object can be in the list of `source`. A response with an object of another cluster or organization
+    /// is refused whole.
     fn belongs(&self, _object: &Self::Object, _source: &Source) -> bool {
         true
     }
@@ -64,7 +66,8 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     /// What the object becomes; `None` when it is not mirrored.
     fn resource(&self, object: Self::Object) -> Option<Self::Resource>;
 
-    /// The name of the resource that must not exist although the cloud lists the object, so that the brake does not protect it.
+    /// The name of the resource that must not exist although the cloud lists the object, so that the brake does not
+    /// protect it.
     fn unmirrored(&self, _object: &Self::Object) -> Option<String> {
         None
     }
@@ -84,7 +87,8 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
         items
     }
 
-    /// How many objects may be added within one sync interval before the brake holds them; None for a kind without a bound.
+    /// How many objects may be added within one sync interval before the brake holds them; None for a kind without a
+    /// bound.
     fn bound(&self) -> Option<usize> {
         None
     }
@@ -94,7 +98,8 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
         FEW
     }
 
-    /// Whether only a person releases deletions that the brake holds, because they cannot be undone or nobody can work meanwhile.
+    /// Whether only a person releases deletions that the brake holds, because they cannot be undone or nobody can work
+    /// meanwhile.
     fn is_released_by_person(&self) -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! The kinds that are mirrored, one file each: where the cloud lists them, and what they become. Fields and names are those that the Go
-//! coordinator wrote; a value that the cloud does not have is empty.
+//! The kinds that are mirrored, one file each: where the cloud lists them, and what they become. Fields and names are
+//! those that the Go coordinator wrote; a value that the cloud does not have is empty.
 
 mod autoscaling_group;
 mod autoscaling_policy;

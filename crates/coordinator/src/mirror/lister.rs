@@ -1,42 +1,42 @@
 //! One loop for each kind that asks the cloud what there should be.
 //!
-//! It asks when the change stream names the kind, and otherwise polls with jitter. A response that cannot be used changes nothing: the last
-//! complete one stays. Only the leader asks, and not while everything that the coordinator manages is removed.
+//! It asks when the change stream names the kind, and otherwise polls with jitter. A response that cannot be used
+//! changes nothing: the last complete one stays. Only the leader asks, and not while everything that the coordinator
+//! manages is removed.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod fetch;
+
 use std::convert::Infallible;
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
-use kube::{Resource as _, ResourceExt as _};
-use tidewaiter_cloud::client::{Client, ClientError, Cluster, ETag, Fetched, Path};
-use tidewaiter_cloud::models::NodePool;
+use tidewaiter_cloud::client::{Client, ClientError, Cluster};
 use tidewaiter_kit::backoff::jittered;
-use tidewaiter_kit::{Cache, Chain, Key, Leadership, Pause, Queue, SharedClock};
+use tidewaiter_kit::{Cache, Chain, Leadership, Pause, Queue, SharedClock};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::board::{Board, Contents};
 use super::cloud_list::Specs;
-use super::kind::{Listed, MirroredKind, Refused, Source};
-use super::listing::{Foreign, Listing, Part};
+use super::kind::MirroredKind;
+use super::listing::Foreign;
 use super::shared::{Known, Shared};
 use super::stored::StoredList;
-use crate::explained::{explained, silent};
+use crate::explained::explained;
 use crate::retries::Retries;
+pub(super) use fetch::Memory;
 
 /// Spreads the polls of many clusters.
 const JITTER: f64 = 0.1;
 
-/// While nothing is wrong, every kind is listed again after this many sync intervals, in case the change stream lost an event. The stream
-/// itself polls at each interval while it is interrupted.
+/// While nothing is wrong, every kind is listed again after this many sync intervals, in case the change stream lost an
+/// event. The stream itself polls at each interval while it is interrupted.
 const QUIET_INTERVALS: u32 = 5;
 
-/// The pause after a list that the change stream caused. A poll has no pause after it, because the next change would have to wait.
+/// The pause after a list that the change stream caused. A poll has no pause after it, because the next change would
+/// have to wait.
 const REST: Duration = Duration::from_millis(500);
 
 /// The first list does not wait longer than this for the change stream.
@@ -45,16 +45,11 @@ const FIRST: Duration = Duration::from_secs(2);
 /// One request is retried silently for this long. What fails longer is reported, and retried by the loop.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A request without a complete response for this long is reported in `CloudSync`, while it is still awaited.
-const SILENCE: Duration = Duration::from_secs(5);
-
-/// The number of lists that follow one that deletes something or is held. Each waits twice as long as the one before, beginning with
-/// [`FIRST_RECHECK`], and at most one sync interval: two and a half minutes in all, as long as a list is due without that.
+/// The number of lists that follow one that deletes something or is held. Each waits twice as long as the one before,
+/// beginning with [`FIRST_RECHECK`], and at most one sync interval: two and a half minutes in all, as long as a list is
+/// due without that.
 const RECHECKS: u32 = 8;
 const FIRST_RECHECK: Duration = Duration::from_secs(1);
-
-/// Lists that are requested at once.
-const AT_ONCE: usize = 8;
 
 /// Why a kind could not be listed.
 #[derive(Debug, thiserror::Error)]
@@ -126,32 +121,6 @@ pub(super) struct Lister<K: MirroredKind> {
     pub(super) memory: Memory<K::Resource>,
     /// Whether the cloud's record of deletions could not be read the last time.
     pub(super) unread: AtomicBool,
-}
-
-/// The last complete responses.
-pub(super) struct Memory<R> {
-    pools: Pools,
-    /// By path.
-    parts: BTreeMap<String, Arc<Part<R>>>,
-}
-
-/// The node pools, if the kind is listed for each of them.
-#[derive(Clone, Default)]
-struct Pools {
-    etag: Option<ETag>,
-    /// The well-formed ones.
-    well_formed: Vec<NodePool>,
-    /// The malformed ones. What they have is not known, so nothing that is missing is known to be gone.
-    refused: Vec<Refused>,
-}
-
-impl<R> Default for Memory<R> {
-    fn default() -> Self {
-        Self {
-            pools: Pools::default(),
-            parts: BTreeMap::new(),
-        }
-    }
 }
 
 impl<K: MirroredKind> Lister<K> {
@@ -228,7 +197,8 @@ impl<K: MirroredKind> Lister<K> {
         if K::STORED { self.stored.read().await } else { Ok(None) }
     }
 
-    /// The time of the next poll. Whether something is held is known only after the response was compared with the cluster.
+    /// The time of the next poll. Whether something is held is known only after the response was compared with the
+    /// cluster.
     async fn due(&self, poll: Poll) {
         let wait = match poll {
             Poll::First => Some(FIRST),
@@ -272,11 +242,7 @@ impl<K: MirroredKind> Lister<K> {
     async fn accept(&self, changed: bool) {
         let confirmed = self.clock.monotonic();
         if changed {
-            let listing = Listing::of(
-                K::NAME,
-                self.memory.parts.values().map(|part| &**part),
-                self.memory.pools.refused.clone(),
-            );
+            let listing = self.memory.listing(K::NAME);
             let contents = Contents {
                 revision: listing.revision.clone(),
                 objects: listing.desired.len(),
@@ -289,19 +255,21 @@ impl<K: MirroredKind> Lister<K> {
                 "the cloud's list"
             );
             let listing = Arc::new(listing);
-            let recorded = self.recorded(&listing).await;
+            let record = Arc::new(self.record(&listing).await);
             self.shared.set(Known {
                 listing,
                 confirmed: Some(confirmed),
-                recorded,
+                record,
             });
             self.board.listed(K::NAME, Some(contents));
         } else {
+            // Somebody may have deleted or damaged what is stored.
+            self.stored.doubt();
             if let Some(known) = self.shared.known() {
-                let recorded = self.recorded(&known.listing).await;
+                let record = Arc::new(self.record(&known.listing).await);
                 self.shared.set(Known {
                     confirmed: Some(confirmed),
-                    recorded,
+                    record,
                     ..known
                 });
             }
@@ -309,124 +277,4 @@ impl<K: MirroredKind> Lister<K> {
         }
         self.queue.push(super::key());
     }
-
-    /// Awaits the response to one request, and reports that there is none for a while.
-    async fn await_response<T>(&self, response: impl Future<Output = T>) -> T {
-        let mut response = pin!(response);
-        tokio::select! {
-            biased;
-            response = &mut response => return response,
-            () = self.clock.sleep(SILENCE) => {}
-        }
-        let text = silent(SILENCE, &self.cloud.client);
-        if self.board.late(K::NAME, &text) {
-            warn!(
-                kind = K::NAME,
-                error = text,
-                "the cloud's list is late; the last one stays"
-            );
-        }
-        response.await
-    }
-
-    /// The names of deleted objects in the cloud's record, if the list lacks an object of the cluster, or one that was listed before. The
-    /// record is read after the list, so it contains each deletion that the list shows. None if it cannot be read.
-    async fn recorded(&self, listing: &Listing<K::Resource>) -> Option<Arc<BTreeSet<String>>> {
-        let listed: BTreeSet<&str> = listing.desired.keys().map(Key::name).collect();
-        let is_missing = |name: &str| !listed.contains(name) && !listing.refuses(name) && !listing.is_unmirrored(name);
-        let is_mirrored =
-            |object: &Arc<K::Resource>| object.meta().deletion_timestamp.is_none() && self.shared.kind.ours(object);
-        let cluster = self.cache.iter().filter(is_mirrored);
-        let known = self.stored.before(&self.shared.list).unwrap_or_default();
-        if !known.keys().any(|name| is_missing(name)) && !cluster.map(|it| it.name_any()).any(|name| is_missing(&name))
-        {
-            return Some(Arc::default());
-        }
-        match self.cloud.client.deletions(self.cloud.cluster).await {
-            Ok(deletions) => {
-                let of_kind = deletions.iter().filter(|deletion| K::CHANGED.contains(&deletion.kind));
-                self.unread.store(false, Ordering::Relaxed);
-                Some(Arc::new(of_kind.map(|deletion| K::name(deletion.id)).collect()))
-            }
-            Err(error) => {
-                if !self.unread.swap(true, Ordering::Relaxed) {
-                    let error = explained(&error, &self.cloud.client);
-                    warn!(kind = K::NAME, error, "the cloud's record of deletions cannot be read");
-                }
-                None
-            }
-        }
-    }
-
-    /// Asks for every list of the kind; true when one of them changed. An error leaves the memory as it was.
-    async fn fetch(&mut self) -> Result<bool, ListError> {
-        // Before the first list takes effect.
-        self.stored().await?;
-        let cluster = self.cloud.cluster;
-        let (pools, paths) = match self.shared.kind.listed(cluster) {
-            Listed::At(path) => (None, vec![(path, None)]),
-            Listed::OfEachPool(path) => {
-                let pools = self.pools().await?;
-                let known = pools.as_ref().unwrap_or(&self.memory.pools);
-                let paths = known
-                    .well_formed
-                    .iter()
-                    .map(|pool| (path(cluster, pool.id), Some(pool.clone())));
-                let paths = paths.collect();
-                (pools, paths)
-            }
-        };
-        let parts = paths
-            .into_iter()
-            .map(|(path, pool)| self.part(path, Source { cluster, pool }));
-        let parts: Vec<_> = stream::iter(parts).buffered(AT_ONCE).try_collect().await?;
-        let changed = pools.is_some() || parts.iter().any(|(_, part)| part.is_some());
-        let mut before = std::mem::take(&mut self.memory.parts);
-        let latest = parts.into_iter().filter_map(|(name, part)| {
-            let part = part.or_else(|| before.remove(&name))?;
-            Some((name, part))
-        });
-        self.memory.parts = latest.collect();
-        if let Some(pools) = pools {
-            self.memory.pools = pools;
-        }
-        Ok(changed)
-    }
-
-    /// The node pools, unless they are unchanged.
-    async fn pools(&self) -> Result<Option<Pools>, ListError> {
-        let path = self.cloud.cluster.node_pools();
-        let known = self.memory.pools.etag.as_ref();
-        let response = self.cloud.client.list_each::<NodePool>(path, known);
-        let Fetched::Complete { value, etag } = self.await_response(response).await? else {
-            return Ok(None);
-        };
-        let mut latest = Pools {
-            etag,
-            ..Pools::default()
-        };
-        for pool in value {
-            match pool {
-                Ok(pool) => latest.well_formed.push(pool),
-                Err(invalid) => latest.refused.push(Refused::new(None, &invalid)),
-            }
-        }
-        Ok(Some(latest))
-    }
-
-    /// One list by its name, unless it is unchanged.
-    async fn part(&self, path: Path, source: Source) -> Result<NamedPart<K::Resource>, ListError> {
-        let name = path.to_string();
-        let known = self.memory.parts.get(&name).filter(|part| part.source == source);
-        let etag = known.and_then(|part| part.etag.as_ref());
-        let response = self.cloud.client.list_each::<K::Object>(path, etag);
-        let part = match self.await_response(response).await? {
-            Fetched::Unchanged => None,
-            Fetched::Complete { value, etag } => Some(Arc::new(Part::new(&self.shared.kind, source, value, etag)?)),
-        };
-        Ok((name, part))
-    }
 }
-
-/// The name of a list, and what it contains unless it is unchanged.
-type NamedPart<R> = (String, Option<Arc<Part<R>>>);

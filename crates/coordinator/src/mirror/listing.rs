@@ -63,8 +63,8 @@ impl<R: kube::Resource> Part<R> {
 }
 
 impl<R: kube::Resource + Clone> Listing<R> {
-    /// All parts of a kind together, and what is malformed besides. An id that occurs twice is malformed: which of the two is meant cannot
-    /// be known.
+    /// All parts of a kind together, and what is malformed besides. An id that occurs twice is malformed: which of the
+    /// two is meant cannot be known.
     pub(super) fn of<'a>(kind: &str, parts: impl IntoIterator<Item = &'a Part<R>>, mut refused: Vec<Refused>) -> Self
     where
         R: 'a,
@@ -128,9 +128,9 @@ impl<R: kube::Resource + Clone> Listing<R> {
         self.refused.iter().any(|refused| refused.name.as_deref() == Some(name))
     }
 
-    /// What it lists, by the names as far as they can be read, and the names that take no new effect. A malformed object, and each of
-    /// `held`, is listed as in the list `before`, and takes no new effect if that lacks it. Without such a list, it is not known as what
-    /// it was listed.
+    /// What it lists, by the names as far as they can be read, and the names that take no new effect. A malformed
+    /// object, and each of `held`, is listed as in the list `before`, and takes no new effect if that lacks it. Without
+    /// such a list, it is not known as what it was listed.
     pub(super) fn specs<'a>(
         &'a self,
         held: impl Iterator<Item = &'a str>,
@@ -161,8 +161,8 @@ impl<R: kube::Resource + Clone> Listing<R> {
     }
 }
 
-/// Changes with the version in the cloud and with the set of names, and with nothing that is secret. Two kinds never have the same: all
-/// empty lists may have one `ETag`, and a release is for one kind.
+/// Changes with the version in the cloud and with the set of names, and with nothing that is secret. Two kinds never
+/// have the same: all empty lists may have one `ETag`, and a release is for one kind.
 fn revision<R>(kind: &str, etags: &str, desired: &BTreeMap<Key, R>) -> String {
     let names: Vec<&str> = desired.keys().map(Key::name).collect();
     let digest = digest(&SHA256, format!("{kind}\n{etags}{}", names.join("\n")).as_bytes());

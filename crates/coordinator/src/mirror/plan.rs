@@ -9,9 +9,10 @@ use tidewaiter_api::cloud_sync::UNREADABLE_LIST;
 use tidewaiter_kit::Key;
 use tidewaiter_kit::children::{Changes, compare};
 
-use super::brake::{Additions, Brake, MassDeletion, Response, TooMany};
+use super::brake::{Additions, Brake, HeldDeletions, MassDeletion, Response, TooMany};
 use super::cloud_list::Specs;
 use super::listing::Listing;
+use super::record::Record;
 use super::window::Scoped;
 
 /// Finalizers of a deletion that waits for dependents, which the garbage collector removes.
@@ -31,8 +32,8 @@ pub(super) struct Rules<'a> {
     pub(super) confirmed: Duration,
     /// The revision that a person released.
     pub(super) released: Option<&'a str>,
-    /// The names of deleted objects in the cloud's record of deletions. None if it cannot be read.
-    pub(super) recorded: Option<&'a BTreeSet<String>>,
+    /// The cloud's record of deletions.
+    pub(super) record: &'a Record,
     /// Whether only a person releases deletions, whatever `mass_deletion` is.
     pub(super) by_person: bool,
     /// How many objects may be added within one sync interval; None for a kind without a bound.
@@ -80,10 +81,12 @@ pub(super) struct Hold {
 /// Why something is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HoldReason {
-    /// All objects of the kind, or of a node pool, would be deleted.
+    /// The cloud's record of deletions does not name them.
+    Unrecorded,
+    /// The cloud's record of deletions cannot be read.
+    Unread,
+    /// All objects of the kind, or of a node pool, would be deleted, and the cloud has no record of deletions.
     Emptied,
-    /// The same, and the cloud's record of deletions cannot be read.
-    EmptiedUnread,
     /// More than half of the objects would be deleted.
     MostObjects,
     /// The response contains an object without a valid id, which may be any of those that are missing from it.
@@ -96,11 +99,10 @@ impl HoldReason {
     /// In the words of `CloudSync`, Events and errors.
     pub(super) fn text(self) -> &'static str {
         match self {
+            Self::Unrecorded => "the cloud's record of deletions does not name them",
+            Self::Unread => "the cloud's record of deletions cannot be read",
             Self::Emptied => {
-                "the last objects of the kind or of a node pool would be deleted, and the cloud has no record of that"
-            }
-            Self::EmptiedUnread => {
-                "the last objects of the kind or of a node pool would be deleted, and the cloud's record of deletions cannot be read"
+                "the last objects of the kind or of a node pool would be deleted, and the cloud has no record of deletions"
             }
             Self::MostObjects => "more than half of the objects would be deleted within ten sync intervals",
             Self::Unreadable => UNREADABLE_LIST,
@@ -122,8 +124,8 @@ impl Hold {
     }
 }
 
-/// The plan that makes the objects in the cluster those of the listing. A malformed object of the cloud is neither changed nor deleted in the
-/// cluster, and while one cannot even be named, nothing is deleted that the brake protects.
+/// The plan that makes the objects in the cluster those of the listing. A malformed object of the cloud is neither
+/// changed nor deleted in the cluster, and while one cannot even be named, nothing is deleted that the brake protects.
 pub(super) fn plan<R: Resource + Clone>(
     listing: &Listing<R>,
     actual: &[Arc<R>],
@@ -145,30 +147,30 @@ pub(super) fn plan<R: Resource + Clone>(
     stays.retain(|key, _| !listing.is_unmirrored(key.name()));
     let missing = stays.keys().filter(|key| !listing.contains(key));
     let missing: BTreeSet<Key> = missing.cloned().collect();
-    let reason = why_held(listing, &missing, brake, rules);
+    let (held, reason) = held_deletions(listing, &missing, brake, rules);
+    let HeldDeletions {
+        objects: deletions,
+        too_many,
+        holds_additions,
+    } = held;
     if let Some(reason) = reason {
-        let is_held = |object: &Arc<R>| missing.contains(&Key::of(&**object));
-        let (held, strangers) = changes.delete.into_iter().partition(is_held);
+        let is_held = |object: &Arc<R>| deletions.contains(&Key::of(&**object));
+        let (held, others) = changes.delete.into_iter().partition(is_held);
         changes.delete = held;
         changes.hold(reason.text());
-        changes.delete = strangers;
-    } else {
-        stays.retain(|key, _| listing.contains(key));
+        changes.delete = others;
     }
-    let additions = held_additions(listing, actual, traits, brake, rules, reason);
+    stays.retain(|key, _| listing.contains(key) || deletions.contains(key));
+    let additions = held_additions(listing, actual, traits, brake, rules, holds_additions);
     changes.create.retain(|object| !additions.contain(&Key::of(object)));
     changes
         .update
         .retain(|(object, _)| !additions.contain(&Key::of(object)));
     let let_through = listing.desired.iter().filter(|(key, _)| !additions.new.contains(*key));
     stays.extend(let_through.map(|(key, object)| (key.clone(), (traits.scope)(object))));
-    brake.protect(stays, reason.is_some(), rules.confirmed);
+    brake.protect(stays, too_many.is_some(), rules.confirmed);
     let many = (!additions.is_empty()).then_some(HoldReason::ManyAdditions);
-    let (deletions, lost) = if reason.is_some() {
-        (missing, BTreeSet::new())
-    } else {
-        (BTreeSet::new(), missing)
-    };
+    let lost = missing.difference(&deletions).cloned().collect();
     let hold = reason.or(many).map(|reason| Hold {
         deletions,
         additions,
@@ -177,15 +179,14 @@ pub(super) fn plan<R: Resource + Clone>(
     Plan { changes, hold, lost }
 }
 
-/// The additions that are held: all of a list whose deletions are too many, and those beyond the bound of the kind. A list with an unreadable
-/// object adds the others.
+/// The additions that are held: all of a list that lacks too much, if `all`, and those beyond the bound of the kind.
 fn held_additions<R: Resource + Clone>(
     listing: &Listing<R>,
     actual: &[Arc<R>],
     traits: &Traits<'_, R>,
     brake: &mut Brake,
     rules: Rules<'_>,
-    reason: Option<HoldReason>,
+    all: bool,
 ) -> Additions {
     let effects = listing.desired.iter();
     let effects: BTreeMap<Key, String> = effects
@@ -195,20 +196,17 @@ fn held_additions<R: Resource + Clone>(
         let gives = |object: &Arc<R>| (Key::of(&**object), (traits.gives)(object));
         brake.remember(|| stored.values().flatten().map(gives).collect());
     }
-    if matches!(
-        reason,
-        Some(HoldReason::Emptied | HoldReason::EmptiedUnread | HoldReason::MostObjects)
-    ) {
+    if all {
         return brake.all_additions(&effects);
     }
     rules.bound.map_or_else(Additions::default, |bound| {
-        let present = || scoped(actual, traits.ours, traits).into_keys().collect();
-        brake.held_additions(effects, present, bound, rules.response(&listing.revision))
+        let before = || listed_before(actual, traits).into_keys().collect();
+        brake.held_additions(effects, before, bound, rules.response(&listing.revision))
     })
 }
 
-/// The objects that the cloud listed before this process: those of the stored list. Without one, those of the cluster that may come from
-/// it: whoever may write objects could otherwise have the first list held.
+/// The objects that the cloud listed before this process: those of the stored list. Without one, those of the cluster
+/// that may come from it: whoever may write objects could otherwise have the first list held.
 fn listed_before<R: Resource>(actual: &[Arc<R>], traits: &Traits<'_, R>) -> Scoped {
     if let Some(stored) = traits.stored {
         let stored: Vec<_> = stored.values().flatten().cloned().collect();
@@ -241,33 +239,39 @@ impl Rules<'_> {
     }
 }
 
-/// Why the deletion of the missing objects is held, if it is.
-fn why_held<R: Resource + Clone>(
+/// What is held of the deletion of the missing objects, and why. A list with an unreadable object adds the others.
+fn held_deletions<R: Resource + Clone>(
     listing: &Listing<R>,
     missing: &BTreeSet<Key>,
     brake: &mut Brake,
     rules: Rules<'_>,
-) -> Option<HoldReason> {
+) -> (HeldDeletions, Option<HoldReason>) {
     if !listing.is_readable() {
         brake.confirms_nothing();
-        return (!missing.is_empty()).then_some(HoldReason::Unreadable);
+        let held = HeldDeletions {
+            objects: missing.clone(),
+            ..HeldDeletions::default()
+        };
+        return (held, (!missing.is_empty()).then_some(HoldReason::Unreadable));
     }
     let mut response = rules.response(&listing.revision);
     if rules.by_person {
         response.rule = MassDeletion::Release;
     }
-    let is_recorded = |key: &Key| rules.recorded.is_some_and(|recorded| recorded.contains(key.name()));
     let stays = |key: &Key| listing.contains(key) || listing.is_unmirrored(key.name());
-    let too_many = brake.why_held(missing, rules.few, response, stays, is_recorded)?;
-    Some(match too_many {
-        TooMany::Emptied if rules.recorded.is_none() => HoldReason::EmptiedUnread,
-        TooMany::Emptied => HoldReason::Emptied,
-        TooMany::Most => HoldReason::MostObjects,
-    })
+    let held = brake.hold(missing, rules.few, response, rules.record, stays);
+    let reason = match (held.too_many, rules.record) {
+        (Some(TooMany::Emptied), _) => Some(HoldReason::Emptied),
+        (Some(TooMany::Most), _) => Some(HoldReason::MostObjects),
+        (None, _) if held.objects.is_empty() => None,
+        (None, Record::Unread) => Some(HoldReason::Unread),
+        (None, _) => Some(HoldReason::Unrecorded),
+    };
+    (held, reason)
 }
 
-/// The objects that are being deleted although the cloud lists them, each with what it should be. A finalizer may keep one for a long time,
-/// and edits of it are undone meanwhile.
+/// The objects that are being deleted although the cloud lists them, each with what it should be. A finalizer may keep
+/// one for a long time, and edits of it are undone meanwhile.
 pub(super) fn edited_while_deleted<R: Resource + Clone>(
     listing: &Listing<R>,
     actual: &[Arc<R>],
@@ -288,7 +292,8 @@ pub(super) fn edited_while_deleted<R: Resource + Clone>(
     update.collect()
 }
 
-/// The first of the deleted objects that somebody else's finalizers keep, and what to say about all of them. `finalizer` is ours.
+/// The first of the deleted objects that somebody else's finalizers keep, and what to say about all of them.
+/// `finalizer` is ours.
 pub(super) fn blocked<R: Resource>(
     actual: &[Arc<R>],
     ours: impl Fn(&R) -> bool,
@@ -353,7 +358,7 @@ mod tests {
         gives: &|_| String::new(),
         scope: &|_| String::new(),
     };
-    static NOTHING: BTreeSet<String> = BTreeSet::new();
+    static ABSENT: Record = Record::Absent;
 
     fn rules(second: u64) -> Rules<'static> {
         Rules {
@@ -361,7 +366,7 @@ mod tests {
             interval: INTERVAL,
             confirmed: Duration::from_secs(second),
             released: None,
-            recorded: Some(&NOTHING),
+            record: &ABSENT,
             by_person: false,
             bound: None,
             few: FEW,
@@ -381,7 +386,11 @@ mod tests {
             released,
             ..rules(second)
         };
-        let Plan { changes, hold, .. } = plan(listing, &actual, &TRAITS, brake, rules);
+        shown(plan(listing, &actual, &TRAITS, brake, rules))
+    }
+
+    fn shown(plan: Plan<ServiceAccount>) -> String {
+        let Plan { changes, hold, .. } = plan;
         let names = |objects: Vec<&ServiceAccount>| -> String {
             objects.iter().filter_map(|it| it.metadata.name.clone()).collect()
         };
@@ -523,6 +532,20 @@ mod tests {
     }
 
     #[test]
+    fn a_forged_object_has_none_of_the_first_additions_held() {
+        for (present, held) in [(&[][..], 0), (&["forged-1", "forged-2"], 0), (&["a"], 2)] {
+            let actual: Vec<_> = present.iter().map(|name| Arc::new(object(name))).collect();
+            let rules = Rules {
+                bound: Some(1),
+                ..rules(0)
+            };
+            let listed = listing(&["a", "b", "c"], &[]);
+            let hold = plan(&listed, &actual, &TRAITS, &mut Brake::default(), rules).hold;
+            assert_eq!(hold.map_or(0, |hold| hold.additions.new.len()), held, "{present:?}");
+        }
+    }
+
+    #[test]
     fn a_list_that_cannot_be_read_completely_confirms_nothing() {
         let actual = ["a", "b", "c", "d", "e", "f"];
         let most = listing(&["a"], &[]);
@@ -649,24 +672,35 @@ mod tests {
     }
 
     #[test]
-    fn the_record_confirms_the_objects_that_it_names() {
-        for (recorded, expected) in [(&["a"][..], "held 2"), (&["a", "b"], "-ab held nothing")] {
-            let recorded = recorded.iter().map(ToString::to_string).collect();
+    fn what_the_record_does_not_name_stays_and_the_rest_of_the_list_is_in_force() {
+        let names = |names: &str| Record::Names(names.chars().map(String::from).collect());
+        for (listed, record, expected) in [
+            ("abcd", names(""), "+ =abcd - held 2 Unrecorded, lost 0"),
+            ("abcd", names("e"), "+ =abcd -e held 1 Unrecorded, lost 1"),
+            ("abcdx", names("e"), "+x =abcd -e held 1 Unrecorded, lost 1"),
+            ("abcdx", names("ef"), "+x =abcd -ef held nothing, lost 2"),
+            ("abcdx", Record::Unread, "+x =abcd - held 2 Unread, lost 0"),
+            // It lacks most, so it adds nothing.
+            ("abxyz", names("e"), "+ =ab -e held 3+3 Unrecorded, lost 1"),
+            ("xyz", Record::Unread, "+ = - held 6+3 Unread, lost 0"),
+            ("", names("abcdef"), "+ = - held 6 MostObjects, lost 0"),
+            ("", Record::Absent, "+ = - held 6 Emptied, lost 0"),
+        ] {
+            let letters = |text: &str| -> Vec<String> { text.chars().map(String::from).collect() };
+            let listed: Vec<String> = letters(listed);
+            let listed: Vec<&str> = listed.iter().map(String::as_str).collect();
+            let actual: Vec<_> = letters("abcdef").iter().map(|name| Arc::new(object(name))).collect();
             let rules = Rules {
-                recorded: Some(&recorded),
+                record: &record,
                 by_person: true,
                 ..rules(0)
             };
-            let actual = ["a", "b"].map(|name| Arc::new(object(name)));
-            let found = plan(&listing(&[], &[]), &actual, &TRAITS, &mut Brake::default(), rules);
-            let is_held = found.hold.is_some();
+            let plan = plan(&listing(&listed, &[]), &actual, &TRAITS, &mut Brake::default(), rules);
+            let lost = plan.lost.len();
             assert_eq!(
-                (is_held, found.lost.len()),
-                if expected.starts_with("held") {
-                    (true, 0)
-                } else {
-                    (false, 2)
-                }
+                format!("{}, lost {lost}", shown(plan)),
+                expected,
+                "{listed:?} {record:?}"
             );
         }
     }

@@ -1,7 +1,6 @@
 //! What the loop that asks the cloud, and the controller that writes the objects of the cluster, know of a kind: the
 //! last complete list.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use tokio::sync::Notify;
 use super::cloud_list::{CloudList, Specs};
 use super::kind::MirroredKind;
 use super::listing::Listing;
+use super::record::Record;
 
 /// What the loop that asks the cloud and the controller share.
 pub(super) struct Shared<K: MirroredKind> {
@@ -26,8 +26,8 @@ pub(super) struct Known<R> {
     pub(super) listing: Arc<Listing<R>>,
     /// When the cloud sent it last, on the monotonic clock. None if an earlier process stored it.
     pub(super) confirmed: Option<Duration>,
-    /// The names of objects in the cloud's record of deletions; read only if the list lacks objects. None if it cannot be read.
-    pub(super) recorded: Option<Arc<BTreeSet<String>>>,
+    /// The cloud's record of deletions; read only if the list lacks objects.
+    pub(super) record: Arc<Record>,
 }
 
 impl<R> Clone for Known<R> {
@@ -35,7 +35,7 @@ impl<R> Clone for Known<R> {
         Self {
             listing: Arc::clone(&self.listing),
             confirmed: self.confirmed,
-            recorded: self.recorded.clone(),
+            record: Arc::clone(&self.record),
         }
     }
 }
@@ -61,7 +61,7 @@ impl<K: MirroredKind> Shared<K> {
             self.lock().get_or_insert_with(|| Known {
                 listing: Arc::new(Listing::stored(list)),
                 confirmed: None,
-                recorded: None,
+                record: Arc::new(Record::Unread),
             });
         }
         self.list.recall(stored);

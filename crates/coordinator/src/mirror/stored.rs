@@ -3,10 +3,12 @@
 //!
 //! What is stored is what took effect: with the objects whose deletion the brake held, and without those whose addition
 //! it held. It is written after it took effect, so a process that is killed in between leaves the list before; and only
-//! when it changed. A list that is too large for one Secret is in several, of which the first is written last and has
-//! the digest of all: what is of two lists is no list.
+//! when it changed, or when somebody has deleted or damaged it, which is looked for after each unchanged response. A
+//! list that is too large for one Secret is in several, of which the first is written last and has the digest of all:
+//! what is of two lists is no list.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::ByteString;
@@ -59,6 +61,8 @@ pub(super) struct StoredList<R> {
     secrets: Api<Secret>,
     kind: &'static str,
     stored: Mutex<Stored<R>>,
+    /// Whether the Secrets are to be read again before the next list is taken for stored.
+    doubted: AtomicBool,
 }
 
 /// What the Secrets have, as far as it is known.
@@ -77,6 +81,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
             secrets: Api::namespaced(client, CONTAINERSHIP_NAMESPACE),
             kind,
             stored: Mutex::new(Stored::Unread),
+            doubted: AtomicBool::new(false),
         }
     }
 
@@ -102,22 +107,42 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
         if !matches!(&*self.stored(), Stored::Unread) {
             return Ok(self.known());
         }
-        let found = match self.part(0).await? {
-            None => None,
-            Some(first) => {
-                let whole = self.whole(first).await?;
-                let found = whole.and_then(|whole| unpack(&whole)).map(Arc::new);
-                if found.is_none() {
-                    warn!(
-                        kind = self.kind,
-                        "the stored list of the cloud is damaged, and is not used"
-                    );
-                }
-                found
-            }
-        };
+        let found = self.load().await?.map(Arc::new);
         *self.stored() = found.clone().map_or(Stored::Nothing, Stored::List);
         Ok(found)
+    }
+
+    /// What the Secrets have now.
+    async fn load(&self) -> Result<Option<Specs<R>>, kube::Error> {
+        let Some(first) = self.part(0).await? else {
+            return Ok(None);
+        };
+        let whole = self.whole(first).await?;
+        let found = whole.and_then(|whole| unpack(&whole));
+        if found.is_none() {
+            warn!(
+                kind = self.kind,
+                "the stored list of the cloud is damaged, and is not used"
+            );
+        }
+        Ok(found)
+    }
+
+    /// Has the Secrets read again when the next list is to be stored: somebody may have changed or deleted them.
+    pub(super) fn doubt(&self) {
+        self.doubted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the Secrets have the list, which they had when they were last read or written.
+    async fn is_intact(&self, list: &Specs<R>) -> Result<bool, kube::Error> {
+        if !self.doubted.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        let found = self.load().await?;
+        let known = |found: &Specs<R>| found.iter().eq(list.iter().filter(|(_, object)| object.is_some()));
+        let is_intact = found.as_ref().is_some_and(known);
+        self.doubted.store(!is_intact, Ordering::Relaxed);
+        Ok(is_intact)
     }
 
     /// The compressed list; None if its parts are not of one list.
@@ -139,14 +164,14 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
         Ok(secret.map(|secret| secret.data.unwrap_or_default()))
     }
 
-    /// Stores the list, if it is another one than the Secrets have. An object of which it is not known how the cloud lists it stays as it
-    /// is stored.
+    /// Stores the list, if it is another one than the Secrets have. An object of which it is not known how the cloud
+    /// lists it stays as it is stored.
     pub(super) async fn write(&self, writer: &Writer, list: Arc<Specs<R>>) -> Result<(), StoreError> {
         let before = self.read().await?;
         let list = before
             .as_ref()
             .map_or_else(|| Arc::clone(&list), |before| completed(&list, before));
-        if before.is_some_and(|before| before == list) {
+        if before.is_some_and(|before| before == list) && self.is_intact(&list).await? {
             return Ok(());
         }
         let whole = pack(&list)?;
@@ -167,6 +192,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
         }
         self.delete_surplus(writer, parts.len()).await?;
         *self.stored() = Stored::List(list);
+        self.doubted.store(false, Ordering::Relaxed);
         Ok(())
     }
 

@@ -39,8 +39,8 @@ const STORE_AGAIN: Backoff = Backoff::new(Duration::from_secs(10), Duration::fro
 /// A pass that writes for longer is reported.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// Between two passes. Each looks at all objects, and the watch brings back our own writes, and those of the controllers that act on the
-/// objects, one by one.
+/// Between two passes. Each looks at all objects, and the watch brings back our own writes, and those of the
+/// controllers that act on the objects, one by one.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The controller.
@@ -200,7 +200,8 @@ impl<K: MirroredKind> SyncController<K> {
         Next::Pending(STORE_AGAIN.delay(last.store_failures))
     }
 
-    /// Leaves out what is as the response says. An object is compared once in each version, and again with another response.
+    /// Leaves out what is as the response says. An object is compared once in each version, and again with another
+    /// response.
     fn leave_out_settled(
         &self,
         listing: &Arc<Listing<K::Resource>>,
@@ -227,8 +228,8 @@ impl<K: MirroredKind> SyncController<K> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Requests another list soon if this one deletes objects, or begins to be held: the cloud may be wrong, and announces nothing when it
-    /// is right again.
+    /// Requests another list soon if this one deletes objects, or begins to be held: the cloud may be wrong, and
+    /// announces nothing when it is right again.
     fn doubt(&self, revision: &str, hold: Option<&Hold>, lost: &BTreeSet<Key>) {
         let deletions = hold.map(|hold| hold.deletions.clone()).unwrap_or_default();
         let before = std::mem::replace(&mut self.last().held, deletions.clone());
@@ -275,7 +276,7 @@ impl<K: MirroredKind> SyncController<K> {
             interval: self.interval,
             confirmed,
             released: released.as_deref(),
-            recorded: known.recorded.as_deref(),
+            record: &known.record,
             by_person: kind.is_released_by_person(),
             bound: kind.bound(),
             few: kind.few(),
@@ -312,7 +313,8 @@ impl<K: MirroredKind> SyncController<K> {
         (last.is_shown, last.shown_hold) = (true, hold.cloned());
     }
 
-    /// Whether the writes of this response go on: not when there is another one, and not when the controllers pause or end.
+    /// Whether the writes of this response go on: not when there is another one, and not when the controllers pause or
+    /// end.
     fn goes_on(&self, listing: &Arc<Listing<K::Resource>>) -> bool {
         let ControllerContext {
             leadership,

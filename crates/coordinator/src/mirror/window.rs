@@ -1,8 +1,9 @@
-//! The objects of a kind that the brake protects, and their deletions within a time window, counted over all lists. Pure.
+//! The objects of a kind that the brake protects, and their deletions within a time window, counted over all lists.
+//! Pure.
 //!
-//! One response is not the measure: a cloud that loses one object with each list loses everything within minutes. So a list is compared with
-//! what was protected when the window began. An object that a list added since then does not raise that number, or a list that
-//! replaces everything would pass as one that deletes half.
+//! One response is not the measure: a cloud that loses one object with each list loses everything within minutes. So a
+//! list is compared with what was protected when the window began. An object that a list added since then does not
+//! raise that number, or a list that replaces everything would pass as one that deletes half.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -70,7 +70,7 @@ impl Scene {
 
     /// The cloud lists these bindings from now on.
     pub fn binds(&self, bindings: impl IntoIterator<Item = Value>) {
-        self.cloud.list("/role-bindings", bindings);
+        self.cloud.replace("/role-bindings", bindings);
         self.cloud.changed(&["role-bindings"]);
     }
 
@@ -143,7 +143,7 @@ impl Scene {
         let made: Api<ClusterRoleBinding> = self.world.all();
         self.world.is_gone(&made, &id(EVERYWHERE)).await;
         // One of two: the brake holds the deletion of both.
-        self.cloud.list("/roles", [role(ROLE, "pods", "get")]);
+        self.cloud.replace("/roles", [role(ROLE, "pods", "get")]);
         self.cloud.changed(&["roles"]);
         self.world.becomes(&id(WEB), ("get", "secrets", "apps"), false).await;
         let made: Api<ClusterRole> = self.world.all();
@@ -260,7 +260,7 @@ async fn a_binding_to_a_role_without_a_rule_for_clusters_waits_for_nothing_and_w
         .list("/roles", roles().into_iter().chain([role(EMPTY, "nodes", "get")]));
     scene.cloud.changed(&["roles"]);
     scene.world.becomes(&id(BOB), ("get", "nodes", ""), true).await;
-    scene.cloud.list("/roles", roles());
+    scene.cloud.replace("/roles", roles());
     scene.cloud.changed(&["roles"]);
     scene.world.becomes(&id(BOB), ("get", "nodes", ""), false).await;
     let made: Api<ClusterRoleBinding> = scene.world.all();

@@ -71,7 +71,6 @@ async fn an_edit_of_a_copy_is_not_in_force_for_a_moment() {
             .list("/roles", [role(ROLE, "pods", "list"), role(SECRETS, "secrets", "get")]);
         scene.cloud.changed(&["roles"]);
         scene.world.becomes(&id(ANN), ("get", "pods", ""), false).await;
-        scene.cloud.deleted("role-bindings", [EVERYWHERE, IN_APPS]);
         scene.binds([]);
         scene.world.is_gone(&bound, &id(EVERYWHERE)).await;
     };

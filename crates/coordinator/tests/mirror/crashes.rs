@@ -77,7 +77,7 @@ impl Scene {
             let objects = objects.iter().map(|(number, value)| kind.object(*number, *value));
             self.world
                 .cloud
-                .list(format!("/{}", kind.path()), pools.into_iter().chain(objects));
+                .replace(format!("/{}", kind.path()), pools.into_iter().chain(objects));
         }
         self.world.cloud.changed(&KINDS.map(Kind::changed));
     }

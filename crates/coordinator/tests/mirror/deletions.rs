@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use kube::api::{Api, ListParams};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidewaiter_api::containership::Plugin;
 use tidewaiter_coordinator::mirror::MassDeletion;
 use tidewaiter_testkit::eventually;
 
 use crate::objects::Kind;
-use crate::script::{Answer, Script, label, registry, user};
-use crate::world::{NAMESPACE, SOON, World};
+use crate::script::{Answer, Script, id, label, registry, user};
+use crate::world::{NAMESPACE, SOON, World, names};
 
 const LISTS: [&str; 4] = ["/ssh-users", "/registries", "/labels", "/plugins"];
 
@@ -59,7 +59,7 @@ async fn a_wrong_list_deletes_nothing_and_needs_no_person_when_it_is_right_again
         world.condition("Synced", "True Applied").await;
         are(&world, [size; 4]).await;
         let mark = world.plane.audit_mark().await;
-        for wrong in [0..0, 0..(size - 1) / 2, 100..100 + size, 100..200] {
+        for wrong in [0..0, 1..size, 0..(size - 1) / 2, 100..100 + size, 100..200] {
             for list in LISTS {
                 world.cloud.list(list, objects(list, wrong.clone()));
             }
@@ -86,18 +86,63 @@ async fn the_last_object_goes_when_the_record_names_it() {
     world.cloud.list("/plugins", objects("/plugins", [1]));
     let _running = world.coordinator().await;
     are(&world, [0, 0, 0, 1]).await;
-    // A record of another object or kind confirms nothing, nor does none.
-    for record in [Answer::List(Vec::new()), Answer::Exactly(404, vec![], "{}".to_owned())] {
+    // A record of another object or kind confirms nothing, nor does one that cannot be read, nor does none.
+    for (record, why) in [
+        (Answer::List(Vec::new()), "does not name"),
+        (Answer::Exactly(500, vec![], String::new()), "cannot be read"),
+        (absent(), "without a record"),
+    ] {
         world.cloud.set("/deletions", record);
         world.cloud.list("/plugins", []);
-        let message = world.condition("Held", "True DeletionsHeld").await;
-        assert!(message.contains("`tidewaiter release Plugin`"), "{message}");
+        eventually(format!("{why} in Held"), SOON, async || {
+            let message = world.condition("Held", "True DeletionsHeld").await;
+            let is_told = message.contains(why) && message.contains("`tidewaiter release Plugin`");
+            is_told.then_some(()).ok_or(message)
+        })
+        .await;
     }
     world.cloud.deleted("labels", [1]);
     world.polled("/deletions", 2).await;
     assert_eq!(counts(&world).await, [0, 0, 0, 1]);
     world.cloud.deleted("plugins", [1]);
     are(&world, [0; 4]).await;
+    world.condition("Held", "False NothingHeld").await;
+}
+
+/// The answer of a cloud that is older than the record of deletions.
+fn absent() -> Answer {
+    let body = json!({"code": 404, "message": "not found"}).to_string();
+    Answer::Exactly(404, vec![("content-type", "application/json")], body)
+}
+
+#[tokio::test]
+async fn what_the_record_does_not_name_stays_and_the_rest_of_the_list_is_in_force() {
+    let world = World::start().await;
+    world.cloud.list("/labels", objects("/labels", 0..5));
+    let _running = world.coordinator().await;
+    are(&world, [0, 0, 5, 0]).await;
+    world.cloud.deleted("labels", [0]);
+    world.cloud.list("/labels", objects("/labels", 2..6));
+    let has = async |numbers: &[usize]| {
+        let wanted: Vec<String> = numbers.iter().map(|number| id(*number)).collect();
+        eventually(format!("the labels {numbers:?}"), SOON, async || {
+            let found = names(world.labels().list(&ListParams::default()).await.unwrap());
+            if found == wanted {
+                Ok(())
+            } else {
+                Err(format!("{found:?}"))
+            }
+        })
+        .await;
+    };
+    has(&[1, 2, 3, 4, 5]).await;
+    let message = world.condition("Held", "True DeletionsHeld").await;
+    let told = "ClusterLabel would be deleted, which the record of deletions in the cloud does not name, held since";
+    assert!(message.contains(told), "{message}");
+    world.polled("/labels", 3).await;
+    has(&[1, 2, 3, 4, 5]).await;
+    world.cloud.deleted("labels", [1]);
+    has(&[2, 3, 4, 5]).await;
     world.condition("Held", "False NothingHeld").await;
 }
 
@@ -108,6 +153,7 @@ const NEVER: Duration = Duration::from_hours(1);
 async fn what_a_wrong_list_deletes_is_back_soon_without_an_announcement() {
     let mut world = World::with(Script::start(true).await).await;
     world.interval = NEVER;
+    world.cloud.set("/deletions", absent());
     world.cloud.list("/labels", objects("/labels", 0..3));
     let _running = world.coordinator().await;
     are(&world, [0, 0, 3, 0]).await;

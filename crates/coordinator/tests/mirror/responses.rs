@@ -166,7 +166,7 @@ async fn a_malformed_object_stays_as_it_is_and_the_others_proceed() {
     next.truncate(4);
     next[0]["credentials"] = json!(["hunter2 malformed"]);
     next[1]["description"] = json!("theirs");
-    world.cloud.list("/registries", next.clone());
+    world.cloud.replace("/registries", next.clone());
     let message = world.condition("Synced", "False ObjectsRefused").await;
     assert!(!message.contains("hunter2"), "{message}");
     let (_, note) = world.event("SyncRefused").await;
@@ -195,7 +195,7 @@ async fn a_list_of_few_where_there_were_many_is_held_until_it_is_confirmed() {
     let _running = world.coordinator().await;
     world.condition("Synced", "True Applied").await;
     let mark = world.plane.audit_mark().await;
-    world.cloud.list("/labels", [label(1, "a")]);
+    world.cloud.replace("/labels", [label(1, "a")]);
     // The condition lasts for one interval, in which a slow machine may not look. The Event follows it, and stays.
     world.event("DeletionsHeld").await;
     world.condition("Held", "False NothingHeld").await;

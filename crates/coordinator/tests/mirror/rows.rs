@@ -28,7 +28,7 @@ async fn what_is_in_the_cloud_is_created_updated_and_deleted_in_the_cluster() {
         .list("/ssh-users", [user(1, "Ada Lovelace"), user(2, "Grace")]);
     world.users_are(&["Ada Lovelace", "Grace"]).await;
     assert_eq!(world.event("SyncUpdate").await.0, format!("User/{}", id(1)));
-    world.cloud.list("/ssh-users", [user(1, "Ada Lovelace")]);
+    world.cloud.replace("/ssh-users", [user(1, "Ada Lovelace")]);
     world.users_are(&["Ada Lovelace"]).await;
     assert_eq!(world.event("SyncDelete").await.0, format!("User/{}", id(2)));
 

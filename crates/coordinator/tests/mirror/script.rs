@@ -46,6 +46,17 @@ struct Shared {
     stream: Stream,
 }
 
+impl Shared {
+    fn show_deleted(&mut self) {
+        let all = Answer::List(self.deleted.clone());
+        self.answers.insert("/deletions".to_owned(), all);
+    }
+}
+
+fn deletion(kind: &str, id: Value) -> Value {
+    json!({"kind": kind, "id": id, "at": "2026-01-01T00:00:00Z"})
+}
+
 /// A change stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stream {
@@ -104,13 +115,32 @@ impl Script {
         self.set(end, Answer::List(objects.into_iter().collect()));
     }
 
+    /// The same in place of what it listed before, of which it records the deletion.
+    pub fn replace(&self, end: impl Into<String>, objects: impl IntoIterator<Item = Value>) {
+        let (end, objects): (String, Vec<Value>) = (end.into(), objects.into_iter().collect());
+        let is_listed = |id: &Value| objects.iter().any(|object| object["id"] == *id);
+        let kind = match end.rsplit('/').next().unwrap_or_default() {
+            "ssh-users" => "users",
+            "labels" if end.contains("/node-pools/") => "node-pool-labels",
+            kind => kind,
+        };
+        let mut shared = self.lock();
+        if let Some(Answer::List(before)) = shared.answers.get(&end) {
+            let missing = before.iter().filter(|object| !is_listed(&object["id"]));
+            let missing: Vec<Value> = missing.map(|object| deletion(kind, object["id"].clone())).collect();
+            shared.deleted.extend(missing);
+        }
+        shared.deleted.retain(|deletion| !is_listed(&deletion["id"]));
+        shared.answers.insert(end, Answer::List(objects));
+        shared.show_deleted();
+    }
+
     /// Adds these objects of a kind, as the change stream names it, to the record of deletions.
     pub fn deleted(&self, kind: &str, numbers: impl IntoIterator<Item = usize>) {
-        let record = |number| json!({"kind": kind, "id": id(number), "at": "2026-01-01T00:00:00Z"});
+        let deletions = numbers.into_iter().map(|number| deletion(kind, json!(id(number))));
         let mut shared = self.lock();
-        shared.deleted.extend(numbers.into_iter().map(record));
-        let all = Answer::List(shared.deleted.clone());
-        shared.answers.insert("/deletions".to_owned(), all);
+        shared.deleted.extend(deletions);
+        shared.show_deleted();
     }
 
     /// What becomes of the change stream.

@@ -4,7 +4,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::{Value, json};
-use tidewaiter_api::names::CLOUD_LIST_LABEL;
+use tidewaiter_api::names::{CLOUD_LIST_LABEL, cloud_list_secret};
 use tidewaiter_testkit::{eventually, leaks};
 
 use crate::objects::{KINDS, Kind, POOL, id, pool};
@@ -186,6 +186,43 @@ async fn without_the_cloud_edits_are_undone_and_deleted_objects_are_back() {
 }
 
 #[tokio::test]
+async fn a_stored_list_that_somebody_deletes_or_damages_is_stored_again() {
+    let world = World::start().await;
+    lists(&world, &[(1, 1), (2, 1)]);
+    let _running = world.coordinator().await;
+    has(&world, 2, 1).await;
+    is_stored(&world, 10).await;
+    let (deleted, damaged) = (cloud_list_secret("users", 0), cloud_list_secret("roles", 0));
+    let data = async |name: &str| {
+        world
+            .secrets()
+            .get_opt(name)
+            .await
+            .unwrap()
+            .and_then(|secret| secret.data)
+    };
+    let before = [data(&deleted).await, data(&damaged).await];
+    world
+        .secrets()
+        .delete(&deleted, &DeleteParams::default())
+        .await
+        .unwrap();
+    let damage = Patch::Merge(json!({"stringData": {"list": "nothing"}}));
+    let patched = world.secrets().patch(&damaged, &PatchParams::default(), &damage).await;
+    patched.unwrap();
+    eventually("both lists", SOON, async || {
+        let found = [data(&deleted).await, data(&damaged).await];
+        if found == before {
+            Ok(())
+        } else {
+            Err("one of them is not as before")
+        }
+    })
+    .await;
+    world.quiet().await;
+}
+
+#[tokio::test]
 async fn a_restart_while_deletions_are_held_keeps_the_stored_list() {
     let world = World::with(Script::start(true).await).await;
     let objects = [1, 2, 3].map(|number| (number, 1));
@@ -266,7 +303,7 @@ async fn a_list_that_is_too_large_for_one_secret_is_in_several() {
     world.condition("Synced", "True Applied").await;
     is_stored(&world, 11).await;
     // What it does not need any more goes.
-    world.cloud.list("/registries", (0..31).map(large));
+    world.cloud.replace("/registries", (0..31).map(large));
     world.cloud.changed(&["registries"]);
     is_stored(&world, 10).await;
     assert!(

@@ -125,7 +125,9 @@ async fn a_pass_ends_when_the_cloud_lists_something_else() {
     world.condition("Synced", "True Applied").await;
     let mark = world.plane.audit_mark().await;
     writing(&world).await;
-    world.cloud.list("/labels", (0..3).map(|number| label(number, "few")));
+    world
+        .cloud
+        .replace("/labels", (0..3).map(|number| label(number, "few")));
     world.cloud.changed(&["labels"]);
     eventually("three labels", SOON, async || match labels(&world).await {
         3 => Ok(()),

@@ -21,8 +21,8 @@ const TOLD: usize = 5;
 /// A response that takes longer than this is late.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An unchanged status is written again after this time, with the time at which the cloud last answered: agents remove keys that were not
-/// confirmed for `keysExpireAfter`, which is 12 hours at least.
+/// An unchanged status is written again after this time, with the time at which the cloud last answered: agents remove
+/// keys that were not confirmed for `keysExpireAfter`, which is 12 hours at least.
 const CONFIRMED_EVERY: SignedDuration = SignedDuration::from_hours(1);
 
 /// The reason of the conditions while deletions are held.
@@ -40,8 +40,8 @@ const MAX_NOTE: usize = 1000;
 /// The longest text of an object.
 const MAX_REASON: usize = 1024;
 
-/// What becomes of the annotation by which a person releases a revision. It is removed after its use, because the same list, an empty one
-/// for example, has the same revision when it comes again.
+/// What becomes of the annotation by which a person releases a revision. It is removed after its use, because the same
+/// list, an empty one for example, has the same revision when it comes again.
 pub(super) fn release(annotated: Option<&str>, loops: &[LoopState]) -> Option<Notice> {
     let annotated = annotated?;
     let holds = |state: &LoopState| state.held.is_some() && revision(state) == annotated;
@@ -83,8 +83,8 @@ pub(super) struct Plan {
     pub(super) ends_hold: bool,
 }
 
-/// For how long nothing is written because a response is awaited or being applied: after a restart, most often, everything is as it was.
-/// `None` if nothing is awaited, or if it is late.
+/// For how long nothing is written because a response is awaited or being applied: after a restart, most often,
+/// everything is as it was. `None` if nothing is awaited, or if it is late.
 pub(super) fn patience(standing: &CloudSync, loops: &[LoopState]) -> Option<Duration> {
     standing.condition(SYNCED)?;
     let waiting = loops.iter().filter(|state| state.is_waiting());
@@ -92,7 +92,8 @@ pub(super) fn patience(standing: &CloudSync, loops: &[LoopState]) -> Option<Dura
     PATIENCE.checked_sub(longest).filter(|left| !left.is_zero())
 }
 
-/// What is to be written over `standing`; nothing when it says the same but for the times. `roles` are the `ClusterRoles` that are held.
+/// What is to be written over `standing`; nothing when it says the same but for the times. `roles` are the
+/// `ClusterRoles` that are held.
 pub(super) fn plan(standing: &CloudSync, loops: &[LoopState], roles: Option<KindSync>, now: Timestamp) -> Option<Plan> {
     let before = standing.status.clone().unwrap_or_default();
     let generation = standing.metadata.generation;
@@ -144,7 +145,8 @@ fn is_same(before: &CloudSyncStatus, after: &CloudSyncStatus) -> bool {
     timeless(before) == timeless(after)
 }
 
-/// Whether the time at which the cloud last answered is so old in the status that agents could take the users for not confirmed.
+/// Whether the time at which the cloud last answered is so old in the status that agents could take the users for not
+/// confirmed.
 fn is_stale(before: &CloudSyncStatus, after: &CloudSyncStatus) -> bool {
     before.kinds.iter().zip(&after.kinds).any(|(before, after)| {
         let times = before.last_success.zip(after.last_success);
@@ -162,7 +164,8 @@ fn notice(condition: &Condition) -> Notice {
     }
 }
 
-/// The words of an Event: without counts and names, which are in the status, but for what is held, which a person must decide.
+/// The words of an Event: without counts and names, which are in the status, but for what is held, which a person must
+/// decide.
 fn headline(condition: &Condition) -> &str {
     match &*condition.reason {
         _ if condition.type_ == HELD && condition.status == ConditionStatus::True => {
@@ -187,7 +190,8 @@ fn headline(condition: &Condition) -> &str {
     }
 }
 
-/// Whether the last response of the cloud was applied, for every kind. The first trouble in this order decides the reason.
+/// Whether the last response of the cloud was applied, for every kind. The first trouble in this order decides the
+/// reason.
 fn synced(loops: &[LoopState], before: &[Condition], now: Timestamp) -> Condition {
     let is_first = before.iter().all(|old| old.type_ != SYNCED);
     let failed = |trouble: &dyn Fn(&LoopState) -> Option<String>| by_reason(loops, trouble);
@@ -295,14 +299,15 @@ fn what_is_held(state: &LoopState) -> Option<String> {
     let (resource, since) = (&state.resource, whole_seconds(*since));
     let many = format!("{added} {resource} would be added within one sync interval, more than bindingsPerSync permits");
     let what = match hold.reason {
-        HoldReason::Emptied | HoldReason::EmptiedUnread | HoldReason::MostObjects => {
+        HoldReason::Unrecorded | HoldReason::Unread | HoldReason::Emptied | HoldReason::MostObjects => {
             let and = match added {
                 0 => String::new(),
                 _ => format!(", and {added} added"),
             };
             let why = match hold.reason {
-                HoldReason::Emptied => " without a record of it in the cloud",
-                HoldReason::EmptiedUnread => ", and the record of deletions in the cloud cannot be read",
+                HoldReason::Unrecorded => ", which the record of deletions in the cloud does not name",
+                HoldReason::Emptied => " without a record of deletions in the cloud",
+                HoldReason::Unread => ", and the record of deletions in the cloud cannot be read",
                 _ => "",
             };
             let objects = state.objects;

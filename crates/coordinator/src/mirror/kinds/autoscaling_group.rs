@@ -14,8 +14,8 @@ use crate::mirror::kind::{Items, Listed, MirroredKind, Source, cluster_scoped, i
 /// The engine of Cerebral that scales node pools of the cloud.
 const ENGINE: &str = "containership";
 
-/// The autoscaling groups of the cluster. What the cloud lists are the policies of each node pool. People may create other groups, with
-/// names that are not ids.
+/// The autoscaling groups of the cluster. What the cloud lists are the policies of each node pool. People may create
+/// other groups, with names that are not ids.
 pub(crate) struct AutoscalingGroups;
 
 impl MirroredKind for AutoscalingGroups {

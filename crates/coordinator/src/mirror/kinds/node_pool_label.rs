@@ -12,7 +12,8 @@ use tidewaiter_kit::cache::CacheBuilder;
 
 use crate::mirror::kind::{Listed, MirroredKind, Source, named};
 
-/// The labels of the node pools. Each carries the id of its pool as a label, as readers of the old resources select them.
+/// The labels of the node pools. Each carries the id of its pool as a label, as readers of the old resources select
+/// them.
 pub(crate) struct NodePoolLabels;
 
 impl MirroredKind for NodePoolLabels {

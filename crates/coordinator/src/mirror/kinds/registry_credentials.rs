@@ -1,6 +1,7 @@
 //! The credentials of registries, each in a Secret beside its Registry, with the address that they are for.
 //!
-//! The address is repeated there, so that a person who may edit a Registry cannot send its credentials to another address.
+//! The address is repeated there, so that a person who may edit a Registry cannot send its credentials to another
+//! address.
 
 use std::collections::BTreeMap;
 

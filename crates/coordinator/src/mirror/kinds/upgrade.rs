@@ -1,7 +1,8 @@
 //! Upgrades of the cluster. The upgrade controller writes their progress.
 //!
-//! The mirror writes the fields of `spec.policy` that the cloud sets, and undoes edits of them. Those that it does not set are the cluster's: whoever may
-//! change the `ClusterUpgrade` can pause or abort it there, also while the cloud is away.
+//! The mirror writes the fields of `spec.policy` that the cloud sets, and undoes edits of them. Those that it does not
+//! set are the cluster's: whoever may change the `ClusterUpgrade` can pause or abort it there, also while the cloud is
+//! away.
 
 use kube::Client;
 use kube::ResourceExt as _;
@@ -26,8 +27,8 @@ pub(crate) struct Upgrades {
     pub(crate) setting: controllers::Upgrades,
 }
 
-/// Whether the mirror created it. What a person or another program created is left alone, also if it has an id and the label: people copy upgrades to
-/// repeat them.
+/// Whether the mirror created it. What a person or another program created is left alone, also if it has an id and the
+/// label: people copy upgrades to repeat them.
 pub(crate) fn is_of_cloud(upgrade: &ClusterUpgrade) -> bool {
     let manager = format!("tidewaiter/{}", Upgrades::CONTROLLER);
     let fields = upgrade.managed_fields();

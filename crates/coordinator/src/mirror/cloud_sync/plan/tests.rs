@@ -267,7 +267,7 @@ fn what_is_held_is_named_with_what_to_do() {
 
 #[test]
 fn the_event_of_what_is_held_has_the_command_that_releases_it() {
-    let holding = |kind| with(kind, holds(HoldReason::Emptied));
+    let holding = |kind| with(kind, holds(HoldReason::Unrecorded));
     let mut before = standing(&[applied("Plugin"), applied("User")]);
     for (loops, kind) in [
         ([applied("Plugin"), holding("User")], Some("User")),
@@ -279,7 +279,7 @@ fn the_event_of_what_is_held_has_the_command_that_releases_it() {
         match kind {
             Some(kind) => {
                 let words = [
-                    format!("2 of 7 {kind} would be deleted without a record of it in the cloud"),
+                    format!("2 of 7 {kind} would be deleted, which the record of deletions in the cloud does not name"),
                     "held since 2023-11-14T22:13:20Z".to_owned(),
                     format!("`tidewaiter release {kind}` (revision {REVISION})"),
                 ];

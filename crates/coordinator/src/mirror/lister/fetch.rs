@@ -1,0 +1,186 @@
+//! The requests of a kind: its lists, those of the node pools, and the record of deletions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::{Resource as _, ResourceExt as _};
+use tidewaiter_cloud::client::{ClientError, ETag, Fetched, Path};
+use tidewaiter_cloud::models::NodePool;
+use tidewaiter_kit::Key;
+use tracing::warn;
+
+use super::{ListError, Lister};
+use crate::explained::{explained, silent};
+use crate::mirror::kind::{Listed, MirroredKind, Refused, Source};
+use crate::mirror::listing::{Listing, Part};
+use crate::mirror::record::Record;
+
+/// A request without a complete response for this long is reported in `CloudSync`, while it is still awaited.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Lists that are requested at once.
+const AT_ONCE: usize = 8;
+
+/// The last complete responses.
+pub(in crate::mirror) struct Memory<R> {
+    pools: Pools,
+    /// By path.
+    parts: BTreeMap<String, Arc<Part<R>>>,
+}
+
+/// The node pools, if the kind is listed for each of them.
+#[derive(Clone, Default)]
+struct Pools {
+    etag: Option<ETag>,
+    /// The well-formed ones.
+    well_formed: Vec<NodePool>,
+    /// The malformed ones. What they have is not known, so nothing that is missing is known to be gone.
+    refused: Vec<Refused>,
+}
+
+impl<R> Default for Memory<R> {
+    fn default() -> Self {
+        Self {
+            pools: Pools::default(),
+            parts: BTreeMap::new(),
+        }
+    }
+}
+
+impl<R: kube::Resource + Clone> Memory<R> {
+    /// All parts together.
+    pub(super) fn listing(&self, kind: &str) -> Listing<R> {
+        let parts = self.parts.values().map(|part| &**part);
+        Listing::of(kind, parts, self.pools.refused.clone())
+    }
+}
+
+impl<K: MirroredKind> Lister<K> {
+    /// Asks for every list of the kind; true when one of them changed. An error leaves the memory as it was.
+    pub(super) async fn fetch(&mut self) -> Result<bool, ListError> {
+        // Before the first list takes effect.
+        self.stored().await?;
+        let cluster = self.cloud.cluster;
+        let (pools, paths) = match self.shared.kind.listed(cluster) {
+            Listed::At(path) => (None, vec![(path, None)]),
+            Listed::OfEachPool(path) => {
+                let pools = self.pools().await?;
+                let known = pools.as_ref().unwrap_or(&self.memory.pools);
+                let paths = known
+                    .well_formed
+                    .iter()
+                    .map(|pool| (path(cluster, pool.id), Some(pool.clone())));
+                let paths = paths.collect();
+                (pools, paths)
+            }
+        };
+        let parts = paths
+            .into_iter()
+            .map(|(path, pool)| self.part(path, Source { cluster, pool }));
+        let parts: Vec<_> = stream::iter(parts).buffered(AT_ONCE).try_collect().await?;
+        let changed = pools.is_some() || parts.iter().any(|(_, part)| part.is_some());
+        let mut before = std::mem::take(&mut self.memory.parts);
+        let latest = parts.into_iter().filter_map(|(name, part)| {
+            let part = part.or_else(|| before.remove(&name))?;
+            Some((name, part))
+        });
+        self.memory.parts = latest.collect();
+        if let Some(pools) = pools {
+            self.memory.pools = pools;
+        }
+        Ok(changed)
+    }
+
+    /// The node pools, unless they are unchanged.
+    async fn pools(&self) -> Result<Option<Pools>, ListError> {
+        let path = self.cloud.cluster.node_pools();
+        let known = self.memory.pools.etag.as_ref();
+        let response = self.cloud.client.list_each::<NodePool>(path, known);
+        let Fetched::Complete { value, etag } = self.await_response(response).await? else {
+            return Ok(None);
+        };
+        let mut latest = Pools {
+            etag,
+            ..Pools::default()
+        };
+        for pool in value {
+            match pool {
+                Ok(pool) => latest.well_formed.push(pool),
+                Err(invalid) => latest.refused.push(Refused::new(None, &invalid)),
+            }
+        }
+        Ok(Some(latest))
+    }
+
+    /// One list by its name, unless it is unchanged.
+    async fn part(&self, path: Path, source: Source) -> Result<NamedPart<K::Resource>, ListError> {
+        let name = path.to_string();
+        let known = self.memory.parts.get(&name).filter(|part| part.source == source);
+        let etag = known.and_then(|part| part.etag.as_ref());
+        let response = self.cloud.client.list_each::<K::Object>(path, etag);
+        let part = match self.await_response(response).await? {
+            Fetched::Unchanged => None,
+            Fetched::Complete { value, etag } => Some(Arc::new(Part::new(&self.shared.kind, source, value, etag)?)),
+        };
+        Ok((name, part))
+    }
+
+    /// Awaits the response to one request, and reports that there is none for a while.
+    async fn await_response<T>(&self, response: impl Future<Output = T>) -> T {
+        let mut response = pin!(response);
+        tokio::select! {
+            biased;
+            response = &mut response => return response,
+            () = self.clock.sleep(SILENCE) => {}
+        }
+        let text = silent(SILENCE, &self.cloud.client);
+        if self.board.late(K::NAME, &text) {
+            warn!(
+                kind = K::NAME,
+                error = text,
+                "the cloud's list is late; the last one stays"
+            );
+        }
+        response.await
+    }
+
+    /// The cloud's record of deletions, if something is held, or the list lacks an object of the cluster, or one that
+    /// was listed before. It is read after the list, so it names each deletion that the list shows.
+    pub(super) async fn record(&self, listing: &Listing<K::Resource>) -> Record {
+        if !self.board.is_held(K::NAME) && !self.is_anything_missing(listing) {
+            return Record::Names(BTreeSet::new());
+        }
+        match self.cloud.client.deletions(self.cloud.cluster).await {
+            Ok(deletions) => {
+                let of_kind = deletions.iter().filter(|deletion| K::CHANGED.contains(&deletion.kind));
+                self.unread.store(false, Ordering::Relaxed);
+                Record::Names(of_kind.map(|deletion| K::name(deletion.id)).collect())
+            }
+            Err(ClientError::NotOurs { .. }) => Record::Absent,
+            Err(error) => {
+                if !self.unread.swap(true, Ordering::Relaxed) {
+                    let error = explained(&error, &self.cloud.client);
+                    warn!(kind = K::NAME, error, "the cloud's record of deletions cannot be read");
+                }
+                Record::Unread
+            }
+        }
+    }
+
+    fn is_anything_missing(&self, listing: &Listing<K::Resource>) -> bool {
+        let listed: BTreeSet<&str> = listing.desired.keys().map(Key::name).collect();
+        let is_missing = |name: &str| !listed.contains(name) && !listing.refuses(name) && !listing.is_unmirrored(name);
+        let is_mirrored =
+            |object: &Arc<K::Resource>| object.meta().deletion_timestamp.is_none() && self.shared.kind.ours(object);
+        let known = self.stored.before(&self.shared.list).unwrap_or_default();
+        let mut cluster = self.cache.iter().filter(is_mirrored).map(|object| object.name_any());
+        known.keys().any(|name| is_missing(name)) || cluster.any(|name| is_missing(&name))
+    }
+}
+
+/// The name of a list, and what it contains unless it is unchanged.
+type NamedPart<R> = (String, Option<Arc<Part<R>>>);
