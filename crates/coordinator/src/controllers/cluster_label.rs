@@ -1,5 +1,5 @@
-//! Cluster label controller: ensures that every Node has the labels of all `ClusterLabel`s, and no others under the prefix
-//! `cluster.containership.io/`.
+//! Cluster label controller: ensures that every Node has the labels of all `ClusterLabel`s, and no others under the
+//! prefix `cluster.containership.io/`.
 //!
 //! The labels are written by [`node_labels`](super::node_labels), in one patch with those of the node pool.
 

@@ -1,15 +1,16 @@
-//! Containership controller: ensures that the service account `containership` exists in every namespace that is not terminating, and
-//! attaches the pull secrets of the registries to it and to the accounts that the settings name.
+//! Containership controller: ensures that the service account `containership` exists in every namespace that is not
+//! terminating, and attaches the pull secrets of the registries to it and to the accounts that the settings name.
 //!
-//! - An account `containership` that is not managed by Tidewaiter is reported on the Namespace and left alone. An account goes with its
-//!   namespace. Accounts of other names are never created.
-//! - Of `imagePullSecrets` only the entries of ours change. An annotation names them, so that the entry of a registry that is gone is
-//!   removed, also after a restart, and whatever others put there stays. The Go coordinator recorded none: in its account, ids of the cloud are ours.
+//! - An account `containership` that is not managed by Tidewaiter is reported on the Namespace and left alone. An
+//!   account goes with its namespace. Accounts of other names are never created.
+//! - Of `imagePullSecrets` only the entries of ours change. An annotation names them, so that the entry of a registry
+//!   that is gone is removed, also after a restart, and whatever others put there stays. The Go coordinator recorded
+//!   none: in its account, ids of the cloud are ours.
 //! - An account that has the annotation and that the settings do not name any more loses its entries.
-//! - A leader learns what the registries' credentials are a moment after it begins. An account that is missing is not created before, for two
-//!   seconds at most, because it would be changed at once.
-//! - A pull secret is attached when its registry has a working credential, and detached when the Registry is gone: a Registry whose
-//!   credential is missing or broken changes nothing.
+//! - A leader learns what the registries' credentials are a moment after it begins. An account that is missing is not
+//!   created before, for two seconds at most, because it would be changed at once.
+//! - A pull secret is attached when its registry has a working credential, and detached when the Registry is gone: a
+//!   Registry whose credential is missing or broken changes nothing.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};

@@ -1,8 +1,8 @@
-//! Node pool label controller: ensures that every Node has the labels of all `NodePoolLabel`s of its node pool, and no others under the
-//! prefix `nodepool.containership.io/`.
+//! Node pool label controller: ensures that every Node has the labels of all `NodePoolLabel`s of its node pool, and no
+//! others under the prefix `nodepool.containership.io/`.
 //!
-//! Which node pool a Node is in: [`node_pools`](crate::node_pools). The labels are written by [`node_labels`](super::node_labels), in one
-//! patch with those of the cluster.
+//! Which node pool a Node is in: [`node_pools`](crate::node_pools). The labels are written by
+//! [`node_labels`](super::node_labels), in one patch with those of the cluster.
 
 use tidewaiter_api::containership::NodePoolLabel;
 use tidewaiter_api::{LabelKey, LabelValue};

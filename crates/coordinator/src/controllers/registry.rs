@@ -264,7 +264,8 @@ impl<V: Verify> RegistryController<V> {
         Ok(Next::After(life))
     }
 
-    /// This is the pull secret from now on. A new leader begins with the one in `containership-core`, so that is written first.
+    /// This is the pull secret from now on. A new leader begins with the one in `containership-core`, so that is
+    /// written first.
     async fn publish(&self, id: &str, secret: Arc<PullSecret>) -> Result<(), RegistryError> {
         let namespace = Key::new(CONTAINERSHIP_NAMESPACE);
         let written = self

@@ -106,8 +106,8 @@ pub(crate) fn plan(rules: &[AuthorizationRule], limits: Limits<'_>) -> (Vec<Poli
     (applied, refused)
 }
 
-/// The refused rules of which a `ClusterRole` with the rules `made` permits something that no applied rule permits. An invalid rule is in
-/// no `ClusterRole`.
+/// The refused rules of which a `ClusterRole` with the rules `made` permits something that no applied rule permits. An
+/// invalid rule is in no `ClusterRole`.
 pub(crate) fn lost<'a>(refused: &'a [Refused], applied: &[PolicyRule], made: &[PolicyRule]) -> Vec<&'a Refused> {
     let is_lost = |refused: &&Refused| {
         let common = made.iter().flat_map(|own| access::common(own, &refused.rule));
@@ -117,7 +117,8 @@ pub(crate) fn lost<'a>(refused: &'a [Refused], applied: &[PolicyRule], made: &[P
     refused.iter().filter(is_lost).collect()
 }
 
-/// What a held `ClusterRole` with the rules `made` keeps: what the cloud lists, in the applied rules and in the lost ones.
+/// What a held `ClusterRole` with the rules `made` keeps: what the cloud lists, in the applied rules and in the lost
+/// ones.
 pub(super) fn kept(made: &[PolicyRule], applied: &[PolicyRule], lost: &[&Refused]) -> Vec<PolicyRule> {
     let lost = lost.iter().map(|refused| refused.rule.clone());
     let listed: Vec<PolicyRule> = applied.iter().cloned().chain(lost).collect();

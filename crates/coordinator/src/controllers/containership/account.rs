@@ -58,7 +58,8 @@ impl Account {
         names.map(str::to_owned).collect()
     }
 
-    /// Those of them that Tidewaiter attached. The Go coordinator recorded none: in its account, they are the ids of registries.
+    /// Those of them that Tidewaiter attached. The Go coordinator recorded none: in its account, they are the ids of
+    /// registries.
     pub(super) fn attached(&self) -> BTreeSet<String> {
         if self.has_entries_of_ours() || !self.is_the_managed_one() {
             return self.recorded();

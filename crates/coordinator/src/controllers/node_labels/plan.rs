@@ -26,7 +26,8 @@ use crate::node_pools::Pool;
 pub(super) struct Observation {
     /// The Node as it was last seen.
     pub(super) node: Arc<Node>,
-    /// The labels that it should have, by kind. A kind of which that is not known is left out, and nothing under its prefix changes.
+    /// The labels that it should have, by kind. A kind of which that is not known is left out, and nothing under its
+    /// prefix changes.
     pub(super) desired: Vec<Desired>,
     /// The keys of the Node that some resource names, for whichever nodes.
     pub(super) named: BTreeSet<String>,
@@ -121,7 +122,8 @@ fn foreign_labels(prefix: &str) -> Notice {
     Notice::warning("ForeignLabels", "Label", note)
 }
 
-/// The note does not repeat what the label said: a kubelet may change that at will, and each change would be another Event.
+/// The note does not repeat what the label said: a kubelet may change that at will, and each change would be another
+/// Event.
 fn corrected(pool: Option<&LabelValue>) -> Notice {
     let now = pool.map_or_else(
         || "The cloud has no node of this name in it, so the label was removed.".to_owned(),
@@ -160,7 +162,8 @@ mod tests {
         id.parse().unwrap()
     }
 
-    /// A Node that has these labels, and should have `env=prod` under the first prefix and `disk=ssd` under the second one.
+    /// A Node that has these labels, and should have `env=prod` under the first prefix and `disk=ssd` under the second
+    /// one.
     struct Case {
         labels: Vec<(&'static str, &'static str)>,
         applied: Vec<&'static str>,

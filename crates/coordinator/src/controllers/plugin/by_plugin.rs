@@ -1,7 +1,8 @@
 //! Settings with a row for each plugin. Pure.
 //!
-//! The cloud says which type and implementation a plugin has, so it can choose among the rows: no row may permit more than the cloud may
-//! have. A row for an id is chosen by nobody, and a signature (`pluginTrust`) covers type and implementation.
+//! The cloud says which type and implementation a plugin has, so it can choose among the rows: no row may permit more
+//! than the cloud may have. A row for an id is chosen by nobody, and a signature (`pluginTrust`) covers type and
+//! implementation.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -31,7 +32,8 @@ impl Identity {
         }
     }
 
-    /// Whether `key` names this plugin: its id, `TYPE/IMPLEMENTATION` or `TYPE`, without regard to case, as in the catalogue.
+    /// Whether `key` names this plugin: its id, `TYPE/IMPLEMENTATION` or `TYPE`, without regard to case, as in the
+    /// catalogue.
     pub(super) fn is(&self, key: &str) -> bool {
         self.rank(key).is_some()
     }

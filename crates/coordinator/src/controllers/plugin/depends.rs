@@ -1,7 +1,9 @@
-//! Which plugins a plugin needs (`depends_on` of its manifests), and in which order they are applied and removed. Pure, but for [`Waiting`].
+//! Which plugins a plugin needs (`depends_on` of its manifests), and in which order they are applied and removed. Pure,
+//! but for [`Waiting`].
 //!
-//! A version is applied when the plugins that it names are ready. Once it is applied, it does not wait for them any more: their upgrade stops no
-//! correction. A plugin that never becomes ready keeps only those that depend on it, and a cycle keeps only those in it or behind it.
+//! A version is applied when the plugins that it names are ready. Once it is applied, it does not wait for them any
+//! more: their upgrade stops no correction. A plugin that never becomes ready keeps only those that depend on it, and a
+//! cycle keeps only those in it or behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -87,7 +89,8 @@ pub(super) fn blocked(plugin: &Identity, depends_on: &[String], plugins: &Plugin
     })
 }
 
-/// The plugin among `removed` that must go first: one that depends on this plugin. What depends on each other goes in any order.
+/// The plugin among `removed` that must go first: one that depends on this plugin. What depends on each other goes in
+/// any order.
 pub(super) fn goes_first<'a>(plugin: &Identity, depends_on: &[String], removed: &'a Plugins) -> Option<&'a Identity> {
     if cycle(plugin, depends_on, removed).is_some() {
         return None;

@@ -1,7 +1,8 @@
 //! What a version of a plugin would change in the cluster, object by object. Pure.
 //!
-//! Only paths whose value differs are in it, so fields that the version does not touch, and those that the API server fills in, do not matter.
-//! The digest is over all that is shown but the notes: an approval of it is an approval of exactly that.
+//! Only paths whose value differs are in it, so fields that the version does not touch, and those that the API server
+//! fills in, do not matter. The digest is over all that is shown but the notes: an approval of it is an approval of
+//! exactly that.
 
 use std::collections::BTreeMap;
 use std::io;

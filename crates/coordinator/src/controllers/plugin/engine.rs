@@ -93,7 +93,8 @@ impl Engine {
         self.cluster.observe(release, claimant).await
     }
 
-    /// Performs the actions, group after group and tier after tier, and records what was applied. A failure ends it after its group.
+    /// Performs the actions, group after group and tier after tier, and records what was applied. A failure ends it
+    /// after its group.
     pub(super) async fn perform(&self, plugin: &str, actions: Vec<Vec<Action<'_>>>, record: &mut Record) -> Performed {
         let mut performed = Performed::default();
         for group in actions {

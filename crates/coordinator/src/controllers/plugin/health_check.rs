@@ -1,11 +1,12 @@
-//! Health expressions of a plugin (`health_checks` of its manifests), in the Common Expression Language (CEL), for kinds that the rules of kstatus do
-//! not know. Pure.
+//! Health expressions of a plugin (`health_checks` of its manifests), in the Common Expression Language (CEL), for
+//! kinds that the rules of kstatus do not know. Pure.
 //!
-//! The model is `healthCheckExprs` of Flux's kustomize-controller: `inProgress`, `failed` and `current` are tried in this order, over the fields of the
-//! object as variables, and an object for which none is true is in progress.
+//! The model is `healthCheckExprs` of Flux's kustomize-controller: `inProgress`, `failed` and `current` are tried in
+//! this order, over the fields of the object as variables, and an object for which none is true is in progress.
 //!
-//! The expressions come from the cloud, so what they may cost is limited before they are parsed: their length, their operators, the functions
-//! (none makes a text, a list or a number larger), one loop in another, and the size of the object. A panic of the library is an error of the expression.
+//! The expressions come from the cloud, so what they may cost is limited before they are parsed: their length, their
+//! operators, the functions (none makes a text, a list or a number larger), one loop in another, and the size of the
+//! object. A panic of the library is an error of the expression.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -25,9 +26,11 @@ const MOST_CHECKS: usize = 32;
 const LONGEST: usize = 512;
 /// The most characters that are operators, or could be, and words `in`: each may nest the expression once.
 const MOST_OPERATORS: usize = 48;
-/// How deep brackets are nested: the library's parser calls itself some ten times for each, and a stack overflow would end the process.
+/// How deep brackets are nested: the library's parser calls itself some ten times for each, and a stack overflow would
+/// end the process.
 const DEEPEST: usize = 8;
-/// The most values in an object: what a loop goes over, and what a comparison in it compares. Each 256 bytes of text count as one.
+/// The most values in an object: what a loop goes over, and what a comparison in it compares. Each 256 bytes of text
+/// count as one.
 const MOST_VALUES: usize = 2_000;
 /// The same for an expression with one loop in another.
 const MOST_NESTED_VALUES: usize = 200;
@@ -289,7 +292,8 @@ fn permitted(expression: &IdedExpr, loops: usize) -> Result<(), String> {
     }
 }
 
-/// The macros `all`, `exists`, `exists_one` and `filter`; the latter two add one or the element itself to what they have.
+/// The macros `all`, `exists`, `exists_one` and `filter`; the latter two add one or the element itself to what they
+/// have.
 fn in_loop(comprehension: &ComprehensionExpr, loops: usize) -> Result<(), String> {
     if loops == LOOPS {
         return Err(format!("may have loops (all, exists, filter) at most {LOOPS} deep"));

@@ -212,7 +212,8 @@ fn denied(said: &str, account: Option<&PluginAccount>) -> String {
     }
 }
 
-/// Whether the API server refused a change that it would accept as a new object. Source: its validation functions, which say so in words only.
+/// Whether the API server refused a change that it would accept as a new object. Source: its validation functions,
+/// which say so in words only.
 pub(super) fn is_immutable(message: &str) -> bool {
     [
         "immutable",

@@ -1,7 +1,7 @@
 //! What applying a version to its end would do, as far as the cluster shows it now. Pure.
 //!
-//! The plan says what may be done without waiting; this is all of it, deletions at the end included, for a person to approve. It says the
-//! same as the plans that follow as long as nothing changes meanwhile.
+//! The plan says what may be done without waiting; this is all of it, deletions at the end included, for a person to
+//! approve. It says the same as the plans that follow as long as nothing changes meanwhile.
 
 use std::collections::BTreeSet;
 

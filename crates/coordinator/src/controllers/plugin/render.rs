@@ -1,4 +1,5 @@
-//! Renders what a version would change: by a server-side dry run of each write, as the plugin's service account, against the live object.
+//! Renders what a version would change: by a server-side dry run of each write, as the plugin's service account,
+//! against the live object.
 
 use kube::Error;
 use serde_json::Value;

@@ -1,8 +1,8 @@
-//! Requests of one plugin at the same time: few at first, and one more with each that ends. Reads begin with more, because admission webhooks do not keep
-//! them waiting.
+//! Requests of one plugin at the same time: few at first, and one more with each that ends. Reads begin with more,
+//! because admission webhooks do not keep them waiting.
 //!
-//! A plugin whose requests hang, at a webhook for example, takes few permits from the other plugins. One whose requests are answered
-//! has so many under way that the API server is not waiting for it.
+//! A plugin whose requests hang, at a webhook for example, takes few permits from the other plugins. One whose requests
+//! are answered has so many under way that the API server is not waiting for it.
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
 

@@ -1,7 +1,7 @@
 //! Where a registry is: parsed once, before anything is sent to it or written about it.
 //!
-//! A registry has a DNS name with a dot, or an IP address that is not of this machine or its link: neither a name that the resolver of the
-//! cluster completes (`kube-system`) nor a metadata service is one.
+//! A registry has a DNS name with a dot, or an IP address that is not of this machine or its link: neither a name that
+//! the resolver of the cluster completes (`kube-system`) nor a metadata service is one.
 
 use std::fmt;
 use std::net::IpAddr;

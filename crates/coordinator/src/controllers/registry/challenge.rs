@@ -64,11 +64,13 @@ fn parameter(text: &str) -> Option<(&str, String, &str)> {
     None
 }
 
-/// Whether a password of the registry at `host` may be sent to this realm: it has TLS, and is the registry itself or of the same site.
+/// Whether a password of the registry at `host` may be sent to this realm: it has TLS, and is the registry itself or of
+/// the same site.
 ///
-/// The registry names the realm, and anybody who can make it name another one would get the password. A site is what two names have in
-/// common at their end: two labels, and three where the second last is a part of a country's domain (`co.uk`). Sources of realms that differ
-/// from their registry: Docker Hub (`auth.docker.io`), GitLab (`gitlab.com` for `registry.gitlab.com`).
+/// The registry names the realm, and anybody who can make it name another one would get the password. A site is what
+/// two names have in common at their end: two labels, and three where the second last is a part of a country's domain
+/// (`co.uk`). Sources of realms that differ from their registry: Docker Hub (`auth.docker.io`), GitLab (`gitlab.com`
+/// for `registry.gitlab.com`).
 pub(super) fn is_trusted(realm: &Url, registry: &Url) -> bool {
     if realm.scheme() != registry.scheme() || !realm.username().is_empty() || realm.password().is_some() {
         return false;

@@ -1,8 +1,8 @@
 //! The copies of the pull secrets in every namespace.
 //!
-//! A copy exists while its registry exists: a Registry whose credential is missing, refused or unknown, or that a person deleted, changes
-//! nothing. What is deleted is a managed pull secret whose registry the cloud does not list any more, and nothing is deleted before all
-//! Registries are known.
+//! A copy exists while its registry exists: a Registry whose credential is missing, refused or unknown, or that a
+//! person deleted, changes nothing. What is deleted is a managed pull secret whose registry the cloud does not list any
+//! more, and nothing is deleted before all Registries are known.
 
 use std::sync::Arc;
 

@@ -151,8 +151,8 @@ impl Source {
         })
     }
 
-    /// The JSON key of a Google service account is the one value that is a JSON object. In the old form, the fields of the key are the
-    /// credentials.
+    /// The JSON key of a Google service account is the one value that is a JSON object. In the old form, the fields of
+    /// the key are the credentials.
     fn google(&self) -> Result<Login, InvalidSource> {
         let is_object =
             |text: &&SecretText| serde_json::from_str::<Value>(text.expose()).is_ok_and(|value| value.is_object());

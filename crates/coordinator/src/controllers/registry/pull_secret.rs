@@ -184,8 +184,8 @@ impl Desired for PullSecret {
         }
     }
 
-    /// What we wrote, also after somebody took our labels off. The labels alone do not say it: other Secrets have them, too, such as those
-    /// with the credentials.
+    /// What we wrote, also after somebody took our labels off. The labels alone do not say it: other Secrets have them,
+    /// too, such as those with the credentials.
     fn owns(&self, metadata: &ObjectMeta) -> bool {
         let managers = metadata.managed_fields.iter().flatten();
         let mut managers = managers.filter_map(|entry| entry.manager.as_deref());

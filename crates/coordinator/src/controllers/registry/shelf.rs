@@ -1,7 +1,8 @@
-//! Which registries there are, and the pull secret that works for each: made by one controller, read by those that act in each namespace.
+//! Which registries there are, and the pull secret that works for each: made by one controller, read by those that act
+//! in each namespace.
 //!
-//! A registry exists while the cloud lists it. Its Registry may vanish meanwhile, because a person deletes it or its definition: the mirror
-//! restores it, and nothing that was made of it goes.
+//! A registry exists while the cloud lists it. Its Registry may vanish meanwhile, because a person deletes it or its
+//! definition: the mirror restores it, and nothing that was made of it goes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -61,8 +62,8 @@ impl Registries {
         registries
     }
 
-    /// Whether namespaces lack or have too much after this change of the list: a registry went, or came back before the controller removed it.
-    /// A new registry affects no namespace until its credential works.
+    /// Whether namespaces lack or have too much after this change of the list: a registry went, or came back before the
+    /// controller removed it. A new registry affects no namespace until its credential works.
     fn is_affected(&self, changed: &Changed) -> bool {
         let affects = |name: &String| !self.exists(name) || self.pull_secret(name).is_some();
         changed.all || changed.names.iter().any(affects)

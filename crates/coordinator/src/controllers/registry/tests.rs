@@ -1,5 +1,5 @@
-//! The registry controller and the Containership controller in simulated time, against a simulated API server and scripted registries:
-//! what takes hours, and what needs thousands of namespaces.
+//! The registry controller and the Containership controller in simulated time, against a simulated API server and
+//! scripted registries: what takes hours, and what needs thousands of namespaces.
 
 use std::collections::BTreeSet;
 
@@ -561,7 +561,8 @@ async fn credentials_that_somebody_edits_are_in_no_pull_secret() {
     );
 }
 
-/// A pass over each namespace is expensive: with ten thousand of them, each event below would start twenty thousand passes.
+/// A pass over each namespace is expensive: with ten thousand of them, each event below would start twenty thousand
+/// passes.
 #[tokio::test(start_paused = true)]
 async fn only_a_change_of_a_pull_secret_queues_the_namespaces() {
     let mut world = World::new();

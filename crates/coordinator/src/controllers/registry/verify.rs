@@ -1,11 +1,12 @@
 //! Tries a credential against its registry: `GET /v2/`, with a token where the registry asks for one.
 //!
-//! - Only over TLS, to the host that the credential is for, and to the realm that this host names if it is of its site. No redirect is
-//!   followed. Names that lead to this machine or to a metadata service are not contacted.
+//! - Only over TLS, to the host that the credential is for, and to the realm that this host names if it is of its site.
+//!   No redirect is followed. Names that lead to this machine or to a metadata service are not contacted.
 //! - Time and bodies are bounded. What a registry says is never shown: it may repeat the credential.
 //! - A registry that cannot be asked neither accepts nor refuses.
 //!
-//! Sources: the OCI distribution specification, "Determining Support"; the distribution project's "Token Authentication Specification".
+//! Sources: the OCI distribution specification, "Determining Support"; the distribution project's "Token Authentication
+//! Specification".
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,7 +29,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 const REQUEST: Duration = Duration::from_secs(10);
 const ALL: Duration = Duration::from_secs(20);
 
-/// How long a connection is open after its last request. The last request of a check uses the connection of the first one.
+/// How long a connection is open after its last request. The last request of a check uses the connection of the first
+/// one.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// The largest response with a token, in bytes.
@@ -162,7 +164,8 @@ async fn send(request: RequestBuilder) -> Result<Response, Verdict> {
     Ok(response)
 }
 
-/// Whether the response is a page for people: a proxy, a portal or a maintenance page in place of the registry lets everybody in.
+/// Whether the response is a page for people: a proxy, a portal or a maintenance page in place of the registry lets
+/// everybody in.
 fn is_page(response: &Response) -> bool {
     let content_type = response.headers().get(reqwest::header::CONTENT_TYPE);
     let text = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -1,6 +1,8 @@
-//! The health of the cluster, as far as Nodes do not show it: what each `ClusterHealth` says, and whether etcd answers the API server.
+//! The health of the cluster, as far as Nodes do not show it: what each `ClusterHealth` says, and whether etcd answers
+//! the API server.
 //!
-//! It is read when an upgrade requires it, and not watched: a cluster may have no `ClusterHealth`, and the check of etcd cannot be watched.
+//! It is read when an upgrade requires it, and not watched: a cluster may have no `ClusterHealth`, and the check of
+//! etcd cannot be watched.
 
 use kube::{Api, Client};
 use tidewaiter_api::ClusterHealth;
@@ -10,7 +12,8 @@ use tidewaiter_kit::Guarded;
 use tidewaiter_kit::cache::list_all;
 use tidewaiter_upgrade::Health;
 
-/// Every check of the API server, one a line: `[+]etcd ok`, `[-]etcd failed: reason withheld`. Whoever is authenticated may read it by default.
+/// Every check of the API server, one a line: `[+]etcd ok`, `[-]etcd failed: reason withheld`. Whoever is authenticated
+/// may read it by default.
 const CHECKS: &str = "/readyz?verbose";
 
 /// Reads it.

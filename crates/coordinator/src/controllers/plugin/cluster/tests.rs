@@ -60,7 +60,8 @@ async fn the_end_of_the_log_of_the_newest_pod_is_one_short_line() {
     assert_eq!(cluster(String::new()).await.log_tail(&job).await, None);
 }
 
-/// An API server with a widget of the definition `widgets.ours.example.com` that has an owner, and the answer to a request for the owner.
+/// An API server with a widget of the definition `widgets.ours.example.com` that has an owner, and the answer to a
+/// request for the owner.
 #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
 async fn with_owner(answer: Option<Value>) -> Cluster {
     let definition = json!({"metadata": {"name": "widgets.ours.example.com"},

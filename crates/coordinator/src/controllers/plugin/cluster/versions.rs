@@ -1,7 +1,8 @@
-//! Kinds whose definition serves other versions than before. What was applied in a version that is not served any more is still there.
+//! Kinds whose definition serves other versions than before. What was applied in a version that is not served any more
+//! is still there.
 //!
-//! After a change of a definition, the API server's lists of what it serves lag behind what it serves, for some seconds if it is busy. So the definitions
-//! are asked, and what they serve is not gone.
+//! After a change of a definition, the API server's lists of what it serves lag behind what it serves, for some seconds
+//! if it is busy. So the definitions are asked, and what they serve is not gone.
 
 use kube::api::ListParams;
 use kube::core::{ApiResource, Object};
@@ -95,7 +96,8 @@ impl Cluster {
         }
     }
 
-    /// The kind in a version in which it is served, as its definition says; of a kind without a definition, as the API server's lists say.
+    /// The kind in a version in which it is served, as its definition says; of a kind without a definition, as the API
+    /// server's lists say.
     async fn other_version(&self, group: &str, kind: &str) -> Result<Option<Kind>, Error> {
         if let Some(defined) = self.defined(group, kind).await? {
             return Ok(Some(defined));
@@ -103,7 +105,8 @@ impl Cluster {
         let served = match kube::discovery::group(&self.own, group).await {
             Ok(served) => served,
             Err(Error::Discovery(_)) => return Ok(None),
-            // A version that is listed and not served: that of a definition that is not established, which has no objects.
+            // A version that is listed and not served: that of a definition that is not established, which has no
+            // objects.
             Err(Error::Api(status)) if status.code == 404 => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -143,7 +146,8 @@ fn served(definition: &Definition, group: &str, kind: &str) -> Option<Kind> {
         versions,
     } = &definition.spec;
     let is_it = of == group && (names.kind == kind || names.plural == kind);
-    // Objects in the version in which they are stored need no conversion: the webhook for that may be the plugin's, which is being removed.
+    // Objects in the version in which they are stored need no conversion: the webhook for that may be the plugin's,
+    // which is being removed.
     let served = versions.iter().filter(|version| version.served);
     let version = served.max_by_key(|version| version.storage)?;
     (is_it && is_established(definition)).then(|| Kind {

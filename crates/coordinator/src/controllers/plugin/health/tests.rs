@@ -35,8 +35,8 @@ fn good(kind: &str) -> Value {
     object
 }
 
-/// Kind, what differs from the good object, and what it is then. `a.b=VALUE` sets a field, `-a.b` takes it away, and `TYPE is STATUS: MESSAGE`
-/// is the only condition.
+/// Kind, what differs from the good object, and what it is then. `a.b=VALUE` sets a field, `-a.b` takes it away, and
+/// `TYPE is STATUS: MESSAGE` is the only condition.
 const TABLE: &str = "
 Deployment.apps                               |                                    | current
 Deployment.apps                               | -status.observedGeneration         | in progress: has not seen it yet
