@@ -88,7 +88,8 @@ pub enum StartError {
     Http(#[from] reqwest::Error),
 }
 
-/// Starts every controller of the table in [`crate::start()`] that concerns the cluster. `lists` is what the mirror lists. Returns the Nodes.
+/// Starts every controller of the table in [`crate::start()`] that concerns the cluster. `lists` is what the mirror
+/// lists. Returns the Nodes.
 ///
 /// # Errors
 /// [`StartError`]; nothing was written.
@@ -164,7 +165,8 @@ pub type MirroredAccess = (
     HeldRoles,
 );
 
-/// Starts the controllers of roles and of their bindings, which the mirror has; without a mirror, the resources in the cluster decide.
+/// Starts the controllers of roles and of their bindings, which the mirror has; without a mirror, the resources in the
+/// cluster decide.
 ///
 /// # Errors
 /// When a metric's name is taken.
@@ -198,7 +200,8 @@ pub fn apply_plugins(
     plugin::start(settings, cloud, mirrored, namespaces, clients, context, tasks)
 }
 
-/// Starts the controllers of the labels of Nodes, with a cache of their own and without a mirror: the resources in the cluster decide.
+/// Starts the controllers of the labels of Nodes, with a cache of their own and without a mirror: the resources in the
+/// cluster decide.
 ///
 /// # Errors
 /// When a metric's name is taken.
