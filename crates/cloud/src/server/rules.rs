@@ -1,15 +1,17 @@
-//! The rules of the roles of an organization as objects of their own, as clients of the original service read them. They are changed with
-//! their role.
+//! The rules of the roles of an organization as objects of their own, as clients of the original service read and delete them. They are
+//! created and changed with their role.
 
 use axum::response::Response;
 use serde_json::{Map, Value};
 
 use super::Error;
-use super::call::{Call, respond};
+use super::call::{Call, Reply, respond, text};
 use super::cloud::Cloud;
 use super::refusal::Refusal;
+use super::remember::written;
 use super::source::{Spot, found};
-use super::store::Row;
+use super::store::{Row, Source as _};
+use super::ties::ties;
 use super::view::shown;
 use crate::models::Kind;
 
@@ -30,6 +32,39 @@ pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let rules = all(cloud, call).await?;
     let rule = rules.into_iter().find(|rule| rule.get("id") == Some(&id));
     Ok(respond(call, &rule.ok_or_else(Refusal::not_found)?))
+}
+
+/// Removes one rule from its role.
+pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let (spot, id) = (Spot::of(call)?, Value::from(call.key("id")?));
+    let (condition, state) = (call.condition(), cloud.clone());
+    written(cloud, call, async move |transaction| {
+        spot.check(transaction, Kind::Role, true).await?;
+        for role in transaction.children(Kind::Role, spot.parent(Kind::Role)).await? {
+            let rules = of_row(&state, &role)?;
+            let Some(place) = rules.iter().position(|rule| rule.get("id") == Some(&id)) else {
+                continue;
+            };
+            condition.check(text(&rules[place]).as_bytes())?;
+            let mut spec = Kind::Role.current(role.spec.clone());
+            if let Some(rules) = spec.get_mut("rules").and_then(Value::as_array_mut) {
+                rules.remove(place);
+            }
+            let document = Kind::Role.read_value(&Value::Object(spec))?;
+            let ties = ties(
+                transaction,
+                Kind::Role,
+                &role.parent_id,
+                &role.organization_id,
+                &document,
+            )
+            .await?;
+            transaction.update(&role, document.spec, String::new(), &ties).await?;
+            return Ok(Reply::nothing());
+        }
+        Err(Refusal::not_found().into())
+    })
+    .await
 }
 
 async fn all(cloud: &Cloud, call: &Call) -> Result<Vec<Map<String, Value>>, Error> {

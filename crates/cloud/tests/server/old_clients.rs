@@ -1,5 +1,6 @@
 //! The clients of the original service, by their own types: what they read, and what they send.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, plugin_version, pool, provider, registry, role};
@@ -80,10 +81,56 @@ async fn the_command_line_logs_in_and_has_tokens_and_rules(world: World) {
         assert!(rule.name.is_some() && rule.rule_type.is_some() && !rule.verbs.is_empty());
         assert!(year(rule.created_at.as_ref().unwrap()) >= 2024);
     }
+    let [of_stranger, of_member] = ["stranger", "member"].map(|name| fixture.token(name));
+    world.get(of_stranger, &fixture.near("/rules/{id}")).await.is(404);
+
+    // One that is deleted is gone from its role, which a cluster hears of.
+    let mut role = world.get(of_another, &fixture.near("/roles/{id}")).await.is(200).json();
+    let pods = role["rules"][0].clone();
+    let more = ["services", "nodes"].map(|resource| {
+        let mut rule = pods.clone();
+        rule["resources"] = json!([resource]);
+        rule
+    });
+    let changed = json!({"rules": [more[0], pods, more[1]]});
     world
-        .get(fixture.token("stranger"), &fixture.near("/rules/{id}"))
+        .patch(of_another, &fixture.near("/roles/{id}"), changed)
         .await
-        .is(404);
+        .is(200);
+    let path = async |place: usize| {
+        format!(
+            "{}/{}",
+            fixture.near("/rules"),
+            rules("/roles/{id}/rules").await[place].id
+        )
+    };
+    let second = path(1).await;
+    world.delete(of_member, &second).await.is(403);
+    world.delete(of_stranger, &second).await.is(404);
+    let unseen = ("if-match", "\"another\"");
+    conditional(world, of_another, Method::DELETE, &second, unseen, &Value::Null)
+        .await
+        .is(412);
+    world.delete(of_another, &second).await.is(204);
+    world.delete(of_another, &second).await.is(404);
+    role = world.get(of_another, &fixture.near("/roles/{id}")).await.is(200).json();
+    let left: Vec<&Value> = role["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|rule| &rule["resources"][0])
+        .collect();
+    assert_eq!(left, ["services", "nodes"]);
+    let audit = world
+        .get(of_another, &fixture.near("/audit?limit=1"))
+        .await
+        .is(200)
+        .json();
+    assert_eq!(audit[0]["object_id"], role["id"], "{audit}");
+    for _ in 0..2 {
+        world.delete(of_another, &path(0).await).await.is(204);
+    }
+    assert!(rules("/roles/{id}/rules").await.is_empty());
 }
 
 async fn the_command_line_shows_what_nobody_described_or_reported(world: World) {

@@ -76,6 +76,7 @@ pub(super) fn organizations() -> Vec<Endpoint> {
         entry(Method::GET, format!("{ORGANIZATION}/audit"), t, admin, to!(organizations::audit), Input::Nothing, list::<AuditRow>(), "List changes, with author and time").asked(AUDIT),
         entry(Method::GET, format!("{ORGANIZATION}/rules"), "Roles", organization(OrgRole::ReadOnly, true, false), to!(rules::list), Input::Nothing, list::<RuleOfRole>(), "List the rules of all roles"),
         entry(Method::GET, format!("{ORGANIZATION}/rules/{{id}}"), "Roles", organization(OrgRole::ReadOnly, true, false), to!(rules::get), Input::Nothing, one::<RuleOfRole>(), "Get a rule; it is changed with its role"),
+        entry(Method::DELETE, format!("{ORGANIZATION}/rules/{{id}}"), "Roles", admin, to!(rules::delete), Input::Nothing, Output::Nothing, "Delete a rule: its role loses it, and the rules after it get other ids").with(IF_MATCH),
         entry(Method::GET, format!("{ORGANIZATION}/roles/{{id}}/rules"), "Roles", organization(OrgRole::ReadOnly, true, false), to!(rules::of_role), Input::Nothing, list::<RuleOfRole>(), "List the rules of a role").of(Kind::Role),
         entry(Method::GET, format!("{ORGANIZATION}/templates"), "Clusters", reads, to!(clusters::templates), Input::Nothing, Output::Json, "List provisioning templates: always empty, because nothing is provisioned here"),
     ]
