@@ -71,6 +71,19 @@ Access in cluster two:
 ",
         ),
         (
+            "the binding of another one turns a rule of the role into full control",
+            objects(&json!([rule(&["get"], &["secrets"])]), in_namespace("dev"), &[]),
+            objects(
+                &json!([rule(&["get"], &["secrets"])]),
+                [in_namespace("dev"), vec![binding("user_id", "a", &json!("id-of-two"), &Value::Null)]].concat(),
+                &[],
+            ),
+            "Access in cluster two:
+  + user alice@example.com: get secrets in the whole cluster (only where the coordinator has allowPrivileged: true, because it permits to read or write Secrets)
+  - user Bob\\u{1b}: get secrets in namespace dev
+",
+        ),
+        (
             "a role becomes smaller",
             objects(&json!([rule(&["*"], &["services"]), rule(&["get"], &["nodes/proxy"])]), vec![of_bob()], &[]),
             objects(&services, vec![of_bob()], &[]),
