@@ -6,6 +6,7 @@
 //! this caller. The token is sent only to the three base URLs: redirects are not followed. It appears in no error and
 //! no `Debug` output.
 
+mod budget;
 mod caller;
 mod error;
 mod path;
@@ -22,15 +23,15 @@ use bytes::Bytes;
 pub use http::Method;
 use http::StatusCode;
 use serde::Serialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use tidewaiter_kit::{Backoff, SharedClock};
 use uuid::Uuid;
 
 use crate::models::values::{KubernetesVersion, NodeId, PluginId};
-use crate::models::{
-    InvalidField, InvalidItem, Kind, Model, PluginManifests, Unknown, UpgradeScript, parse, parse_each, parse_list,
-};
+use crate::models::{InvalidField, InvalidItem, Kind, Model, Unknown, UpgradeScript, parse, parse_each, parse_list};
 
+pub use budget::{BudgetPart, ByteBudget};
 pub use caller::{Audience, Caller, Membership, PublishedKeys};
 pub use error::ClientError;
 pub use path::{Cluster, Organization, Path};
@@ -60,12 +61,12 @@ pub enum Fetched<T> {
 }
 
 /// What the cloud sent of a plugin. It is JSON of any shape: who applies the manifests validates each object, so that an error names it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub struct SentManifests {
-    /// The response.
-    pub json: Value,
-    /// The same as it was sent.
+    /// The response. As values, it would take up to twenty times the memory.
     pub text: Bytes,
+    /// The memory of the response.
+    pub part: Option<BudgetPart>,
 }
 
 /// An object that the cloud deleted.
@@ -179,8 +180,9 @@ impl Client {
         known: Option<&ETag>,
         read: impl Fn(&[u8], Unknown) -> Result<T, InvalidField>,
     ) -> Result<Fetched<T>, ClientError> {
-        let read = |answer: &Answer| read(answer.bytes(), Unknown::Ignore).map_err(|error| error.to_string());
-        let fetched = self.fetch_complete(path, known, read).await;
+        let read = |answer: Answer| read(answer.bytes(), Unknown::Ignore).map_err(|error| error.to_string());
+        let request = conditional(path, known);
+        let fetched = self.fetch_complete(&request, read).await;
         match fetched {
             Ok(_) => self.transport.availability.succeeded(),
             Err(_) => self.transport.availability.failed(),
@@ -190,18 +192,15 @@ impl Client {
 
     async fn fetch_complete<T>(
         &self,
-        path: Path,
-        known: Option<&ETag>,
-        read: impl Fn(&Answer) -> Result<T, String>,
+        request: &Request,
+        read: impl Fn(Answer) -> Result<T, String>,
     ) -> Result<Fetched<T>, ClientError> {
-        let mut request = Request::new(Method::GET, path);
-        request.known = known.cloned();
-        let answer = self.request(&request).await?;
+        let answer = self.request(request).await?;
         if answer.status == StatusCode::NOT_MODIFIED {
             return Ok(Fetched::Unchanged);
         }
-        let value = read(&answer).map_err(|reason| ClientError::invalid(&request, reason))?;
-        let etag = answer.etag;
+        let etag = answer.etag.clone();
+        let value = read(answer).map_err(|reason| ClientError::invalid(request, reason))?;
         Ok(Fetched::Complete { value, etag })
     }
 
@@ -234,7 +233,8 @@ impl Client {
         read(&answer).map_err(|reason: String| ClientError::invalid(&request, reason))
     }
 
-    /// The manifests of a plugin, and the jobs for the upgrade from the version `previous`, unless they are unchanged since `known`.
+    /// The manifests of a plugin, and the jobs for the upgrade from the version `previous`, unless they are unchanged since `known`. The response
+    /// is read when `budget` has room for it.
     ///
     /// # Errors
     /// If there is no complete response; see [`ClientError`].
@@ -244,20 +244,21 @@ impl Client {
         plugin: PluginId,
         previous: Option<&str>,
         known: Option<&ETag>,
+        budget: &ByteBudget,
     ) -> Result<Fetched<SentManifests>, ClientError> {
         let mut path = cluster.plugin(plugin);
         if let Some(version) = previous {
             path = path.query("previous_version", version);
         }
-        let read = |answer: &Answer| {
-            if answer.bytes().len() > PluginManifests::MAX_BYTES {
-                let most = PluginManifests::MAX_BYTES / 1024 / 1024;
-                return Err(format!("the manifests are larger than {most} MiB"));
-            }
-            let (json, text) = (answer.json()?, answer.bytes().clone());
-            Ok(SentManifests { json, text })
+        let mut request = conditional(path, known);
+        request.budget = Some(budget.clone());
+        let read = |Answer { body: text, part, .. }| {
+            // What is no JSON is no response of the API.
+            let json = serde_json::from_slice::<IgnoredAny>(&text);
+            let json = json.map_err(|error| format!("is not valid JSON: {error}"));
+            json.map(|_| SentManifests { text, part })
         };
-        self.fetch_complete(path, known, read).await
+        self.fetch_complete(&request, read).await
     }
 
     /// The script that upgrades a node to a version.
@@ -304,5 +305,13 @@ impl Client {
             }
             self.clock.sleep(wait).await;
         }
+    }
+}
+
+/// A read, unless what it reads is unchanged since `known`.
+fn conditional(path: Path, known: Option<&ETag>) -> Request {
+    Request {
+        known: known.cloned(),
+        ..Request::new(Method::GET, path)
     }
 }

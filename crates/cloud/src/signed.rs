@@ -10,7 +10,7 @@
 //! object with the members `depends_on`, `health_checks`, `manifests`, `post_apply` and `pre_apply`, each a list. A list that is missing or `null` is empty
 //! there. The keys of objects are sorted by their bytes, numbers are written as in the shortest form that is read as the same number.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 pub use tidewaiter_signature::{SignatureError, SigningKey, TrustedKey};
 use tidewaiter_signature::{sha256, statement};
 
@@ -52,24 +52,55 @@ impl Statement<'_> {
     }
 }
 
+/// The lists of manifests, each in the canonical form.
+#[derive(Debug)]
+pub struct SignedLists {
+    /// `depends_on`.
+    pub depends_on: String,
+    /// `health_checks`.
+    pub health_checks: String,
+    /// `manifests`.
+    pub manifests: String,
+    /// `jobs.post_apply`.
+    pub post_apply: String,
+    /// `jobs.pre_apply`.
+    pub pre_apply: String,
+}
+
+impl SignedLists {
+    /// The digest of the manifests, as [`manifests_digest`] has it.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let Self {
+            depends_on,
+            health_checks,
+            manifests,
+            post_apply,
+            pre_apply,
+        } = self;
+        let canonical = format!(
+            r#"{{"depends_on":{depends_on},"health_checks":{health_checks},"manifests":{manifests},"post_apply":{post_apply},"pre_apply":{pre_apply}}}"#
+        );
+        sha256(canonical.as_bytes())
+    }
+}
+
 /// The digest of the manifests, as the cloud serves them or as they are sent to it: SHA-256 in hexadecimal digits.
 #[must_use]
 pub fn manifests_digest(manifests: &Value) -> String {
     let jobs = manifests.get("jobs").unwrap_or(&Value::Null);
     let list = |value: Option<&Value>| {
-        value
-            .filter(|value| !value.is_null())
-            .cloned()
-            .unwrap_or_else(|| json!([]))
+        let value = value.filter(|value| !value.is_null());
+        value.map_or_else(|| "[]".to_owned(), Value::to_string)
     };
-    let canonical = json!({
-        "depends_on": list(manifests.get("depends_on")),
-        "health_checks": list(manifests.get("health_checks")),
-        "manifests": list(manifests.get("manifests")),
-        "post_apply": list(jobs.get("post_apply")),
-        "pre_apply": list(jobs.get("pre_apply")),
-    });
-    sha256(canonical.to_string().as_bytes())
+    let lists = SignedLists {
+        depends_on: list(manifests.get("depends_on")),
+        health_checks: list(manifests.get("health_checks")),
+        manifests: list(manifests.get("manifests")),
+        post_apply: list(jobs.get("post_apply")),
+        pre_apply: list(jobs.get("pre_apply")),
+    };
+    lists.digest()
 }
 
 /// Verifies the signature of the statement, and returns when it was made, in seconds since 1970.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::Value;
 
+use super::budget::{BudgetPart, ByteBudget};
 use super::path::Path;
 use crate::models::UpgradeScript;
 
@@ -43,16 +44,19 @@ pub struct Request {
     pub body: Option<Body>,
     /// Whether the request must not be retried.
     pub once: bool,
+    /// What the body of the response is read within; its largest body is the limit.
+    pub budget: Option<ByteBudget>,
 }
 
 /// A complete response.
-#[derive(Clone)]
 pub struct Answer {
     /// A success status, or 304.
     pub status: StatusCode,
     /// The version in the response.
     pub etag: Option<ETag>,
     pub(super) body: Bytes,
+    /// The memory of the body.
+    pub(super) part: Option<BudgetPart>,
 }
 
 impl Request {
@@ -66,6 +70,7 @@ impl Request {
             if_match: None,
             body: None,
             once: false,
+            budget: None,
         }
     }
 

@@ -17,10 +17,11 @@ use http::{Method, StatusCode};
 use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::{Certificate, Proxy, Response, redirect, retry};
 use tidewaiter_kit::SharedClock;
-use tidewaiter_kit::clock::timeout;
+use tidewaiter_kit::clock::{Elapsed, timeout};
 use tokio::sync::Semaphore;
 use url::Url;
 
+use super::budget::ByteBudget;
 use super::error::ClientError;
 use super::recovery::Availability;
 use super::request::{Answer, Body, ETag, Request};
@@ -122,20 +123,25 @@ impl Transport {
         self.urls[0].as_str().trim_end_matches('/')
     }
 
-    /// One attempt, within the timeout.
+    /// One attempt, within the timeout. A body with a budget has a timeout of its own, which begins when there is room for it.
     pub(super) async fn attempt(&self, request: &Request, key: Option<&str>) -> Result<Answer, ClientError> {
-        let attempt = async {
-            let response = if request.method == Method::GET && !request.once {
-                self.read_hedged(request).await?
+        let late = |_| unavailable(request, Elapsed(self.timeout).to_string(), None, None);
+        let head = async {
+            if request.method == Method::GET && !request.once {
+                self.read_hedged(request).await
             } else {
-                self.send(request, key, HeaderMap::new()).await?
-            };
-            self.answer(request, response).await
+                self.send(request, key, HeaderMap::new()).await
+            }
         };
-        match timeout(&*self.clock, self.timeout, attempt).await {
-            Ok(outcome) => outcome,
-            Err(elapsed) => Err(unavailable(request, elapsed.to_string(), None, None)),
-        }
+        let Some(budget) = &request.budget else {
+            let whole = async { self.answer(request, head.await?).await };
+            return timeout(&*self.clock, self.timeout, whole).await.map_err(late)?;
+        };
+        let response = timeout(&*self.clock, self.timeout, head).await.map_err(late)??;
+        let part = Some(budget.take(response.content_length()).await);
+        let answer = timeout(&*self.clock, self.timeout, self.answer(request, response)).await;
+        let answer = answer.map_err(late)??;
+        Ok(Answer { part, ..answer })
     }
 
     /// Sends a read, and sends it once more if the head of the response does not arrive in time, as soon as no other read is under way for the
@@ -216,8 +222,14 @@ impl Transport {
             StatusCode::NOT_MODIFIED if request.known.is_some() => {}
             _ => return Err(self.failure(request, response).await),
         }
-        let body = read(request, response, MAX_BYTES).await?;
-        Ok(Answer { status, etag, body })
+        let most = request.budget.as_ref().map_or(MAX_BYTES, ByteBudget::largest);
+        let body = read(request, response, most).await?;
+        Ok(Answer {
+            status,
+            etag,
+            body,
+            part: None,
+        })
     }
 
     /// The meaning of a response without success.
@@ -319,7 +331,11 @@ impl fmt::Debug for Transport {
 
 /// Reads the body to its end. A truncated one is an error, no matter how much of it arrived.
 async fn read(request: &Request, response: Response, most: usize) -> Result<Bytes, ClientError> {
-    let mut whole = BytesMut::new();
+    // At once, if it says so: a buffer that grows is up to twice as large as its content.
+    let length = response
+        .content_length()
+        .and_then(|length| usize::try_from(length).ok());
+    let mut whole = BytesMut::with_capacity(length.filter(|length| *length <= most).unwrap_or_default());
     let mut parts = response.bytes_stream();
     while let Some(part) = parts.next().await {
         let part = part.map_err(|error| ClientError::Invalid {

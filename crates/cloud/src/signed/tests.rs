@@ -1,4 +1,5 @@
 use minisign::KeyPair;
+use serde_json::json;
 
 use super::*;
 

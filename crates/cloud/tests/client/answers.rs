@@ -1,8 +1,10 @@
 //! What each answer means.
 
+use std::pin::pin;
+
 use http::Method;
 use serde_json::json;
-use tidewaiter_cloud::client::{Client, ClientError, ClientSettings, Fetched, Listing, Path, Request};
+use tidewaiter_cloud::client::{ByteBudget, Client, ClientError, ClientSettings, Fetched, Listing, Path, Request};
 use tidewaiter_cloud::models::{Cluster as ClusterObject, ClusterLabel};
 
 use crate::clock::Hurried;
@@ -234,8 +236,9 @@ async fn manifests_scripts_and_statuses() {
     let client = server.client(Hurried::new(LIMIT).shared());
     let (plugin, node) = (LABEL[7..43].parse().unwrap(), LABEL[7..43].parse().unwrap());
     let version = "1.12.3".parse().unwrap();
-    let found = client.manifests(cluster(), plugin, Some("1.0.0"), None).await.unwrap();
-    assert!(matches!(found, Fetched::Complete { value, .. } if value.json["type"] == "logs"));
+    let budget = ByteBudget::new(1, 1_000_000);
+    let found = client.manifests(cluster(), plugin, Some("1.0.0"), None, &budget).await;
+    assert!(matches!(found.unwrap(), Fetched::Complete { value, .. } if value.text == manifests));
     assert_eq!(client.script(cluster(), node, &version).await.unwrap().as_str(), script);
     let error = client.script(cluster(), node, &version).await.unwrap_err();
     assert_eq!(name(&error), "invalid");
@@ -255,6 +258,46 @@ async fn manifests_scripts_and_statuses() {
     assert!(seen[3].line().starts_with("PUT ") && seen[3].line().contains("/status "));
     assert_eq!(seen[3].body, report.to_string());
     assert_eq!(seen[3].header("content-type"), Some("application/json"));
+}
+
+#[tokio::test]
+async fn manifests_wait_until_there_is_room_for_them() {
+    let manifests = format!(r#"{{"manifests":[["{}"]]}}"#, "x".repeat(1_000));
+    let server = Server::always(ok(&manifests)).await;
+    let client = server.client(Hurried::new(LIMIT).shared());
+    let plugin = LABEL[7..43].parse().unwrap();
+    let two = || ByteBudget::new(2, manifests.len().try_into().unwrap());
+    let budget = two();
+    let fetch = async |budget: &ByteBudget| {
+        let fetched = client.manifests(cluster(), plugin, None, None, budget).await;
+        let Ok(Fetched::Complete { value, .. }) = fetched else {
+            panic!("{fetched:?}")
+        };
+        assert_eq!(value.text, manifests);
+        value
+    };
+    let held = [fetch(&budget).await, fetch(&budget).await];
+    let mut third = pin!(fetch(&budget));
+    // Meanwhile it is answered, and no timeout runs for it.
+    let others = async {
+        for _ in 0..10 {
+            fetch(&two()).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = &mut third => panic!("there is no room for it"),
+        () = others => {}
+    }
+    drop(held);
+    third.await;
+    // What is larger than the largest is not read to its end.
+    let small = ByteBudget::new(1, 1_000);
+    let error = client
+        .manifests(cluster(), plugin, None, None, &small)
+        .await
+        .unwrap_err();
+    assert_eq!(name(&error), "invalid");
 }
 
 #[tokio::test]

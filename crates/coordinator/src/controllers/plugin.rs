@@ -53,6 +53,7 @@ mod removal;
 mod render;
 mod report;
 mod requests;
+mod sent;
 mod settings;
 mod start;
 mod status;

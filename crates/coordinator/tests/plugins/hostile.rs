@@ -104,11 +104,13 @@ async fn hostile_manifests_are_refused_by_name_and_keep_no_other_plugin() {
         let message = world.condition(number + 10, "1.0.0", "Stalled", &wanted).await;
         assert!(message.contains(words), "{message} does not contain {words}");
     }
-    for number in [7, 8, 9] {
+    for number in [7, 8] {
         world
             .condition(number, "1.0.0", "Ready", "False ManifestsUnavailable")
             .await;
     }
+    let message = world.condition(9, "1.0.0", "Stalled", "True ManifestsRefused").await;
+    assert!(message.contains("manifests[0][0]: recursion limit"), "{message}");
     world.config_is("owned", None).await;
     world.config_is("twice", None).await;
     running.stop().await;

@@ -132,6 +132,7 @@ mod tests {
     use super::*;
     use crate::controllers::plugin::cluster::MANAGER;
     use crate::controllers::plugin::release::Release;
+    use crate::controllers::plugin::sent::Sent;
 
     const PLUGIN: &str = "cccccccc-0000-4000-8000-000000000001";
     const OTHER: &str = "cccccccc-0000-4000-8000-000000000002";
@@ -142,7 +143,7 @@ mod tests {
     }
 
     fn release() -> Release {
-        Release::read(PLUGIN, "1.0.0", json!({"manifests": [[manifest()]]}), &[]).unwrap()
+        Release::read(PLUGIN, "1.0.0", &Sent::from(&json!({"manifests": [[manifest()]]})), &[]).unwrap()
     }
 
     fn live() -> Live {

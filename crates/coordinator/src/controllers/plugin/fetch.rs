@@ -1,28 +1,41 @@
 //! Fetches the manifests of plugins from the cloud, and holds the last ones of each: they are parsed once, not in each pass.
+//!
+//! After a restart, all of them are fetched and parsed, and a version has up to 16 MiB. So the responses share a budget, for which they wait, and one
+//! version at a time is parsed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lz4_flex::block::compress_prepend_size;
-use serde_json::Value;
 use tidewaiter_api::containership::{Plugin, PluginSpec};
 use tidewaiter_api::names::SIGNATURE_ANNOTATION;
 use tidewaiter_api::values::quoted;
-use tidewaiter_cloud::client::{Client, Cluster, ETag, Fetched, SentManifests};
+use tidewaiter_cloud::client::{ByteBudget, Client, Cluster, ETag, Fetched, SentManifests};
 use tidewaiter_cloud::models::values::PluginId;
 use tidewaiter_kit::{Pass, SharedClock};
+use tokio::sync::Mutex as AsyncMutex;
 
 use super::by_plugin::Identity;
+use super::diff::unpack;
 use super::problem::{PluginError, Problem};
 use super::record::Record;
 use super::refused::{Refused, refused};
 use super::release::Release;
+use super::sent::Sent;
 use super::settings::PluginSettings;
+use super::store::is_too_large;
 use super::trust::Trust;
 
 /// Manifests are fetched again after this time, conditionally: the catalogue may change those of a version.
 pub(super) const REFRESH: Duration = Duration::from_mins(10);
+/// The size of manifests, in bytes. Source: the cloud's own limit.
+const LARGEST: u32 = 16 * 1024 * 1024;
+/// Manifests of that size that are in memory at the same time.
+const LARGEST_AT_ONCE: u16 = 2;
+
+/// The most memory of the manifests of all plugins, in bytes. They are held compressed.
+const MOST_HELD: usize = 64 * 1024 * 1024;
 
 /// The manifests of the cloud.
 pub(super) struct Manifests {
@@ -32,6 +45,12 @@ pub(super) struct Manifests {
     deny: Vec<String>,
     trust: Trust,
     clock: SharedClock,
+    /// The memory of responses.
+    budget: ByteBudget,
+    /// Locked while a version is parsed.
+    parsing: AsyncMutex<()>,
+    /// See [`MOST_HELD`].
+    most_held: usize,
     /// By plugin: what was fetched last.
     held: Mutex<BTreeMap<String, Held>>,
 }
@@ -49,10 +68,17 @@ struct Held {
     /// When they were fetched (monotonic).
     at: Duration,
     release: Arc<Release>,
-    /// What the cloud sent, compressed, as it is stored.
+    /// What the cloud sent, compressed, as it is stored. Empty if that is too large.
     sent: Arc<[u8]>,
     /// Why they could not be fetched again; None after a success.
     outdated: Option<String>,
+}
+
+impl Held {
+    /// The memory of the manifests, in bytes.
+    fn size(&self) -> usize {
+        self.release.size() + self.sent.len()
+    }
 }
 
 impl Manifests {
@@ -63,6 +89,9 @@ impl Manifests {
             deny: settings.deny.clone(),
             trust: Trust::new(settings.trust.clone(), cluster),
             clock,
+            budget: ByteBudget::new(LARGEST_AT_ONCE, LARGEST),
+            parsing: AsyncMutex::default(),
+            most_held: MOST_HELD,
             held: Mutex::default(),
         }
     }
@@ -89,8 +118,8 @@ impl Manifests {
         let etag = held.as_ref().and_then(|held| held.etag.clone());
         let asked = self
             .cloud
-            .manifests(self.cluster, id, previous.as_deref(), etag.as_ref());
-        let (SentManifests { json, text }, etag) = match (pass.outside(asked).await, held) {
+            .manifests(self.cluster, id, previous.as_deref(), etag.as_ref(), &self.budget);
+        let (SentManifests { text, part: _part }, etag) = match (pass.outside(asked).await, held) {
             (Ok(Fetched::Complete { value, etag }), _) => (value, etag),
             (Ok(Fetched::Unchanged), Some(held)) => {
                 let release = Arc::clone(&held.release);
@@ -113,16 +142,11 @@ impl Manifests {
             }
             (Err(error), None) => return Err(PluginError::Cloud(error)),
         };
-        if !is_of(&json, &plugin.spec).map_err(|refused| Problem::refused(&name, version, &refused))? {
+        let _parsing = self.parsing.lock().await;
+        let Some(release) = self.accepted(&plugin.spec, &text, record)? else {
             return Ok(None);
-        }
-        // What is not signed is not read.
-        let signed_at = self.trust.verify(&plugin.spec, &json, record, self.clock.now());
-        let signed_at = signed_at.map_err(|why| Problem::untrusted(&name, version, &why))?;
-        let release = Arc::new(self.accepted(&plugin.spec, json, signed_at)?);
-        if release.all().next().is_none() && record.len() > 0 {
-            return Err(Problem::refused(&name, version, &emptied(record.len())).into());
-        }
+        };
+        let sent = compress_prepend_size(&text);
         let held = Held {
             identity,
             version: version.clone(),
@@ -131,22 +155,42 @@ impl Manifests {
             etag,
             at: now,
             release: Arc::clone(&release),
-            sent: compress_prepend_size(&text).into(),
+            sent: if is_too_large(&sent) {
+                Arc::default()
+            } else {
+                sent.into()
+            },
             outdated: None,
         };
-        self.held().insert(name, held);
+        let mut all = self.held();
+        let others = all.iter().filter(|(other, _)| **other != name);
+        let size = held.size();
+        if size + others.map(|(_, held)| held.size()).sum::<usize>() > self.most_held {
+            return Err(Problem::refused(&name, version, &too_large(size, self.most_held)).into());
+        }
+        all.insert(name, held);
         Ok(Some(release))
     }
 
-    /// The manifests of the plugin, whose signature was verified.
-    fn accepted(&self, plugin: &PluginSpec, sent: Value, signed_at: Option<i64>) -> Result<Release, PluginError> {
-        let release = Release::read(&plugin.id, &plugin.version, sent, &self.deny);
-        let release = release.map_err(|refused| Problem::refused(&plugin.id, &plugin.version, &refused))?;
+    /// The manifests of the plugin, as the cloud sent them; None if they are of another version.
+    fn accepted(&self, plugin: &PluginSpec, text: &[u8], record: &Record) -> Result<Option<Arc<Release>>, Problem> {
+        let refused = |refused: Refused| Problem::refused(&plugin.id, &plugin.version, &refused);
+        let sent = Sent::read(text).map_err(refused)?;
+        if !is_of(&sent, plugin).map_err(refused)? {
+            return Ok(None);
+        }
+        // What is not signed is not read.
+        let signed_at = self.trust.verify(plugin, &sent, record, self.clock.now());
+        let signed_at = signed_at.map_err(|why| Problem::untrusted(&plugin.id, &plugin.version, &why))?;
+        let release = Release::read(&plugin.id, &plugin.version, &sent, &self.deny).map_err(refused)?;
+        if release.all().next().is_none() && record.len() > 0 {
+            return Err(refused(emptied(record.len())));
+        }
         let release = release.of(plugin);
-        Ok(Release { signed_at, ..release })
+        Ok(Some(Arc::new(Release { signed_at, ..release })))
     }
 
-    /// What the cloud sent when [`Manifests::fetch`] returned the release, compressed.
+    /// What the cloud sent when [`Manifests::fetch`] returned the release, compressed. Empty if that is too large to be stored.
     pub(super) fn sent(&self, plugin: &str) -> Option<Arc<[u8]>> {
         self.held().get(plugin).map(|held| Arc::clone(&held.sent))
     }
@@ -158,10 +202,14 @@ impl Manifests {
 
     /// Reads what was stored of a version, with the keys and the limits of today. `plugin` is the plugin as it was when the version was accepted.
     /// A signature may be of any age: a person in the cluster decided about it.
-    pub(super) fn read_stored(&self, plugin: &PluginSpec, sent: Value) -> Result<Release, String> {
+    pub(super) async fn read_stored(&self, plugin: &PluginSpec, stored: &[u8]) -> Result<Release, String> {
+        let _parsing = self.parsing.lock().await;
+        let unreadable = "its content is not what was stored: delete it";
+        let text = unpack(stored).map_err(|_| unreadable)?;
+        let sent = Sent::read(&text).map_err(|_| unreadable)?;
         let signed_at = self.trust.signed_at(plugin, &sent, self.clock.now());
         let signed_at = signed_at.map_err(|why| why.to_string())?;
-        let release = Release::read(&plugin.id, &plugin.version, sent, &self.deny);
+        let release = Release::read(&plugin.id, &plugin.version, &sent, &self.deny);
         let release = release.map_err(|refused| refused.to_string())?.of(plugin);
         Ok(Release { signed_at, ..release })
     }
@@ -194,36 +242,28 @@ fn emptied(objects: usize) -> Refused {
     refused("the manifests", why)
 }
 
+/// The memory of the coordinator is that of all plugins.
+fn too_large(size: usize, most: usize) -> Refused {
+    let kibibytes = |bytes: usize| bytes.div_ceil(1024);
+    let why = format!(
+        "take {} KiB compressed, and those of all plugins may take {} KiB together: make them smaller, or remove other plugins",
+        kibibytes(size),
+        kibibytes(most)
+    );
+    refused("the manifests", why)
+}
+
 /// Whether the response is of the plugin's version, and not of another one. The cloud of the Go coordinator does not say it.
 ///
 /// # Errors
 /// When it is of another plugin.
-fn is_of(sent: &Value, plugin: &PluginSpec) -> Result<bool, Refused> {
-    let text = |field| sent.get(field).and_then(Value::as_str);
-    if let Some(other) = text("id").filter(|id| *id != plugin.id) {
-        let why = format!("is about the plugin {}", quoted(other));
+fn is_of(sent: &Sent, plugin: &PluginSpec) -> Result<bool, Refused> {
+    if let Some(other) = sent.id().filter(|id| *id != plugin.id) {
+        let why = format!("is about the plugin {}", quoted(&other));
         return Err(refused("the response of the cloud", why));
     }
-    Ok(text("version").is_none_or(|version| version == plugin.version))
+    Ok(sent.version().is_none_or(|version| version == plugin.version))
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn manifests_are_of_the_plugin_and_of_its_version() {
-        let plugin: PluginSpec = serde_json::from_value(json!({"id": "one", "version": "1.0.0"})).unwrap();
-        for (sent, expected) in [
-            (json!({"manifests": []}), Ok(true)),
-            (json!({"id": "one", "version": "1.0.0"}), Ok(true)),
-            (json!({"id": "one", "version": "1.0.1"}), Ok(false)),
-            (json!({"id": "two"}), Err("is about the plugin \"two\"".to_owned())),
-        ] {
-            let found = is_of(&sent, &plugin).map_err(|refused| refused.why);
-            assert_eq!(found, expected, "{sent}");
-        }
-    }
-}
+mod tests;

@@ -149,6 +149,8 @@ impl PluginController {
         work: &mut Work<'_>,
     ) -> Result<State, PluginError> {
         self.rendered.forget(key);
+        // It was fetched, so it is not held twice.
+        self.store.forget(key.name());
         let sent = self.accept(goal, work);
         // Everything that it may create, before anything of it is created.
         let first = observed.as_ref().filter(|_| work.saved.0.is_none());

@@ -98,6 +98,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::controllers::plugin::sent::Sent;
 
     fn of(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
         let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
@@ -125,7 +126,7 @@ mod tests {
             type_: "metrics".to_owned(),
             implementation: "prometheus".to_owned(),
         };
-        let release = Release::read(&plugin.id, "1.0.0", json!({"manifests": [objects]}), &[]).unwrap();
+        let release = Release::read(&plugin.id, "1.0.0", &Sent::from(&json!({"manifests": [objects]})), &[]).unwrap();
         let kind = |group: &str, kind: &str| (group.to_owned(), "v1".to_owned(), kind.to_owned());
         let observed = Observed {
             kinds: [

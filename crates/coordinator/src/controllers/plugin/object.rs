@@ -48,6 +48,11 @@ impl Manifest {
         Self(compress_prepend_size(json.as_bytes()).into())
     }
 
+    /// The memory that it takes, in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.0.len()
+    }
+
     /// The manifest as a value.
     pub(super) fn value(&self) -> Result<Map<String, Value>, Error> {
         self.read()

@@ -5,23 +5,23 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 use tidewaiter_api::containership::PluginSpec;
 use tidewaiter_api::names::{MANAGED_LABEL, ON_IMMUTABLE_ANNOTATION, PLUGIN_LABEL};
 use tidewaiter_api::values::quoted;
 
 use super::by_plugin::is_key;
-use super::health_check::{HealthCheck, SentCheck, health_checks};
+use super::health_check::{HealthCheck, health_checks};
 use super::object::{Manifest, Object, ObjectId};
 use super::refused::{Refused, refused};
+use super::sent::{Part, Sent};
 use crate::digest::digest;
 use identity::{annotation, identity, is_tidewaiters};
 
 mod identity;
 
 /// The most objects of a plugin: the inventory of all of them is one object.
-const MOST_OBJECTS: usize = 2_000;
+pub(super) const MOST_OBJECTS: usize = 2_000;
 /// The deepest `List` of `List`s.
 const DEEPEST_LIST: usize = 4;
 /// The most jobs before, and after.
@@ -76,38 +76,18 @@ pub(super) struct DefinedKind {
     pub(super) namespaced: bool,
 }
 
-/// What the cloud sends. Each part may be `null`.
-#[derive(Deserialize)]
-#[serde(expecting = "must be an object with manifests")]
-struct Sent {
-    manifests: Option<Vec<Vec<Value>>>,
-    jobs: Option<SentJobs>,
-    depends_on: Option<Vec<String>>,
-    health_checks: Option<Vec<SentCheck>>,
-}
-
-#[derive(Default, Deserialize)]
-struct SentJobs {
-    pre_apply: Option<Vec<Value>>,
-    post_apply: Option<Vec<Value>>,
-}
-
 impl Release {
     /// Reads the manifests of `version` of the plugin with this id. `deny` are the kinds that plugins may not have.
-    pub(super) fn read<'de>(
-        plugin: &str,
-        version: &str,
-        sent: impl Deserializer<'de>,
-        deny: &[String],
-    ) -> Result<Self, Refused> {
-        let sent = Sent::deserialize(sent).map_err(|error| refused("the manifests", format!("{error}")))?;
-        let Some(groups) = sent.manifests else {
+    pub(super) fn read(plugin: &str, version: &str, sent: &Sent, deny: &[String]) -> Result<Self, Refused> {
+        let Some(groups) = &sent.manifests else {
             return Err(refused(
                 "the manifests",
                 "there are none: the cloud's catalogue must have the manifests of this version",
             ));
         };
-        let jobs = sent.jobs.unwrap_or_default();
+        let jobs = sent.jobs()?;
+        let depends_on = sent.depends_on.as_ref().map(|part| part.read("depends_on"));
+        let checks = sent.health_checks.as_ref().map(|part| part.read("health_checks"));
         let mut reader = Reader {
             plugin,
             deny,
@@ -115,15 +95,15 @@ impl Release {
             defined: Vec::new(),
         };
         let mut release = Self {
-            before: reader.jobs("jobs.pre_apply", version, jobs.pre_apply)?,
-            depends_on: dependencies(sent.depends_on)?,
-            health_checks: health_checks(sent.health_checks)?,
+            before: reader.jobs("jobs.pre_apply", version, jobs.pre_apply.as_ref())?,
+            depends_on: dependencies(depends_on.transpose()?)?,
+            health_checks: health_checks(checks.transpose()?)?,
             ..Self::default()
         };
-        for (number, group) in groups.into_iter().enumerate() {
-            let mut objects = Vec::new();
-            for (place, value) in group.into_iter().enumerate() {
-                reader.flatten(&format!("manifests[{number}][{place}]"), value, 0, &mut objects)?;
+        for (number, group) in groups.items("manifests")?.into_iter().enumerate() {
+            let (at, mut objects) = (format!("manifests[{number}]"), Vec::new());
+            for (place, part) in group.items(&at)?.into_iter().enumerate() {
+                reader.flatten(&format!("{at}[{place}]"), &part, 0, &mut objects)?;
             }
             let (first, then) = objects
                 .into_iter()
@@ -131,7 +111,7 @@ impl Release {
             release.prerequisites.extend::<Vec<_>>(first);
             release.groups.push(then);
         }
-        release.after = reader.jobs("jobs.post_apply", version, jobs.post_apply)?;
+        release.after = reader.jobs("jobs.post_apply", version, jobs.post_apply.as_ref())?;
         release.defined = reader.defined;
         release.revision = release.digest(version);
         Ok(release)
@@ -159,6 +139,11 @@ impl Release {
         self.health_checks
             .iter()
             .find(|check| check.is_for(group, version, kind))
+    }
+
+    /// The memory of its manifests, in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.all().map(|object| object.manifest.size()).sum()
     }
 
     /// Every object, jobs included, in the order in which they are applied.
@@ -207,29 +192,26 @@ struct Draft {
 
 impl Reader<'_> {
     /// Adds the object, or those of the list.
-    fn flatten(&mut self, at: &str, value: Value, depth: usize, objects: &mut Vec<Object>) -> Result<(), Refused> {
-        let is_list = value.get("kind").and_then(Value::as_str) == Some("List")
-            && value.get("apiVersion").and_then(Value::as_str) == Some("v1");
-        if !is_list {
-            let draft = self.draft(at, value)?;
+    fn flatten(&mut self, at: &str, part: &Part, depth: usize, objects: &mut Vec<Object>) -> Result<(), Refused> {
+        let Some(items) = part.items_of_list() else {
+            let draft = self.draft(at, part.read(at)?)?;
             objects.push(self.finish(draft)?);
             return Ok(());
-        }
+        };
         if depth == DEEPEST_LIST {
             let why = format!("lists of lists may be {DEEPEST_LIST} deep: write the objects into fewer lists");
             return Err(refused(at, why));
         }
-        let items = value.get("items").and_then(Value::as_array).cloned();
         let items = items.ok_or_else(|| refused(at, "a List needs items"))?;
-        for (place, item) in items.into_iter().enumerate() {
-            self.flatten(&format!("{at}.items[{place}]"), item, depth + 1, objects)?;
+        for (place, item) in items.items(at)?.into_iter().enumerate() {
+            self.flatten(&format!("{at}.items[{place}]"), &item, depth + 1, objects)?;
         }
         Ok(())
     }
 
     /// Reads the jobs, and gives each a name that no other version has.
-    fn jobs(&mut self, at: &str, version: &str, jobs: Option<Vec<Value>>) -> Result<Vec<Object>, Refused> {
-        let jobs = jobs.unwrap_or_default();
+    fn jobs(&mut self, at: &str, version: &str, jobs: Option<&Part>) -> Result<Vec<Object>, Refused> {
+        let jobs = jobs.map(|jobs| jobs.items(at)).transpose()?.unwrap_or_default();
         if jobs.len() > MOST_JOBS {
             return Err(refused(
                 at,
@@ -237,9 +219,9 @@ impl Reader<'_> {
             ));
         }
         let mut objects = Vec::new();
-        for (place, value) in jobs.into_iter().enumerate() {
+        for (place, part) in jobs.into_iter().enumerate() {
             let at = format!("{at}[{place}]");
-            let mut object = self.draft(&at, value)?;
+            let mut object = self.draft(&at, part.read(&at)?)?;
             if !object.id.is_job() {
                 return Err(refused(object.id.to_string(), "must be a Job of batch/v1"));
             }

@@ -10,15 +10,15 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
 use kube::{Api, Client};
-use serde_json::Value;
 use tidewaiter_api::AcceptedRelease;
 use tidewaiter_api::containership::PluginSpec;
 use tidewaiter_api::names::{
     CONTAINERSHIP_NAMESPACE, PLUGIN_STORE_LABEL, plugin_diff_secret, plugin_release_secret, plugin_secret_prefix,
 };
 use tidewaiter_kit::{Cache, Key, Metadata, WriteError, Writer};
+use tokio::sync::Semaphore;
 
-use super::diff::{DIFF_KEY, PluginDiff, unpack};
+use super::diff::{DIFF_KEY, PluginDiff};
 use super::fetch::Manifests;
 use super::problem::{PluginError, Problem};
 use super::release::Release;
@@ -30,11 +30,16 @@ const TYPE: &str = "tidewaiter.dev/plugin";
 /// The most that a Secret may have, in bytes: the API server permits 1 MiB.
 const MOST: usize = 1_000_000;
 
+/// Secrets with versions that are in memory at the same time: after a restart, all of them are read.
+const READS: usize = 8;
+
 /// What is stored of all plugins.
 pub(super) struct Store {
     secrets: Api<Secret>,
     /// The Secrets that there are.
     known: Cache<Metadata<Secret>>,
+    /// The permits of reads.
+    reads: Semaphore,
     /// By plugin, the version that was read last.
     held: Mutex<BTreeMap<String, Held>>,
 }
@@ -42,9 +47,9 @@ pub(super) struct Store {
 /// A version, and its manifests.
 type Held = (AcceptedRelease, Arc<Release>);
 
-/// Whether it is too large for a Secret.
+/// Whether it is too large for a Secret. Of such a one, nothing is held.
 pub(super) fn is_too_large(compressed: &[u8]) -> bool {
-    compressed.len() > MOST
+    compressed.is_empty() || compressed.len() > MOST
 }
 
 impl Store {
@@ -53,6 +58,7 @@ impl Store {
         Self {
             secrets: Api::namespaced(client, CONTAINERSHIP_NAMESPACE),
             known,
+            reads: Semaphore::new(READS),
             held: Mutex::default(),
         }
     }
@@ -112,12 +118,12 @@ impl Store {
         if let Some((_, release)) = held {
             return Ok(release);
         }
-        let stored = self.stored(plugin, entry).await?;
-        let sent = unpack(&stored)
-            .ok()
-            .and_then(|text| serde_json::from_slice::<Value>(&text).ok())
-            .ok_or_else(|| unusable("its content is not what was stored: delete it".to_owned()))?;
-        let release = manifests.read_stored(&then(today, entry), sent).map_err(unusable)?;
+        let release = {
+            let _permit = self.reads.acquire().await;
+            let stored = self.stored(plugin, entry).await?;
+            let release = manifests.read_stored(&then(today, entry), &stored).await;
+            release.map_err(unusable)?
+        };
         if release.revision != entry.revision {
             return Err(unusable("it has other manifests than were accepted: delete it".to_owned()).into());
         }
@@ -159,7 +165,7 @@ impl Store {
         Ok(())
     }
 
-    /// The plugin is gone.
+    /// The plugin is gone, or its version was fetched.
     pub(super) fn forget(&self, plugin: &str) {
         self.held().remove(plugin);
     }

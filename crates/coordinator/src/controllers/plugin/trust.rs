@@ -5,12 +5,13 @@
 //! one.
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 use tidewaiter_api::containership::PluginSpec;
 use tidewaiter_cloud::client::Cluster;
-use tidewaiter_cloud::signed::{SignatureError, Statement, TrustedKey, manifests_digest, verify};
+use tidewaiter_cloud::signed::{SignatureError, Statement, TrustedKey, verify};
 
 use super::record::Record;
+use super::refused::Refused;
+use super::sent::Sent;
 
 /// How far the clock of whoever signs may be ahead.
 const AHEAD: SignedDuration = SignedDuration::from_mins(5);
@@ -38,6 +39,8 @@ pub(super) enum Untrusted {
         "the signature is of {0}, which is in the future: correct the clock of the machine that signs, and sign again"
     )]
     Future(Timestamp),
+    #[error(transparent)]
+    Manifests(#[from] Refused),
 }
 
 impl From<SignatureError> for Untrusted {
@@ -58,7 +61,7 @@ impl Trust {
     pub(super) fn verify(
         &self,
         plugin: &PluginSpec,
-        sent: &Value,
+        sent: &Sent,
         record: &Record,
         now: Timestamp,
     ) -> Result<Option<i64>, Untrusted> {
@@ -71,28 +74,21 @@ impl Trust {
     }
 
     /// When the manifests were signed, however long ago; None if no signature is needed.
-    pub(super) fn signed_at(
-        &self,
-        plugin: &PluginSpec,
-        sent: &Value,
-        now: Timestamp,
-    ) -> Result<Option<i64>, Untrusted> {
+    pub(super) fn signed_at(&self, plugin: &PluginSpec, sent: &Sent, now: Timestamp) -> Result<Option<i64>, Untrusted> {
         if self.keys.is_empty() {
             return Ok(None);
         }
-        let signature = sent.get("signature").and_then(Value::as_str);
-        let signature = signature
-            .filter(|signature| !signature.is_empty())
-            .ok_or(Untrusted::Unsigned)?;
+        let signature = sent.signature().filter(|signature| !signature.is_empty());
+        let signature = signature.ok_or(Untrusted::Unsigned)?;
         let statement = Statement {
             cluster: &self.cluster,
             plugin: &plugin.id,
             plugin_type: &plugin.type_,
             implementation: &plugin.implementation,
             version: &plugin.version,
-            digest: &manifests_digest(sent),
+            digest: &sent.digest()?,
         };
-        let time = verify(&self.keys, &statement, signature)?;
+        let time = verify(&self.keys, &statement, &signature)?;
         let signed = Timestamp::from_second(time).map_err(|_| SignatureError::NoTime)?;
         if signed > now + AHEAD {
             return Err(Untrusted::Future(signed));
@@ -104,9 +100,9 @@ impl Trust {
 #[cfg(test)]
 mod tests {
     use minisign::KeyPair;
-    use serde_json::json;
+    use serde_json::{Value, json};
     use tidewaiter_api::PluginInventorySpec;
-    use tidewaiter_cloud::signed::{SigningKey, sign};
+    use tidewaiter_cloud::signed::{SigningKey, manifests_digest, sign};
 
     use super::*;
 
@@ -180,7 +176,7 @@ mod tests {
             (changed, None, Err("not for this")),
             (unsigned.clone(), None, Err("are not signed")),
         ] {
-            let found = both.verify(&plugin("1.0.0"), &sent, &record(last), now);
+            let found = both.verify(&plugin("1.0.0"), &Sent::from(&sent), &record(last), now);
             match (found, expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, Some(expected)),
                 (Err(found), Err(words)) => {
@@ -190,12 +186,12 @@ mod tests {
             }
         }
         // Without keys, nothing needs a signature.
-        let none = trust(&[]).verify(&plugin("1.0.0"), &unsigned, &record(None), now);
+        let none = trust(&[]).verify(&plugin("1.0.0"), &Sent::from(&unsigned), &record(None), now);
         assert_eq!(none.unwrap(), None);
         // A key that is taken out is not trusted any more.
         let found = trust(&[&new]).verify(
             &plugin("1.0.0"),
-            &signed(&old, CLUSTER, "1.0.0", later),
+            &Sent::from(&signed(&old, CLUSTER, "1.0.0", later)),
             &record(None),
             now,
         );

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::controllers::plugin::sent::Sent;
 
 const PLUGIN: &str = "cccccccc-0000-4000-8000-000000000001";
 
@@ -21,7 +22,7 @@ fn job(name: &str) -> Value {
 #[expect(clippy::needless_pass_by_value, reason = "most tests give it away")]
 fn release(groups: Value, before: &[Value], after: &[Value]) -> Release {
     let sent = json!({"manifests": groups, "jobs": {"pre_apply": before, "post_apply": after}});
-    Release::read(PLUGIN, "1.0.0", &sent, &[]).unwrap()
+    Release::read(PLUGIN, "1.0.0", &Sent::from(&sent), &[]).unwrap()
 }
 
 /// A cluster that serves the kinds.

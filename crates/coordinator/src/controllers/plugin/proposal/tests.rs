@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::controllers::plugin::health::Health;
 use crate::controllers::plugin::problem::Problem;
+use crate::controllers::plugin::sent::Sent;
 
 const PLUGIN: &str = "cccccccc-0000-4000-8000-000000000001";
 
@@ -35,7 +36,7 @@ fn job(name: &str) -> Value {
 #[expect(clippy::needless_pass_by_value, reason = "most tests give it away")]
 fn release(groups: Value, before: &[Value]) -> Release {
     let sent = json!({"manifests": groups, "jobs": {"pre_apply": before}});
-    Release::read(PLUGIN, "1.0.0", &sent, &[]).unwrap()
+    Release::read(PLUGIN, "1.0.0", &Sent::from(&sent), &[]).unwrap()
 }
 
 fn cluster(widgets: bool) -> Observed {

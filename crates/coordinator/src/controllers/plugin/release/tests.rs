@@ -13,7 +13,8 @@ fn list(items: &[Value]) -> Value {
 }
 
 fn read(manifests: &Value) -> Result<Release, Refused> {
-    Release::read(PLUGIN, "1.0.0", json!({ "manifests": manifests }), &["Pod".to_owned()])
+    let sent = json!({ "manifests": manifests });
+    Release::read(PLUGIN, "1.0.0", &Sent::from(&sent), &["Pod".to_owned()])
 }
 
 /// One object, as `apiVersion Kind name field=VALUE …`; the fields are those of its metadata.
@@ -83,7 +84,7 @@ fn hostile_manifests_are_refused_with_the_object_and_the_remedy() {
         assert!(refused.at.starts_with(at), "{refused} does not begin with {at}");
         assert!(refused.why.contains(why), "{refused} does not contain {why}");
     }
-    let none = Release::read(PLUGIN, "1.0.0", json!({"version": "1.0.0"}), &[]).unwrap_err();
+    let none = Release::read(PLUGIN, "1.0.0", &Sent::from(&json!({"version": "1.0.0"})), &[]).unwrap_err();
     assert!(none.to_string().contains("there are none"), "{none}");
 }
 
@@ -128,7 +129,7 @@ fn a_version_has_at_most_so_many_jobs_in_a_place() {
         Release::read(
             PLUGIN,
             "1.0.0",
-            json!({"manifests": [], "jobs": {"post_apply": jobs}}),
+            &Sent::from(&json!({"manifests": [], "jobs": {"post_apply": jobs}})),
             &[],
         )
     };
@@ -145,7 +146,7 @@ fn a_job_has_a_deadline_and_another_name_for_each_version() {
     };
     let read = |version: &str, deadline: Value| {
         let sent = json!({"manifests": [], "jobs": {"pre_apply": [job(deadline)]}});
-        Release::read(PLUGIN, version, &sent, &[])
+        Release::read(PLUGIN, version, &Sent::from(&sent), &[])
     };
     let one = read("1.0.0", json!(60)).unwrap().before.remove(0);
     assert_eq!(
@@ -210,4 +211,17 @@ fn a_job_that_expires_outlasts_a_pass() {
     }
     // Stored versions have the revision that they had.
     assert_ne!(job(json!(0)).digest, job(json!(1)).digest);
+}
+
+#[test]
+fn a_list_may_be_larger_than_an_object() {
+    let large = |name: &str, mebibytes: usize| {
+        let mut object = config(name);
+        object["data"] = json!({"a": "x".repeat(mebibytes << 20)});
+        object
+    };
+    let two = list(&[large("a", 2), large("b", 2)]);
+    assert_eq!(read(&json!([[two]])).unwrap().all().count(), 2);
+    let refused = read(&json!([[list(&[large("a", 3)])]])).unwrap_err();
+    assert_eq!(refused.at, "manifests[0][0].items[0]");
 }
