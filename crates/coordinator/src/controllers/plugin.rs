@@ -192,13 +192,15 @@ impl PluginController {
             record,
             is_gone: &|plugin| self.is_gone(plugin),
         };
+        let key = Key::namespaced(CONTAINERSHIP_NAMESPACE, &goal.spec.id);
+        self.wakes.observes(&key, record.lacks(release));
         let observed = engine.observe(release, claimant).await;
         let (observed, places) = observed.map_err(PluginError::Read)?;
         namespaces::check(&self.settings.namespaces, identity, release, &observed)
             .map_err(|refused| goal.refused(record, &refused))?;
-        self.followed.add_all(&goal.spec.id, &engine.cluster, &places);
-        let key = Key::namespaced(CONTAINERSHIP_NAMESPACE, &goal.spec.id);
+        // A watch that begins wakes the plugin.
         self.wakes.obstructed(&key, observed.obstacles());
+        self.followed.add_all(&goal.spec.id, &engine.cluster, &places);
         Ok(observed)
     }
 

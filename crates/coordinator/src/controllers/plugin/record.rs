@@ -189,6 +189,17 @@ impl Record {
         self.objects.iter()
     }
 
+    /// The objects of the release that it does not have. One without a namespace may be in `default`.
+    pub(super) fn lacks(&self, release: &Release) -> impl Iterator<Item = ObjectId> {
+        let lacks = |id: &ObjectId| {
+            let default = id.namespace.is_empty().then(|| id.in_scope(true));
+            let mut all = [Some(id.clone()), default].into_iter().flatten();
+            let has = all.any(|id| self.objects.contains_key(&id));
+            (!has).then(|| [id.clone(), id.in_scope(true)])
+        };
+        release.all().filter_map(move |object| lacks(&object.id)).flatten()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.objects.len()
     }

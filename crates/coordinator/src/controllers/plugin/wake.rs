@@ -3,6 +3,8 @@
 //! - Only objects that a `PluginInventory` names wake a plugin, and those of others that are in its way. An object is
 //!   in the inventory before it is created, and a change of an inventory starts a pass by itself, so nothing is missed.
 //!   Whoever creates objects with the label of a plugin elsewhere starts no pass.
+//! - What is in the way of a plugin is known from its last pass that observed the cluster. While a pass observes, each
+//!   object of the version wakes it: one that changes after it was read is not in the way yet.
 //! - A plugin whose objects change all the time has a pass every two seconds after a burst. A pass that something else
 //!   starts, such as a new version, does not wait.
 
@@ -43,13 +45,24 @@ struct Shared {
 struct Named {
     /// The objects of its inventory.
     objects: BTreeSet<ObjectId>,
-    /// The objects of others that are in its way, as the current pass and the one before it have seen.
-    obstacles: [BTreeSet<ObjectId>; 2],
+    /// The objects of others that are in its way, as the last pass that observed the cluster has seen.
+    obstacles: BTreeSet<ObjectId>,
+    /// The objects that are being observed and that the inventory does not name.
+    observed: BTreeSet<ObjectId>,
+    /// Whether the current pass has observed the cluster.
+    has_observed: bool,
     /// The namespaces of the objects.
     namespaces: BTreeSet<String>,
     /// When the allowance of passes is full again (monotonic).
     full_at: Option<Duration>,
     next: NextPass,
+}
+
+impl Named {
+    /// Everything that wakes it.
+    fn all(&self) -> impl Iterator<Item = &BTreeSet<ObjectId>> {
+        [&self.objects, &self.obstacles, &self.observed].into_iter()
+    }
 }
 
 /// The pass that the last change asks for.
@@ -110,16 +123,33 @@ impl Wakes {
 
     /// The object has changed.
     pub(super) fn changed(&self, id: &ObjectId) {
-        self.wake(|named| named.objects.contains(id) || named.obstacles.iter().any(|all| all.contains(id)));
+        self.wake(|named| named.all().any(|all| all.contains(id)));
     }
 
-    /// The pass has seen these objects of others in the way of the plugin: one that is handed over wakes it.
+    /// The pass is about to observe these objects, which the inventory does not name.
+    pub(super) fn observes(&self, plugin: &Key, objects: impl Iterator<Item = ObjectId>) {
+        let mut objects = objects.peekable();
+        if objects.peek().is_some() {
+            self.plugins()
+                .entry(plugin.clone())
+                .or_default()
+                .observed
+                .extend(objects);
+        }
+    }
+
+    /// The pass has observed the cluster, with these objects of others in the way of the plugin: one that is handed over
+    /// wakes it. A pass may observe several versions.
     pub(super) fn obstructed(&self, plugin: &Key, obstacles: impl Iterator<Item = ObjectId>) {
         let mut obstacles = obstacles.peekable();
-        if obstacles.peek().is_some() {
-            let mut plugins = self.plugins();
-            let [current, _] = &mut plugins.entry(plugin.clone()).or_default().obstacles;
-            current.extend(obstacles);
+        let mut plugins = self.plugins();
+        if obstacles.peek().is_some() || plugins.contains_key(plugin) {
+            let named = plugins.entry(plugin.clone()).or_default();
+            named.observed.clear();
+            if !std::mem::replace(&mut named.has_observed, true) {
+                named.obstacles.clear();
+            }
+            named.obstacles.extend(obstacles);
         }
     }
 
@@ -127,7 +157,8 @@ impl Wakes {
     pub(super) fn forget(&self, plugin: &Key) {
         let mut plugins = self.plugins();
         if let Some(named) = plugins.get_mut(plugin) {
-            named.obstacles = [BTreeSet::new(), BTreeSet::new()];
+            named.obstacles.clear();
+            named.observed.clear();
             if named.objects.is_empty() {
                 plugins.remove(plugin);
             }
@@ -136,15 +167,16 @@ impl Wakes {
 
     /// Any object of the kind may have changed.
     pub(super) fn any_changed(&self, group: &str, kind: &str) {
-        self.wake(|named| named.objects.iter().any(|id| id.group == group && id.kind == kind));
+        let is_it = |id: &ObjectId| id.group == group && id.kind == kind;
+        self.wake(|named| named.all().flatten().any(is_it));
     }
 
     /// A pass over the plugin begins: it sees every change so far.
     pub(super) fn begins(&self, plugin: &Key) {
         if let Some(named) = self.plugins().get_mut(plugin) {
             named.next = NextPass::Begun;
-            let [current, before] = &mut named.obstacles;
-            *before = std::mem::take(current);
+            named.has_observed = false;
+            named.observed.clear();
         }
     }
 

@@ -128,22 +128,53 @@ fn an_object_that_changes_all_the_time_starts_few_passes_and_the_last_change_is_
 }
 
 #[test]
-fn an_object_in_the_way_wakes_its_plugin_while_it_is_there() {
+fn an_object_in_the_way_wakes_its_plugin_until_a_pass_does_not_see_it_any_more() {
     let world = World::new();
-    let (key, theirs) = (Key::new("c"), id("c", "theirs"));
+    let (key, theirs, other) = (Key::new("c"), id("c", "theirs"), id("c", "other"));
     world.wakes.changed(&theirs);
     assert_eq!(world.woken(), [""; 0]);
     world.wakes.obstructed(&key, [theirs.clone()].into_iter());
-    world.wakes.changed(&theirs);
-    // Also before the pass has seen it again.
-    assert_eq!(world.woken(), ["c"]);
-    world.wakes.changed(&theirs);
-    assert_eq!(world.woken(), ["c"]);
+    // Passes that observe nothing forget nothing.
+    for _ in 0..3 {
+        world.wakes.changed(&theirs);
+        assert_eq!(world.woken(), ["c"]);
+    }
+    // A watch of the kind that begins has missed changes.
+    world.wakes.any_changed("", "ConfigMap");
+    assert_eq!(world.woken(), ["a", "b", "c"]);
+    // A pass that observes two versions.
+    world.wakes.obstructed(&key, [theirs.clone()].into_iter());
+    world.wakes.obstructed(&key, [other.clone()].into_iter());
+    for id in [&theirs, &other] {
+        world.wakes.changed(id);
+        assert_eq!(world.woken(), ["c"]);
+    }
+    world.wakes.obstructed(&key, [other.clone()].into_iter());
     world.wakes.changed(&theirs);
     assert_eq!(world.woken(), [""; 0]);
-    world.wakes.obstructed(&key, [theirs.clone()].into_iter());
+    world.wakes.changed(&other);
+    assert_eq!(world.woken(), ["c"]);
     world.wakes.forget(&key);
+    world.wakes.changed(&other);
+    assert_eq!(world.woken(), [""; 0]);
+}
+
+#[test]
+fn an_object_that_changes_while_it_is_observed_wakes_its_plugin() {
+    let world = World::new();
+    let (key, theirs, gone) = (Key::new("a"), id("a", "theirs"), id("a", "gone"));
+    world.wakes.begins(&key);
+    world.wakes.observes(&key, [theirs.clone(), gone.clone()].into_iter());
+    // It was read, and is handed over before it counts as in the way.
     world.wakes.changed(&theirs);
+    world.wakes.obstructed(&key, [theirs.clone()].into_iter());
+    assert_eq!(world.woken(), ["a"]);
+    world.wakes.changed(&gone);
+    assert_eq!(world.woken(), [""; 0]);
+    // An observation that fails ends with its pass.
+    world.wakes.observes(&key, [gone.clone()].into_iter());
+    world.wakes.begins(&key);
+    world.wakes.changed(&gone);
     assert_eq!(world.woken(), [""; 0]);
 }
 
