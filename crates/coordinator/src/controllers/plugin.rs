@@ -131,6 +131,7 @@ impl Reconciler for PluginController {
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, PluginError> {
         let key = pass.key().clone();
         self.wakes.begins(&key);
+        self.followed.begins(key.name());
         let inventory = self.inventories.get(&key);
         let Ok(id) = key.name().parse::<PluginId>() else {
             return Ok(Next::UntilChanged);
@@ -178,6 +179,9 @@ impl Reconciler for PluginController {
             facts: &mut facts,
         };
         let end = self.bring(pass, id, &mut work).await;
+        if end.is_ok() {
+            self.followed.succeeds(key.name());
+        }
         self.report(&plugin, &record, facts, end).await
     }
 }

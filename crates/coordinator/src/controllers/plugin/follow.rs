@@ -6,7 +6,7 @@
 //! pass adds the places that it met. The watch of a kind whose definition is deleted ends, until a pass meets the kind
 //! again.
 //! The watch of a place ends with the last plugin that has objects in it: as an account that is gone, it would fail for
-//! ever.
+//! ever. A plugin has left the places that its pass did not meet, if that has observed the cluster to its end.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +46,8 @@ type WatchKey = (String, String, String, Option<String>, Option<String>);
 /// The watched places.
 pub(super) struct Followed {
     watched: Arc<Mutex<BTreeMap<WatchKey, Watched>>>,
+    /// By plugin, the places that its current pass has met.
+    met: Mutex<BTreeMap<String, BTreeSet<WatchKey>>>,
     added: mpsc::UnboundedSender<Watch>,
 }
 
@@ -110,6 +112,7 @@ impl Followed {
         let (added, mut new) = mpsc::unbounded_channel();
         let followed = Self {
             watched: Arc::default(),
+            met: Mutex::default(),
             added,
         };
         let (known, shutdown) = (Arc::clone(&followed.watched), tasks.shutdown_token());
@@ -147,6 +150,10 @@ impl Followed {
                 namespace.map(str::to_owned),
                 account.map(ToString::to_string),
             );
+            lock(&self.met)
+                .entry(plugin.to_owned())
+                .or_default()
+                .insert(key.clone());
             let mut all = lock(&self.watched);
             if let Some(watched) = all.get_mut(&key) {
                 watched.plugins.insert(plugin.to_owned());
@@ -172,10 +179,30 @@ impl Followed {
         }
     }
 
-    /// The plugin is gone: ends the watches of places in which no other one has objects.
+    /// A pass over the plugin begins.
+    pub(super) fn begins(&self, plugin: &str) {
+        lock(&self.met).remove(plugin);
+    }
+
+    /// The pass has succeeded: the plugin has left the places that it did not meet. One that met none has observed nothing.
+    pub(super) fn succeeds(&self, plugin: &str) {
+        if let Some(met) = lock(&self.met).remove(plugin) {
+            self.leave(plugin, |place| !met.contains(place));
+        }
+    }
+
+    /// The plugin is gone.
     pub(super) fn forget(&self, plugin: &str) {
-        lock(&self.watched).retain(|_, watched| {
-            watched.plugins.remove(plugin);
+        lock(&self.met).remove(plugin);
+        self.leave(plugin, |_| true);
+    }
+
+    /// Ends the watches of the places that the plugin has left, and in which no other one has objects.
+    fn leave(&self, plugin: &str, has_left: impl Fn(&WatchKey) -> bool) {
+        lock(&self.watched).retain(|place, watched| {
+            if has_left(place) {
+                watched.plugins.remove(plugin);
+            }
             if watched.plugins.is_empty() {
                 watched.end.cancel();
             }

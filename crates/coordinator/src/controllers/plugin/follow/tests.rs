@@ -50,7 +50,7 @@ async fn server() -> (Client, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn the_watch_of_a_place_ends_with_the_last_plugin_that_has_objects_there() {
+async fn the_watch_of_a_place_ends_when_the_last_plugin_leaves_it() {
     let (client, open) = server().await;
     let clock: SharedClock = SystemClock::shared();
     let mut tasks = Tasks::new(Arc::clone(&clock));
@@ -83,6 +83,20 @@ async fn the_watch_of_a_place_ends_with_the_last_plugin_that_has_objects_there()
     };
     followed.add_all("a", &cluster, &[place("one"), place("two")]);
     followed.add_all("b", &cluster, &[place("two")]);
+    followed.add_all("a", &cluster, &[place("three")]);
+    followed.succeeds("a");
+    is_open(3).await;
+    // A pass that observes nothing, or fails, has not left anything.
+    followed.begins("a");
+    followed.succeeds("a");
+    followed.begins("a");
+    followed.add_all("a", &cluster, &[place("one")]);
+    followed.begins("a");
+    followed.succeeds("a");
+    assert_eq!(lock(&followed.watched).len(), 3);
+    followed.begins("a");
+    followed.add_all("a", &cluster, &[place("one"), place("two")]);
+    followed.succeeds("a");
     is_open(2).await;
     followed.forget("a");
     is_open(1).await;
