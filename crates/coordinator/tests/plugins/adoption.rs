@@ -8,10 +8,10 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tidewaiter_api::names::PLUGIN_LABEL;
-use tidewaiter_coordinator::controllers::PluginSettings;
-use tidewaiter_testkit::{Identity, eventually};
+use tidewaiter_coordinator::controllers::{PluginDrift, PluginSettings};
+use tidewaiter_testkit::{AuditMark, Identity, eventually};
 
-use crate::cluster::SOON;
+use crate::cluster::{SOON, coordinator};
 use crate::world::{World, config, definition, id, plugin_of};
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -56,6 +56,26 @@ impl World {
             }
         })
         .await;
+    }
+
+    /// The requests of the coordinator about ConfigMaps since `mark`.
+    async fn requests(&self, mark: AuditMark, verb: &str) -> Vec<String> {
+        let audit = self.plane().audit().await.since(mark).by(&coordinator());
+        let requests = audit.of("configmaps").verb(verb);
+        requests.iter().map(|entry| entry.uri.clone()).collect()
+    }
+
+    /// Waits until this many passes have read the ConfigMap `two`.
+    async fn has_passed(&self, mark: AuditMark, passes: usize) {
+        eventually(format!("{passes} passes"), SOON, async || {
+            let reads = self.requests(mark, "get").await;
+            match reads.iter().filter(|uri| uri.contains("/two")).count() {
+                found if found >= passes => Ok(()),
+                found => Err(found),
+            }
+        })
+        .await;
+        self.is_quiet().await;
     }
 
     async fn config(&self, name: &str) -> DynamicObject {
@@ -233,12 +253,33 @@ async fn what_somebody_changed_of_the_go_coordinators_objects_is_shown_before_it
     assert!(world.labelled(1).await.unwrap().is_empty());
     world.config_is("two", Some("edited")).await;
 
+    // Passes in which nothing has changed render nothing.
+    let mark = world.plane().audit_mark().await;
+    for number in 0..3 {
+        world.annotate(1, "note", Some(&number.to_string())).await;
+        world.has_passed(mark, number + 1).await;
+    }
+    assert_eq!(world.requests(mark, "patch").await, [""; 0]);
+    // No watch shows an object without a label.
+    world.set("two", "edited again").await;
+    world.annotate(1, "note", None).await;
+    eventually("a dry run", SOON, async || {
+        let rendered = world.requests(mark, "patch").await;
+        if rendered.iter().any(|uri| uri.contains("dryRun=All")) {
+            Ok(())
+        } else {
+            Err(format!("{rendered:?}"))
+        }
+    })
+    .await;
+    let pending = world.pending_but(1, "1.0.0", &pending.digest).await;
+
     // A restart changes nothing.
     running.stop().await;
     let running = world.run(PluginSettings::default()).await;
     world.pending(1, "1.0.0").await;
     world.is_quiet().await;
-    world.config_is("two", Some("edited")).await;
+    world.config_is("two", Some("edited again")).await;
     world.approve(1, &pending.digest).await;
     world.is_ready(1, "1.0.0").await;
     world.config_is("two", Some("1")).await;

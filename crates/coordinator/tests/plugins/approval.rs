@@ -34,7 +34,7 @@ impl World {
     }
 
     /// The same with another digest.
-    async fn pending_but(&self, number: usize, version: &str, digest: &str) -> PendingVersion {
+    pub async fn pending_but(&self, number: usize, version: &str, digest: &str) -> PendingVersion {
         self.condition(number, version, READY, "False ApprovalNeeded").await;
         self.condition(number, version, RECONCILING, "False Idle").await;
         self.condition(number, version, STALLED, "False NotStalled").await;

@@ -57,7 +57,6 @@ impl Goal {
 #[derive(Default)]
 pub(super) struct Rendered(Mutex<BTreeMap<Key, RenderedDiff>>);
 
-#[derive(Clone)]
 struct RenderedDiff {
     /// Of what it was made of.
     fingerprint: String,
@@ -71,9 +70,23 @@ impl Rendered {
         self.lock().remove(key);
     }
 
+    /// What was rendered of the revision, and whether that is still what it would do.
+    fn last(&self, key: &Key, revision: &str, fingerprint: &str, now: Duration) -> Option<(PendingVersion, bool)> {
+        let all = self.lock();
+        let last = all.get(key).filter(|last| last.pending.revision == revision)?;
+        let is_current = last.fingerprint == fingerprint && now < last.at + REFRESH / 2;
+        Some((last.pending.clone(), is_current))
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, RenderedDiff>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Of everything that decides about the diff of the steps.
+fn fingerprint(release: &Release, steps: &[Step<'_>]) -> String {
+    let all: Vec<String> = steps.iter().map(Step::fingerprint).collect();
+    digest(std::iter::once(release.revision.as_str()).chain(all.iter().map(String::as_str)))
 }
 
 /// What a pass works on.
@@ -133,7 +146,7 @@ impl PluginController {
             }
             // What is there of a first version is known before anything of it is accepted.
             let observed = self.observe(goal, work.record).await?;
-            if !self.changes_inherited(goal, work.record, &observed).await? {
+            if !self.changes_inherited(key, goal, work.record, &observed).await? {
                 return Ok(Ok(Some(observed)));
             }
         }
@@ -256,15 +269,12 @@ impl PluginController {
     ) -> Result<PendingVersion, PluginError> {
         let (engine, observed) = (self.engines.of(&goal.identity)?, self.observe(goal, work.record).await?);
         let steps = proposal(&goal.release, work.record, &observed, self.settings.drift);
-        let all: Vec<String> = steps.iter().map(Step::fingerprint).collect();
-        let fingerprint = digest(std::iter::once(goal.release.revision.as_str()).chain(all.iter().map(String::as_str)));
-        let now = self.clock.monotonic();
-        let last = self.rendered.lock().get(key).cloned();
-        if let Some(last) = last.filter(|last| !anew && last.pending.revision == goal.release.revision) {
-            let same = last.fingerprint == fingerprint && now < last.at + REFRESH / 2;
+        let (fingerprint, now) = (fingerprint(&goal.release, &steps), self.clock.monotonic());
+        let last = self.rendered.last(key, &goal.release.revision, &fingerprint, now);
+        if let Some((pending, is_current)) = last.filter(|_| !anew) {
             let is_shown = self.store.has_diff(&self.writer, &goal.spec.id);
-            if (same && is_shown) || self.renders.take(key).is_err() {
-                return Ok(last.pending);
+            if (is_current && is_shown) || self.renders.take(key).is_err() {
+                return Ok(pending);
             }
         }
         let diff = engine.render(&goal.spec.version, &goal.release.revision, steps).await;
@@ -278,6 +288,15 @@ impl PluginController {
         };
         self.rendered.lock().insert(key.clone(), rendered);
         Ok(pending)
+    }
+
+    /// Whether these steps of the version await approval already: nothing has changed since they were rendered.
+    pub(super) fn awaits_approval(&self, key: &Key, release: &Release, steps: &[Step<'_>]) -> bool {
+        let now = self.clock.monotonic();
+        let last = self
+            .rendered
+            .last(key, &release.revision, &fingerprint(release, steps), now);
+        last.is_some_and(|(_, is_current)| is_current)
     }
 
     /// Stores the diff for who approves it, and says so once.

@@ -28,11 +28,15 @@ impl PluginController {
     /// says why.
     pub(super) async fn changes_inherited(
         &self,
+        key: &Key,
         goal: &Goal,
         record: &Record,
         observed: &Observed,
     ) -> Result<bool, PluginError> {
         let mut steps = proposal(&goal.release, record, observed, self.settings.drift);
+        if self.awaits_approval(key, &goal.release, &steps) {
+            return Ok(true);
+        }
         let is_inherited = |step: &Step<'_>| match step {
             Step::Apply(Applied { claim, live, .. }) => {
                 *claim == Some(&Claim::Inherited) || live.is_some_and(|live| live.is_labelled_by_kubectl)
