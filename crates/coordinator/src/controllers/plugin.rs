@@ -233,6 +233,7 @@ impl PluginController {
             let plan = plan(release, record, &observed, self.settings.drift);
             **record = plan.record;
             self.tell_found(plugin, &plan.drifted, &plan.used);
+            self.tell_left(name, &plugin.object_ref(&()), &plan.left);
             (facts.objects, facts.drifted) = (record.len(), plan.drifted.len());
             if plan.actions.is_empty() {
                 let found = unhealthy(release, &observed);
@@ -298,6 +299,7 @@ impl PluginController {
                 passes: true,
             }]));
         }
+        self.tell_left(pass.key().name(), &inventory.object_ref(&()), &removed.left);
         self.store
             .tidy(&self.writer, pass.key().name(), &BTreeSet::new())
             .await?;

@@ -379,6 +379,62 @@ async fn an_object_whose_label_is_taken_off_stays_the_plugins_and_one_that_is_ma
 }
 
 #[tokio::test]
+async fn an_object_without_its_label_stays_when_the_plugin_goes_and_is_named() {
+    const MANY: usize = 12;
+    let world = World::start().await;
+    let many = |version: &str| {
+        (0..MANY)
+            .map(|number| config(&format!("many-{number}"), version))
+            .collect::<Vec<_>>()
+    };
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one"}, "stringData": {"a": "b"}});
+    let mut objects = many("1");
+    objects.push(secret.clone());
+    world.offer(1, "1.0.0", &json!([objects]));
+    // A label that is taken off while the coordinator runs is not put back with this setting.
+    let settings = PluginSettings {
+        drift: PluginDrift::Report,
+        ..PluginSettings::default()
+    };
+    let _running = world.run(settings).await;
+    world.is_ready(1, "1.0.0").await;
+    let said = |object: &str, command: &str| {
+        format!(
+            "{object} stays, because somebody took its label containership.io/plugin-id off. Delete it when nothing needs it any more: kubectl \
+             delete {command}"
+        )
+    };
+    // A version leaves it out.
+    world.label("many-3", None).await;
+    world.offer(1, "1.1.0", &json!([many("1")[4..].to_vec(), [secret]]));
+    let note = said("ConfigMap default/many-3", "configmap many-3 -n default");
+    world.says(&id(1), "ObjectLeft", &note).await;
+    world.config_is("many-2", None).await;
+    world.is_ready(1, "1.1.0").await;
+    // The plugin goes. Many objects are found with a list, and few by their names.
+    world.label("many-7", None).await;
+    let secrets = world.objects("v1", "secrets", "Secret", Some("default"));
+    let unlabelled = Patch::Merge(json!({"metadata": {"labels": null}}));
+    secrets
+        .patch("one", &PatchParams::default(), &unlabelled)
+        .await
+        .unwrap();
+    world.withdraw(1);
+    world.is_forgotten(1).await;
+    for (object, command) in [
+        ("ConfigMap default/many-7", "configmap many-7 -n default"),
+        ("Secret default/one", "secret one -n default"),
+    ] {
+        world.says(&id(1), "ObjectLeft", &said(object, command)).await;
+    }
+    assert!(world.labelled(1).await.unwrap().is_empty());
+    for name in ["many-3", "many-7"] {
+        world.config_is(name, Some("1")).await;
+    }
+    assert!(secrets.get_opt("one").await.unwrap().is_some());
+}
+
+#[tokio::test]
 async fn what_a_plugin_left_is_adopted_by_the_plugin_that_is_added_again() {
     let world = World::start().await;
     let group = "again.example.com";

@@ -34,20 +34,26 @@ impl Claimant<'_> {
             Some(owner) if owner == self.plugin => Seen::Ours(live),
             Some(owner) if is_id(owner) && (self.is_gone)(owner) => Seen::Adoptable(live, Claim::Orphan(owner.clone())),
             Some(owner) => Seen::OtherPlugin(owner.clone()),
-            None if self.record.applied(id).is_some() && is_applied_by_us(metadata) => {
-                Seen::Adoptable(live, Claim::Unlabelled)
-            }
+            None if self.is_unlabelled(id, metadata) => Seen::Adoptable(live, Claim::Unlabelled),
             None if self.inherits(object, metadata) => Seen::Adoptable(live, Claim::Inherited),
             None => Seen::Foreign,
         }
     }
 
-    /// Whether the object has the label of the plugin.
-    pub(super) fn labels(&self, metadata: &ObjectMeta) -> bool {
+    /// The object that has the name of one that the plugin does not want any more, if it was the plugin's.
+    pub(super) fn judge_surplus(&self, id: &ObjectId, metadata: &ObjectMeta, live: Live) -> Option<Seen> {
         let labels = metadata.labels.as_ref();
-        labels
-            .and_then(|labels| labels.get(PLUGIN_LABEL))
-            .is_some_and(|owner| owner == self.plugin)
+        match labels.and_then(|labels| labels.get(PLUGIN_LABEL)) {
+            Some(owner) => (owner == self.plugin).then_some(Seen::Ours(live)),
+            None => self
+                .is_unlabelled(id, metadata)
+                .then_some(Seen::Adoptable(live, Claim::Unlabelled)),
+        }
+    }
+
+    /// Whether the plugin applied the object without a label.
+    fn is_unlabelled(&self, id: &ObjectId, metadata: &ObjectMeta) -> bool {
+        self.record.applied(id).is_some() && is_applied_by_us(metadata)
     }
 
     /// Whether the Go coordinator has applied the manifest. It ran `kubectl apply` and labelled nothing, so what it

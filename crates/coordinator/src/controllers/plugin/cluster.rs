@@ -269,6 +269,10 @@ pub(super) fn is_forbidden(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 403)
 }
 
+pub(super) fn is_not_found(error: &Error) -> bool {
+    matches!(error, Error::Api(status) if status.code == 404)
+}
+
 pub(super) fn with_metadata(metadata: ObjectMeta) -> DynamicObject {
     DynamicObject {
         types: None,

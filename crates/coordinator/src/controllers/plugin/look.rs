@@ -10,7 +10,7 @@ use kube::api::ListParams;
 use kube::core::ObjectMeta;
 
 use super::claim::Claimant;
-use super::cluster::{Cluster, Kind, PAGE, is_forbidden, live, with_metadata};
+use super::cluster::{Cluster, Kind, PAGE, is_forbidden, is_not_found, live, with_metadata};
 use super::object::{Object, ObjectId};
 use super::observed::Seen;
 use super::requests;
@@ -18,27 +18,37 @@ use super::requests;
 /// From this number of objects of one kind in one namespace on, they are read with a list.
 pub(super) const MANY: usize = 8;
 
+/// An object to look for.
+pub(super) struct Wanted<'a> {
+    pub(super) id: ObjectId,
+    /// The version of its group.
+    pub(super) version: &'a str,
+    /// Its manifest, if the version of the plugin has it.
+    pub(super) object: Option<&'a Object>,
+}
+
 /// Objects of one kind in one namespace.
 struct Place<'a> {
     kind: Kind,
-    wanted: Vec<(ObjectId, &'a Object)>,
+    wanted: Vec<Wanted<'a>>,
 }
 
 impl Cluster {
     /// What has these names. What is absent does not exist.
     pub(super) async fn look(
         &self,
-        unseen: Vec<(ObjectId, &Object)>,
+        unseen: Vec<Wanted<'_>>,
         claimant: Claimant<'_>,
     ) -> Result<Vec<(ObjectId, Seen)>, Error> {
         let mut places: BTreeMap<(String, String, String, String), Place<'_>> = BTreeMap::new();
-        for (id, object) in unseen {
-            let Some(kind) = self.kind(&id.group, &object.version, &id.kind).await? else {
+        for wanted in unseen {
+            let Wanted { id, version, .. } = &wanted;
+            let Some(kind) = self.kind(&id.group, version, &id.kind).await? else {
                 continue;
             };
             let key = (
                 id.group.clone(),
-                object.version.clone(),
+                (*version).to_owned(),
                 id.kind.clone(),
                 id.namespace.clone(),
             );
@@ -46,7 +56,7 @@ impl Cluster {
                 kind,
                 wanted: Vec::new(),
             });
-            place.wanted.push((id, object));
+            place.wanted.push(wanted);
         }
         let (many, few): (Vec<_>, Vec<_>) = places.into_values().partition(|place| place.wanted.len() >= MANY);
         let pages = many.into_iter().map(|place| self.pages(place, claimant));
@@ -61,7 +71,7 @@ impl Cluster {
             .iter()
             .flat_map(|place| place.wanted.iter().map(|wanted| (&place.kind, wanted)));
         let looks: Vec<_> = each
-            .map(|(kind, (id, object))| self.look_at(kind, id, object, claimant))
+            .map(|(kind, wanted)| self.look_at(kind, wanted, claimant))
             .collect();
         for found in requests::read(looks.into_iter()).await {
             seen.extend(found?);
@@ -76,21 +86,21 @@ impl Cluster {
         claimant: Claimant<'_>,
     ) -> Result<Result<Vec<(ObjectId, Seen)>, Place<'a>>, Error> {
         let Place { kind, wanted } = &place;
-        let Some((first, _)) = wanted.first() else {
+        let Some(first) = wanted.first() else {
             return Ok(Ok(Vec::new()));
         };
-        let by_name: BTreeMap<&str, _> = wanted.iter().map(|wanted| (wanted.0.name.as_str(), wanted)).collect();
+        let by_name: BTreeMap<&str, _> = wanted.iter().map(|wanted| (wanted.id.name.as_str(), wanted)).collect();
         let mut params = ListParams::default().limit(PAGE);
         let mut seen = Vec::new();
         for _ in 0..=wanted.len() / PAGE as usize {
-            let page = match self.api(kind, first).list_metadata(&params).await {
-                // Each says for itself that it may not be read.
-                Err(error) if is_forbidden(&error) => return Ok(Err(place)),
+            let page = match self.api(kind, &first.id).list_metadata(&params).await {
+                // Each says for itself that it may not be read, or that its kind is not served any more.
+                Err(error) if is_forbidden(&error) || is_not_found(&error) => return Ok(Err(place)),
                 page => page?,
             };
             seen.extend(page.items.into_iter().filter_map(|item| {
-                let (id, object) = by_name.get(item.metadata.name.as_deref()?)?;
-                Some(seen_as(kind, id, object, item.metadata, claimant))
+                let wanted = by_name.get(item.metadata.name.as_deref()?)?;
+                seen_as(kind, wanted, item.metadata, claimant)
             }));
             params.continue_token = page.metadata.continue_.filter(|next| !next.is_empty());
             if params.continue_token.is_none() {
@@ -103,27 +113,30 @@ impl Cluster {
     async fn look_at(
         &self,
         kind: &Kind,
-        id: &ObjectId,
-        object: &Object,
+        wanted: &Wanted<'_>,
         claimant: Claimant<'_>,
     ) -> Result<Option<(ObjectId, Seen)>, Error> {
+        let id = &wanted.id;
         let found = match self.api(kind, id).get_metadata_opt(&id.name).await {
             Err(error) if is_forbidden(&error) => return Ok(Some((id.clone(), self.unreadable(id, &error)))),
             found => found?,
         };
-        Ok(found.map(|found| seen_as(kind, id, object, found.metadata, claimant)))
+        Ok(found.and_then(|found| seen_as(kind, wanted, found.metadata, claimant)))
     }
 }
 
 fn seen_as(
     kind: &Kind,
-    id: &ObjectId,
-    object: &Object,
+    Wanted { id, object, .. }: &Wanted<'_>,
     metadata: ObjectMeta,
     claimant: Claimant<'_>,
-) -> (ObjectId, Seen) {
+) -> Option<(ObjectId, Seen)> {
     // One with the label appeared after the list: it is seen with its content at the next pass.
     let found = with_metadata(metadata);
     let live = live(kind, &found, None).1;
-    (id.clone(), claimant.judge(id, object, &found.metadata, live))
+    let seen = match object {
+        Some(object) => claimant.judge(id, object, &found.metadata, live),
+        None => claimant.judge_surplus(id, &found.metadata, live)?,
+    };
+    Some((id.clone(), seen))
 }

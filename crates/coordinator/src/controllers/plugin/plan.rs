@@ -80,6 +80,8 @@ pub(super) struct Plan<'a> {
     pub(super) drifted: Vec<ObjectId>,
     /// Namespaces and definitions of others, which are used as they are.
     pub(super) used: Vec<ObjectId>,
+    /// Objects that the plugin does not want any more and does not delete, because somebody took their label off.
+    pub(super) left: Vec<ObjectId>,
 }
 
 /// Plans. An empty release removes everything.
@@ -93,6 +95,7 @@ pub(super) fn plan<'a>(release: &'a Release, record: &Record, observed: &Observe
             record: record.clone(),
             drifted: Vec::new(),
             used: Vec::new(),
+            left: Vec::new(),
         },
         problems: Vec::new(),
         defined: defined(release),

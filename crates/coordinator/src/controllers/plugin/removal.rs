@@ -17,6 +17,7 @@ use super::plan::{End, Waits, plan};
 use super::problem::{DENIED, PluginError, Problem};
 use super::record::Record;
 use super::release::Release;
+use super::report::log_left;
 use super::settings::PluginDrift;
 
 /// How often one removal may observe and delete.
@@ -33,6 +34,8 @@ pub(crate) struct Removed {
     pub(crate) problems: Vec<Problem>,
     /// Namespaces and definitions that stay, and what is in them.
     pub(super) kept: Vec<(ObjectId, String)>,
+    /// Objects that stay because somebody took their label off.
+    pub(super) left: Vec<ObjectId>,
     pub(super) places: Vec<Place>,
 }
 
@@ -55,7 +58,11 @@ impl PluginRemoval {
     /// Deletes the objects of the inventory, as far as nothing has to be waited for. The inventory stays.
     pub(crate) async fn remove(&self, inventory: &PluginInventory) -> Result<Removed, PluginError> {
         let engine = self.0.of(&Record::read(&inventory.spec).identity(inventory));
-        engine?.remove(inventory).await
+        let removed = engine?.remove(inventory).await?;
+        if removed.is_complete() {
+            log_left(inventory.metadata.name.as_deref().unwrap_or_default(), &removed.left);
+        }
+        Ok(removed)
     }
 }
 
@@ -78,6 +85,7 @@ impl Engine {
             observed.seen.extend(denied.clone());
             let plan = plan(&release, &record, &observed, PluginDrift::Correct);
             record = plan.record;
+            removed.left.extend(plan.left);
             if plan.actions.is_empty() {
                 match plan.end {
                     End::Waits(waits) => removed.waits = Some(waits),

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
 use serde_json::json;
 use tidewaiter_api::containership::{Plugin, PluginStatus};
-use tidewaiter_api::names::PLUGIN_HISTORY_ANNOTATION;
+use tidewaiter_api::names::{PLUGIN_HISTORY_ANNOTATION, PLUGIN_LABEL};
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::{Key, Next, Notice, WriteError, WriteLimits};
+use tracing::warn;
 
 use super::PluginController;
 use super::engine::Performed;
@@ -128,6 +130,14 @@ impl PluginController {
         }
     }
 
+    pub(super) fn tell_left(&self, plugin: &str, about: &ObjectReference, left: &[ObjectId]) {
+        log_left(plugin, left);
+        for id in left {
+            self.events
+                .publish(about, Notice::warning("ObjectLeft", "Delete", stays(id)));
+        }
+    }
+
     pub(super) fn tell_found(&self, plugin: &Plugin, drifted: &[ObjectId], used: &[ObjectId]) {
         let about = plugin.object_ref(&());
         for id in drifted {
@@ -145,6 +155,20 @@ impl PluginController {
                 .publish(&about, Notice::normal("ForeignObject", "Apply", note));
         }
     }
+}
+
+/// Says of each object that somebody took its label off: nothing remembers it afterwards.
+pub(super) fn log_left(plugin: &str, left: &[ObjectId]) {
+    for id in left {
+        warn!(plugin, "{}", stays(id));
+    }
+}
+
+fn stays(id: &ObjectId) -> String {
+    format!(
+        "{id} stays, because somebody took its label {PLUGIN_LABEL} off. Delete it when nothing needs it any more: kubectl delete {}",
+        id.as_argument()
+    )
 }
 
 pub(super) fn kept(id: &ObjectId, what: &str) -> Notice {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::Error;
 
 use super::super::claim::Claimant;
+use super::super::look::Wanted;
 use super::super::object::{Object, ObjectId};
 use super::super::observed::{Observed, Seen};
 use super::super::problem::Problem;
@@ -33,7 +34,12 @@ impl Cluster {
         let mut observed = Observed::default();
         let expected = self.expected(release, record, &mut observed).await?;
         let namespaces = new_namespaces(release, record, &observed);
-        let found = self.look(namespaces.clone(), claimant).await?;
+        let wanted = namespaces.iter().map(|(id, object)| Wanted {
+            id: id.clone(),
+            version: &object.version,
+            object: Some(object),
+        });
+        let found = self.look(wanted.collect(), claimant).await?;
         observed.seen.extend(found);
         let absent: BTreeSet<&str> = namespaces
             .iter()
@@ -55,12 +61,20 @@ impl Cluster {
         let rest = incomplete.iter().flat_map(|(place, read)| read.rest(place, &observed));
         let rest: Vec<Read<'_>> = rest.collect();
         self.read_all(&rest, claimant, &mut observed).await?;
-        // A list by the label does not show what others have. What was read by its name and not found does not exist.
+        // A list by the label does not show what others have, or what has lost the label. What was read by its name and not found does not exist.
         let by_name: BTreeSet<&ObjectId> = rest.iter().flat_map(Read::ids).collect();
         let listed = reads.iter().filter(|read| read.named.len() > 1);
-        let unseen = listed.flat_map(|read| &read.named).filter_map(|(id, object)| {
-            let is_unknown = !by_name.contains(id) && !observed.seen.contains_key(*id);
-            object.filter(|_| is_unknown).map(|object| ((*id).clone(), object))
+        let unseen = listed.flat_map(|read| &read.named).filter(|(id, object)| {
+            let may_be_left = object.is_some() || record.applied(id).is_some();
+            may_be_left && !by_name.contains(id) && !observed.seen.contains_key(*id)
+        });
+        let unseen = unseen.filter_map(|(id, object)| {
+            let version = object.map_or_else(|| record.version(id), |object| Some(object.version.as_str()))?;
+            Some(Wanted {
+                id: (*id).clone(),
+                version,
+                object: *object,
+            })
         });
         let unseen = unseen.collect();
         let found = self.look(unseen, claimant).await?;

@@ -136,9 +136,11 @@ impl Cluster {
         };
         let seen = match object {
             Some(object) => claimant.judge(id, object, &metadata, live),
-            // It is to be removed, if it has the label.
-            None if claimant.labels(&metadata) => Seen::Ours(live),
-            None => return Ok(None),
+            None => {
+                return Ok(claimant
+                    .judge_surplus(id, &metadata, live)
+                    .map(|seen| (id.clone(), seen)));
+            }
         };
         Ok(Some((id.clone(), seen)))
     }

@@ -78,7 +78,11 @@ impl<'b> Planner<'_, 'b> {
                     self.problems.push(problem.clone());
                     denied.push(id);
                 }
-                Some(Seen::Foreign | Seen::Adoptable(..) | Seen::OtherPlugin(_)) | None => self.plan.record.forget(&id),
+                Some(Seen::Adoptable(..)) => {
+                    self.plan.record.forget(&id);
+                    self.plan.left.push(id);
+                }
+                Some(Seen::Foreign | Seen::OtherPlugin(_)) | None => self.plan.record.forget(&id),
             }
         }
         (left, denied)
