@@ -221,11 +221,6 @@ impl DrainPod {
         self.observed().treatment() != Treatment::Stays
     }
 
-    /// Whether it must leave its node, and whether it is being deleted.
-    pub(super) fn departure(&self) -> (bool, bool) {
-        (self.must_leave(), self.is_terminating())
-    }
-
     fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }

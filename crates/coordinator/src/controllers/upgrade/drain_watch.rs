@@ -1,7 +1,10 @@
 //! The pods of the nodes that are drained, followed by one watch for each node while it is drained.
 //!
-//! A pass after each change then reads them from memory. What is in memory may be a moment old, so it shows only that pods are left: that none
-//! is, a list says.
+//! A pass after each pod that leaves then reads them from memory. What is in memory may be a moment old, so it shows only that pods are left: that
+//! none is, a list says.
+//!
+//! Whoever may create pods can have any number of them come to a node and leave it. So pods that come start no pass, and those that leave start one in
+//! a second after a burst: what leaves last is always seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -14,6 +17,7 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use tidewaiter_api::NodeName;
+use tidewaiter_kit::allowance::Allowance;
 use tidewaiter_kit::{Chain, Guarded, Key, Queue, SharedClock, Tasks};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -26,6 +30,12 @@ const WATCH_SECONDS: u32 = 60;
 
 /// The time for which the pods of a node are read from memory. A watch that is interrupted shows no change.
 const MAX_AGE: Duration = Duration::from_mins(1);
+
+/// The passes that the pods of one node start.
+const PASSES: Allowance = Allowance {
+    burst: 10,
+    refill: Duration::from_secs(1),
+};
 
 /// The watches of the nodes that are drained.
 pub(super) struct DrainWatches {
@@ -49,11 +59,11 @@ struct Watched {
 }
 
 impl DrainWatches {
-    /// Starts the task that watches, which pushes upgrades into `queue` when a pod of a node changes that they drain.
+    /// Starts the task that watches, which pushes upgrades into `queue` when a pod has left a node that they drain.
     pub(super) fn start(client: Client, queue: Queue, clock: SharedClock, tasks: &mut Tasks) -> Self {
         let (added, mut new) = mpsc::unbounded_channel::<(NodeName, CancellationToken)>();
         let nodes = Nodes::default();
-        let (known, shutdown) = (Arc::clone(&nodes), tasks.shutdown_token());
+        let (known, shutdown, time) = (Arc::clone(&nodes), tasks.shutdown_token(), Arc::clone(&clock));
         tasks.spawn("upgrade-drains", async move {
             let mut watches = FuturesUnordered::new();
             loop {
@@ -61,7 +71,7 @@ impl DrainWatches {
                     biased;
                     () = shutdown.cancelled() => return Ok::<(), Infallible>(()),
                     Some((node, end)) = new.recv() => {
-                        let watch = follow(client.clone(), node, Arc::clone(&known), queue.clone());
+                        let watch = follow(client.clone(), node, Arc::clone(&known), queue.clone(), Arc::clone(&time));
                         watches.push(async move { end.run_until_cancelled(watch).await });
                     }
                     Some(_) = watches.next(), if !watches.is_empty() => {}
@@ -115,48 +125,72 @@ impl DrainWatches {
 }
 
 /// Follows the pods of the node.
-async fn follow(client: Client, node: NodeName, nodes: Nodes, queue: Queue) {
+async fn follow(client: Client, node: NodeName, nodes: Nodes, queue: Queue, clock: SharedClock) {
     let api = Api::<Guarded<DrainPod>>::all(client);
     let config = watcher::Config::default()
         .fields(&on_node(&node))
         .timeout(WATCH_SECONDS);
     let mut events = watcher::watcher(api, config).default_backoff().boxed();
-    let mut listing = BTreeMap::new();
-    while let Some(event) = events.next().await {
-        let mut nodes = lock(&nodes);
-        let Some(watched) = nodes.get_mut(&node) else { return };
-        let is_news = match event {
-            Ok(Event::Init) => {
-                listing.clear();
-                false
+    let (mut listing, mut full_at, mut has_news) = (BTreeMap::new(), None, false);
+    loop {
+        let mut wait = None;
+        if has_news {
+            match PASSES.take(full_at, clock.monotonic()) {
+                Ok(next) => {
+                    (full_at, has_news) = (Some(next), false);
+                    let nodes = lock(&nodes);
+                    let upgrades = nodes.get(&node).map(|watched| &watched.upgrades);
+                    upgrades
+                        .into_iter()
+                        .flatten()
+                        .cloned()
+                        .for_each(|upgrade| queue.push(upgrade));
+                }
+                Err(later) => wait = Some(later),
             }
-            Ok(Event::InitApply(Guarded(Ok(pod)))) => {
-                listing.insert(Key::of(&pod), pod);
-                false
-            }
-            Ok(Event::InitDone) => {
-                watched.pods = Some(std::mem::take(&mut listing));
-                true
-            }
-            Ok(Event::Apply(Guarded(Ok(pod)))) => {
-                let departure = pod.departure();
-                let before = watched.pods.get_or_insert_default().insert(Key::of(&pod), pod);
-                before.is_none_or(|before| before.departure() != departure)
-            }
-            Ok(Event::Delete(Guarded(Ok(pod)))) => {
-                let before = watched.pods.get_or_insert_default().remove(&Key::of(&pod));
-                before.is_some()
-            }
-            // As in a list, a pod that cannot be decoded is left out.
-            Ok(Event::InitApply(_) | Event::Apply(_) | Event::Delete(_)) => false,
-            Err(error) => {
-                debug!(%node, error = %Chain(&error), "the pods of a node that is drained cannot be watched");
-                false
-            }
-        };
-        if is_news {
-            watched.upgrades.iter().cloned().for_each(|upgrade| queue.push(upgrade));
         }
+        let event = tokio::select! {
+            event = events.next() => event,
+            () = clock.sleep(wait.unwrap_or_default()), if wait.is_some() => continue,
+        };
+        match event {
+            None => return,
+            Some(Ok(event)) => {
+                let mut nodes = lock(&nodes);
+                let Some(watched) = nodes.get_mut(&node) else { return };
+                has_news |= watched.apply(event, &mut listing);
+            }
+            Some(Err(error)) => {
+                debug!(%node, error = %Chain(&error), "the pods of a node that is drained cannot be watched");
+            }
+        }
+    }
+}
+
+impl Watched {
+    /// Whether a pod has left the node, or the list of its pods is complete. As in a list, a pod that cannot be decoded is left out.
+    fn apply(&mut self, event: Event<Guarded<DrainPod>>, listing: &mut BTreeMap<Key, DrainPod>) -> bool {
+        match event {
+            Event::Init => listing.clear(),
+            Event::InitApply(Guarded(Ok(pod))) => {
+                listing.insert(Key::of(&pod), pod);
+            }
+            Event::InitDone => {
+                self.pods = Some(std::mem::take(listing));
+                return true;
+            }
+            Event::Apply(Guarded(Ok(pod))) => {
+                let stays = !pod.must_leave();
+                let before = self.pods.get_or_insert_default().insert(Key::of(&pod), pod);
+                return stays && before.is_some_and(|before| before.must_leave());
+            }
+            Event::Delete(Guarded(Ok(pod))) => {
+                let before = self.pods.get_or_insert_default().remove(&Key::of(&pod));
+                return before.is_some_and(|before| before.must_leave());
+            }
+            Event::InitApply(_) | Event::Apply(_) | Event::Delete(_) => {}
+        }
+        false
     }
 }
 
