@@ -41,7 +41,7 @@ impl World {
     }
 
     /// Waits until the version is applied to its end, although no controller makes its Deployments ready.
-    async fn is_applied(&self, number: usize, version: &str) {
+    pub async fn is_applied(&self, number: usize, version: &str) {
         eventually(format!("version {version} of {number}"), SOON, async || {
             let plugin = self
                 .plugins()

@@ -11,7 +11,7 @@ use crate::approval::manual;
 use crate::cluster::{MORE, Running, SOON, coordinator, kills};
 use crate::jobs::job;
 use crate::rollback::ROLLBACK;
-use crate::world::{World, config, definition, id};
+use crate::world::{World, config, definition, id, in_namespace};
 
 /// The most writes from one state to the next, without those of the status.
 const WRITES: usize = 16;
@@ -51,11 +51,8 @@ impl State {
         let widget = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Widget",
             "metadata": {"name": "w", "namespace": "crashes"}});
         let widgets = (self == Self::Installed).then_some(widget);
-        let configs = self.configs().iter().map(|(namespace, name, value)| {
-            let mut object = config(name, value);
-            object["metadata"]["namespace"] = json!(namespace);
-            object
-        });
+        let configs = self.configs().iter();
+        let configs = configs.map(|(namespace, name, value)| in_namespace(config(name, value), namespace));
         let objects: Vec<Value> = configs.chain(widgets).collect();
         json!([objects, [namespace, definition(GROUP)]])
     }

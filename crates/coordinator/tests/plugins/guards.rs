@@ -8,12 +8,10 @@ use tidewaiter_coordinator::controllers::{ByPlugin, PluginNamespaces, PluginSett
 use tidewaiter_testkit::eventually;
 
 use crate::cluster::{SOON, coordinator, deploy};
-use crate::world::{World, config, id};
+use crate::world::{World, config, id, in_namespace};
 
 fn config_in(namespace: &str, name: &str, value: &str) -> Value {
-    let mut object = config(name, value);
-    object["metadata"]["namespace"] = json!(namespace);
-    object
+    in_namespace(config(name, value), namespace)
 }
 
 fn admin_of_all() -> Value {
@@ -76,15 +74,7 @@ async fn a_plugin_has_objects_in_its_namespaces_alone() {
 
 #[tokio::test]
 async fn a_plugin_is_applied_and_removed_as_its_service_account() {
-    let world = World::without_rights().await;
-    world
-        .plane()
-        .apply(r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}}"#)
-        .await;
-    world
-        .plane()
-        .apply_manifests(deploy("coordinator/plugin-accounts"))
-        .await;
+    let world = World::with_accounts().await;
     let monitoring = world.objects("v1", "configmaps", "ConfigMap", Some("monitoring"));
     let account = || "containership-core/plugin-metrics".parse().unwrap();
     let (first, third, fourth) = (id(1), id(3), id(4));

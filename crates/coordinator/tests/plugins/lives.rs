@@ -6,7 +6,7 @@ use tidewaiter_coordinator::controllers::{PluginDrift, PluginSettings};
 use tidewaiter_testkit::eventually;
 
 use crate::cluster::SOON;
-use crate::world::{World, config, definition, id, plugin_of};
+use crate::world::{World, config, definition, id, in_namespace, plugin_of};
 
 #[tokio::test]
 async fn a_plugin_is_installed_upgraded_and_removed() {
@@ -157,30 +157,6 @@ async fn an_object_that_is_changed_all_the_time_is_corrected_less_often() {
 }
 
 #[tokio::test]
-async fn a_plugin_is_healthy_when_its_objects_are() {
-    let world = World::start().await;
-    let labels = json!({"app": "web"});
-    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 2,
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "web"}]}}}});
-    world.offer(1, "1.0.0", &json!([[deployment]]));
-    let _running = world.run(PluginSettings::default()).await;
-    let message = world.condition(1, "1.0.0", "Ready", "False Unhealthy").await;
-    assert!(message.contains("Deployment.apps default/web"), "{message}");
-    world.condition(1, "1.0.0", "Reconciling", "True InProgress").await;
-    let deployments = world.objects("apps/v1", "deployments", "Deployment", Some("default"));
-    let status = json!({"status": {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2, "readyReplicas": 2,
-        "conditions": [{"type": "Available", "status": "True", "reason": "r", "message": "m"}]}});
-    let patch = Patch::Merge(status);
-    deployments
-        .patch_status("web", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
-    world.is_ready(1, "1.0.0").await;
-    world.is_quiet().await;
-}
-
-#[tokio::test]
 async fn a_field_that_cannot_change_is_replaced_only_where_the_plugin_says_so() {
     let world = World::start().await;
     let fixed = |value: &str, annotations: Value| {
@@ -260,26 +236,9 @@ async fn each_kind_with_fields_that_cannot_change_can_be_replaced() {
     };
     world.offer(1, "1.0.0", &manifests("one"));
     let _running = world.run(PluginSettings::default()).await;
-    let is_applied = async |version: &str| {
-        eventually(format!("version {version}"), SOON, async || {
-            let status = world
-                .plugins()
-                .get(&id(1))
-                .await
-                .map_err(|error| error.to_string())?
-                .status;
-            let status = status.ok_or("it has no status")?;
-            if status.applied_version == version {
-                Ok(())
-            } else {
-                Err(format!("{status:?}"))
-            }
-        })
-        .await;
-    };
-    is_applied("1.0.0").await;
+    world.is_applied(1, "1.0.0").await;
     world.offer(1, "2.0.0", &manifests("two"));
-    is_applied("2.0.0").await;
+    world.is_applied(1, "2.0.0").await;
     let classes = world.objects("storage.k8s.io/v1", "storageclasses", "StorageClass", None);
     world
         .shows(&classes, "fixed", |found| found["parameters"]["a"] == "two")
@@ -302,11 +261,7 @@ async fn each_kind_with_fields_that_cannot_change_can_be_replaced() {
 async fn a_namespace_goes_with_its_plugin_unless_others_use_it() {
     let world = World::with_controller_manager().await;
     let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    let within = |name: &str, namespace: &str| {
-        let mut object = config(name, "1");
-        object["metadata"]["namespace"] = json!(namespace);
-        object
-    };
+    let within = |name: &str, namespace: &str| in_namespace(config(name, "1"), namespace);
     world.offer(1, "1.0.0", &json!([[within("a", "alone"), namespace("alone")]]));
     world.offer(2, "1.0.0", &json!([[within("a", "shared"), namespace("shared")]]));
     let _running = world.run(PluginSettings::default()).await;

@@ -8,7 +8,7 @@ use tidewaiter_testkit::AuditMark;
 
 use crate::cluster::coordinator;
 use crate::shapes;
-use crate::world::{World, config, id, plugin_of};
+use crate::world::{World, config, id, in_namespace, plugin_of};
 
 const OBJECTS: usize = 60;
 
@@ -90,11 +90,7 @@ async fn reads_in(world: &World, mark: AuditMark, namespace: &str) -> Vec<String
 async fn nothing_is_looked_for_in_a_namespace_that_does_not_exist() {
     let world = World::start().await;
     let (new, old) = ("new-place", "old-place");
-    let in_it = |namespace: &str, number: usize| {
-        let mut object = config(&name(number), "1");
-        object["metadata"]["namespace"] = json!(namespace);
-        object
-    };
+    let in_it = |namespace: &str, number: usize| in_namespace(config(&name(number), "1"), namespace);
     let namespaces = world.objects("v1", "namespaces", "Namespace", None);
     world.put(&namespaces, &shapes::namespace(old)).await;
     let theirs = world.objects("v1", "configmaps", "ConfigMap", Some(old));

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tidewaiter_coordinator::controllers::{ByPlugin, PluginSettings};
 use tidewaiter_testkit::{Identity, eventually};
 
-use crate::cluster::{SOON, coordinator, deploy};
-use crate::world::{World, config, definition, id};
+use crate::cluster::{SOON, coordinator};
+use crate::world::{World, config, definition, id, in_namespace};
 
 fn rbac(kind: &str, rest: &Value) -> Value {
     let mut object =
@@ -234,15 +234,7 @@ async fn instances_of_others_keep_a_definition_also_when_they_have_an_owner() {
 
 #[tokio::test]
 async fn one_denied_deletion_keeps_no_other_object() {
-    let world = World::without_rights().await;
-    world
-        .plane()
-        .apply(r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}}"#)
-        .await;
-    world
-        .plane()
-        .apply_manifests(deploy("coordinator/plugin-accounts"))
-        .await;
+    let world = World::with_accounts().await;
     let verbs = json!(["get", "list", "watch", "create", "patch", "delete"]);
     let definitions = json!({"rules": [
         {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": verbs},
@@ -260,15 +252,11 @@ async fn one_denied_deletion_keeps_no_other_object() {
         accounts: ByPlugin::from([("*", "containership-core/plugin-metrics".parse().unwrap())]),
         ..PluginSettings::default()
     };
-    let inside = |mut object: Value| {
-        object["metadata"]["namespace"] = json!("monitoring");
-        object
-    };
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "denied"}, "spec": {"ports": [{"port": 80}]}});
     let objects = [
         definition("denied.example.com"),
-        inside(config("one", "1")),
-        inside(service),
+        in_namespace(config("one", "1"), "monitoring"),
+        in_namespace(service, "monitoring"),
     ];
     world.offer(1, "1.0.0", &json!([objects]));
     let running = world.run(settings).await;

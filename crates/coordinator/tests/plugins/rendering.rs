@@ -6,8 +6,8 @@ use tidewaiter_coordinator::controllers::{ByPlugin, Operation, PluginSettings};
 use tidewaiter_testkit::{Action, ApiProxy};
 
 use crate::approval::{manual, secret, words};
-use crate::cluster::{coordinator, deploy};
-use crate::world::{World, config, definition, id};
+use crate::cluster::coordinator;
+use crate::world::{World, config, definition, id, in_namespace};
 
 #[tokio::test]
 async fn what_cannot_be_rendered_yet_is_shown_as_the_manifests_say() {
@@ -46,22 +46,12 @@ async fn what_cannot_be_rendered_yet_is_shown_as_the_manifests_say() {
 
 #[tokio::test]
 async fn a_version_is_rendered_and_applied_as_the_service_account() {
-    let world = World::without_rights().await;
-    let namespace = r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}}"#;
-    world.plane().apply(namespace).await;
-    world
-        .plane()
-        .apply_manifests(deploy("coordinator/plugin-accounts"))
-        .await;
+    let world = World::with_accounts().await;
     let settings = PluginSettings {
         accounts: ByPlugin::from([("*", "containership-core/plugin-metrics".parse().unwrap())]),
         ..manual()
     };
-    let monitoring = |name: &str| {
-        let mut object = config(name, "1");
-        object["metadata"]["namespace"] = json!("monitoring");
-        object
-    };
+    let monitoring = |name: &str| in_namespace(config(name, "1"), "monitoring");
     let mark = world.plane().audit_mark().await;
     world.offer(1, "1.0.0", &json!([[monitoring("one")]]));
     // What the account may not read is shown as what is in the way.

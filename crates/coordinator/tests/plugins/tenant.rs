@@ -13,7 +13,7 @@ use tidewaiter_testkit::{ApiProxy, AuditMark, eventually, settled};
 
 use crate::cluster::{SOON, coordinator};
 use crate::shapes;
-use crate::world::{World, config, definition, id};
+use crate::world::{World, config, definition, id, in_namespace};
 
 /// The objects of the tenant that have the label of a plugin.
 const STRANGERS: usize = 3_000;
@@ -25,11 +25,6 @@ const OBJECTS: usize = 12;
 #[expect(clippy::disallowed_methods, reason = "the rate of passes is measured in real time")]
 fn now() -> Instant {
     Instant::now()
-}
-
-fn in_namespace(mut object: Value, namespace: &str) -> Value {
-    object["metadata"]["namespace"] = json!(namespace);
-    object
 }
 
 /// `ConfigMap`s with the label of the plugin, which it does not name. They are listed before its own.
@@ -265,7 +260,7 @@ async fn an_object_of_the_plugin_that_changes_all_the_time_starts_few_passes() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_is_not_healthy_waits_for_its_watch() {
+async fn a_plugin_is_healthy_when_its_objects_are_and_waits_for_their_watch() {
     let world = World::start().await;
     let labels = json!({"app": "web"});
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {
@@ -273,7 +268,9 @@ async fn a_plugin_that_is_not_healthy_waits_for_its_watch() {
         "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "web"}]}}}});
     world.offer(1, "1.0.0", &json!([[deployment]]));
     let running = world.run(PluginSettings::default()).await;
-    world.condition(1, "1.0.0", "Ready", "False Unhealthy").await;
+    let message = world.condition(1, "1.0.0", "Ready", "False Unhealthy").await;
+    assert!(message.contains("Deployment.apps default/web"), "{message}");
+    world.condition(1, "1.0.0", "Reconciling", "True InProgress").await;
     let mark = world.plane().audit_mark().await;
     settled(
         "the reads",

@@ -32,6 +32,7 @@ use crate::cluster::{self, Running, Wiring, coordinator};
 use crate::objects::Kind;
 use crate::pods;
 use crate::script::{Answer, CLUSTER, INTERVAL, ORGANIZATION, Script};
+use crate::shapes::namespace;
 
 pub use crate::objects::id;
 
@@ -71,6 +72,16 @@ impl World {
             }
         })
         .await;
+        world
+    }
+
+    /// One without rights, with the namespace `monitoring` and a service account for the objects of plugins in it.
+    pub async fn with_accounts() -> Self {
+        let world = Self::without_rights().await;
+        let namespaces = world.objects("v1", "namespaces", "Namespace", None);
+        world.put(&namespaces, &namespace("monitoring")).await;
+        let accounts = cluster::deploy("coordinator/plugin-accounts");
+        world.plane().apply_manifests(accounts).await;
         world
     }
 
@@ -429,6 +440,11 @@ impl World {
 
 pub fn config(name: &str, value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": value}})
+}
+
+pub fn in_namespace(mut object: Value, namespace: &str) -> Value {
+    object["metadata"]["namespace"] = json!(namespace);
+    object
 }
 
 /// A definition of `Widget` in a group of its own.
