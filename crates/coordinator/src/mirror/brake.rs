@@ -97,7 +97,7 @@ impl Additions {
 
 /// What is held of the deletions of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct HeldDeletions {
+pub(super) struct DeletionHold {
     /// These objects stay.
     pub(super) objects: BTreeSet<Key>,
     /// Why there are too many of them, unless each is held for itself.
@@ -147,7 +147,7 @@ impl Brake {
         response: Response,
         record: &Record,
         is_listed: impl Fn(&Key) -> bool,
-    ) -> HeldDeletions {
+    ) -> DeletionHold {
         if !self.holds_list {
             self.window
                 .slide(response.confirmed, response.interval.saturating_mul(COUNTED_INTERVALS));
@@ -158,7 +158,7 @@ impl Brake {
         let too_many = self.too_many(&others, few, response, record, stays);
         let lacks_most = self.window.extent(is_listed) != Extent::default();
         self.holds_list = too_many.is_some() || (lacks_most && !unrecorded.is_empty());
-        HeldDeletions {
+        DeletionHold {
             objects: match too_many {
                 Some(_) => deletions.clone(),
                 None => unrecorded,
@@ -327,7 +327,7 @@ mod tests {
     }
 
     /// What is held: the objects, why there are too many of them, and a plus if the additions of the list are held.
-    fn text(held: &HeldDeletions) -> String {
+    fn text(held: &DeletionHold) -> String {
         let objects: String = held.objects.iter().map(Key::name).collect();
         let too_many = held.too_many.map_or(String::new(), |why| format!(" {why:?}"));
         let additions = if held.holds_additions { "+" } else { "" };

@@ -9,7 +9,7 @@ use tidewaiter_api::cloud_sync::UNREADABLE_LIST;
 use tidewaiter_kit::Key;
 use tidewaiter_kit::children::{Changes, compare};
 
-use super::brake::{Additions, Brake, HeldDeletions, MassDeletion, Response, TooMany};
+use super::brake::{Additions, Brake, DeletionHold, MassDeletion, Response, TooMany};
 use super::cloud_list::Specs;
 use super::listing::Listing;
 use super::record::Record;
@@ -148,7 +148,7 @@ pub(super) fn plan<R: Resource + Clone>(
     let missing = stays.keys().filter(|key| !listing.contains(key));
     let missing: BTreeSet<Key> = missing.cloned().collect();
     let (held, reason) = held_deletions(listing, &missing, brake, rules);
-    let HeldDeletions {
+    let DeletionHold {
         objects: deletions,
         too_many,
         holds_additions,
@@ -245,12 +245,12 @@ fn held_deletions<R: Resource + Clone>(
     missing: &BTreeSet<Key>,
     brake: &mut Brake,
     rules: Rules<'_>,
-) -> (HeldDeletions, Option<HoldReason>) {
+) -> (DeletionHold, Option<HoldReason>) {
     if !listing.is_readable() {
         brake.confirms_nothing();
-        let held = HeldDeletions {
+        let held = DeletionHold {
             objects: missing.clone(),
-            ..HeldDeletions::default()
+            ..DeletionHold::default()
         };
         return (held, (!missing.is_empty()).then_some(HoldReason::Unreadable));
     }
