@@ -51,7 +51,6 @@ impl Scene {
 fn settings() -> String {
     let (_, text) = MANIFEST.split_once("settings.yaml: |\n").unwrap();
     let (text, _) = text.split_once("---").unwrap();
-    text.lines()
-        .map(|line| format!("{}\n", line.replacen("    ", "", 1)))
-        .collect()
+    let lines: Vec<String> = text.lines().map(|line| line.replacen("    ", "", 1)).collect();
+    lines.join("\n") + "\n"
 }

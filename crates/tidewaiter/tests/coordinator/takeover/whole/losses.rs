@@ -107,7 +107,10 @@ impl Watched {
                         }
                     }
                     WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
-                    WatchEvent::Error(error) => panic!("the watch of {}: {error:?}", self.kind),
+                    WatchEvent::Error(error) => {
+                        let ended = format!("the watch of {} ended: {}", self.kind, error.message);
+                        return recorded.lock().unwrap().1.push(ended);
+                    }
                 }
             }
         }

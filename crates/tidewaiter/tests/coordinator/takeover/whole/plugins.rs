@@ -13,7 +13,7 @@ use crate::write;
 
 const VERSION: &str = "1.0.0";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// The ConfigMaps of two plugins that a person has changed. The manifest of one has the label of the plugin.
+/// The `ConfigMap`s of two plugins that a person has changed. The manifest of one has the label of the plugin.
 const EDITED: [(&str, &str); 2] = [("edited", "default"), ("labelled", CORE)];
 /// The groups of manifests by the type of the plugin.
 const MANIFESTS: &str = include_str!("plugins.yaml");
