@@ -15,7 +15,7 @@ pub use name::{ClusterName, InstanceGroupName, NodeName, NodeUid, ServiceAccount
 pub use provider_id::ProviderId;
 pub use secret::SecretText;
 pub(crate) use secret::opaque;
-pub use ssh_key_line::SshKeyLine;
+pub use ssh_key_line::{SshKeyLine, fingerprint};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

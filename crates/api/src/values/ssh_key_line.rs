@@ -1,7 +1,10 @@
 //! SSH public keys. They become lines of `authorized_keys`, so a key consists only of a type, its data and a comment: no options
 //! before it, and no second line.
 
-use ssh_key::{Algorithm, EcdsaCurve, HashAlg, PublicKey};
+use ssh_key::public::KeyData;
+use ssh_key::{Algorithm, Certificate, EcdsaCurve, HashAlg, PublicKey};
+
+use super::printable;
 
 /// The longest text that is parsed, in bytes.
 const MAX_BYTES: usize = 8 * 1024;
@@ -33,10 +36,12 @@ impl SshKeyLine {
         if text.contains("PRIVATE KEY") {
             return Err("must be the public key, from the file that ends in .pub");
         }
-        if !text.bytes().all(|b| b == b' ' || b.is_ascii_graphic()) {
-            return Err("must be one line of printable ASCII characters");
+        // A file of Windows, or a paste, ends so.
+        let text = text.trim_matches(' ').trim_end_matches(['\r', '\n', ' ']);
+        if printable(text) != text {
+            return Err("must be one line of printable characters");
         }
-        let key = PublicKey::from_openssh(text.trim())
+        let key = PublicKey::from_openssh(text)
             .map_err(|_| "must be \"TYPE BASE64\" or \"TYPE BASE64 COMMENT\" as in a .pub file, without options")?;
         allowed(&key)?;
         if key.comment().len() > MAX_COMMENT {
@@ -73,7 +78,58 @@ impl SshKeyLine {
     }
 }
 
+/// The SHA-256 fingerprint of a public key or certificate of any type that OpenSSH has or had, from `TYPE BASE64`. That
+/// of a certificate is the one of its key, as `ssh-keygen -l` shows it. None if it cannot be parsed.
+#[must_use]
+pub fn fingerprint(key: &str) -> Option<String> {
+    let data = match Certificate::from_openssh(key) {
+        Ok(certificate) => certificate.public_key().clone(),
+        Err(_) => PublicKey::from_openssh(key).ok()?.key_data().clone(),
+    };
+    Some(data.fingerprint(HashAlg::Sha256).to_string())
+}
+
+/// The points of small order of Curve25519, without the bit of the sign: whoever knows none of the keys can make a
+/// signature for these. All zero is one of them.
+const SMALL_ORDER: [[u8; 32]; 7] = [
+    encoded(0, 0, 0),
+    encoded(1, 0, 0),
+    [
+        0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0, 0xd5, 0xdf,
+        0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05,
+    ],
+    [
+        0xc7, 0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba, 0x3c, 0x0b, 0x76, 0x0d, 0x10, 0x67, 0x0f, 0x2a, 0x20,
+        0x53, 0xfa, 0x2c, 0x39, 0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a,
+    ],
+    // p - 1, and the encodings of 0 and 1 that are not reduced.
+    encoded(0xec, 0xff, 0x7f),
+    encoded(0xed, 0xff, 0x7f),
+    encoded(0xee, 0xff, 0x7f),
+];
+
+const fn encoded(first: u8, middle: u8, last: u8) -> [u8; 32] {
+    let mut point = [middle; 32];
+    point[0] = first;
+    point[31] = last;
+    point
+}
+
+fn has_small_order(key: &KeyData) -> bool {
+    let point = match key {
+        KeyData::Ed25519(key) => key.0,
+        KeyData::SkEd25519(key) => key.public_key().0,
+        _ => return false,
+    };
+    let mut unsigned = point;
+    unsigned[31] &= 0x7f;
+    SMALL_ORDER.contains(&unsigned)
+}
+
 fn allowed(key: &PublicKey) -> Result<(), &'static str> {
+    if has_small_order(key.key_data()) {
+        return Err("must be a key that has a private key: anybody can make signatures for this one");
+    }
     match key.algorithm() {
         Algorithm::Ed25519
         | Algorithm::SkEd25519
@@ -112,6 +168,8 @@ mod tests {
             KEY.to_owned(),
             format!("{KEY} alice # break-glass"),
             format!("  {KEY}  "),
+            format!("{KEY}\r"),
+            format!("{KEY} José@laptop \r\n"),
         ] {
             let key = SshKeyLine::parse(&text).unwrap();
             assert_eq!(key.without_comment(), KEY, "{text}");
@@ -124,7 +182,8 @@ mod tests {
     fn nothing_but_one_key_is_parsed() {
         for text in [
             format!("{KEY}\nssh-ed25519 AAAA"),
-            format!("{KEY}\r"),
+            format!("{KEY}\r{KEY}"),
+            format!("{KEY}\t"),
             format!("{KEY}\0"),
             format!("command=\"/bin/sh\" {KEY}"),
             format!("{KEY} \u{202e}evil"),
@@ -133,5 +192,21 @@ mod tests {
         ] {
             assert!(SshKeyLine::parse(&text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_key_for_which_anybody_can_sign_is_refused() {
+        use ssh_key::public::Ed25519PublicKey;
+        for point in SMALL_ORDER {
+            for sign in [0, 0x80] {
+                let mut point = point;
+                point[31] |= sign;
+                let key = PublicKey::from(KeyData::Ed25519(Ed25519PublicKey(point)));
+                let error = SshKeyLine::parse(&key.to_openssh().unwrap()).unwrap_err();
+                assert!(error.contains("anybody can make signatures"), "{error}");
+            }
+        }
+        let zero = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        assert!(SshKeyLine::parse(zero).is_err());
     }
 }

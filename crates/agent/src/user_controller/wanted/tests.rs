@@ -66,7 +66,6 @@ fn a_user_that_is_being_deleted_asks_for_nothing() {
 fn a_bad_key_affects_nobody_else() {
     for bad in [
         format!("{KEY}\nssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5"),
-        format!("{KEY}\r"),
         format!("{KEY}\0"),
         format!("no-pty {KEY}"),
         format!("command=\"/bin/sh\" {KEY}"),
