@@ -128,8 +128,13 @@ impl Host {
         for (depth, name) in path.iter().enumerate() {
             let shown = path[..=depth].join("/");
             let at = last(&folders, &shown)?;
+            let before = repairs.len();
             let folder = self.ensure_folder(at, name, &shown, depth, repairs)?;
-            self.correct(&folder, &shown, repairs)?;
+            // One that the agent has just made has the owner of its process and the mode of its umask: nobody has
+            // changed them.
+            let is_new = repairs.len() > before;
+            let mut own = Vec::new();
+            self.correct(&folder, &shown, if is_new { &mut own } else { repairs })?;
             folders.push(folder);
         }
         Ok(folders)

@@ -6,13 +6,14 @@ mod attacks;
 mod faults;
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use rustix::process::{getgid, getuid};
 use tempfile::TempDir;
-use tidewaiter_agent::host::{AllCalls, Found, Host, HostCalls, HostError, Owner};
+use tidewaiter_agent::host::{AllCalls, Call, Found, Host, HostCalls, HostError, Owner};
 
 const NAME: &str = "authorized_keys";
 const PATH: [&str; 2] = ["home", ".ssh"];
@@ -155,6 +156,34 @@ fn what_was_written_after_the_look_is_returned() {
     fs::write(world.file(), b"old\nlate\n").unwrap();
     let replaced = host.replace(folder, NAME, NEW, 0o600, &found).unwrap();
     assert_eq!(format!("{replaced:?}"), format!("File({:?})", b"old\nlate\n".to_vec()));
+}
+
+/// Each new folder gets the mode that a umask leaves.
+#[derive(Debug)]
+struct Umask(PathBuf);
+
+impl HostCalls for Umask {
+    fn before(&self, call: Call) -> Result<(), Errno> {
+        if call == Call::Sync && self.0.is_dir() {
+            fs::set_permissions(&self.0, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_folder_that_the_agent_makes_is_not_one_that_somebody_changed() {
+    let world = World::new();
+    let home = world.root().join("home");
+    let host = world.host_with(Arc::new(Umask(home.clone())));
+    assert_eq!(host.ensure(&PATH[..1]).unwrap().repairs, ["home was missing"]);
+    assert_eq!(fs::metadata(&home).unwrap().mode() & 0o7777, 0o755);
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o700)).unwrap();
+    let repairs = host.ensure(&PATH[..1]).unwrap().repairs;
+    assert!(
+        repairs.len() == 1 && repairs[0].ends_with("the mode 0700"),
+        "{repairs:?}"
+    );
 }
 
 #[test]
