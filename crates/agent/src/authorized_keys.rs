@@ -1,19 +1,25 @@
 //! The file `authorized_keys`: which of its lines are ours, and what it should contain. Pure.
 //!
+//! - Our block is first: sshd uses the first line with a key, so no line of others lets a user log in past our command.
 //! - Ours are the lines between our two markers, and every line that begins with our command, wherever it is: so lines of the Go agent,
 //!   which wrote no markers, are taken over, and no line of a removed user is left.
-//! - A line with `# break-glass` is never ours. Our own lines have no comment, so no user's key can be such a line.
-//! - All other lines are kept byte for byte, in their order.
+//! - The pinned break-glass keys are in our block, behind those of users.
+//! - Outside the block, a line with a key of the block or of a known user never stays.
+//! - All other lines are foreign. Those that stay are kept byte for byte, in their order.
 //! - A marker without its counterpart marks nothing.
 
-use std::collections::BTreeMap;
+mod foreign;
 
-use memchr::memmem;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use tidewaiter_api::values::SshKeyLine;
 use uuid::Uuid;
 
-/// Marks a line that nothing removes.
-pub const BREAK_GLASS: &str = "# break-glass";
+pub use foreign::{ForeignKey, Kept, line_digest};
+
+/// The argument of our command in the line of a break-glass key begins with it; the fingerprint follows.
+const BREAK_GLASS: &str = "break-glass:";
 
 const BEGIN: &str = "# BEGIN tidewaiter";
 const BEGIN_LINE: &str = "# BEGIN tidewaiter: changes to the lines up to END are undone (docs/agent.md)\n";
@@ -41,15 +47,39 @@ impl From<&SshKeyLine> for LoginKey {
 /// The users that may log in, by id, with their keys.
 pub type Logins = BTreeMap<Uuid, Vec<LoginKey>>;
 
-/// What becomes of lines that are neither ours nor marked as break-glass.
+/// What becomes of lines that are not ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ForeignLines {
-    /// They stay.
+    /// They are removed, after a grace for those that the first look finds.
     #[default]
-    Keep,
-    /// They are removed, as the Go agent did.
     Remove,
+    /// They stay, except keys of known users.
+    Keep,
+}
+
+/// What the file should have. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Desired {
+    /// Who may log in.
+    pub logins: Arc<Logins>,
+    /// The users that the agent knows, whose keys stay nowhere else in the file. Some of them may not log in now.
+    pub known: Arc<Logins>,
+    /// The pinned break-glass keys.
+    pub pinned: Arc<Vec<LoginKey>>,
+    /// The foreign lines that stay.
+    pub kept: Arc<Kept>,
+}
+
+impl Desired {
+    /// Whether both are the same in memory.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.logins, &other.logins)
+            && Arc::ptr_eq(&self.known, &other.known)
+            && Arc::ptr_eq(&self.pinned, &other.pinned)
+            && Arc::ptr_eq(&self.kept, &other.kept)
+    }
 }
 
 /// The form of our lines.
@@ -62,12 +92,10 @@ pub struct Format {
 /// A file, taken apart. Each line has its newline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
-    /// The lines that are not ours, before the first of ours.
-    before: Vec<Vec<u8>>,
-    /// The others that are not ours.
-    after: Vec<Vec<u8>>,
     /// Our lines, without the markers.
     pub ours: Vec<Vec<u8>>,
+    /// The lines that are not ours.
+    pub others: Vec<Vec<u8>>,
 }
 
 impl Format {
@@ -87,25 +115,26 @@ impl Format {
         }
     }
 
+    fn push_break_glass(&self, content: &mut Vec<u8>, key: &LoginKey) {
+        for part in [&self.command, BREAK_GLASS, &key.fingerprint, "\" ", &key.data, "\n"] {
+            content.extend_from_slice(part.as_bytes());
+        }
+    }
+
     /// Takes a file apart.
     #[must_use]
     pub fn parse(&self, content: &[u8]) -> Parts {
         let lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
         let mut parts = Parts::default();
-        let mut has_ours = false;
         let mut is_within = false;
         for (index, line) in lines.iter().enumerate() {
             if let Some(marker) = Marker::of(line) {
                 let mut later = lines.iter().skip(index + 1).filter_map(|line| Marker::of(line));
                 is_within = marker == Marker::Begin && later.next() == Some(Marker::End);
-                has_ours = true;
-            } else if !is_break_glass(line) && (is_within || self.is_command(line)) {
+            } else if is_within || self.is_command(line) {
                 parts.ours.push(line.to_vec());
-                has_ours = true;
-            } else if has_ours {
-                parts.after.push(line.to_vec());
             } else {
-                parts.before.push(line.to_vec());
+                parts.others.push(line.to_vec());
             }
         }
         parts
@@ -115,29 +144,30 @@ impl Format {
         line.trim_ascii_start().starts_with(self.command.as_bytes())
     }
 
-    /// The file with our lines for `logins` in place of those that it has.
+    /// The file with our block in place of the lines that are ours, and the foreign lines that stay.
     #[must_use]
-    pub fn render(&self, parts: &Parts, logins: &Logins, foreign: ForeignLines) -> Vec<u8> {
-        let keys = logins
-            .iter()
-            .flat_map(|(user, keys)| keys.iter().map(|key| (*user, key)));
-        let kept = |line: &&Vec<u8>| foreign == ForeignLines::Keep || is_break_glass(line);
+    pub fn render(&self, parts: &Parts, desired: &Desired) -> Vec<u8> {
         let mut content = Vec::new();
-        for line in parts.before.iter().filter(kept) {
-            push_line(&mut content, line);
-        }
-        let mut keys = keys.peekable();
-        if keys.peek().is_some() {
-            push_line(&mut content, BEGIN_LINE.as_bytes());
-            for (user, key) in keys {
-                self.push(&mut content, user, key);
+        if !desired.logins.is_empty() || !desired.pinned.is_empty() {
+            content.extend_from_slice(BEGIN_LINE.as_bytes());
+            self.push_logins(&mut content, &desired.logins);
+            for key in desired.pinned.iter() {
+                self.push_break_glass(&mut content, key);
             }
             content.extend_from_slice(END_LINE.as_bytes());
         }
-        for line in parts.after.iter().filter(kept) {
+        for line in parts.kept(desired) {
             push_line(&mut content, line);
         }
         content
+    }
+
+    fn push_logins(&self, content: &mut Vec<u8>, logins: &Logins) {
+        for (user, keys) in logins {
+            for key in keys {
+                self.push(content, *user, key);
+            }
+        }
     }
 
     /// Who could log in by our lines of a file. A line that is not exactly as we write it counts for nobody.
@@ -152,6 +182,21 @@ impl Format {
         logins
     }
 
+    /// Whether `content` has one block, and our lines, but those of break-glass keys, are exactly what an agent writes for
+    /// `logins`.
+    #[must_use]
+    pub fn is_intact(&self, content: &[u8], parts: &Parts, logins: &Logins) -> bool {
+        let block = [BEGIN_LINE.as_bytes(), &parts.ours.concat(), END_LINE.as_bytes()].concat();
+        let break_glass = format!("{}{BREAK_GLASS}", self.command);
+        let users = parts
+            .ours
+            .iter()
+            .filter(|line| !line.starts_with(break_glass.as_bytes()));
+        let mut expected = Vec::new();
+        self.push_logins(&mut expected, logins);
+        users.flatten().eq(&expected) && content.windows(block.len()).any(|part| part == block)
+    }
+
     fn read_line(&self, line: &[u8]) -> Option<(Uuid, LoginKey)> {
         let text = str::from_utf8(line).ok()?;
         let (id, data) = text.strip_prefix(&self.command)?.split_once("\" ")?;
@@ -160,36 +205,6 @@ impl Format {
         let mut written = Vec::new();
         self.push(&mut written, user, &key);
         (written == line).then_some((user, key))
-    }
-}
-
-impl Parts {
-    /// The lines that are not ours and not marked as break-glass.
-    pub fn foreign(&self) -> impl Iterator<Item = &[u8]> {
-        self.others()
-            .filter(|line| !is_break_glass(line) && !line.trim_ascii().is_empty())
-    }
-
-    /// The lines that are marked as break-glass.
-    pub fn break_glass(&self) -> impl Iterator<Item = &[u8]> {
-        self.others().filter(|line| is_break_glass(line))
-    }
-
-    fn others(&self) -> impl Iterator<Item = &[u8]> {
-        self.before.iter().chain(&self.after).map(Vec::as_slice)
-    }
-
-    /// Adds the break-glass lines of `earlier` that are missing: the change that damaged our lines removed them as well. Returns whether
-    /// there were any.
-    pub fn restore_break_glass(&mut self, earlier: &[Vec<u8>]) -> bool {
-        let missing: Vec<_> = earlier
-            .iter()
-            .filter(|line| !self.break_glass().any(|found| found == line.as_slice()))
-            .cloned()
-            .collect();
-        let is_damaged = !missing.is_empty();
-        self.after.extend(missing);
-        is_damaged
     }
 }
 
@@ -216,21 +231,6 @@ fn push_line(content: &mut Vec<u8>, line: &[u8]) {
         content.push(b'\n');
     }
     content.extend_from_slice(line);
-}
-
-fn is_break_glass(line: &[u8]) -> bool {
-    memmem::find(line, BREAK_GLASS.as_bytes()).is_some()
-}
-
-/// The fingerprint of the key in a line of somebody else, which may have options before it. None if there is no key that we can read.
-#[must_use]
-pub fn fingerprint(line: &[u8]) -> Option<String> {
-    let text = str::from_utf8(line).ok()?;
-    let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    words.windows(2).find_map(|pair| {
-        let key = SshKeyLine::parse(&pair.join(" ")).ok()?;
-        Some(key.fingerprint().to_owned())
-    })
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 mod folder;
 pub(crate) mod mount;
 mod replace;
+mod trusted;
 
 use std::fmt::Debug;
 use std::os::fd::OwnedFd;
@@ -94,6 +95,14 @@ pub enum HostError {
         /// The path.
         path: String,
     },
+    /// A file that root decides by, or that the agent remembers by, does not count.
+    #[error("{path} {problem}")]
+    Unusable {
+        /// The path.
+        path: String,
+        /// What is wrong with it, and the remedy.
+        problem: String,
+    },
     /// Somebody replaces it as fast as it is restored.
     #[error("{path} is replaced again and again while it is opened: find the process on the node that does so")]
     Raced {
@@ -123,6 +132,7 @@ impl HostError {
             },
             Self::Mounted { .. } => "mounted",
             Self::Lost { .. } => "lost",
+            Self::Unusable { .. } => "unusable",
             Self::Raced { .. } => "raced",
         }
     }
@@ -199,6 +209,21 @@ impl Host {
             owner,
             calls,
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_calls(self, calls: Arc<dyn HostCalls>) -> Self {
+        Self { calls, ..self }
+    }
+
+    /// A folder of whoever runs this, who is root on a host.
+    #[must_use]
+    pub fn of_root(root: &Path) -> Self {
+        let owner = Owner {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        };
+        Self::new(root, owner, Arc::new(AllCalls))
     }
 
     /// The owner of its files.

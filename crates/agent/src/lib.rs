@@ -7,6 +7,7 @@
 //! [`upgrade`] is also what the host runs: `tidewaiter host run`.
 
 pub mod authorized_keys;
+pub mod break_glass;
 pub mod host;
 mod identity;
 mod login_script;

@@ -2,12 +2,14 @@
 //!
 //! - What an agent has applied decides, not what a User asks for. A key that a User asks for and no report has is listed by itself, and so is
 //!   a key that a report has and no User asks for any more.
-//! - A report says what its agent last did. The state of the Node says whether the agent can still do anything.
+//! - A report says what its agent last did. Only where the Node and the agent's pod on it are ready is that so now.
 //! - Nothing is written, and nothing is read from a node.
 
 mod describe;
 
-use k8s_openapi::api::core::v1::Node as FullNode;
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{Node as FullNode, Pod as FullPod};
 use kube::core::ObjectMeta;
 use kube::{Api, Client, Resource};
 use serde::{Deserialize, Serialize};
@@ -18,6 +20,9 @@ use tidewaiter_kit::{Cacheable, Guarded};
 
 use crate::user_controller::User;
 pub use describe::describe;
+
+/// The namespace of the agents.
+const AGENTS: &str = "tidewaiter-agent";
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
@@ -100,10 +105,12 @@ pub struct NodeExplained {
     pub state: String,
     /// Lines that are not the agent's.
     pub foreign_lines: u32,
-    /// Lines marked as break-glass.
-    pub break_glass_lines: u32,
-    /// The fingerprints in these lines.
-    pub other_fingerprints: Vec<String>,
+    /// The fingerprints and comments of the first keys in these lines.
+    pub foreign_keys: Vec<String>,
+    /// When lines that stay until then are removed; empty if there are none.
+    pub foreign_lines_until: String,
+    /// The fingerprints of the break-glass keys.
+    pub break_glass_keys: Vec<String>,
     /// How often the agent undid a change since it started.
     pub restores: u32,
 }
@@ -154,11 +161,31 @@ struct NodeCondition {
     status: String,
 }
 
-impl Node {
+impl NodeStatus {
     fn is_ready(&self) -> bool {
-        let mut conditions = self.status.conditions.iter();
+        let mut conditions = self.conditions.iter();
         conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
     }
+}
+
+/// A pod of an agent, with its node and its condition `Ready`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
+#[resource(inherit = FullPod)]
+struct Pod {
+    #[serde(deserialize_with = "tidewaiter_kit::slim::without_labels")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: PodSpec,
+    #[serde(default)]
+    status: NodeStatus,
+}
+
+/// A slim spec.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodSpec {
+    #[serde(default)]
+    node_name: String,
 }
 
 /// Answers the question.
@@ -176,7 +203,21 @@ pub async fn explain(client: &Client, question: &LoginQuestion) -> Result<Logins
             return Err(LoginsError::NoNode(node.clone()));
         }
     }
-    Ok(describe(&users, &reports, &nodes, question))
+    let agents = agents(client).await?;
+    Ok(describe(&users, &reports, &nodes, agents.as_ref(), question))
+}
+
+/// The nodes with an agent that is ready; None if the caller may not see the pods.
+async fn agents(client: &Client) -> Result<Option<BTreeSet<String>>, LoginsError> {
+    let pods = match list::<Pod>(Api::namespaced(client.clone(), AGENTS), "pods of the agents").await {
+        Err(LoginsError::Read {
+            source: kube::Error::Api(status),
+            ..
+        }) if status.code == 403 => return Ok(None),
+        pods => pods?,
+    };
+    let ready = pods.into_iter().filter(|pod| pod.status.is_ready());
+    Ok(Some(ready.map(|pod| pod.spec.node_name).collect()))
 }
 
 async fn list<K>(api: Api<Guarded<K>>, what: &'static str) -> Result<Vec<K>, LoginsError>

@@ -7,6 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use crate::authorized_keys::ForeignLines;
+use crate::break_glass::DEFAULT_FOLDER;
 use crate::host::Owner;
 pub use crate::upgrade::CoordinatorSettings;
 use crate::user_controller::expiry::SHORTEST;
@@ -49,8 +50,18 @@ pub struct AgentSettings {
     pub owner_gid: u32,
     /// What becomes of the users' keys when the agent stops.
     pub on_stop: OnStop,
-    /// What becomes of lines that are neither the agent's nor marked as break-glass.
+    /// What becomes of lines that are not the agent's.
     pub foreign_lines: ForeignLines,
+    /// For how long the foreign lines stay that the first agent on a host finds.
+    #[serde(deserialize_with = "grace", serialize_with = "seconds")]
+    pub foreign_lines_grace: Duration,
+    /// The folder with what the agent remembers. Only root of the host can write it. It has the same path in the
+    /// agent's container.
+    #[serde(deserialize_with = "folder")]
+    pub state_folder: String,
+    /// The folder with what root has pinned on the host. The agent's container can only read it, under the same path.
+    #[serde(deserialize_with = "folder")]
+    pub pinned_folder: String,
     /// For how long keys stay that the mirror of the cloud does not confirm. Without it, they stay.
     #[serde(
         skip_serializing_if = "Option::is_none",
@@ -73,6 +84,9 @@ impl Default for AgentSettings {
             owner_gid: 0,
             on_stop: OnStop::default(),
             foreign_lines: ForeignLines::default(),
+            foreign_lines_grace: Duration::from_hours(7 * 24),
+            state_folder: "/var/lib/tidewaiter-agent".to_owned(),
+            pinned_folder: DEFAULT_FOLDER.to_owned(),
             keys_expire_after: None,
             upgrades: Upgrades::default(),
             coordinator: CoordinatorSettings::default(),
@@ -111,12 +125,25 @@ fn expiry<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Er
     let Some(text) = Option::<String>::deserialize(value).map_err(|_| refused())? else {
         return Ok(None);
     };
-    let parsed: Option<SignedDuration> = text.parse().ok();
-    let duration = parsed.and_then(|duration| Duration::try_from(duration).ok());
-    duration
+    parsed(&text)
         .filter(|duration| *duration >= SHORTEST)
         .map(Some)
         .ok_or_else(refused)
+}
+
+fn parsed(text: &str) -> Option<Duration> {
+    let duration: SignedDuration = text.parse().ok()?;
+    Duration::try_from(duration).ok()
+}
+
+fn grace<'de, D: Deserializer<'de>>(value: D) -> Result<Duration, D::Error> {
+    let refused = || D::Error::custom("must be a duration with a unit (h, m or s), for example 168h, or 0s for none");
+    let text = String::deserialize(value).map_err(|_| refused())?;
+    parsed(&text).ok_or_else(refused)
+}
+
+fn seconds<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    format!("{}s", value.as_secs()).serialize(serializer)
 }
 
 #[expect(clippy::ref_option, reason = "serde gives a reference to the field")]
@@ -137,11 +164,13 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let settings = read(json!({"keysExpireAfter": "72h", "onStop": "clear", "foreignLines": "remove"})).unwrap();
+        let settings = read(json!({"keysExpireAfter": "72h", "onStop": "clear", "foreignLinesGrace": "0s"})).unwrap();
         assert_eq!(settings.keys_expire_after, Some(Duration::from_hours(72)));
         let again = read(serde_json::to_value(&settings).unwrap()).unwrap();
         assert_eq!(again.keys_expire_after, settings.keys_expire_after);
         assert_eq!(again.on_stop, OnStop::Clear);
+        assert_eq!(again.foreign_lines_grace, Duration::ZERO);
+        assert_eq!(AgentSettings::default().foreign_lines, ForeignLines::Remove);
     }
 
     #[test]
@@ -150,6 +179,9 @@ mod tests {
             ("keysExpireAfter", json!("11h"), "from 12h on"),
             ("keysExpireAfter", json!(72), "with a unit"),
             ("keysExpireAfter", json!("-72h"), "from 12h on"),
+            ("foreignLinesGrace", json!(168), "with a unit"),
+            ("foreignLinesGrace", json!("-1h"), "with a unit"),
+            ("pinnedFolder", json!("etc"), "must be an absolute path"),
             ("folder", json!("etc"), "must be an absolute path"),
             ("folder", json!("/"), "must be an absolute path"),
             ("folder", json!("/etc/a b"), "must be an absolute path"),

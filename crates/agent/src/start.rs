@@ -1,5 +1,7 @@
 //! The table of the agent's controllers, and the caches that they share.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -16,11 +18,11 @@ use tokio::sync::watch;
 use crate::host::{AllCalls, Host, HostError};
 use crate::identity::Identity;
 use crate::node_report;
-use crate::settings::{AgentSettings, Upgrades};
+use crate::settings::{AgentSettings, ForeignLines, Upgrades};
 use crate::upgrade::controller;
 use crate::upgrade::relay::{Relay, RelayError};
 use crate::user_controller::{self, Marker, Observed, RETRIES, Site, Status, User, UserController};
-use crate::watcher::{WatchError, Watcher};
+use crate::watcher::Watcher;
 
 /// Why the agent cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -37,9 +39,15 @@ pub enum StartError {
         #[source]
         source: HostError,
     },
-    /// The files cannot be watched.
-    #[error(transparent)]
-    Watch(#[from] WatchError),
+    /// The folder of what the agent remembers cannot be created.
+    #[error("stateFolder is {folder:?}, and cannot be created: mount a folder of the host there, as deploy/agent does")]
+    State {
+        /// The setting.
+        folder: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// Whoever owns the folder could write a script that runs as root.
     #[error("upgrades is enabled, and ownerUid is {0}: set ownerUid to 0, or upgrades to disabled")]
     Owner(u32),
@@ -57,7 +65,7 @@ pub enum StartError {
 /// Starts the controllers of the role.
 ///
 /// # Errors
-/// When a setting is wrong, or the files cannot be watched.
+/// When a setting is wrong.
 pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> {
     let Role {
         context,
@@ -72,8 +80,18 @@ pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> 
         folder: settings.folder.clone(),
         source,
     })?;
-    let watcher = Watcher::new()?;
+    let watcher = Watcher::new();
     let upgrades = Upgrading::of(&settings, &host)?;
+    if settings.foreign_lines == ForeignLines::Remove {
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(&settings.state_folder);
+        made.map_err(|source| StartError::State {
+            folder: settings.state_folder.clone(),
+            source,
+        })?;
+    }
     let queue = Queue::new();
     queue.push(user_controller::key());
     let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
@@ -104,7 +122,10 @@ pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> 
     let site = Arc::new(Site::new(host, settings, watcher, clock.monotonic()));
     let lost = user_controller::lost(Arc::clone(&site), folder, shutdown.clone());
     tasks.spawn("user/folder", lost);
-    tasks.spawn("user/stop", user_controller::stop(Arc::clone(&site), shutdown));
+    tasks.spawn(
+        "user/stop",
+        user_controller::stop(Arc::clone(&site), Arc::clone(&clock), shutdown),
+    );
     let events = context.events.of(UserController::NAME);
     let status = Status::new(identity.clone(), events, Arc::clone(&clock), &context.kit.metrics)?;
     let upgrade = start_upgrades(upgrades, &identity, &clients, &context, tasks)?;
@@ -137,7 +158,7 @@ impl Upgrading {
         }
         let node = settings.node_name.as_deref().unwrap_or_default().parse()?;
         let relay = Relay::new(settings.coordinator.clone())?;
-        Ok(Self(Some((host.clone(), node, relay, Watcher::new()?))))
+        Ok(Self(Some((host.clone(), node, relay, Watcher::new()))))
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod brake;
 pub(crate) mod expiry;
+mod grace;
 mod pace;
 mod plan;
 mod site;
@@ -182,6 +183,7 @@ impl UserController {
             wanted: self.knows_users().then(|| self.wanted(is_mirrored)),
             mirror,
             now: self.clock.monotonic(),
+            time: self.clock.now(),
         }
     }
 
@@ -226,9 +228,9 @@ pub(crate) async fn lost(site: Arc<Site>, folder: String, shutdown: Cancellation
 }
 
 /// At shutdown, ends all passes, and removes the users' keys if the settings say so.
-pub(crate) async fn stop(site: Arc<Site>, shutdown: CancellationToken) -> Result<(), Infallible> {
+pub(crate) async fn stop(site: Arc<Site>, clock: SharedClock, shutdown: CancellationToken) -> Result<(), Infallible> {
     shutdown.cancelled().await;
-    let stopped = spawn_blocking(move || site.stop()).await;
+    let stopped = spawn_blocking(move || site.stop(clock.now())).await;
     if let Ok(Err(error)) = stopped {
         warn!(error = %Chain(&error), "the keys of users are not removed");
     }

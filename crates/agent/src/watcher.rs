@@ -2,13 +2,15 @@
 //!
 //! The folders are watched, and the files themselves: a change through another name of a file (a hard link) is no event of the folder.
 //! Watches are set through descriptors, so no path is resolved. What an event says is not read: each pass looks at everything, so an
-//! overflow of the queue of events loses nothing. A mount over a folder is no event of inotify; the kernel's list of mounts tells of it.
+//! overflow of the queue of events loses nothing. Without an inotify instance, nothing is watched until the node has
+//! one to give: whoever sets a watch fails, and tries again with each pass. A mount over a folder is no event of
+//! inotify; the kernel's list of mounts tells of it.
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init, remove_watch};
 use rustix::io::Errno;
@@ -37,10 +39,8 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 /// Watches that cannot be set or read.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
-    /// There is no inotify instance, or no more watches.
-    #[error(
-        "files of the node cannot be watched: raise fs.inotify.max_user_instances and fs.inotify.max_user_watches on the node"
-    )]
+    /// The events cannot be read.
+    #[error("changes of files of the node cannot be read")]
     Inotify(#[source] Errno),
     /// The runtime or the list of mounts cannot be used.
     #[error("changes of files or mounts of the node cannot be awaited")]
@@ -50,17 +50,30 @@ pub enum WatchError {
 /// What is watched. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Watcher {
-    inotify: Arc<OwnedFd>,
+    /// Absent while the node has none to give.
+    inotify: Arc<OnceLock<OwnedFd>>,
+    /// Cancelled when there is one.
+    is_open: CancellationToken,
     watched: Arc<Mutex<BTreeSet<i32>>>,
 }
 
 impl Watcher {
-    pub(crate) fn new() -> Result<Self, WatchError> {
-        let inotify = init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(WatchError::Inotify)?;
-        Ok(Self {
-            inotify: Arc::new(inotify),
+    pub(crate) fn new() -> Self {
+        Self {
+            inotify: Arc::default(),
+            is_open: CancellationToken::new(),
             watched: Arc::default(),
-        })
+        }
+    }
+
+    fn inotify(&self) -> Result<&OwnedFd, Errno> {
+        if let Some(inotify) = self.inotify.get() {
+            return Ok(inotify);
+        }
+        let new = init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        let inotify = self.inotify.get_or_init(|| new);
+        self.is_open.cancel();
+        Ok(inotify)
     }
 
     /// Watches these folders, besides what is watched.
@@ -72,17 +85,18 @@ impl Watcher {
     pub(crate) fn settle(&self, folders: Vec<i32>, files: &[&OwnedFd]) -> Result<(), Errno> {
         let files: Result<Vec<i32>, Errno> = files.iter().map(|fd| self.add(fd, FILE)).collect();
         let now: BTreeSet<i32> = folders.into_iter().chain(files?).collect();
+        let inotify = self.inotify()?;
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         for gone in watched.difference(&now) {
             // The watch of a file that is gone is gone already.
-            let _ = remove_watch(&self.inotify, *gone);
+            let _ = remove_watch(inotify, *gone);
         }
         *watched = now;
         Ok(())
     }
 
     fn add(&self, fd: &OwnedFd, flags: WatchFlags) -> Result<i32, Errno> {
-        let added = add_watch(&self.inotify, format!("/proc/self/fd/{}", fd.as_raw_fd()), flags)?;
+        let added = add_watch(self.inotify()?, format!("/proc/self/fd/{}", fd.as_raw_fd()), flags)?;
         self.watched
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -92,7 +106,11 @@ impl Watcher {
 
     /// Queues `key` for each change, until shutdown.
     pub(crate) async fn run(self, queue: Queue, key: Key, shutdown: CancellationToken) -> Result<(), WatchError> {
-        let events = registered(self.inotify.try_clone(), Interest::READABLE)?;
+        if shutdown.run_until_cancelled(self.is_open.cancelled()).await.is_none() {
+            return Ok(());
+        }
+        let inotify = self.inotify().map_err(WatchError::Inotify)?.try_clone();
+        let events = registered(inotify, Interest::READABLE)?;
         let mounts = registered(File::open(MOUNTS).map(OwnedFd::from), Interest::PRIORITY)?;
         let watching = async {
             loop {

@@ -29,10 +29,14 @@ pub const APPLIED: &str = "Applied";
 /// while keys do not expire.
 pub const KEYS_EXPIRING: &str = "KeysExpiring";
 
+/// Condition type: lines of others let somebody log in. With the reason `Grace`, they are removed at
+/// `foreignLinesUntil`. Absent while there are none.
+pub const FOREIGN_LINES: &str = "ForeignLines";
+
 /// Users that a report names at most.
 pub const MOST_USERS: usize = 10_000;
 
-/// Refused keys, break-glass keys and changes that a report names at most.
+/// Refused keys, foreign keys, break-glass keys and changes that a report names at most.
 pub const MOST_NAMED: usize = 16;
 
 /// Has no fields: the status follows from the node alone.
@@ -64,6 +68,12 @@ pub const MOST_NAMED: usize = 16;
         type_ = "integer",
         json_path = ".status.keys",
         description = "The number of keys of users"
+    ),
+    printcolumn(
+        name = "Foreign",
+        type_ = "integer",
+        json_path = ".status.foreignLines",
+        description = "The number of lines of others that may let somebody log in"
     ),
     printcolumn(
         name = "Restores",
@@ -115,16 +125,24 @@ pub struct NodeReportStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MOST_NAMED))]
     pub refused: Vec<RefusedKey>,
-    /// The lines of `authorized_keys` that are not the agent's and not marked as break-glass.
+    /// The lines of `authorized_keys` that are not the agent's, and may let somebody log in.
     #[serde(default)]
     pub foreign_lines: u32,
-    /// The lines that are marked as break-glass.
-    #[serde(default)]
-    pub break_glass_lines: u32,
-    /// The fingerprints of the first keys in foreign and break-glass lines.
+    /// The first keys in these lines: whoever has one can log in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = MOST_NAMED))]
+    pub foreign_keys: Vec<ForeignKey>,
+    /// When foreign lines that stay until then are removed (UTC, whole seconds).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
+    pub foreign_lines_until: Option<Timestamp>,
+    /// The fingerprints of the break-glass keys in `authorized_keys`, which are pinned on the host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MOST_NAMED), inner(length(max = 128)))]
-    pub other_fingerprints: Vec<String>,
+    pub break_glass_keys: Vec<String>,
+    /// The last login with one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub break_glass_use: Option<BreakGlassUse>,
     /// How often the agent has undone a change since it started.
     #[serde(default)]
     pub restores: u32,
@@ -135,7 +153,7 @@ pub struct NodeReportStatus {
     /// The upgrade of Kubernetes on this node: that whose turn it is, or the last one, as its host says. Absent if upgrades are disabled on the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<UpgradeReport>,
-    /// The conditions `Applied` and `KeysExpiring`.
+    /// The conditions `Applied`, `ForeignLines` and `KeysExpiring`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -248,6 +266,33 @@ pub struct RefusedKey {
     /// Why, in plain words.
     #[schemars(length(max = 1024))]
     pub reason: String,
+}
+
+/// A key in a line that is not the agent's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(description = "A key in a line of authorized_keys that is not the agent's.")]
+pub struct ForeignKey {
+    /// The SHA-256 fingerprint.
+    #[schemars(length(max = 128))]
+    pub fingerprint: String,
+    /// The comment of the line, cut.
+    #[serde(default)]
+    #[schemars(length(max = 1024))]
+    pub comment: String,
+}
+
+/// A login with a break-glass key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(description = "A login with a break-glass key.")]
+pub struct BreakGlassUse {
+    /// When it began (UTC, whole seconds), as the node says.
+    #[schemars(with = "String", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
+    pub at: Timestamp,
+    /// The SHA-256 fingerprint of the key.
+    #[schemars(length(max = 128))]
+    pub fingerprint: String,
 }
 
 /// A change that somebody else made.

@@ -3,18 +3,20 @@
 use std::io::{self, Write as _};
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use tidewaiter_agent::break_glass;
 use tidewaiter_agent::upgrade::files::Outcome;
 use tidewaiter_agent::upgrade::install::Install;
 use tidewaiter_agent::upgrade::run::Runner;
 use tidewaiter_kit::SystemClock;
 
 use crate::Failure;
-use crate::cli::{HostCommand, HostInstallArgs, HostRunArgs};
+use crate::cli::{HostBreakGlassCommand, HostCommand, HostInstallArgs, HostRunArgs};
 
 pub(crate) fn main(command: &HostCommand) -> Result<(), Failure> {
     match command {
         HostCommand::Install(args) => install(args).map_err(Failure::Configuration),
         HostCommand::Run(args) => run(args).map_err(Failure::Running),
+        HostCommand::BreakGlass(command) => change_break_glass(command).map_err(Failure::Running),
     }
 }
 
@@ -42,6 +44,14 @@ fn install(args: &HostInstallArgs) -> Result<()> {
     say(&format!(
         "{done}\n\nNext:\n  systemctl daemon-reload\n  systemctl enable --now tidewaiter-upgrade.path tidewaiter-upgrade.service\n"
     ))
+}
+
+fn change_break_glass(command: &HostBreakGlassCommand) -> Result<()> {
+    let done = match command {
+        HostBreakGlassCommand::Pin(args) => break_glass::pin(&args.pinned, &args.folder, &args.key)?,
+        HostBreakGlassCommand::Remove(args) => break_glass::unpin(&args.pinned, &args.fingerprint)?,
+    };
+    say(&format!("{done}\n"))
 }
 
 /// Fails when the script failed or was refused, so that the unit shows it.

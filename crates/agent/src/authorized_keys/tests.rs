@@ -9,6 +9,9 @@ const B: Uuid = Uuid::from_u128(0xb);
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5";
 const OTHER: &str = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBKohQ80ObZWEG/S9wLD9bE/4q4MIu72ixvI4d+E2rxqmYcngU41+nDB4VDTOx973z5lpwPlQcF/rXavbG3rbRao=";
 
+/// Nobody's.
+const FOREIGN: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK4hoRzVPA3U8qoef7QtvY6RmkwgDL47zndwzs8V+7J7";
+
 fn format() -> Format {
     Format::new(SCRIPT)
 }
@@ -35,117 +38,179 @@ fn ours() -> String {
     )
 }
 
+fn desired(logins: Logins, kept: Kept) -> Desired {
+    Desired {
+        logins: logins.into(),
+        kept: kept.into(),
+        ..Desired::default()
+    }
+}
+
 /// The file that `content` becomes.
-fn becomes(content: &str, logins: &Logins, foreign: ForeignLines) -> String {
-    let rendered = format().render(&format().parse(content.as_bytes()), logins, foreign);
+fn becomes(content: &str, desired: &Desired) -> String {
+    let rendered = format().render(&format().parse(content.as_bytes()), desired);
     String::from_utf8(rendered).unwrap()
 }
 
 #[test]
-fn each_line_is_kept_or_replaced() {
+fn our_block_is_first_and_each_other_line_stays_or_goes() {
     let ours = ours();
-    let glass = format!("{OTHER} admin # break-glass\n");
-    let marked = line(A, OTHER).replace('\n', " # break-glass\n");
-    let foreign = format!("{OTHER} intruder\n");
-    for (what, content, kept, with_remove) in [
-        ("nothing", String::new(), ours.clone(), ours.clone()),
-        ("our own file", ours.clone(), ours.clone(), ours.clone()),
+    let foreign = format!("{FOREIGN} intruder\n");
+    let marked = format!("{FOREIGN} admin # break-glass\n");
+    for (what, content, kept) in [
+        ("nothing", String::new(), ours.clone()),
+        ("our own file", ours.clone(), ours.clone()),
         (
             "lines before and after",
-            format!("{foreign}{ours}{glass}"),
-            format!("{foreign}{ours}{glass}"),
-            format!("{ours}{glass}"),
+            format!("{foreign}{ours}# a comment\n\n"),
+            format!("{ours}{foreign}# a comment\n\n"),
         ),
         (
             "the last line without a newline",
             format!("{ours}{}", foreign.trim_end()),
             format!("{ours}{}", foreign.trim_end()),
-            ours.clone(),
         ),
         (
-            "the line before ours without a newline",
+            "a line alone without a newline",
             foreign.trim_end().to_owned(),
-            format!("{foreign}{ours}"),
-            ours.clone(),
+            format!("{ours}{}", foreign.trim_end()),
         ),
         (
             "a line among ours",
-            ours.replace(END_LINE, &format!("{foreign}{END_LINE}")),
+            ours.replace(END_LINE, &format!("{marked}{END_LINE}")),
             ours.clone(),
-            ours.clone(),
-        ),
-        (
-            "a break-glass line among ours",
-            ours.replace(END_LINE, &format!("{glass}{END_LINE}")),
-            format!("{ours}{glass}"),
-            format!("{ours}{glass}"),
-        ),
-        (
-            "a user's line that was marked as break-glass",
-            format!("{ours}{marked}"),
-            format!("{ours}{marked}"),
-            format!("{ours}{marked}"),
         ),
         (
             "lines of the Go agent",
             format!("{}{foreign}{}", line(A, OTHER), line(Uuid::from_u128(0xdead), KEY)),
             format!("{ours}{foreign}"),
-            ours.clone(),
         ),
         (
             "a line of a removed user, copied out and indented",
-            format!("{ours} \t{}", line(Uuid::from_u128(0xdead), KEY)),
-            ours.clone(),
+            format!("{ours} \t{}", line(Uuid::from_u128(0xdead), FOREIGN)),
             ours.clone(),
         ),
         (
             "no end",
             format!("{BEGIN_LINE}{}{foreign}", line(A, KEY)),
             format!("{ours}{foreign}"),
-            ours.clone(),
         ),
         (
             "no begin",
             format!("{foreign}{}{END_LINE}", line(A, KEY)),
-            format!("{foreign}{ours}"),
-            ours.clone(),
+            format!("{ours}{foreign}"),
         ),
         (
             "two blocks",
             format!("{ours}{foreign}{ours}"),
             format!("{ours}{foreign}"),
-            ours.clone(),
         ),
         (
             "an end before a begin",
-            format!("{END_LINE}{foreign}{BEGIN_LINE}{glass}"),
-            format!("{ours}{foreign}{glass}"),
-            format!("{ours}{glass}"),
+            format!("{END_LINE}{foreign}{BEGIN_LINE}{marked}"),
+            format!("{ours}{foreign}{marked}"),
         ),
     ] {
-        assert_eq!(becomes(&content, &logins(), ForeignLines::Keep), kept, "{what}");
-        assert_eq!(
-            becomes(&content, &logins(), ForeignLines::Remove),
-            with_remove,
-            "{what}"
-        );
+        assert_eq!(becomes(&content, &desired(logins(), Kept::All)), kept, "{what}");
+        assert_eq!(becomes(&content, &desired(logins(), Kept::default())), ours, "{what}");
     }
 }
 
 #[test]
+fn a_key_of_a_known_user_stays_nowhere_else() {
+    let ours = ours();
+    let data = KEY.split(' ').nth(1).unwrap();
+    let spaced = format!("{}\u{c}\r{}", &data[..20], &data[20..]);
+    for hidden in [
+        format!("{KEY} mine\n"),
+        format!("{KEY} mine # break-glass\n"),
+        format!("restrict,command=\"echo a b\" {KEY}\n"),
+        format!("cert-authority\t{KEY}\n"),
+        format!("{KEY}\0 mine\n"),
+        format!("ssh-ed25519 \t{spaced}\n"),
+    ] {
+        for content in [format!("{hidden}{ours}"), format!("{ours}{hidden}")] {
+            assert_eq!(becomes(&content, &desired(logins(), Kept::All)), ours, "{hidden:?}");
+        }
+    }
+    let line_of_key = format!("{KEY} mine\n");
+    // Known users that may not log in now, such as those whose keys have expired.
+    let expired = Desired {
+        known: logins().into(),
+        ..desired(Logins::new(), Kept::All)
+    };
+    assert_eq!(becomes(&line_of_key, &expired), "");
+    // A user who was removed while no agent ran: the file still has the user's own line.
+    let content = format!("{line_of_key}{}{FOREIGN}\n", line(A, KEY));
+    assert_eq!(
+        becomes(&content, &desired(Logins::new(), Kept::All)),
+        format!("{FOREIGN}\n")
+    );
+    // A pinned key has its own line.
+    let pinned = Desired {
+        pinned: vec![key(KEY)].into(),
+        ..desired(Logins::new(), Kept::All)
+    };
+    assert_eq!(becomes(&format!("{KEY} # break-glass\n"), &pinned), break_glass());
+}
+
+/// The block with the pinned key alone.
+fn break_glass() -> String {
+    let key = key(KEY);
+    let line = format!("command=\"{SCRIPT} break-glass:{}\" {KEY}\n", key.fingerprint);
+    format!("{BEGIN_LINE}{line}{END_LINE}")
+}
+
+#[test]
+fn pinned_keys_are_there_whatever_becomes_of_the_users_and_of_the_file() {
+    for kept in [Kept::All, Kept::default()] {
+        let desired = Desired {
+            pinned: vec![key(KEY)].into(),
+            ..desired(Logins::new(), kept)
+        };
+        for content in ["", &break_glass(), "# BEGIN tidewaiter\n", &line(A, OTHER)] {
+            assert_eq!(becomes(content, &desired), break_glass());
+        }
+    }
+    // Whoever writes such a line pins nothing.
+    let content = format!("{}{FOREIGN} x # break-glass\n", break_glass());
+    assert_eq!(becomes(&content, &desired(logins(), Kept::default())), ours());
+}
+
+#[test]
+fn the_lines_of_the_grace_stay_and_no_others() {
+    let (spared, later) = (format!("{FOREIGN} old\n"), format!("{FOREIGN} new\n"));
+    let kept = Kept::Of([line_digest(spared.trim_end().as_bytes())].into());
+    let content = format!("{later}{spared}");
+    assert_eq!(
+        becomes(&content, &desired(logins(), kept)),
+        format!("{}{spared}", ours())
+    );
+}
+
+#[test]
 fn without_users_nothing_of_ours_is_left() {
-    let foreign = format!("{OTHER} # break-glass\n");
-    let content = format!("{foreign}{}", ours());
-    assert_eq!(becomes(&content, &Logins::new(), ForeignLines::Keep), foreign);
-    assert_eq!(becomes(&ours(), &Logins::new(), ForeignLines::Keep), "");
+    let content = format!("{FOREIGN}\n{}", ours());
+    assert_eq!(
+        becomes(&content, &desired(Logins::new(), Kept::All)),
+        format!("{FOREIGN}\n")
+    );
+    assert_eq!(becomes(&ours(), &desired(Logins::new(), Kept::All)), "");
 }
 
 #[test]
 fn bytes_that_are_no_text_are_kept() {
     let foreign = b"\xff\0\r\x1b[2J\n".to_vec();
-    let content = [&foreign[..], ours().as_bytes()].concat();
-    let rendered = format().render(&format().parse(&content), &logins(), ForeignLines::Keep);
+    let content = [ours().as_bytes(), &foreign[..]].concat();
+    let rendered = format().render(&format().parse(&content), &desired(logins(), Kept::All));
     assert_eq!(rendered, content);
+}
+
+#[test]
+fn only_lines_that_may_let_somebody_in_are_foreign() {
+    let content = format!("# a comment\n\n \t# another\n{}{FOREIGN}\nnonsense\n", ours());
+    let parts = format().parse(content.as_bytes());
+    assert_eq!(parts.foreign().collect::<Vec<_>>(), [FOREIGN.as_bytes(), b"nonsense"]);
 }
 
 #[test]
@@ -163,42 +228,21 @@ fn only_our_exact_lines_say_who_may_log_in() {
     }
 }
 
-#[test]
-fn break_glass_lines_come_back_once() {
-    let glass = format!("{OTHER} # break-glass\n").into_bytes();
-    let mut parts = format().parse(b"");
-    parts.restore_break_glass(std::slice::from_ref(&glass));
-    parts.restore_break_glass(std::slice::from_ref(&glass));
-    assert_eq!(parts.break_glass().collect::<Vec<_>>(), [&glass[..]]);
-}
-
-#[test]
-fn the_fingerprint_of_a_foreign_key_is_found_behind_its_options() {
-    let expected = Some("SHA256:m17ZU7hsyzWBFKqJ1CFX9iV5aFCCCwvuDg+IdcK5NY4".to_owned());
-    for text in [
-        format!("{KEY} me\n"),
-        format!("no-pty,command=\"echo a b\" {KEY}\n"),
-        format!("  {KEY} # break-glass"),
-    ] {
-        assert_eq!(fingerprint(text.as_bytes()), expected, "{text}");
-    }
-    assert_eq!(fingerprint(b"# a comment\n"), None);
-}
-
 proptest! {
     /// What was written is found again: a second pass changes nothing, and no line of others is lost.
     #[test]
     fn rendering_is_stable(lines in prop::collection::vec(
         prop_oneof![
             Just(BEGIN_LINE.to_owned()), Just(END_LINE.to_owned()), Just(line(A, KEY)),
-            Just(format!("{OTHER} # break-glass\n")), "[ -~]{0,12}\n", Just("\n".to_owned()),
+            Just(format!("{FOREIGN} # break-glass\n")), Just(format!("{KEY} mine\n")), "[ -~]{0,12}\n", Just("\n".to_owned()),
         ], 0..12), last in "[ -~]{0,6}")
     {
         let content = format!("{}{last}", lines.concat());
-        let once = becomes(&content, &logins(), ForeignLines::Keep);
-        prop_assert_eq!(becomes(&once, &logins(), ForeignLines::Keep), once.clone());
-        let glass = |text: &str| text.lines().filter(|line| line.contains(BREAK_GLASS)).count();
-        prop_assert_eq!(glass(&once), glass(&content));
+        let desired = desired(logins(), Kept::All);
+        let once = becomes(&content, &desired);
+        prop_assert!(once.starts_with(&ours()));
+        prop_assert_eq!(becomes(&once, &desired), once.clone());
         prop_assert_eq!(format().logins(&format().parse(once.as_bytes())), logins());
+        prop_assert_eq!(once.matches(KEY).count(), 2, "each user's line alone");
     }
 }

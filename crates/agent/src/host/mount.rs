@@ -18,11 +18,12 @@ pub(crate) fn of(folder: &str) -> Option<Mount> {
     read(&mounts()?, folder).pop()
 }
 
-impl Mount {
-    /// Whether it is mounted at this path, from the same folder as at the start. What cannot be read has not changed.
-    pub(crate) fn is_in_place(&self, folder: &str) -> bool {
-        mounts().is_none_or(|mounts| read(&mounts, folder).contains(self))
-    }
+/// The first path of `known` at which another folder is mounted than at the start. What cannot be read has not changed.
+pub(crate) fn lost(known: &[(String, Mount)]) -> Option<&str> {
+    let mounts = if known.is_empty() { None } else { mounts() }?;
+    let mut known = known.iter();
+    let lost = known.find(|(folder, mount)| !read(&mounts, folder).contains(mount));
+    lost.map(|(folder, _)| folder.as_str())
 }
 
 fn mounts() -> Option<String> {

@@ -6,7 +6,8 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, linkat, openat, openat2, renameat, renameat_with, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, SeekFrom, linkat, openat, openat2, renameat, renameat_with,
+    seek, unlinkat,
 };
 use rustix::io::{Errno, write};
 use tidewaiter_kit::random;
@@ -88,6 +89,19 @@ impl Host {
             is_locked: locks(&fd)?.is_some(),
             fd,
         })))
+    }
+
+    /// The content of a file that was found, as it is now. It may have no name any more.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read_again(&self, fd: &OwnedFd) -> Result<Vec<u8>, HostError> {
+        let read = || {
+            self.before(Call::Read)?;
+            seek(fd, SeekFrom::Start(0))?;
+            Ok(read_lines(fd, 0)?.0)
+        };
+        read().map_err(|source| HostError::call("read", "a replaced file", source))
     }
 
     /// Puts a file with this content and mode in the place of whatever is at `name`. `found` is what was there when the content was decided.

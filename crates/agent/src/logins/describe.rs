@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidewaiter_api::node_report::APPLIED;
+use tidewaiter_api::node_report::{APPLIED, ForeignKey};
 use tidewaiter_api::{ConditionStatus, NodeReport, NodeReportStatus};
 use uuid::Uuid;
 
@@ -13,9 +13,16 @@ use crate::user_controller::{User, Wanted, wanted};
 /// A key of a user: the id, and the fingerprint.
 type UserKey = (String, String);
 
-/// Compares what the Users ask for with what the reports say.
+/// Compares what the Users ask for with what the reports say. `agents` are the nodes on which an agent is ready, if
+/// that is known.
 #[must_use]
-pub fn describe(users: &[User], reports: &[NodeReport], nodes: &[Node], question: &LoginQuestion) -> LoginsExplained {
+pub fn describe(
+    users: &[User],
+    reports: &[NodeReport],
+    nodes: &[Node],
+    agents: Option<&BTreeSet<String>>,
+    question: &LoginQuestion,
+) -> LoginsExplained {
     let users: Vec<Shared<'_>> = users.iter().map(Shared).collect();
     let wanted = wanted(&users, &Logins::new(), false);
     let asked = Asked::new(&users, question);
@@ -30,9 +37,12 @@ pub fn describe(users: &[User], reports: &[NodeReport], nodes: &[Node], question
     for node in names {
         let report = reports.get(node).and_then(|report| report.status.as_ref());
         asked.compare(node, report, &due, &mut answer);
-        answer
-            .nodes
-            .push(explained(node, nodes.get(node).copied(), reports.get(node).copied()));
+        answer.nodes.push(explained(
+            node,
+            nodes.get(node).copied(),
+            reports.get(node).copied(),
+            agents,
+        ));
     }
     let refused = wanted.refused.iter().filter(|refused| asked.is_asked(&refused.user));
     answer.refused = refused
@@ -144,29 +154,53 @@ fn why(report: Option<&NodeReportStatus>) -> String {
     }
 }
 
-fn explained(name: &str, node: Option<&Node>, report: Option<&NodeReport>) -> NodeExplained {
+fn explained(
+    name: &str,
+    node: Option<&Node>,
+    report: Option<&NodeReport>,
+    agents: Option<&BTreeSet<String>>,
+) -> NodeExplained {
+    let runs = agents.map(|agents| agents.contains(name));
     let status = report.and_then(|report| report.status.as_ref());
     let applied = report.and_then(|report| report.condition(APPLIED));
     let is_applied = applied.is_some_and(|condition| condition.status == ConditionStatus::True);
     let state = match (node, applied) {
         (None, _) => "there is no such Node any more; the report is what its agent last said".to_owned(),
         (Some(_), None) => "no report: the agent does not run here, or cannot reach the API server".to_owned(),
-        (Some(node), Some(_)) if !node.is_ready() => {
+        (Some(node), Some(_)) if !node.status.is_ready() => {
             "the Node is not Ready: the report may be old, and who could log in still can".to_owned()
         }
+        (Some(_), Some(_)) if runs == Some(false) => {
+            "no agent is ready on the node: the report may be old, and who could log in still can".to_owned()
+        }
+        (Some(_), Some(condition)) if runs.is_none() => format!(
+            "{}; it is not known whether the agent still runs, because you may not list the pods in the namespace \
+             tidewaiter-agent",
+            condition.message
+        ),
         (Some(_), Some(condition)) => condition.message.clone(),
     };
     NodeExplained {
         node: name.to_owned(),
-        is_current: is_applied && node.is_some_and(Node::is_ready),
+        is_current: is_applied && runs == Some(true) && node.is_some_and(|node| node.status.is_ready()),
         state,
         foreign_lines: status.map_or(0, |status| status.foreign_lines),
-        break_glass_lines: status.map_or(0, |status| status.break_glass_lines),
-        other_fingerprints: status
-            .map(|status| status.other_fingerprints.clone())
+        foreign_keys: status
+            .iter()
+            .flat_map(|status| &status.foreign_keys)
+            .map(foreign_key)
+            .collect(),
+        foreign_lines_until: status
+            .and_then(|status| status.foreign_lines_until)
+            .map(|until| until.to_string())
             .unwrap_or_default(),
+        break_glass_keys: status.map(|status| status.break_glass_keys.clone()).unwrap_or_default(),
         restores: status.map_or(0, |status| status.restores),
     }
+}
+
+fn foreign_key(key: &ForeignKey) -> String {
+    format!("{} {}", key.fingerprint, key.comment).trim_end().to_owned()
 }
 
 fn name(meta: &kube::core::ObjectMeta) -> &str {
@@ -199,7 +233,7 @@ mod tests {
             .map(|id| json!({"id": id, "fingerprints": [PRINT], "since": "2026-01-01T00:00:00Z"}))
             .collect();
         read(
-            json!({"metadata": {"name": node}, "spec": {}, "status": {"users": users, "breakGlassLines": 1,
+            json!({"metadata": {"name": node}, "spec": {}, "status": {"users": users, "breakGlassKeys": [PRINT],
             "conditions": [{"type": "Applied", "status": applied, "reason": "NotWritten", "message": "the disk is full",
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}),
         )
@@ -224,7 +258,8 @@ mod tests {
             report("gone", &[A], "True"),
         ];
         let nodes = [node("n1", "True"), node("n2", "Unknown"), node("n3", "True")];
-        let answer = describe(&users, &reports, &nodes, &LoginQuestion::default());
+        let agents = BTreeSet::from(["n1", "n2"].map(str::to_owned));
+        let answer = describe(&users, &reports, &nodes, Some(&agents), &LoginQuestion::default());
         let applied: Vec<_> = answer
             .applied
             .iter()
@@ -262,7 +297,7 @@ mod tests {
                 user: user.map(str::to_owned),
                 node: node.map(str::to_owned),
             };
-            let answer = describe(&users, &reports, &nodes, &question);
+            let answer = describe(&users, &reports, &nodes, None, &question);
             let applied = answer.applied.iter().map(|row| format!("{} {}", row.node, row.name));
             (
                 applied.collect::<Vec<_>>().join(", "),
@@ -276,5 +311,24 @@ mod tests {
         }
         assert_eq!(asked(None, Some("n2")), ("n2 alice".to_owned(), 1, 1));
         assert_eq!(asked(Some("alice"), Some("n1")), ("n1 alice".to_owned(), 0, 1));
+    }
+
+    #[test]
+    fn a_report_of_an_agent_that_does_not_run_is_not_relied_on() {
+        let (reports, nodes) = ([report("n1", &[A], "True")], [node("n1", "True")]);
+        let none = BTreeSet::new();
+        let here = BTreeSet::from(["n1".to_owned()]);
+        for (agents, is_current, words) in [
+            (Some(&here), true, "the disk is full"),
+            (Some(&none), false, "no agent is ready on the node"),
+            (None, false, "it is not known whether the agent still runs"),
+        ] {
+            let answer = describe(&[], &reports, &nodes, agents, &LoginQuestion::default());
+            let found = &answer.nodes[0];
+            assert!(
+                found.is_current == is_current && found.state.contains(words),
+                "{found:?}"
+            );
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! What the report should say, if it does not say so already. Pure.
 
 use jiff::Timestamp;
-use tidewaiter_api::node_report::{APPLIED, KEYS_EXPIRING, MOST_NAMED, MOST_USERS, UpgradeReport};
+use tidewaiter_api::node_report::{
+    APPLIED, BreakGlassUse, FOREIGN_LINES, ForeignKey, KEYS_EXPIRING, MOST_NAMED, MOST_USERS, UpgradeReport,
+};
 use tidewaiter_api::{Condition, ConditionStatus, HostFacts, NodeReportStatus, RefusedKey, Tampering, UserKeys};
 
 use crate::user_controller::expiry::Expiry;
@@ -28,6 +30,7 @@ pub(super) fn plan(
     status.tampering = told.tampering.iter().map(tampering).collect();
     status.conditions = vec![applied(told, conditions, now)?];
     if let Some(outcome) = &told.outcome {
+        status.conditions.extend(foreign(outcome, conditions, now));
         status.conditions.extend(expiring(outcome, conditions, now));
     }
     (before != Some(&status)).then_some(status)
@@ -56,8 +59,10 @@ fn of_outcome(outcome: &Outcome, before: Option<&NodeReportStatus>, now: Timesta
         refused_keys: count(outcome.refused.len()),
         refused: outcome.refused.iter().take(MOST_NAMED).map(refused).collect(),
         foreign_lines: count(outcome.foreign_lines),
-        break_glass_lines: count(outcome.break_glass_lines),
-        other_fingerprints: outcome.other_fingerprints.iter().take(MOST_NAMED).cloned().collect(),
+        foreign_keys: outcome.foreign_keys.iter().take(MOST_NAMED).map(foreign_key).collect(),
+        foreign_lines_until: outcome.foreign_until.map(whole_seconds),
+        break_glass_keys: outcome.break_glass.iter().take(MOST_NAMED).cloned().collect(),
+        break_glass_use: outcome.break_glass_use.as_ref().map(break_glass_use),
         ..NodeReportStatus::default()
     }
 }
@@ -85,6 +90,63 @@ fn applied(told: &Told, before: &[Condition], now: Timestamp) -> Option<Conditio
         (None, Some(_)) => (ConditionStatus::True, "Applied", "authorized_keys is as the Users say"),
     };
     Some(Condition::new(APPLIED, status, reason, message, before, now))
+}
+
+/// None while there are none, and while the file was not looked at.
+fn foreign(outcome: &Outcome, before: &[Condition], now: Timestamp) -> Option<Condition> {
+    let (reason, message) = match (outcome.foreign_lines, outcome.foreign_until) {
+        (0, _) => return None,
+        (lines, Some(until)) => (
+            "Grace",
+            format!(
+                "{lines} lines of authorized_keys are not the agent's, and are removed at {}: then whoever has one of the \
+                 keys in foreignKeys cannot log in with it. {}",
+                whole_seconds(until),
+                pin(outcome)
+            ),
+        ),
+        (lines, None) => (
+            "Kept",
+            format!(
+                "{lines} lines of authorized_keys are not the agent's, and stay, because foreignLines is keep: whoever has \
+                 one of their keys can log in, and no change in the cloud ends that. {}",
+                pin(outcome)
+            ),
+        ),
+    };
+    let message: String = message.trim_end().chars().take(1024).collect();
+    let status = ConditionStatus::True;
+    Some(Condition::new(FOREIGN_LINES, status, reason, &message, before, now))
+}
+
+/// How lines go on that an operator marked as break-glass lines before such keys were pinned.
+fn pin(outcome: &Outcome) -> String {
+    let marked = outcome.foreign_keys.iter().filter(|key| key.is_marked);
+    let commands: Vec<String> = marked
+        .take(4)
+        .map(|key| format!("tidewaiter host break-glass pin {}", key.fingerprint))
+        .collect();
+    if commands.is_empty() {
+        return String::new();
+    }
+    format!(
+        "A line with # break-glass is one of them. To keep its key, run this on the node as root: {}",
+        commands.join("; ")
+    )
+}
+
+fn foreign_key(key: &crate::authorized_keys::ForeignKey) -> ForeignKey {
+    ForeignKey {
+        fingerprint: key.fingerprint.clone(),
+        comment: key.comment.clone(),
+    }
+}
+
+fn break_glass_use((at, fingerprint): &(Timestamp, String)) -> BreakGlassUse {
+    BreakGlassUse {
+        at: whole_seconds(*at),
+        fingerprint: fingerprint.clone(),
+    }
 }
 
 fn expiring(outcome: &Outcome, before: &[Condition], now: Timestamp) -> Option<Condition> {

@@ -478,7 +478,7 @@ mod tests {
             gid: rustix::process::getegid().as_raw(),
         };
         let host = Host::new(scratch.path(), owner, Arc::new(Broken(AtomicBool::new(true))));
-        let watcher = Watcher::new().unwrap();
+        let watcher = Watcher::new();
         let (found, watching) = look(&host, &watcher);
         assert!(watching.is_err());
         assert!(found.host_problem.contains("nothing is pinned"), "{found:?}");

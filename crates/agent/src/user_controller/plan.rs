@@ -1,20 +1,19 @@
 //! What is to be written to `authorized_keys`, and what others did to it. Pure.
 
-use std::sync::Arc;
-
-use crate::authorized_keys::{ForeignLines, Format, Logins, Parts};
+use crate::authorized_keys::{Desired, Format, Parts};
 use crate::host::{Found, FoundFile, Owner};
 
 /// The mode of `authorized_keys`.
 pub(crate) const MODE: u32 = 0o600;
 
+/// The fingerprints that are named of removed lines.
+const MOST_FINGERPRINTS: usize = 4;
+
 /// The file as the agent left it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Left {
-    /// Who could log in by it.
-    pub(crate) logins: Arc<Logins>,
-    /// Its break-glass lines when our lines were last intact.
-    pub(crate) break_glass: Vec<Vec<u8>>,
+    /// What it had.
+    pub(crate) desired: Desired,
     /// Which file it is.
     pub(crate) inode: u64,
 }
@@ -26,7 +25,7 @@ pub(crate) struct Plan {
     pub(crate) write: Option<Vec<u8>>,
     /// What others did to the file that was left, in words.
     pub(crate) tampering: Vec<String>,
-    /// The lines of the file as it should be.
+    /// The lines of the file as it is.
     pub(crate) parts: Parts,
 }
 
@@ -34,13 +33,13 @@ pub(crate) struct Plan {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) format: &'a Format,
-    pub(crate) logins: &'a Arc<Logins>,
-    pub(crate) foreign: ForeignLines,
+    pub(crate) desired: &'a Desired,
     pub(crate) owner: Owner,
 }
 
-/// `left` is None for the first look after a start, when nobody knows who changed what.
-pub(crate) fn plan(target: Target<'_>, found: &Found, left: Option<&Left>) -> Plan {
+/// `left` is None for the first look after a start, when nobody knows who changed what. `late` is what was written to
+/// files after they had been replaced.
+pub(crate) fn plan(target: Target<'_>, found: &Found, left: Option<&Left>, late: &[&[u8]]) -> Plan {
     let content = match found {
         Found::File(file) => file.content.as_slice(),
         Found::Absent | Found::Other(_) => &[],
@@ -53,20 +52,24 @@ pub(crate) fn plan(target: Target<'_>, found: &Found, left: Option<&Left>) -> Pl
         Found::Other(kind) => tampering.push(format!("was replaced by {kind}")),
         Found::File(file) => attributes = wrong_attributes(file, target.owner),
     }
-    let mut wanted = target.format.render(&parts, target.logins, target.foreign);
+    let mut wanted = target.format.render(&parts, target.desired);
     if let Some(left) = left {
-        // Mostly the same users: then the lines are rendered once.
-        let is_intact = if Arc::ptr_eq(&left.logins, target.logins) {
+        // Mostly nothing else is desired: then the lines are rendered once.
+        let is_intact = if left.desired.is(target.desired) {
             wanted == content
         } else {
-            target.format.render(&parts, &left.logins, target.foreign) == content
+            target.format.render(&parts, &left.desired) == content
         };
         if !is_intact && tampering.is_empty() {
-            tampering.push("has other lines than the agent wrote".to_owned());
+            tampering.push(other_lines(&parts, &left.desired));
         }
-        if (!is_intact || content.is_empty()) && parts.restore_break_glass(&left.break_glass) {
-            wanted = target.format.render(&parts, target.logins, target.foreign);
+    }
+    if !late.is_empty() {
+        for content in late {
+            parts.merge(target.format.parse(content));
         }
+        wanted = target.format.render(&parts, target.desired);
+        parts = target.format.parse(&wanted);
     }
     let is_right = matches!(found, Found::File(_)) && attributes.is_empty() && wanted == content;
     tampering.extend(attributes);
@@ -79,6 +82,17 @@ pub(crate) fn plan(target: Target<'_>, found: &Found, left: Option<&Left>) -> Pl
         write: (!is_right).then_some(wanted),
         tampering: left.map(|_| tampering).unwrap_or_default(),
         parts,
+    }
+}
+
+fn other_lines(parts: &Parts, desired: &Desired) -> String {
+    let removed = parts.removed(desired).take(MOST_FINGERPRINTS);
+    let removed: Vec<String> = removed.map(|key| key.fingerprint).collect();
+    let what = "has other lines than the agent wrote";
+    if removed.is_empty() {
+        what.to_owned()
+    } else {
+        format!("{what}, with the keys {}", removed.join(", "))
     }
 }
 

@@ -2,19 +2,24 @@
 //!
 //! One lock is around a whole pass, so that nothing is written after the agent was told to stop. Calls block, for as long as the disk does.
 
+mod begin;
+mod desired;
+mod displaced;
 mod state;
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use super::brake::{Brake, MirrorState};
+use super::brake::MirrorState;
 use super::expiry::Expiry;
 use super::plan::{Left, MODE, Plan, Target, plan};
 use super::wanted::{Refused, Wanted};
-use crate::authorized_keys::{Format, Logins, Parts, fingerprint};
+use crate::authorized_keys::{Desired, ForeignKey, Format, Logins, Parts};
 use crate::host::mount::{self, Mount};
 use crate::host::{Found, Host, HostError, Opened, Prepared, Replaced};
 use crate::login_script;
@@ -37,9 +42,13 @@ pub(crate) struct Site {
     format: Format,
     settings: AgentSettings,
     watcher: Watcher,
+    /// What root has pinned.
+    pins: Host,
+    /// What the agent remembers.
+    record: Host,
     state: Mutex<State>,
-    /// The folder as it was mounted at the start; None outside a container.
-    mount: Option<Mount>,
+    /// The folders as they were mounted at the start; none outside a container.
+    mounts: Vec<(String, Mount)>,
     /// Cancelled when the folder is not that of the host any more.
     lost: CancellationToken,
 }
@@ -52,6 +61,8 @@ pub(crate) struct Input {
     pub(crate) mirror: MirrorState,
     /// Monotonic.
     pub(crate) now: Duration,
+    /// The clock of the node.
+    pub(crate) time: Timestamp,
 }
 
 /// What a pass did.
@@ -67,10 +78,16 @@ pub(crate) struct Outcome {
     pub(crate) expiry: Expiry,
     /// What others had changed, in words. It is undone.
     pub(crate) tampering: Vec<String>,
+    /// The lines of others that may let somebody log in.
     pub(crate) foreign_lines: usize,
-    pub(crate) break_glass_lines: usize,
-    /// The fingerprints of keys in these lines.
-    pub(crate) other_fingerprints: Vec<String>,
+    /// The keys in these lines.
+    pub(crate) foreign_keys: Vec<ForeignKey>,
+    /// When foreign lines that stay now are removed.
+    pub(crate) foreign_until: Option<Timestamp>,
+    /// The fingerprints of the break-glass keys in the file.
+    pub(crate) break_glass: Vec<String>,
+    /// The last use of one of them, and which.
+    pub(crate) break_glass_use: Option<(Timestamp, String)>,
     /// Nothing was done, because restores follow each other too fast.
     pub(crate) wait: Option<Duration>,
 }
@@ -87,7 +104,12 @@ impl Site {
         let script = format!("{}/{}/{SCRIPT}", settings.folder, SCRIPTS[0]);
         Self {
             format: Format::new(&script),
-            mount: mount::of(&settings.folder),
+            pins: Host::of_root(Path::new(&settings.pinned_folder)),
+            record: Host::of_root(Path::new(&settings.state_folder)),
+            mounts: [&settings.folder, &settings.pinned_folder, &settings.state_folder]
+                .into_iter()
+                .filter_map(|folder| Some((folder.clone(), mount::of(folder)?)))
+                .collect(),
             lost: CancellationToken::new(),
             host,
             settings,
@@ -111,13 +133,14 @@ impl Site {
         self.lost.clone()
     }
 
-    fn check_mount(&self) -> Result<(), HostError> {
-        let folder = &self.settings.folder;
-        if self.mount.as_ref().is_none_or(|mount| mount.is_in_place(folder)) {
+    fn check_mounts(&self) -> Result<(), HostError> {
+        let Some(folder) = mount::lost(&self.mounts) else {
             return Ok(());
-        }
+        };
         self.lost.cancel();
-        Err(HostError::Lost { path: folder.clone() })
+        Err(HostError::Lost {
+            path: folder.to_owned(),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -130,23 +153,27 @@ impl Site {
         if state.is_stopped {
             return Ok(None);
         }
-        self.check_mount()?;
+        self.check_mounts()?;
         if !state.is_swept {
             self.begin(&mut state, input.now)?;
         }
+        state.now = input.now;
         let mut outcome = state.decide(input, self.settings.keys_expire_after);
         outcome.wait = state.pace.wait(input.now);
         let Some(logins) = outcome.logins.clone().filter(|_| outcome.wait.is_none()) else {
             return Ok(Some(outcome));
         };
-        let parts = self.apply(&mut state, &logins, &mut outcome.tampering)?;
+        let desired = self.desired(&mut state, &logins, input.time)?;
+        let parts = self.apply(&mut state, &desired, &mut outcome.tampering)?;
         if !outcome.tampering.is_empty() {
             state.pace.count(input.now);
         }
+        outcome.refused.extend(state.pinned.refused.iter().cloned());
         outcome.foreign_lines = parts.foreign().count();
-        outcome.break_glass_lines = parts.break_glass().count();
-        let others = parts.foreign().chain(parts.break_glass());
-        outcome.other_fingerprints = others.filter_map(fingerprint).collect();
+        outcome.foreign_keys = parts.foreign().filter_map(ForeignKey::of).collect();
+        outcome.foreign_until = state.grace.until().filter(|_| outcome.foreign_lines > 0);
+        outcome.break_glass = desired.pinned.iter().map(|key| key.fingerprint.clone()).collect();
+        outcome.break_glass_use = self.break_glass_use(&state);
         Ok(Some(outcome))
     }
 
@@ -172,43 +199,20 @@ impl Site {
     }
 
     /// Ends all passes, and removes the users' keys if the settings say so.
-    pub(crate) fn stop(&self) -> Result<(), HostError> {
+    pub(crate) fn stop(&self, time: Timestamp) -> Result<(), HostError> {
         let mut state = self.state();
         state.is_stopped = true;
         if self.settings.on_stop == OnStop::Clear {
-            self.apply(&mut state, &Arc::default(), &mut Vec::new())?;
+            let desired = self.desired(&mut state, &Arc::default(), time)?;
+            self.apply(&mut state, &desired, &mut Vec::new())?;
         }
         Ok(())
     }
 
-    /// Reads who can log in, if the file is one that the agent wrote, and removes what a killed agent left.
-    fn begin(&self, state: &mut State, now: Duration) -> Result<(), HostError> {
-        if let Some(scripts) = self.host.look(&SCRIPTS).ok().flatten()
-            && let Some(folder) = scripts.last()
-        {
-            self.host.sweep(folder, SCRIPT)?;
-        }
-        // A link in place of a folder is put right by the first pass that knows the users.
-        if let Some(ssh) = self.host.look(&SSH).ok().flatten()
-            && let Some(folder) = ssh.last()
-        {
-            self.host.sweep(folder, KEYS)?;
-            if let Ok(Found::File(file)) = self.host.find(folder, KEYS) {
-                let parts = self.format.parse(&file.content);
-                let logins = Arc::new(self.format.logins(&parts));
-                let is_ours = self.format.render(&parts, &logins, self.settings.foreign_lines) == file.content;
-                state.accepted = (is_ours && !logins.is_empty()).then(|| Arc::clone(&logins));
-                state.brake = Brake::new(logins, now);
-            }
-        }
-        state.is_swept = true;
-        Ok(())
-    }
-
-    fn apply(&self, state: &mut State, logins: &Arc<Logins>, tampering: &mut Vec<String>) -> Result<Parts, HostError> {
+    fn apply(&self, state: &mut State, desired: &Desired, tampering: &mut Vec<String>) -> Result<Parts, HostError> {
         let is_first = state.left.is_none();
         let mut found = Vec::new();
-        let result = self.apply_all(state, logins, &mut found);
+        let result = self.apply_all(state, desired, &mut found);
         if !is_first {
             tampering.append(&mut found);
         }
@@ -216,24 +220,21 @@ impl Site {
     }
 
     /// `changes` gets what others had changed.
-    fn apply_all(
-        &self,
-        state: &mut State,
-        logins: &Arc<Logins>,
-        changes: &mut Vec<String>,
-    ) -> Result<Parts, HostError> {
+    fn apply_all(&self, state: &mut State, desired: &Desired, changes: &mut Vec<String>) -> Result<Parts, HostError> {
         for _ in 0..RACES {
             let folders = self.folders(changes)?;
-            let watched = [&folders.ssh, &folders.scripts];
-            let watched: Vec<&OwnedFd> = watched.into_iter().flat_map(|it| &it.folders).collect();
+            let pins = self.pins.look(&[]).ok().flatten();
+            let watched = [&folders.ssh, &folders.scripts].into_iter().chain(&pins);
+            let watched: Vec<&OwnedFd> = watched.flat_map(|it| &it.folders).collect();
             // Without watches, there is still a pass every minute.
             let watched = self.watcher.add_folders(&watched);
             let (Some(ssh), Some(scripts)) = (folders.ssh.last(), folders.scripts.last()) else {
                 break;
             };
             let keys = self.apply_script(state, scripts, changes).and_then(|script| {
-                let (parts, keys) = self.apply_keys(state, ssh, logins, changes)?;
-                let files: Vec<&OwnedFd> = [&script].into_iter().chain(&keys).collect();
+                let (parts, keys) = self.apply_keys(state, ssh, desired, changes)?;
+                let files = [&script].into_iter().chain(&keys);
+                let files: Vec<&OwnedFd> = files.chain(state.displaced.files()).collect();
                 let settled = watched.and_then(|folders| self.watcher.settle(folders, &files));
                 settled.map(|()| parts).map_err(not_watched)
             });
@@ -291,49 +292,66 @@ impl Site {
         &self,
         state: &mut State,
         folder: &OwnedFd,
-        logins: &Arc<Logins>,
+        desired: &Desired,
         changes: &mut Vec<String>,
     ) -> Result<(Parts, Option<OwnedFd>), HostError> {
         let target = Target {
             format: &self.format,
-            logins,
-            foreign: self.settings.foreign_lines,
+            desired,
             owner: self.settings.owner(),
         };
         let mut found = self.host.find(folder, KEYS)?;
+        let late = state.displaced.late(&self.host, state.now);
         let Plan {
             write,
             tampering,
             mut parts,
-        } = plan(target, &found, state.left.as_ref());
+        } = plan(target, &found, state.left.as_ref(), &late);
         changes.extend(tampering.into_iter().map(|what| format!("{KEYS} {what}")));
         if let Some(content) = write {
             let copy = state.copy.take();
-            match self.put(folder, content, copy, &found, target) {
-                Ok(written) => parts = self.format.parse(&written),
+            let displaced = match self.put(folder, content, copy, &found, target, &late) {
+                Ok((written, displaced)) => {
+                    parts = self.format.parse(&written);
+                    displaced
+                }
                 Err(error) => {
-                    // Owner and mode need no space on the disk: nobody else may write the file meanwhile.
-                    if let Found::File(file) = &found {
+                    // Owner and mode need no space on the disk: nobody else may write the file meanwhile. One with
+                    // another name is perhaps not ours.
+                    if let Found::File(file) = &found
+                        && file.links == 1
+                    {
                         self.host.own(&file.fd, MODE).ok();
                     }
                     return Err(error);
                 }
+            };
+            state.displaced.merged(state.now);
+            let now = self.host.find(folder, KEYS)?;
+            if let Found::File(file) = std::mem::replace(&mut found, now) {
+                state
+                    .displaced
+                    .push(file.fd, displaced.unwrap_or(file.content), state.now);
             }
-            found = self.host.find(folder, KEYS)?;
+        } else {
+            state.displaced.merged(state.now);
+        }
+        if desired.kept.is_none() {
+            state.displaced.clear();
         }
         let file = match found {
             Found::File(file) => Some(file),
             Found::Absent | Found::Other(_) => None,
         };
         state.left = Some(Left {
-            logins: Arc::clone(logins),
-            break_glass: parts.break_glass().map(<[u8]>::to_vec).collect(),
+            desired: desired.clone(),
             inode: file.as_ref().map_or(0, |file| file.inode),
         });
         Ok((parts, file.map(|file| file.fd)))
     }
 
-    /// Writes the file, and once more when somebody wrote lines to the old one after it was read. Returns what it wrote.
+    /// Writes the file, and once more when somebody wrote lines to the old one after it was read. Returns what it wrote,
+    /// and what the file had that was there.
     fn put(
         &self,
         folder: &OwnedFd,
@@ -341,36 +359,46 @@ impl Site {
         mut copy: Option<Prepared>,
         found: &Found,
         target: Target<'_>,
-    ) -> Result<Vec<u8>, HostError> {
+        late: &[&[u8]],
+    ) -> Result<(Vec<u8>, Option<Vec<u8>>), HostError> {
         let mut later;
         let mut found = found;
+        let mut displaced = None;
         for _ in 0..RACES {
             let replaced = match copy.take() {
                 Some(copy) => self.host.replace_with(folder, KEYS, &content, &copy, found),
                 None => self.host.replace(folder, KEYS, &content, MODE, found),
             }?;
             let (Replaced::File(old), Found::File(read)) = (replaced, found) else {
-                return Ok(content);
+                break;
             };
-            let merged = self
-                .format
-                .render(&self.format.parse(&old), target.logins, target.foreign);
-            if old == read.content || merged == content {
-                return Ok(content);
+            let mut parts = self.format.parse(&old);
+            for content in late {
+                parts.merge(self.format.parse(content));
+            }
+            let merged = self.format.render(&parts, target.desired);
+            let is_same = old == read.content || merged == content;
+            displaced.get_or_insert(old);
+            if is_same {
+                break;
             }
             content = merged;
             later = self.host.find(folder, KEYS)?;
             found = &later;
         }
-        Ok(content)
+        Ok((content, displaced))
     }
 }
 
+/// The files are as they should be, and a pass that fails is tried again every ten seconds: that is how others' changes
+/// are found then.
 fn not_watched(source: rustix::io::Errno) -> HostError {
-    HostError::Call {
-        action: "watched",
+    HostError::Unusable {
         path: "the agent's folder".to_owned(),
-        source,
+        problem: format!(
+            "is right, and is read every ten seconds, because it cannot be watched ({source}): raise \
+             fs.inotify.max_user_instances and fs.inotify.max_user_watches on the node"
+        ),
     }
 }
 

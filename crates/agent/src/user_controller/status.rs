@@ -54,6 +54,9 @@ struct UserMetrics {
     keys: IntGauge,
     refused: IntGauge,
     other_lines: IntGaugeVec,
+    foreign_keys: IntGaugeVec,
+    foreign_until: IntGauge,
+    break_glass_use: IntGauge,
     is_applied: IntGauge,
     is_held: IntGauge,
     is_expiring: IntGauge,
@@ -77,8 +80,21 @@ impl UserMetrics {
             )?,
             other_lines: metrics.gauge_vec(
                 "tidewaiter_agent_other_lines",
-                "Number of lines in authorized_keys that are not the agent's, by kind (foreign, break_glass).",
+                "Number of lines in authorized_keys that are no user's, by kind (foreign, break_glass).",
                 &["kind"],
+            )?,
+            foreign_keys: metrics.gauge_vec(
+                "tidewaiter_agent_foreign_key",
+                "1 for each of the first keys in foreign lines of authorized_keys, by fingerprint.",
+                &["fingerprint"],
+            )?,
+            foreign_until: metrics.gauge(
+                "tidewaiter_agent_foreign_lines_removal_timestamp_seconds",
+                "When foreign lines of authorized_keys are removed that stay until then, in seconds since 1970; 0 if none.",
+            )?,
+            break_glass_use: metrics.gauge(
+                "tidewaiter_agent_break_glass_use_timestamp_seconds",
+                "When somebody last logged in with a break-glass key, in seconds since 1970; 0 if nobody has.",
             )?,
             is_applied: metrics.gauge(
                 "tidewaiter_agent_applied",
@@ -156,6 +172,12 @@ impl Status {
             let notice = Notice::warning("AuthorizedKeysRestored", "Restore", note);
             self.events.publish(&self.node(), notice);
         }
+        if let Some((at, fingerprint)) = self.new_use(outcome) {
+            let note = format!("At {at}, somebody logged in on the node with the break-glass key {fingerprint}.");
+            warn!(%at, %fingerprint, "a break-glass key was used");
+            self.events
+                .publish(&self.node(), Notice::warning("BreakGlassUsed", "Login", note));
+        }
         if outcome.is_held {
             let note = "Most users, or the last one, would lose access to the node. Their keys stay until CloudSync confirms it.";
             self.events
@@ -165,6 +187,14 @@ impl Status {
         if outcome.wait.is_none() {
             self.tell(outcome);
         }
+    }
+
+    /// A use since the last pass. One from before the start is in the report alone.
+    fn new_use<'a>(&self, outcome: &'a Outcome) -> Option<&'a (Timestamp, String)> {
+        let told = self.told.borrow();
+        let before = told.outcome.as_ref()?.break_glass_use.as_ref();
+        let found = outcome.break_glass_use.as_ref()?;
+        before.is_none_or(|before| before.0 < found.0).then_some(found)
     }
 
     fn tell(&self, outcome: &Outcome) {
@@ -203,7 +233,15 @@ impl Status {
             lines.with_label_values(&["foreign"]).set(count(outcome.foreign_lines));
             lines
                 .with_label_values(&["break_glass"])
-                .set(count(outcome.break_glass_lines));
+                .set(count(outcome.break_glass.len()));
+            metrics.foreign_keys.reset();
+            for key in outcome.foreign_keys.iter().take(MOST_NAMED) {
+                metrics.foreign_keys.with_label_values(&[&key.fingerprint]).set(1);
+            }
+            let seconds = |at: Option<Timestamp>| at.map_or(0, Timestamp::as_second);
+            metrics.foreign_until.set(seconds(outcome.foreign_until));
+            let last_use = outcome.break_glass_use.as_ref().map(|(at, _)| *at);
+            metrics.break_glass_use.set(seconds(last_use));
         }
         let is_applied = outcome.is_listed && outcome.wait.is_none() && !outcome.is_held;
         metrics.is_applied.set(i64::from(is_applied));
@@ -221,13 +259,15 @@ impl Outcome {
                 it.is_listed,
                 it.is_held,
                 it.foreign_lines,
-                it.break_glass_lines,
+                it.foreign_until,
                 it.expiry.word(),
             )
         };
         said(self) == said(other)
             && self.logins == other.logins
             && self.refused == other.refused
-            && self.other_fingerprints == other.other_fingerprints
+            && self.foreign_keys == other.foreign_keys
+            && self.break_glass == other.break_glass
+            && self.break_glass_use == other.break_glass_use
     }
 }

@@ -117,7 +117,8 @@ fn node_report() -> Value {
             "agentVersion": "0.1.0", "host": {"kernel": "6.12.0", "architecture": "x86_64", "bootId": "b"}, "keys": 1,
             "users": [{"id": "u", "fingerprints": ["SHA256:a"], "since": time}],
             "refusedKeys": 1, "refused": [{"user": "u", "key": "laptop", "reason": "the key must be of another type"}],
-            "foreignLines": 1, "breakGlassLines": 1, "otherFingerprints": ["SHA256:b"], "restores": 1,
+            "foreignLines": 1, "foreignKeys": [{"fingerprint": "SHA256:b", "comment": "admin"}], "foreignLinesUntil": time,
+            "breakGlassKeys": ["SHA256:c"], "breakGlassUse": {"at": time, "fingerprint": "SHA256:c"}, "restores": 1,
             "tampering": [{"at": time, "what": "authorized_keys has the mode 0666"}],
             "conditions": [
                 {"type": "Applied", "status": "True", "reason": "Applied", "message": "", "lastTransitionTime": time},
@@ -133,6 +134,8 @@ fn node_report_cases() -> Vec<Case> {
         counts("/status/keys"),
         counts("/status/restores"),
         counts("/status/foreignLines"),
+        timestamps("/status/foreignLinesUntil"),
+        timestamps("/status/breakGlassUse/at"),
         timestamps("/status/users/0/since"),
         case("/status/users/0/fingerprints/0", values(&["", "a"]), vec![json!(1)]),
         case("/status/refused/0/reason", values(&["", "a"]), vec![json!(1)]),

@@ -180,7 +180,7 @@ impl World {
         let mut values = self.site()?.controller_values();
         values["coordinator"] = self.cloud()?.coordinator_values();
         // A user who is not in the cloud cannot log in.
-        values["agent"] = json!({"enabled": true, "settings": {"foreignLines": "remove"}});
+        values["agent"] = json!({"enabled": true});
         Ok(values)
     }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use tidewaiter_agent::break_glass::DEFAULT_FOLDER;
 use tidewaiter_api::NodeName;
 use tidewaiter_cloud::models::values::ClusterId;
 
@@ -12,6 +13,43 @@ pub(crate) enum HostCommand {
     Install(HostInstallArgs),
     /// Runs the upgrade script that the agent offers, if this node may; the systemd unit calls it
     Run(HostRunArgs),
+    /// Pins keys that can log in on this node whatever the cluster says, or removes them
+    #[command(subcommand)]
+    BreakGlass(HostBreakGlassCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HostBreakGlassCommand {
+    /// Pins a key: the agent writes its line, and reports each login with it
+    Pin(HostPinArgs),
+    /// Removes a pinned key
+    Remove(HostUnpinArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HostPinArgs {
+    /// A public key, "TYPE BASE64 COMMENT", or the fingerprint (SHA256:…) of one that authorized_keys has
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+
+    /// The folder of what is pinned on this host
+    #[arg(long, value_name = "FOLDER", default_value = DEFAULT_FOLDER)]
+    pub(crate) pinned: PathBuf,
+
+    /// The folder that the agent shares
+    #[arg(long, value_name = "FOLDER", default_value = "/etc/containership")]
+    pub(crate) folder: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HostUnpinArgs {
+    /// The fingerprint (SHA256:…)
+    #[arg(value_name = "FINGERPRINT")]
+    pub(crate) fingerprint: String,
+
+    /// The folder of what is pinned on this host
+    #[arg(long, value_name = "FOLDER", default_value = DEFAULT_FOLDER)]
+    pub(crate) pinned: PathBuf,
 }
 
 #[derive(Debug, Args)]

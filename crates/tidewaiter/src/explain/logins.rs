@@ -15,8 +15,8 @@ Each node records SSH logins in its own journal. Tidewaiter reads nothing from n
   last -F                               sessions with a terminal
 
 The user_id is the id of the User without dashes: tidewaiter explain access --user ID shows the name, the nodes and the fingerprints.
-A login with a break-glass key or another foreign key has no user_id: only sshd records it, by its fingerprint, which
-tidewaiter explain access --node NODE lists.
+The user_id of a login with a break-glass key is break-glass: and the fingerprint. A login with a foreign key has none: only sshd records it, by the
+fingerprint. tidewaiter explain access --node NODE lists both.
 ";
 
 /// Says where to look.
@@ -48,17 +48,25 @@ pub(super) fn tables(found: &LoginsExplained) -> Vec<Table> {
     for row in &found.refused {
         refused.row([&row.user, &row.key, &row.why]);
     }
-    let mut others = Table::new(
-        "OTHER KEYS IN AUTHORIZED_KEYS",
-        &["NODE", "BREAK-GLASS LINES", "FOREIGN LINES", "KEYS"],
-    );
-    let with_others = found
-        .nodes
-        .iter()
-        .filter(|node| node.break_glass_lines + node.foreign_lines > 0);
-    for node in with_others {
-        let (glass, foreign) = (node.break_glass_lines.to_string(), node.foreign_lines.to_string());
-        others.row([&node.node, &glass, &foreign, &node.other_fingerprints.join(" ")]);
+    let mut others = Table::new("OTHER KEYS IN AUTHORIZED_KEYS", &["NODE", "KIND", "UNTIL", "KEY"]);
+    for node in &found.nodes {
+        for key in &node.break_glass_keys {
+            others.row([&node.node, "break-glass", "-", key]);
+        }
+        let until = if node.foreign_lines_until.is_empty() {
+            "-"
+        } else {
+            &node.foreign_lines_until
+        };
+        for key in &node.foreign_keys {
+            others.row([&node.node, "foreign", until, key]);
+        }
+        let unnamed = usize::try_from(node.foreign_lines)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(node.foreign_keys.len());
+        if unnamed > 0 {
+            others.row([&node.node, "foreign", until, &format!("{unnamed} more lines")]);
+        }
     }
     let mut nodes = Table::new("NODES", &["NODE", "REPORT", "RESTORES", "STATE"]);
     for node in &found.nodes {

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "what others write to the files")]
 
 mod explain;
+mod foreign;
 mod monitoring;
 mod policy;
 mod removal;

@@ -18,10 +18,14 @@ type Tamper<'a> = (&'static str, &'a dyn Fn(&Path));
 async fn every_change_is_undone_at_once_and_reported() {
     let world = World::start().await;
     world.user(1, &[KEYS[0]]).await;
-    let agent = world.agent(&[("TIDEWAITER_FOREIGN_LINES", "remove")]).await;
+    let agent = world.agent(&[]).await;
     agent.has(&[(1, 0)]).await;
     agent.report(|status| status.keys == 1).await;
-    let changes: [Tamper<'_>; 12] = [
+    let changes: [Tamper<'_>; 13] = [
+        ("a user's own key before the user's line", &|file| {
+            let line = format!("{} mine # break-glass\n{}", KEYS[0], fs::read_to_string(file).unwrap());
+            fs::write(file, line).unwrap();
+        }),
         ("an intruder's line", &|file| {
             let line = format!("{}{} intruder\n", fs::read_to_string(file).unwrap(), KEYS[1]);
             fs::write(file, line).unwrap();
@@ -133,6 +137,27 @@ async fn a_fight_with_another_writer_is_bounded() {
         "{restores} restores, {fought} changes"
     );
     agent.has(&[(1, 0)]).await;
+}
+
+/// Every inotify instance of the node is in use, as after a reboot: changes are found all the same, and the report says
+/// what is missing.
+#[tokio::test]
+async fn without_an_inotify_instance_the_files_are_read_again_and_again() {
+    let world = World::start().await;
+    world.user(1, &[KEYS[0]]).await;
+    world.user(2, &[KEYS[1]]).await;
+    let agent = world.agent_without_inotify().await;
+    agent.has(&[(1, 0), (2, 1)]).await;
+    let report = agent.report(|status| !status.conditions.is_empty()).await;
+    let condition = &report.status.unwrap().conditions[0];
+    assert!(
+        condition.reason == "NotWritten" && condition.message.contains("raise fs.inotify.max_user_instances"),
+        "{condition:?}"
+    );
+    agent.tamper(|file| fs::remove_file(file).unwrap());
+    agent.has(&[(1, 0), (2, 1)]).await;
+    world.user(1, &[KEYS[2]]).await;
+    agent.has(&[(1, 2), (2, 1)]).await;
 }
 
 /// Root on the node mounts something over the folder, and over the file. The agent is in a mount namespace of its own, as in its container.

@@ -166,6 +166,18 @@ impl World {
         self.ready(self.kubeconfig(&token), node, variables).await
     }
 
+    /// The first agent on a node whose `authorized_keys` has this content.
+    pub async fn agent_on(&self, content: &str, variables: &[(&str, &str)]) -> Agent {
+        let node = self.node();
+        let token = self.token(&node).await;
+        let folder = self.scratch.path().join(&node);
+        fs::create_dir_all(folder.join("home/.ssh")).unwrap();
+        fs::write(folder.join("home/.ssh/authorized_keys"), content).unwrap();
+        let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"));
+        self.ready_in(folder, program, self.kubeconfig(&token), node, variables)
+            .await
+    }
+
     /// The same with other credentials.
     pub async fn agent_with(&self, kubeconfig: PathBuf, variables: &[(&str, &str)]) -> Agent {
         let node = self.node();
@@ -179,6 +191,23 @@ impl World {
         let program =
             Program::new("/usr/bin/unshare").args(["--map-root-user", "--mount", env!("CARGO_BIN_EXE_tidewaiter")]);
         // Inside, whoever runs the tests is root.
+        let owner = [("TIDEWAITER_OWNER_UID", "0"), ("TIDEWAITER_OWNER_GID", "0")];
+        self.ready_as(program, self.kubeconfig(&token), node, &owner).await
+    }
+
+    /// The same on a node that has no inotify instance to give.
+    pub async fn agent_without_inotify(&self) -> Agent {
+        let node = self.node();
+        let token = self.token(&node).await;
+        let script = "echo 0 >/proc/sys/user/max_inotify_instances && exec \"$0\" \"$@\"";
+        let arguments = [
+            "--map-root-user",
+            "/bin/sh",
+            "-c",
+            script,
+            env!("CARGO_BIN_EXE_tidewaiter"),
+        ];
+        let program = Program::new("/usr/bin/unshare").args(arguments);
         let owner = [("TIDEWAITER_OWNER_UID", "0"), ("TIDEWAITER_OWNER_GID", "0")];
         self.ready_as(program, self.kubeconfig(&token), node, &owner).await
     }
@@ -236,9 +265,14 @@ impl World {
         variables: &[(&str, &str)],
     ) -> Agent {
         let admin = format!("127.0.0.1:{}", free_port());
+        let [state, pinned] = ["state", "pinned"].map(|name| format!("{}-{name}", folder.display()));
+        // The kubelet creates it.
+        fs::create_dir_all(&pinned).unwrap();
         let place = [
             ("NODE_NAME", node.as_str()),
             ("TIDEWAITER_FOLDER", folder.to_str().unwrap()),
+            ("TIDEWAITER_STATE_FOLDER", &state),
+            ("TIDEWAITER_PINNED_FOLDER", &pinned),
             ("TIDEWAITER_ADMIN_ADDRESS", &admin),
         ];
         let program = program.name(format!("agent-{node}"));
@@ -351,6 +385,11 @@ impl Agent {
         format!(
             "# BEGIN tidewaiter: changes to the lines up to END are undone (docs/agent.md)\n{lines}# END tidewaiter\n"
         )
+    }
+
+    /// What root has pinned on the host.
+    pub fn pinned(&self) -> PathBuf {
+        PathBuf::from(format!("{}-pinned", self.folder.display()))
     }
 
     pub fn tamper(&self, change: impl FnOnce(&Path)) {

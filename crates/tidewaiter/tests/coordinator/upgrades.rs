@@ -378,6 +378,7 @@ impl Host {
                 world.cluster.kubeconfig_of(&json!({ "token": token })),
             )
             .env("TIDEWAITER_FOLDER", self.shared())
+            .env("TIDEWAITER_STATE_FOLDER", self.folder.join("agent-state"))
             .env("TIDEWAITER_HEALTH_ADDRESS", format!("127.0.0.1:{}", free_port()))
             .env("TIDEWAITER_ADMIN_ADDRESS", &self.admin)
             .env("TIDEWAITER_OWNER_UID", user[0].to_string())

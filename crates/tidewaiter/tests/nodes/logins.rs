@@ -2,6 +2,7 @@
 
 mod cuts;
 mod hosts;
+mod others;
 mod sessions;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -158,6 +159,7 @@ async fn people_log_in_at_a_real_sshd() {
     no_other_type_does(&world, &keys[0]).await;
     security_keys_are_accepted(&world).await;
     sessions::each_is_recorded(&world, &keys[0]).await;
+    others::get_in_by_a_pinned_key_alone(&world, &keys[0]).await;
     changes_are_undone(&world, &keys[0]).await;
     hosts::trouble_passes(&world, &keys[0]).await;
     cuts::the_network_is_cut(&world, &keys[0]).await;

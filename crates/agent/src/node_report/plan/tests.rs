@@ -32,8 +32,10 @@ fn outcome(users: &[(u128, &str)]) -> Outcome {
         expiry: Expiry::Off,
         tampering: vec![],
         foreign_lines: 0,
-        break_glass_lines: 0,
-        other_fingerprints: vec![],
+        foreign_keys: vec![],
+        foreign_until: None,
+        break_glass: vec![],
+        break_glass_use: None,
         wait: None,
     }
 }
@@ -127,4 +129,44 @@ fn changes_of_others_are_listed() {
     };
     let report = planned(None, &told, 6).unwrap();
     assert_eq!((report.restores, report.tampering[0].at), (3, at(5)));
+}
+
+#[test]
+fn foreign_lines_say_who_loses_access_and_when() {
+    let key = |fingerprint: &str, is_marked| crate::authorized_keys::ForeignKey {
+        text: String::new(),
+        fingerprint: fingerprint.to_owned(),
+        comment: "admin".to_owned(),
+        is_marked,
+    };
+    let with = |until| Outcome {
+        foreign_lines: 2,
+        foreign_keys: vec![key("SHA256:a", false), key("SHA256:b", true)],
+        foreign_until: until,
+        break_glass: vec!["SHA256:c".to_owned()],
+        break_glass_use: Some((at(7), "SHA256:c".to_owned())),
+        ..outcome(&[(1, "x")])
+    };
+    for (outcome, reason, words) in [
+        (with(Some(at(60))), "Grace", "removed at 1970-01-01T00:01:00Z"),
+        (with(None), "Kept", "no change in the cloud ends that"),
+    ] {
+        let until = outcome.foreign_until;
+        let report = planned(None, &told(outcome), 0).unwrap();
+        let condition = &report.conditions[1];
+        assert_eq!(
+            (condition.type_.as_str(), condition.reason.as_str()),
+            (FOREIGN_LINES, reason)
+        );
+        let command = "run this on the node as root: tidewaiter host break-glass pin SHA256:b";
+        let message = &condition.message;
+        assert!(message.contains(words) && message.ends_with(command), "{message}");
+        let named: Vec<_> = report.foreign_keys.iter().map(|key| key.fingerprint.as_str()).collect();
+        assert_eq!(
+            (named, report.foreign_lines_until),
+            (vec!["SHA256:a", "SHA256:b"], until)
+        );
+        assert_eq!(report.break_glass_keys, ["SHA256:c"]);
+        assert_eq!(report.break_glass_use.unwrap().at, at(7));
+    }
 }

@@ -1,15 +1,16 @@
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use tidewaiter_api::values::SshKeyLine;
 use uuid::Uuid;
 
 use super::*;
-use crate::authorized_keys::LoginKey;
+use crate::authorized_keys::{Kept, LoginKey, Logins};
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5";
 const ROOT: Owner = Owner { uid: 0, gid: 0 };
-const FOREIGN: &str = "ssh-ed25519 AAAA intruder\n";
-const GLASS: &str = "ssh-ed25519 BBBB admin # break-glass\n";
+const FOREIGN: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK4hoRzVPA3U8qoef7QtvY6RmkwgDL47zndwzs8V+7J7 intruder\n";
+const PRINT: &str = "SHA256:ejSqEeYysqjpey3wN8VSaYQ7Znv7eJ/dD62E39TtUeY";
 
 fn logins() -> Logins {
     let key = LoginKey::from(&SshKeyLine::parse(KEY).unwrap());
@@ -20,9 +21,17 @@ fn format() -> Format {
     Format::new("/login")
 }
 
+fn desired(kept: Kept) -> Desired {
+    Desired {
+        logins: logins().into(),
+        kept: kept.into(),
+        ..Desired::default()
+    }
+}
+
 /// The file that has these lines after ours.
 fn file(after: &str) -> FoundFile {
-    let mut content = format().render(&format().parse(b""), &logins(), ForeignLines::Keep);
+    let mut content = format().render(&format().parse(b""), &desired(Kept::All));
     content.extend_from_slice(after.as_bytes());
     FoundFile {
         is_cut: false,
@@ -36,38 +45,37 @@ fn file(after: &str) -> FoundFile {
     }
 }
 
-fn left(break_glass: &[&str]) -> Left {
+fn left(kept: Kept) -> Left {
     Left {
-        logins: logins().into(),
-        break_glass: break_glass.iter().map(|line| line.as_bytes().to_vec()).collect(),
+        desired: desired(kept),
         inode: 7,
     }
 }
 
 /// The plan does not depend on where the users are in memory.
-fn planned(found: &Found, left: Option<&Left>, foreign: ForeignLines) -> Plan {
+fn planned(found: &Found, left: Option<&Left>, kept: Kept) -> Plan {
     let format = format();
-    let planned = |logins: &Arc<Logins>| {
+    let planned = |desired: &Desired| {
         let target = Target {
             format: &format,
-            logins,
-            foreign,
+            desired,
             owner: ROOT,
         };
-        plan(target, found, left)
+        plan(target, found, left, &[])
     };
-    let elsewhere = planned(&Arc::new(logins()));
-    if let Some(left) = left {
-        assert_eq!(planned(&left.logins), elsewhere);
+    let is_same = left.filter(|left| *left.desired.kept == kept);
+    let elsewhere = planned(&desired(kept));
+    if let Some(left) = is_same {
+        assert_eq!(planned(&left.desired), elsewhere);
     }
     elsewhere
 }
 
 #[test]
 fn a_file_as_it_should_be_is_left_alone() {
-    for after in ["", FOREIGN, GLASS] {
+    for after in ["", FOREIGN] {
         let found = Found::File(Box::new(file(after)));
-        let plan = planned(&found, Some(&left(&[])), ForeignLines::Keep);
+        let plan = planned(&found, Some(&left(Kept::All)), Kept::All);
         assert_eq!((plan.write, plan.tampering), (None, vec![]), "{after}");
     }
 }
@@ -103,11 +111,11 @@ fn each_change_is_named_and_undone() {
             &[other, "has the owner 1000:0", "is another file, of the user 1000"],
         ),
     ] {
-        let plan = planned(&found, Some(&left(&[])), ForeignLines::Keep);
+        let plan = planned(&found, Some(&left(Kept::All)), Kept::All);
         assert_eq!(plan.tampering, words, "{found:?}");
         assert_eq!(String::from_utf8(plan.write.unwrap()).unwrap(), whole, "{found:?}");
         // Before the agent has written a file, it reports no change by others.
-        let first = planned(&found, None, ForeignLines::Keep);
+        let first = planned(&found, None, Kept::All);
         assert!(first.tampering.is_empty() && first.write.is_some());
     }
 }
@@ -116,47 +124,70 @@ fn each_change_is_named_and_undone() {
 fn another_file_with_the_same_lines_is_accepted() {
     let mut file = file("");
     file.inode = 8;
-    let plan = planned(&Found::File(Box::new(file)), Some(&left(&[])), ForeignLines::Keep);
+    let plan = planned(&Found::File(Box::new(file)), Some(&left(Kept::All)), Kept::All);
     assert_eq!((plan.write, plan.tampering), (None, vec![]));
 }
 
 #[test]
-fn a_foreign_line_is_kept_or_removed() {
+fn a_foreign_line_is_kept_or_removed_and_its_key_named() {
     let found = || Found::File(Box::new(file(FOREIGN)));
-    assert_eq!(planned(&found(), Some(&left(&[])), ForeignLines::Keep).write, None);
-    let plan = planned(&found(), Some(&left(&[])), ForeignLines::Remove);
+    assert_eq!(planned(&found(), Some(&left(Kept::All)), Kept::All).write, None);
+    let plan = planned(&found(), Some(&left(Kept::default())), Kept::default());
     assert_eq!(plan.write, Some(file("").content));
-    assert_eq!(plan.tampering, ["has other lines than the agent wrote"]);
+    let named = format!("has other lines than the agent wrote, with the keys {PRINT}");
+    assert_eq!(plan.tampering, [named]);
 }
 
 #[test]
-fn break_glass_lines_survive_damage_but_not_their_owner() {
-    let left = left(&[GLASS]);
-    for found in [Found::Absent, Found::Other("a folder"), {
-        let mut file = file("");
-        file.content.clear();
-        Found::File(Box::new(file))
-    }] {
-        for foreign in [ForeignLines::Keep, ForeignLines::Remove] {
-            let plan = planned(&found, Some(&left), foreign);
-            assert_eq!(plan.write, Some(file(GLASS).content), "{found:?}");
-        }
-    }
-    // Somebody edited the file and took only this line away.
-    let plan = planned(&Found::File(Box::new(file(""))), Some(&left), ForeignLines::Keep);
-    assert_eq!((plan.write, plan.tampering), (None, vec![]));
+fn a_users_own_key_outside_the_block_is_tampering() {
+    let found = Found::File(Box::new(file(&format!("{KEY} mine # break-glass\n"))));
+    let plan = planned(&found, Some(&left(Kept::All)), Kept::All);
+    assert_eq!(plan.write, Some(file("").content));
+    assert!(
+        plan.tampering[0].contains("with the keys SHA256:"),
+        "{:?}",
+        plan.tampering
+    );
 }
 
 #[test]
-fn a_change_of_the_users_is_no_tampering() {
-    let (format, none) = (format(), Arc::default());
+fn a_change_of_what_is_desired_is_no_tampering() {
+    let found = || Found::File(Box::new(file(FOREIGN)));
+    // The grace is over.
+    let plan = planned(&found(), Some(&left(Kept::All)), Kept::default());
+    assert_eq!((plan.write, plan.tampering), (Some(file("").content), vec![]));
+    // The users are gone.
+    let (format, none) = (
+        format(),
+        Desired {
+            kept: Kept::All.into(),
+            ..Desired::default()
+        },
+    );
     let target = Target {
         format: &format,
-        logins: &none,
-        foreign: ForeignLines::Keep,
+        desired: &none,
         owner: ROOT,
     };
-    let plan = plan(target, &Found::File(Box::new(file(GLASS))), Some(&left(&[GLASS])));
-    assert_eq!(plan.write, Some(GLASS.as_bytes().to_vec()));
-    assert!(plan.tampering.is_empty());
+    let plan = super::plan(target, &found(), Some(&left(Kept::All)), &[]);
+    assert_eq!(
+        (plan.write, plan.tampering),
+        (Some(FOREIGN.as_bytes().to_vec()), vec![])
+    );
+    // A foreign line has the key of a new user.
+    let new = Uuid::from_u128(2);
+    let mut more = desired(Kept::All);
+    let key = SshKeyLine::parse(FOREIGN.trim()).unwrap();
+    Arc::make_mut(&mut more.logins).insert(new, vec![LoginKey::from(&key)]);
+    let target = Target {
+        format: &format,
+        desired: &more,
+        owner: ROOT,
+    };
+    let plan = super::plan(target, &found(), Some(&left(Kept::All)), &[]);
+    assert!(
+        plan.write.is_some() && plan.tampering.is_empty(),
+        "{:?}",
+        plan.tampering
+    );
 }

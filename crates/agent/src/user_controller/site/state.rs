@@ -7,11 +7,14 @@ use jiff::Timestamp;
 
 use super::super::brake::Brake;
 use super::super::expiry::{Expiry, expiry};
+use super::super::grace::Grace;
 use super::super::pace::Pace;
 use super::super::plan::Left;
 use super::super::wanted::Wanted;
+use super::desired::Pinned;
+use super::displaced::Displaced;
 use super::{Input, Outcome};
-use crate::authorized_keys::Logins;
+use crate::authorized_keys::{Kept, Logins};
 use crate::host::Prepared;
 
 /// The size in bytes of all keys in the file while removals are held: somebody may add and remove many Users.
@@ -27,6 +30,14 @@ pub(super) struct State {
     /// Who may log in. Before the first list of the Users, that is who the file says, if the agent wrote it.
     pub(super) accepted: Option<Arc<Logins>>,
     pub(super) left: Option<Left>,
+    /// The files that were in the place of `authorized_keys`.
+    pub(super) displaced: Displaced,
+    /// When this pass began; monotonic.
+    pub(super) now: Duration,
+    pub(super) pinned: Pinned,
+    pub(super) grace: Grace,
+    /// That every foreign line stays.
+    pub(super) all: Arc<Kept>,
     /// A copy of the file with this inode; None when it cannot be had, or was used.
     pub(super) copy: Option<Prepared>,
     pub(super) copied_inode: u64,
@@ -43,6 +54,7 @@ impl State {
     pub(super) fn new(now: Duration) -> Self {
         Self {
             confirmed: now,
+            all: Arc::new(Kept::All),
             ..Self::default()
         }
     }
@@ -74,8 +86,10 @@ impl State {
             expiry,
             tampering: Vec::new(),
             foreign_lines: 0,
-            break_glass_lines: 0,
-            other_fingerprints: Vec::new(),
+            foreign_keys: Vec::new(),
+            foreign_until: None,
+            break_glass: Vec::new(),
+            break_glass_use: None,
             wait: None,
         }
     }

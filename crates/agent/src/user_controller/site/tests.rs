@@ -14,34 +14,61 @@ use uuid::Uuid;
 
 use super::*;
 use crate::authorized_keys::{ForeignLines, LoginKey};
+use crate::break_glass;
 use crate::host::{AllCalls, Call, HostCalls};
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5";
 const FOREIGN: &str = "ssh-ed25519 AAAA intruder\n";
-const GLASS: &str = "ssh-ed25519 BBBB admin # break-glass\n";
+const OTHER: &str = "ssh-ed25519 BBBB colleague\n";
+// Created for these tests; the private key was deleted.
+const GLASS: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK4hoRzVPA3U8qoef7QtvY6RmkwgDL47zndwzs8V+7J7";
+const GLASS_PRINT: &str = "SHA256:ejSqEeYysqjpey3wN8VSaYQ7Znv7eJ/dD62E39TtUeY";
 const NOW: Duration = Duration::from_hours(100);
 
 struct World {
     folder: TempDir,
+    /// What the owner of the folder cannot write.
+    beside: TempDir,
     settings: AgentSettings,
 }
 
 impl World {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        let beside = |name: &str| {
+            let path = outside.path().join(name);
+            fs::create_dir(&path).unwrap();
+            path.display().to_string()
+        };
         let settings = AgentSettings {
             folder: folder.path().display().to_string(),
+            state_folder: beside("state"),
+            pinned_folder: beside("pinned"),
             owner_uid: getuid().as_raw(),
             owner_gid: getgid().as_raw(),
             ..AgentSettings::default()
         };
-        Self { folder, settings }
+        Self {
+            folder,
+            beside: outside,
+            settings,
+        }
     }
 
     /// An agent that has just started.
     fn site(&self) -> Site {
         let host = Host::new(self.folder.path(), self.settings.owner(), Arc::new(AllCalls));
-        Site::new(host, self.settings.clone(), Watcher::new().unwrap(), NOW)
+        Site::new(host, self.settings.clone(), Watcher::new(), NOW)
+    }
+
+    /// An agent whose calls on the host fail from this one on, as if it had ended.
+    fn site_until(&self, allowed: i64) -> Site {
+        let calls: Arc<dyn HostCalls> = Arc::new(Until(allowed.into()));
+        let host = Host::new(self.folder.path(), self.settings.owner(), Arc::clone(&calls));
+        let mut site = Site::new(host, self.settings.clone(), Watcher::new(), NOW);
+        site.record = site.record.with_calls(calls);
+        site
     }
 
     fn ssh(&self) -> PathBuf {
@@ -54,6 +81,17 @@ impl World {
 
     fn content(&self) -> String {
         fs::read_to_string(self.file()).unwrap()
+    }
+
+    fn pin(&self, key: &str) {
+        let folder = std::path::Path::new(&self.settings.pinned_folder);
+        break_glass::pin(folder, self.folder.path(), key).unwrap();
+    }
+
+    /// The line of the pinned key.
+    fn glass(&self) -> String {
+        let script = self.folder.path().join("scripts").join(SCRIPT);
+        format!("command=\"{} break-glass:{GLASS_PRINT}\" {GLASS}\n", script.display())
     }
 
     fn line(&self, user: u128) -> String {
@@ -85,7 +123,21 @@ fn input(wanted: Option<Arc<Wanted>>) -> Input {
         wanted,
         mirror: MirrorState::default(),
         now: NOW,
+        time: at(0),
     }
+}
+
+/// So many hours after the agent has started.
+fn at(hours: i64) -> Timestamp {
+    Timestamp::from_second(1_900_000_000 + hours * 3_600).unwrap()
+}
+
+fn pass_at(site: &Site, hours: i64) -> Outcome {
+    let input = Input {
+        time: at(hours),
+        ..input(wanted(0..1))
+    };
+    site.pass(&input).unwrap().unwrap()
 }
 
 fn pass(site: &Site, wanted: Option<Arc<Wanted>>) -> Outcome {
@@ -226,14 +278,14 @@ fn without_a_list_of_users_who_could_log_in_still_can() {
     fs::write(world.file(), FOREIGN).unwrap();
     let outcome = pass(&site, None);
     assert_eq!(outcome.tampering.len(), 1);
-    assert_eq!(world.content(), format!("{FOREIGN}{right}"));
+    assert_eq!(world.content(), right);
 }
 
 #[test]
 fn a_file_of_the_go_agent_stays_until_the_users_are_known() {
     let world = World::new();
     fs::create_dir_all(world.ssh()).unwrap();
-    let old = format!("{}{}{GLASS}", world.line(0), world.line(7));
+    let old = format!("{}{}{FOREIGN}", world.line(0), world.line(7));
     fs::write(world.file(), &old).unwrap();
     let site = world.site();
     assert!(pass(&site, None).logins.is_none());
@@ -260,7 +312,7 @@ fn a_file_of_the_go_agent_stays_until_the_users_are_known() {
         content.contains(&world.line(0)) && !content.contains(&world.line(7)),
         "{content}"
     );
-    assert!(content.ends_with(GLASS), "{content}");
+    assert!(content.ends_with(FOREIGN), "{content}");
 }
 
 #[test]
@@ -304,6 +356,7 @@ fn keys_expire_and_come_back_and_break_glass_keys_stay() {
     let mut world = World::new();
     world.settings.keys_expire_after = Some(Duration::from_hours(24));
     let site = world.site();
+    let glass = block(&world.glass());
     let at = |hours, success: i64| {
         let mirror = MirrorState {
             last_success: Some(Timestamp::from_second(success).unwrap()),
@@ -313,20 +366,21 @@ fn keys_expire_and_come_back_and_break_glass_keys_stay() {
         site.pass(&Input {
             mirror,
             now,
-            wanted: wanted(0..3),
+            ..input(wanted(0..3))
         })
         .unwrap()
         .unwrap()
         .expiry
     };
+    world.pin(GLASS);
     assert!(matches!(at(0, 1), Expiry::Confirmed(_)));
-    let content = format!("{}{GLASS}", world.content());
-    fs::write(world.file(), &content).unwrap();
+    let content = world.content();
+    assert!(content.contains(&world.glass()), "{content}");
     assert!(matches!(at(17, 1), Expiry::Confirmed(_)));
     assert!(matches!(at(19, 1), Expiry::Soon(_)));
     assert_eq!(world.content(), content);
     assert_eq!(at(24, 1), Expiry::Expired);
-    assert_eq!(world.content(), GLASS);
+    assert_eq!(world.content(), glass);
     assert!(matches!(at(25, 2), Expiry::Confirmed(_)));
     assert!(world.content().contains(&world.line(0)));
 }
@@ -337,11 +391,12 @@ fn a_stop_keeps_or_clears_and_nothing_is_written_after_it() {
         let mut world = World::new();
         world.settings.on_stop = on_stop;
         let site = world.site();
+        world.pin(GLASS);
         pass(&site, wanted(0..3));
-        let content = format!("{}{GLASS}", world.content());
-        fs::write(world.file(), &content).unwrap();
-        site.stop().unwrap();
-        assert_eq!(world.content(), if kept { content.as_str() } else { GLASS });
+        let content = world.content();
+        site.stop(at(0)).unwrap();
+        let cleared = block(&world.glass());
+        assert_eq!(world.content(), if kept { content } else { cleared });
         fs::write(world.file(), FOREIGN).unwrap();
         assert!(site.pass(&input(wanted(0..3))).unwrap().is_none());
         assert_eq!(world.content(), FOREIGN);
@@ -382,19 +437,286 @@ fn a_fight_is_slowed() {
     assert_eq!(site.pass(&later).unwrap().unwrap().tampering.len(), 1);
 }
 
+fn block(lines: &str) -> String {
+    format!("# BEGIN tidewaiter: changes to the lines up to END are undone (docs/agent.md)\n{lines}# END tidewaiter\n")
+}
+
+/// The file of a host on which nobody ran an agent yet: a colleague's line and one with the user's own key, before the
+/// user's line.
+fn before_the_agent(world: &World) {
+    fs::create_dir_all(world.ssh()).unwrap();
+    fs::write(world.file(), format!("{OTHER}{KEY} mine\n{}", world.line(0))).unwrap();
+}
+
 #[test]
-fn foreign_lines_are_counted_and_removed_if_asked() {
-    for (foreign_lines, left) in [(ForeignLines::Keep, 1), (ForeignLines::Remove, 0)] {
-        let mut world = World::new();
-        world.settings.foreign_lines = foreign_lines;
-        let site = world.site();
-        pass(&site, wanted(0..1));
-        fs::write(world.file(), format!("{}{FOREIGN}{GLASS}", world.content())).unwrap();
-        let outcome = pass(&site, wanted(0..1));
-        assert_eq!((outcome.foreign_lines, outcome.break_glass_lines), (left, 1));
-        assert_eq!(outcome.tampering.is_empty(), left == 1);
-        assert_eq!(world.content().contains(FOREIGN), left == 1);
+fn foreign_lines_stay_if_asked_and_a_users_own_key_never() {
+    let mut world = World::new();
+    world.settings.foreign_lines = ForeignLines::Keep;
+    before_the_agent(&world);
+    let site = world.site();
+    let outcome = pass_at(&site, 0);
+    assert_eq!((outcome.foreign_lines, outcome.foreign_until), (1, None));
+    let right = format!("{}{OTHER}", block(&world.line(0)));
+    assert_eq!(world.content(), right);
+    fs::write(world.file(), format!("{KEY} mine # break-glass\n{right}{FOREIGN}")).unwrap();
+    assert_eq!(pass_at(&site, 9_999).tampering.len(), 1);
+    assert_eq!(world.content(), format!("{right}{FOREIGN}"));
+}
+
+#[test]
+fn a_first_start_only_reports_and_then_foreign_lines_go() {
+    let world = World::new();
+    before_the_agent(&world);
+    let right = block(&world.line(0));
+    let site = world.site();
+    let outcome = pass_at(&site, 0);
+    assert_eq!((outcome.foreign_lines, outcome.foreign_until), (1, Some(at(168))));
+    assert_eq!(world.content(), format!("{right}{OTHER}"));
+    // Who comes later gets no grace, and neither does who writes the line of somebody else with a restriction less.
+    for later in [FOREIGN, "restrict ssh-ed25519 BBBB colleague\n"] {
+        fs::write(world.file(), format!("{right}{later}{OTHER}")).unwrap();
+        assert_eq!(pass_at(&site, 1).tampering.len(), 1);
+        assert_eq!(world.content(), format!("{right}{OTHER}"));
     }
+    let outcome = pass_at(&site, 168);
+    assert!(outcome.tampering.is_empty(), "{:?}", outcome.tampering);
+    assert_eq!((outcome.foreign_lines, outcome.foreign_until), (0, None));
+    assert_eq!(world.content(), right);
+    // A file is right from the first look on: there is nothing to spare.
+    let clean = World::new();
+    let site = clean.site();
+    pass_at(&site, 0);
+    fs::write(clean.file(), format!("{}{FOREIGN}", clean.content())).unwrap();
+    assert_eq!(pass_at(&site, 1).foreign_lines, 0);
+}
+
+#[test]
+fn nobody_begins_the_grace_anew() {
+    type Attack = fn(&World);
+    let attacks: [Attack; 4] = [
+        |_| (),
+        |world| fs::remove_dir_all(world.folder.path().join("home")).unwrap(),
+        |world| fs::write(world.file(), FOREIGN).unwrap(),
+        |world| {
+            // All that the owner of the folder can do.
+            for entry in fs::read_dir(world.folder.path()).unwrap() {
+                fs::remove_dir_all(entry.unwrap().path()).unwrap();
+            }
+        },
+    ];
+    for (number, attack) in attacks.into_iter().enumerate() {
+        let world = World::new();
+        before_the_agent(&world);
+        for hours in [0, 100, 167] {
+            let outcome = pass_at(&world.site(), hours);
+            assert_eq!(
+                outcome.foreign_until,
+                (number == 0 || hours == 0).then(|| at(168)),
+                "{hours}"
+            );
+            attack(&world);
+        }
+        fs::create_dir_all(world.ssh()).unwrap();
+        fs::write(world.file(), format!("{OTHER}{FOREIGN}")).unwrap();
+        pass_at(&world.site(), 168);
+        assert_eq!(world.content(), block(&world.line(0)), "attack {number}");
+        // Nor does a clock that is put back.
+        fs::write(world.file(), format!("{OTHER}{FOREIGN}")).unwrap();
+        pass_at(&world.site(), 1);
+        assert_eq!(world.content(), block(&world.line(0)), "attack {number}");
+    }
+}
+
+/// Ends the agent at each call on the host's files of its first pass: what it has recorded by then decides.
+#[test]
+fn a_crash_at_any_call_begins_the_grace_once() {
+    for allowed in 0.. {
+        let world = World::new();
+        before_the_agent(&world);
+        let site = world.site_until(allowed);
+        let input = Input {
+            time: at(0),
+            ..input(wanted(0..1))
+        };
+        let is_done = site.pass(&input).is_ok();
+        let outcome = pass_at(&world.site(), 100);
+        let content = world.content();
+        assert_eq!(
+            content,
+            format!("{}{OTHER}", block(&world.line(0))),
+            "after {allowed} calls"
+        );
+        let until = outcome.foreign_until.unwrap();
+        assert!(until == at(168) || until == at(268), "after {allowed} calls: {until}");
+        pass_at(&world.site(), 268);
+        assert_eq!(world.content(), block(&world.line(0)), "after {allowed} calls");
+        if is_done {
+            assert_eq!(until, at(168));
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_record_of_the_grace_that_is_damaged_or_foreign_changes_nothing() {
+    type Damage = fn(&std::path::Path);
+    let damages: [Damage; 4] = [
+        |record| fs::write(record, "{}").unwrap(),
+        |record| fs::set_permissions(record, fs::Permissions::from_mode(0o666)).unwrap(),
+        |record| {
+            fs::remove_file(record).unwrap();
+            symlink("/dev/null", record).unwrap();
+        },
+        |record| fs::hard_link(record, record.with_extension("copy")).unwrap(),
+    ];
+    for damage in damages {
+        let world = World::new();
+        before_the_agent(&world);
+        pass_at(&world.site(), 0);
+        let content = world.content();
+        damage(&world.beside.path().join("state/foreign-lines.json"));
+        let input = input(wanted(0..2));
+        let error = world.site().pass(&input).unwrap_err();
+        assert!(error.to_string().contains("foreign-lines.json"), "{error}");
+        assert_eq!(world.content(), content);
+    }
+}
+
+#[test]
+fn pinned_keys_come_back_and_their_use_is_told() {
+    let world = World::new();
+    let site = world.site();
+    pass(&site, wanted(0..1));
+    fs::write(
+        world.file(),
+        format!("{}{GLASS} admin # break-glass\n", world.content()),
+    )
+    .unwrap();
+    // By its fingerprint, as the report tells an operator to do.
+    world.pin(GLASS_PRINT);
+    let outcome = pass(&site, wanted(0..1));
+    let right = block(&format!("{}{}", world.line(0), world.glass()));
+    assert_eq!(world.content(), right);
+    assert_eq!(
+        (outcome.foreign_lines, outcome.break_glass.as_slice()),
+        (0, &[GLASS_PRINT.to_owned()][..])
+    );
+    for damage in ["", FOREIGN, &right.replace(&world.glass(), "")] {
+        fs::write(world.file(), damage).unwrap();
+        let after_a_restart = world.site();
+        pass(&after_a_restart, wanted(0..1));
+        assert_eq!(world.content(), right);
+    }
+    let used = world.folder.path().join("scripts/break-glass-use");
+    for (text, expected) in [
+        (format!("2026-11-27T18:00:00Z {GLASS_PRINT}\n"), Some(GLASS_PRINT)),
+        ("2026-11-27T18:00:00Z SHA256:other\n".to_owned(), None),
+        (format!("yesterday {GLASS_PRINT}"), None),
+        (String::new(), None),
+    ] {
+        fs::write(&used, &text).unwrap();
+        let found = pass(&site, wanted(0..1)).break_glass_use;
+        assert_eq!(found.as_ref().map(|(_, key)| key.as_str()), expected, "{text}");
+    }
+    let folder = std::path::Path::new(&world.settings.pinned_folder);
+    break_glass::unpin(folder, GLASS_PRINT).unwrap();
+    pass(&site, wanted(0..1));
+    assert_eq!(world.content(), block(&world.line(0)));
+}
+
+#[test]
+fn a_bad_line_among_the_pinned_keys_is_reported_and_a_file_that_others_can_write_stops_the_pass() {
+    let world = World::new();
+    world.pin(GLASS);
+    let file = world.beside.path().join("pinned/break-glass");
+    let good = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{good}from=\"10.0.0.1\" {KEY}\n")).unwrap();
+    let site = world.site();
+    let outcome = pass(&site, wanted(0..1));
+    assert_eq!((outcome.break_glass.len(), outcome.refused.len()), (1, 1));
+    assert_eq!(outcome.refused[0].key, "line 3");
+    let content = world.content();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o646)).unwrap();
+    fs::write(&file, format!("{good}{KEY}\n")).unwrap();
+    let error = site.pass(&input(wanted(0..2))).unwrap_err();
+    assert!(error.to_string().contains("pinned/break-glass belongs to"), "{error}");
+    assert_eq!(world.content(), content);
+}
+
+/// Each call fails after this number of calls.
+#[derive(Debug)]
+struct Until(std::sync::atomic::AtomicI64);
+
+impl HostCalls for Until {
+    fn before(&self, _: Call) -> Result<(), Errno> {
+        if self.0.fetch_sub(1, std::sync::atomic::Ordering::SeqCst) > 0 {
+            Ok(())
+        } else {
+            Err(Errno::IO)
+        }
+    }
+}
+
+/// `cat new >authorized_keys`: the agent sees the empty file first, and the lines are written to a file that it has
+/// replaced already.
+#[test]
+fn what_an_editor_writes_to_a_file_that_was_replaced_is_merged() {
+    let new = format!("{FOREIGN}{OTHER}# the end");
+    for chunk in [1, 7, 30, 1_000] {
+        let mut world = World::new();
+        world.settings.foreign_lines = ForeignLines::Keep;
+        before_the_agent(&world);
+        let site = world.site();
+        pass_at(&site, 0);
+        let right = block(&world.line(0));
+        let mut editor = fs::File::options()
+            .write(true)
+            .truncate(true)
+            .open(world.file())
+            .unwrap();
+        pass_at(&site, 0);
+        assert_eq!(world.content(), right, "the users can log in meanwhile");
+        for part in new.as_bytes().chunks(chunk) {
+            std::io::Write::write_all(&mut editor, part).unwrap();
+            pass_at(&site, 0);
+            pass_at(&site, 0);
+        }
+        assert_eq!(world.content(), format!("{right}{FOREIGN}{OTHER}"), "{chunk}");
+        // A line without an end is one when nothing follows for a while.
+        let later = |seconds| {
+            let now = NOW + Duration::from_secs(seconds);
+            site.pass(&Input {
+                now,
+                ..input(wanted(0..1))
+            })
+            .unwrap();
+            world.content()
+        };
+        assert_eq!(later(10), format!("{right}{new}"), "{chunk}");
+        // What comes still later is lost with the file, and a line that is taken away stays away.
+        std::io::Write::write_all(&mut editor, format!("\n{KEY} late\n").as_bytes()).unwrap();
+        fs::write(world.file(), format!("{right}{OTHER}")).unwrap();
+        assert_eq!(later(11), format!("{right}{OTHER}"), "{chunk}");
+    }
+}
+
+#[test]
+fn what_is_written_to_a_replaced_file_lets_nobody_in_who_may_not() {
+    let world = World::new();
+    before_the_agent(&world);
+    let site = world.site();
+    pass_at(&site, 0);
+    let right = format!("{}{OTHER}", block(&world.line(0)));
+    let mut editor = fs::File::options()
+        .write(true)
+        .truncate(true)
+        .open(world.file())
+        .unwrap();
+    pass_at(&site, 0);
+    std::io::Write::write_all(&mut editor, format!("{KEY} mine\n{FOREIGN}{OTHER}").as_bytes()).unwrap();
+    let outcome = pass_at(&site, 0);
+    assert_eq!((world.content(), outcome.foreign_lines), (right, 1));
+    assert!(outcome.tampering.is_empty(), "{:?}", outcome.tampering);
 }
 
 /// There is no space for another file.
@@ -418,8 +740,23 @@ fn on_a_full_disk_nobody_else_may_write_the_file() {
     let content = world.content();
     fs::set_permissions(world.file(), fs::Permissions::from_mode(0o666)).unwrap();
     let host = Host::new(world.folder.path(), world.settings.owner(), Arc::new(Full));
-    let site = Site::new(host, world.settings.clone(), Watcher::new().unwrap(), NOW);
+    let site = Site::new(host, world.settings.clone(), Watcher::new(), NOW);
     site.pass(&input(wanted(0..3))).unwrap_err();
     let mode = fs::metadata(world.file()).unwrap().permissions().mode();
     assert_eq!((mode & 0o7777, world.content()), (0o600, content));
+}
+
+#[test]
+fn on_a_full_disk_a_file_with_another_name_is_not_touched() {
+    let world = World::new();
+    pass(&world.site(), wanted(0..3));
+    let other = world.beside.path().join("other");
+    fs::write(&other, "of somebody else").unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::remove_file(world.file()).unwrap();
+    fs::hard_link(&other, world.file()).unwrap();
+    let host = Host::new(world.folder.path(), world.settings.owner(), Arc::new(Full));
+    let site = Site::new(host, world.settings.clone(), Watcher::new(), NOW);
+    site.pass(&input(wanted(0..3))).unwrap_err();
+    assert_eq!(fs::metadata(&other).unwrap().permissions().mode() & 0o7777, 0o644);
 }

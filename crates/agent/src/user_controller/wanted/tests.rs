@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::authorized_keys::{ForeignLines, Format};
+use crate::authorized_keys::{Desired, Format};
 
 const A: &str = "00000000-0000-4000-8000-00000000000a";
 const B: &str = "00000000-0000-4000-8000-00000000000b";
@@ -157,7 +157,11 @@ fn a_user_with_very_many_keys_does_not_fill_the_file() {
     assert_eq!(one.refused.len(), 1);
     let all = wanted(&users);
     let format = Format::new("/etc/containership/scripts/containership_login.sh");
-    let content = format.render(&format.parse(b""), &all.logins, ForeignLines::Keep);
+    let desired = Desired {
+        logins: Arc::clone(&all.logins),
+        ..Desired::default()
+    };
+    let content = format.render(&format.parse(b""), &desired);
     assert!(content.len() <= MOST_BYTES + 4096, "{}", content.len());
     assert!(all.refused.iter().any(|refused| refused.reason.contains("more than")));
     // New Users take nobody's place, whatever their ids are.

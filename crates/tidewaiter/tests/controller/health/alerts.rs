@@ -9,7 +9,7 @@ use tidewaiter_testkit::prometheus::promtool;
 use super::monitoring::{alerts, rules};
 
 /// What the two replicas say of a healthy cluster, each value at the edge of what is healthy.
-const HEALTHY: [(&str, [u32; 2]); 62] = [
+const HEALTHY: [(&str, [u32; 2]); 64] = [
     (
         r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
         [0, 0],
@@ -104,12 +104,14 @@ const HEALTHY: [(&str, [u32; 2]); 62] = [
     ("tidewaiter_agent_removals_held", [0, 0]),
     ("tidewaiter_agent_keys_expiring", [0, 0]),
     ("tidewaiter_agent_refused_keys", [0, 0]),
+    (r#"tidewaiter_agent_other_lines{kind="foreign"}"#, [0, 0]),
+    ("tidewaiter_agent_break_glass_use_timestamp_seconds", [0, 0]),
     ("tidewaiter_agent_upgrade_script_refused", [0, 0]),
     ("tidewaiter_agent_unsigned_scripts_permitted", [0, 0]),
 ];
 
 /// Each alert with what makes it fire: the value of a series of the first replica, just over the edge. None: of neither replica.
-const TROUBLE: [(&str, &str, Option<u32>); 54] = [
+const TROUBLE: [(&str, &str, Option<u32>); 56] = [
     (
         "ClusterValidationFailed",
         r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
@@ -270,6 +272,16 @@ const TROUBLE: [(&str, &str, Option<u32>); 54] = [
     ("UserRemovalHeld", "tidewaiter_agent_removals_held", Some(1)),
     ("UserKeysExpiring", "tidewaiter_agent_keys_expiring", Some(1)),
     ("UserKeysRefused", "tidewaiter_agent_refused_keys", Some(1)),
+    (
+        "ForeignKeys",
+        r#"tidewaiter_agent_other_lines{kind="foreign"}"#,
+        Some(1),
+    ),
+    (
+        "BreakGlassUsed",
+        "tidewaiter_agent_break_glass_use_timestamp_seconds",
+        Some(600),
+    ),
     (
         "UpgradeScriptRefused",
         "tidewaiter_agent_upgrade_script_refused",

@@ -1,0 +1,167 @@
+//! Break-glass keys: those that root has pinned on the host, in a folder that the agent's container can only read.
+//!
+//! - The whole key is pinned, so the agent can always write its line, whatever others do to `authorized_keys`.
+//! - Nothing in the cluster, and nobody who can write `authorized_keys`, adds a key or takes one away.
+//! - Options of a line, such as `from=`, are not pinned. The agent writes the line with its own command, so each use is
+//!   recorded.
+
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+
+use jiff::Timestamp;
+use tidewaiter_api::values::{SshKeyLine, printable};
+
+use crate::authorized_keys::{ForeignKey, LoginKey};
+use crate::host::{Found, Host, HostError, Opened};
+
+/// The folder on the host.
+pub const DEFAULT_FOLDER: &str = "/etc/tidewaiter/pinned";
+
+/// The file in it: a line `TYPE BASE64 COMMENT` for each key.
+pub const FILE: &str = "break-glass";
+
+const FILE_MODE: u32 = 0o644;
+
+const HEADER: &str =
+    "# The break-glass keys of this node, which the agent writes to authorized_keys: tidewaiter host break-glass\n";
+
+/// Why a key is not pinned, or not removed.
+#[derive(Debug, thiserror::Error)]
+pub enum BreakGlassError {
+    /// A file of the host.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The folder.
+    #[error("{path} cannot be created")]
+    Folder {
+        /// The folder.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It is no key.
+    #[error("KEY {0}")]
+    Key(&'static str),
+    /// No line of `authorized_keys` has a key with this fingerprint.
+    #[error("no line of {path} has a key with the fingerprint {fingerprint}: give the public key itself")]
+    NotFound {
+        /// The fingerprint.
+        fingerprint: String,
+        /// The path of `authorized_keys`.
+        path: String,
+    },
+    /// It is not pinned.
+    #[error("{0} is not pinned")]
+    NotPinned(String),
+}
+
+/// The keys in the file, and for each line that does not count its number and the rule that it violates.
+#[must_use]
+pub fn parse(content: &[u8]) -> (Vec<LoginKey>, Vec<(usize, &'static str)>) {
+    let (mut keys, mut wrong) = (Vec::<LoginKey>::new(), Vec::new());
+    for (index, line) in content.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        match str::from_utf8(line).map_or(Err("must be text"), SshKeyLine::parse) {
+            Ok(key) if keys.iter().any(|known| known.fingerprint == key.fingerprint()) => {}
+            Ok(key) => keys.push(LoginKey::from(&key)),
+            Err(rule) => wrong.push((index + 1, rule)),
+        }
+    }
+    (keys, wrong)
+}
+
+/// The last use of a break-glass key: what the login script wrote, if it names a key of `pinned`.
+#[must_use]
+pub fn last_use(content: &[u8], pinned: &[LoginKey]) -> Option<(Timestamp, String)> {
+    let (time, fingerprint) = str::from_utf8(content).ok()?.trim().split_once(' ')?;
+    let is_pinned = pinned.iter().any(|key| key.fingerprint == fingerprint);
+    Some((time.parse().ok()?, fingerprint.to_owned())).filter(|_| is_pinned)
+}
+
+/// Pins a key: `key` is a public key, or the fingerprint of one that `authorized_keys` in the agent's `folder` has.
+/// Returns what was done, in words.
+///
+/// # Errors
+/// When it is no key, or the file cannot be written.
+pub fn pin(pinned: &Path, folder: &Path, key: &str) -> Result<String, BreakGlassError> {
+    let key = if key.starts_with("SHA256:") {
+        find(folder, key)?
+    } else {
+        SshKeyLine::parse(key).map_err(BreakGlassError::Key)?
+    };
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(pinned);
+    made.map_err(|source| BreakGlassError::Folder {
+        path: pinned.display().to_string(),
+        source,
+    })?;
+    let mut lines = read(pinned)?;
+    lines.retain(|line| line.fingerprint() != key.fingerprint());
+    let fingerprint = key.fingerprint().to_owned();
+    lines.push(key);
+    write(pinned, &lines)?;
+    Ok(format!(
+        "pinned {fingerprint}: whoever has this key can log in on this node, whatever the cluster says; options of its \
+         line, such as from=, do not count"
+    ))
+}
+
+/// Takes a key away. Returns what was done, in words.
+///
+/// # Errors
+/// When it is not pinned, or the file cannot be written.
+pub fn unpin(pinned: &Path, fingerprint: &str) -> Result<String, BreakGlassError> {
+    let mut lines = read(pinned)?;
+    let before = lines.len();
+    lines.retain(|line| line.fingerprint() != fingerprint);
+    if lines.len() == before {
+        return Err(BreakGlassError::NotPinned(printable(fingerprint)));
+    }
+    write(pinned, &lines)?;
+    Ok(format!("removed {fingerprint}: the agent removes its line"))
+}
+
+/// The keys that are pinned. Lines that are none are not kept.
+fn read(pinned: &Path) -> Result<Vec<SshKeyLine>, HostError> {
+    let content = Host::of_root(pinned).read_trusted(FILE)?.unwrap_or_default();
+    let content = String::from_utf8_lossy(&content).into_owned();
+    Ok(content
+        .lines()
+        .filter_map(|line| SshKeyLine::parse(line).ok())
+        .collect())
+}
+
+fn write(pinned: &Path, keys: &[SshKeyLine]) -> Result<(), HostError> {
+    let host = Host::of_root(pinned);
+    let opened = host.ensure(&[])?;
+    let Some(folder) = opened.last() else { return Ok(()) };
+    let lines = keys.iter().map(|key| format!("{}\n", key.as_str()));
+    let content = format!("{HEADER}{}", lines.collect::<String>());
+    let found = host.find(folder, FILE)?;
+    host.replace(folder, FILE, content.as_bytes(), FILE_MODE, &found)?;
+    Ok(())
+}
+
+fn find(folder: &Path, fingerprint: &str) -> Result<SshKeyLine, BreakGlassError> {
+    let host = Host::of_root(folder);
+    let not_found = || BreakGlassError::NotFound {
+        fingerprint: printable(fingerprint),
+        path: format!("{}/home/.ssh/authorized_keys", folder.display()),
+    };
+    let opened = host.look(&["home", ".ssh"])?;
+    let ssh = opened.as_ref().and_then(Opened::last).ok_or_else(not_found)?;
+    let Found::File(file) = host.find(ssh, "authorized_keys")? else {
+        return Err(not_found());
+    };
+    let lines = file.content.split(|byte| *byte == b'\n');
+    let key = lines
+        .filter_map(ForeignKey::of)
+        .find(|key| key.fingerprint == fingerprint);
+    SshKeyLine::parse(&key.ok_or_else(not_found)?.text).map_err(BreakGlassError::Key)
+}
+
+#[cfg(test)]
+mod tests;

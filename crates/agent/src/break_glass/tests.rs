@@ -1,0 +1,53 @@
+#![allow(clippy::disallowed_methods, reason = "what an operator writes")]
+
+use std::fs;
+
+use super::*;
+
+const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK4hoRzVPA3U8qoef7QtvY6RmkwgDL47zndwzs8V+7J7";
+const PRINT: &str = "SHA256:ejSqEeYysqjpey3wN8VSaYQ7Znv7eJ/dD62E39TtUeY";
+const OTHER: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5";
+
+#[test]
+fn keys_are_pinned_once_and_removed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (pinned, folder) = (scratch.path().join("etc/pinned"), scratch.path().join("agent"));
+    let names = || {
+        let content = fs::read(pinned.join(FILE)).unwrap();
+        let (keys, wrong) = parse(&content);
+        assert_eq!(wrong, []);
+        keys.into_iter().map(|key| key.data).collect::<Vec<_>>()
+    };
+    for key in [format!("{KEY} admin@vault"), OTHER.to_owned(), KEY.to_owned()] {
+        pin(&pinned, &folder, &key).unwrap();
+    }
+    assert_eq!(names(), [OTHER, KEY]);
+    assert!(unpin(&pinned, PRINT).unwrap().contains(PRINT));
+    assert_eq!(names(), [OTHER]);
+    let again = unpin(&pinned, PRINT).unwrap_err();
+    assert_eq!(again.to_string(), format!("{PRINT} is not pinned"));
+}
+
+#[test]
+fn a_key_that_cannot_be_pinned_is_refused_and_nothing_is_written() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (pinned, folder) = (scratch.path().join("pinned"), scratch.path().join("agent"));
+    fs::create_dir_all(folder.join("home/.ssh")).unwrap();
+    for (key, words) in [
+        ("ssh-ed25519 AAAA", "KEY must be"),
+        (&*format!("from=\"10.0.0.1\" {KEY}"), "without options"),
+        (PRINT, "give the public key itself"),
+    ] {
+        let error = pin(&pinned, &folder, key).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    assert!(!pinned.join(FILE).exists());
+    fs::write(
+        folder.join("home/.ssh/authorized_keys"),
+        format!("no-pty {KEY} admin # break-glass\n"),
+    )
+    .unwrap();
+    pin(&pinned, &folder, PRINT).unwrap();
+    let content = fs::read_to_string(pinned.join(FILE)).unwrap();
+    assert!(content.ends_with(&format!("{KEY} admin # break-glass\n")), "{content}");
+}

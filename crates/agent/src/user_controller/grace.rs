@@ -1,0 +1,138 @@
+//! The grace of foreign lines: which lines of others stay for a while after the first start of an agent on this host,
+//! and until when.
+//!
+//! - It begins once: the record is written, and flushed, before a line is removed or spared. A restart goes on with it,
+//!   and so does an agent of another version. The record is in a folder of its own that only root can write: not in
+//!   that of `authorized_keys`, which may belong to another account.
+//! - Only lines that the first look has found stay. A line that comes later goes at once, so whoever can write
+//!   `authorized_keys` gains nothing.
+//! - It ends by the clock, so long after its beginning as the setting says now. The end is recorded as well, so a clock
+//!   that is put back begins nothing anew.
+//! - A record that is damaged or that others can write is an error: it neither ends the grace nor begins another.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tidewaiter_kit::Chain;
+use tracing::warn;
+
+use crate::authorized_keys::Kept;
+use crate::host::{Host, HostError};
+
+/// The file of the record.
+pub(super) const FILE: &str = "foreign-lines.json";
+
+const FILE_MODE: u32 = 0o600;
+
+/// Lines that are spared at most: otherwise whoever can write the file before the first start decides the size of the
+/// record.
+const MOST_LINES: usize = 1_000;
+
+/// What the host remembers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Record {
+    /// When the first look was.
+    since: Timestamp,
+    /// The digests of the lines that stay; empty when the grace is over.
+    lines: BTreeSet<String>,
+}
+
+/// The grace, once it was read.
+#[derive(Debug, Default)]
+pub(super) struct Grace {
+    record: Option<Record>,
+    kept: Arc<Kept>,
+    until: Option<Timestamp>,
+}
+
+impl Grace {
+    /// The lines that stay at `now`, for `length` from the first look on. `found` is what the first look on this host
+    /// finds.
+    pub(super) fn kept(
+        &mut self,
+        host: &Host,
+        length: Duration,
+        now: Timestamp,
+        found: impl FnOnce() -> Result<BTreeSet<String>, HostError>,
+    ) -> Result<Arc<Kept>, HostError> {
+        let record = match self.record.take() {
+            Some(record) => record,
+            None => self.begin(host, length, now, found)?,
+        };
+        let until = record.since.checked_add(length).unwrap_or(Timestamp::MAX);
+        let is_over = record.lines.is_empty();
+        if !is_over && until <= now {
+            return Ok(self.end(host, record.since));
+        }
+        self.until = (!is_over).then_some(until);
+        self.record = Some(record);
+        Ok(Arc::clone(&self.kept))
+    }
+
+    /// When lines that stay now are removed; None if there are none.
+    pub(super) fn until(&self) -> Option<Timestamp> {
+        self.until
+    }
+
+    /// Fails when it cannot be recorded: nothing is removed or spared then.
+    fn begin(
+        &mut self,
+        host: &Host,
+        length: Duration,
+        now: Timestamp,
+        found: impl FnOnce() -> Result<BTreeSet<String>, HostError>,
+    ) -> Result<Record, HostError> {
+        let record = if let Some(record) = read(host)? {
+            record
+        } else {
+            let lines = if length.is_zero() { BTreeSet::new() } else { found()? };
+            let record = Record {
+                since: now,
+                lines: lines.into_iter().take(MOST_LINES).collect(),
+            };
+            write(host, &record)?;
+            record
+        };
+        self.kept = Arc::new(Kept::Of(record.lines.clone()));
+        Ok(record)
+    }
+
+    /// It ends also on a disk that is full.
+    fn end(&mut self, host: &Host, since: Timestamp) -> Arc<Kept> {
+        let lines = BTreeSet::new();
+        let record = Record { since, lines };
+        if let Err(error) = write(host, &record) {
+            warn!(error = %Chain(&error), "the end of the grace of foreign lines is not recorded");
+        }
+        self.record = Some(record);
+        self.kept = Arc::default();
+        self.until = None;
+        Arc::clone(&self.kept)
+    }
+}
+
+fn read(host: &Host) -> Result<Option<Record>, HostError> {
+    let Some(content) = host.read_trusted(FILE)? else {
+        return Ok(None);
+    };
+    let record = serde_json::from_slice(&content).map_err(|error| HostError::Unusable {
+        path: format!("{}{FILE}", host.path_of(&[])),
+        problem: format!("is damaged ({error}): remove it, and foreign lines of authorized_keys get another grace"),
+    })?;
+    Ok(Some(record))
+}
+
+fn write(host: &Host, record: &Record) -> Result<(), HostError> {
+    let opened = host.ensure(&[])?;
+    let Some(folder) = opened.last() else { return Ok(()) };
+    let content = serde_json::to_vec(record).unwrap_or_default();
+    let found = host.find(folder, FILE)?;
+    host.replace(folder, FILE, &content, FILE_MODE, &found)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
