@@ -182,8 +182,8 @@ impl Format {
         logins
     }
 
-    /// Whether `content` has one block, and our lines, but those of break-glass keys, are exactly what an agent writes for
-    /// `logins`.
+    /// Whether `content` has one block, and our lines, but those of break-glass keys, are exactly what an agent writes
+    /// for `logins`.
     #[must_use]
     pub fn is_intact(&self, content: &[u8], parts: &Parts, logins: &Logins) -> bool {
         let block = [BEGIN_LINE.as_bytes(), &parts.ours.concat(), END_LINE.as_bytes()].concat();

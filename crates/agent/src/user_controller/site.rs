@@ -350,8 +350,8 @@ impl Site {
         Ok((parts, file.map(|file| file.fd)))
     }
 
-    /// Writes the file, and once more when somebody wrote lines to the old one after it was read. Returns what it wrote,
-    /// and what the file had that was there.
+    /// Writes the file, and once more when somebody wrote lines to the old one after it was read. Returns what it
+    /// wrote, and what the file had that was there.
     fn put(
         &self,
         folder: &OwnedFd,
