@@ -139,6 +139,16 @@ pub enum Untrusted {
     Future(Timestamp),
 }
 
+impl Untrusted {
+    /// Whether a person has to sign the script again, or to correct what is pinned. Which upgrade the cloud serves a
+    /// script for follows from what its cluster reported last, so that for another upgrade may be followed by the right
+    /// one.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        !matches!(self, Self::Other { part: "upgrade", .. })
+    }
+}
+
 /// A script that may run on this host. Only [`open`] and [`open_unsigned`] make one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedScript<'a> {
@@ -322,6 +332,23 @@ pub fn is_signed(text: &str) -> bool {
 #[must_use]
 pub fn digest(text: &str) -> String {
     sha256(body(text).as_bytes())
+}
+
+/// What the blocks of a text say, whoever signed them: for errors that can be corrected before a node refuses the
+/// script.
+///
+/// # Errors
+/// When a block is malformed.
+pub fn statements(text: &str) -> Result<Vec<Statement>, Untrusted> {
+    let blocks = blocks_of(split(text).1);
+    let read = |block: &Vec<&str>| {
+        if block.len() < BLOCK {
+            return Err(Untrusted::Malformed("end"));
+        }
+        let (text, _) = block.split_at(1 + PARTS.len());
+        Statement::parse(&format!("{}\n", text.join("\n")))
+    };
+    blocks.iter().map(read).collect()
 }
 
 /// Returns the script if one of its signatures counts on this host.

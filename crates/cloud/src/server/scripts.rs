@@ -5,7 +5,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use jiff::{SignedDuration, Timestamp};
-use tidewaiter_upgrade::signed::{Statement, digest as script_digest, is_signed};
+use tidewaiter_upgrade::signed::{Statement, digest as script_digest, is_signed, statements};
 use zeroize::Zeroizing;
 
 use super::Error;
@@ -67,6 +67,40 @@ pub(super) async fn store(
     Ok(())
 }
 
+/// Refuses a script that is signed for something else: every node would refuse it, and has failed then.
+fn check_signed(script: &str, upgrade: &Row, node: Option<&Row>) -> Result<(), Refusal> {
+    let refuse = |rule: String| {
+        Refusal::field(
+            "script",
+            format!("{rule}: sign it again with tidewaiter cloud sign-script"),
+        )
+    };
+    let statements = statements(script).map_err(|error| refuse(error.to_string()))?;
+    let digest = script_digest(script);
+    for statement in &statements {
+        let version = statement.version.to_string();
+        for (part, signed, wanted) in [
+            ("cluster", statement.cluster.as_str(), upgrade.parent_id.as_str()),
+            ("upgrade", &statement.upgrade, &upgrade.id),
+            ("version", &version, upgrade.text("targetVersion").unwrap_or_default()),
+            ("text with the SHA-256", &statement.sha256, &digest),
+        ] {
+            if signed != wanted {
+                return Err(refuse(format!(
+                    "is signed for the {part} {signed}, and this is {wanted}"
+                )));
+            }
+        }
+    }
+    let name = node.and_then(|node| node.text("name"));
+    if let Some(name) = name.filter(|name| !statements.iter().any(|statement| statement.node.as_str() == *name))
+        && !statements.is_empty()
+    {
+        return Err(refuse(format!("has no signature for the node {name}")));
+    }
+    Ok(())
+}
+
 /// Stores the script of an upgrade.
 pub(super) async fn set_script(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let script = said(&call.body)?;
@@ -75,14 +109,16 @@ pub(super) async fn set_script(cloud: &Cloud, call: &Call) -> Result<Response, E
     written(cloud, call, async move |transaction| {
         spot.check(transaction, Kind::UpgradeScript, true).await?;
         let above = transaction.get(Kind::Upgrade, &upgrade).await?;
-        above
+        let above = above
             .filter(|row| row.parent_id == spot.cluster)
             .ok_or_else(Refusal::not_found)?;
+        let mut node = None;
         if !spot.id.is_empty() {
-            let node = transaction.get(Kind::Node, &spot.id).await?;
-            node.filter(|row| row.cluster_id == spot.cluster)
-                .ok_or_else(Refusal::not_found)?;
+            let found = transaction.get(Kind::Node, &spot.id).await?;
+            let found = found.filter(|row| row.cluster_id == spot.cluster);
+            node = Some(found.ok_or_else(Refusal::not_found)?);
         }
+        check_signed(script.as_str(), &above, node.as_ref())?;
         let row = Row {
             organization_id: spot.organization.clone(),
             cluster_id: spot.cluster.clone(),
@@ -96,8 +132,9 @@ pub(super) async fn set_script(cloud: &Cloud, call: &Call) -> Result<Response, E
     .await
 }
 
-/// The script that upgrades a node to a version: the node's own one of the upgrade, that of the upgrade, or the closest template. Of several upgrades
-/// to the version, the one in progress counts, then the newest that is not over. One without a script gives way to the next.
+/// The script that upgrades a node to a version: the node's own one of the upgrade, that of the upgrade, or the closest
+/// template. Of several upgrades to the version, the one in progress counts, then the newest that is not over, and no
+/// other: without a script, it never gets that of an older one.
 pub(super) async fn script(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let asked = call.asked("version").unwrap_or_default();
     let version: KubernetesVersion = asked.parse().map_err(|error| Refusal::parameter("version", error))?;
@@ -109,16 +146,14 @@ pub(super) async fn script(cloud: &Cloud, call: &Call) -> Result<Response, Error
     // The sort is stable: the newest stays first.
     upgrades.sort_by_key(place_in_turn);
     let template = template(cloud, &node, &wanted).await?;
-    for upgrade in &upgrades {
-        if let Some(script) = stored(cloud, upgrade, &node, template.as_ref()).await? {
-            return Ok(script_response(
-                call,
-                signed(cloud, &script, &upgrade.id, &node, &wanted)?,
-            ));
-        }
+    if let Some(upgrade) = upgrades.first()
+        && let Some(script) = stored(cloud, upgrade, &node, template.as_ref()).await?
+    {
+        let script = signed(cloud, &script, &upgrade.id, &node, &wanted)?;
+        return Ok(script_response(call, script));
     }
     let message = format!(
-        "no upgrade to {wanted} has a script; upload one with PUT …/upgrades/ID/script, or a template with PUT …/script-templates/VERSION"
+        "the upgrade to {wanted} has no script; upload one with PUT …/upgrades/ID/script, or a template with PUT …/script-templates/VERSION"
     );
     Err(Refusal::new(http::StatusCode::NOT_FOUND, message).into())
 }

@@ -127,6 +127,83 @@ async fn what_an_operator_has_signed_is_served_as_it_is() {
     ));
 }
 
+/// Every node would refuse it, and has failed then.
+#[tokio::test]
+async fn a_script_that_is_signed_for_something_else_is_refused_when_it_is_set() {
+    let world = World::sqlite().await;
+    let (file, _) = key(&world, "offline", None);
+    let key = std::fs::read_to_string(file).unwrap();
+    let key = SigningKey::read::<SignatureError>(&key, || unreachable!("it has no password")).unwrap();
+    let owner = world.owner().await;
+    world.catalogue(&owner).await;
+    let place = world.fill(&owner, &world.organization, &world.owner).await;
+    let (upgrade, node) = (place.of("upgrades"), place.of("nodes"));
+    let now = SystemClock::shared().now().as_second();
+    let right = Statement {
+        cluster: place.of("cluster").to_owned(),
+        node: "node-1".parse().unwrap(),
+        upgrade: upgrade.to_owned(),
+        generation: now,
+        version: "v1.30.1".parse().unwrap(),
+        sha256: digest(SCRIPT),
+        expires: Timestamp::from_second(now + 3600).unwrap(),
+    };
+    let signed = |statement: &Statement| format!("{SCRIPT}{}", statement.block(&key).unwrap());
+    let other = "0b8e4a52-13f7-4f0e-9d3c-7a6b5c4d3e2f".to_owned();
+    let cut = signed(&right);
+    let cut = format!("{}\n", cut.trim_end().rsplit_once('\n').unwrap().0);
+    let of_all = format!("^/upgrades/{upgrade}/script");
+    let of_node = format!("^/upgrades/{upgrade}/nodes/{node}/script");
+    for (path, text, words) in [
+        (
+            &of_all,
+            signed(&Statement {
+                cluster: other.clone(),
+                ..right.clone()
+            }),
+            "is signed for the cluster 0b8e4a52",
+        ),
+        (
+            &of_all,
+            signed(&Statement {
+                upgrade: other,
+                ..right.clone()
+            }),
+            "is signed for the upgrade 0b8e4a52",
+        ),
+        (
+            &of_all,
+            signed(&Statement {
+                version: "v1.30.2".parse().unwrap(),
+                ..right.clone()
+            }),
+            "is signed for the version v1.30.2, and this is v1.30.1",
+        ),
+        (
+            &of_all,
+            signed(&right).replace("echo", "echo -n"),
+            "is signed for the text with the SHA-256",
+        ),
+        (&of_all, cut, "truncated or malformed"),
+        (
+            &of_node,
+            signed(&Statement {
+                node: "node-2".parse().unwrap(),
+                ..right.clone()
+            }),
+            "has no signature for the node node-1",
+        ),
+    ] {
+        let refused = set(&world, &owner, &place, path, &text).await.is(422);
+        assert!(refused.body.contains(words), "{refused:?}");
+        assert!(!refused.body.contains("hunter2"), "{refused:?}");
+    }
+    for path in [&of_all, &of_node] {
+        set(&world, &owner, &place, path, &signed(&right)).await.is(204);
+        set(&world, &owner, &place, path, SCRIPT).await.is(204);
+    }
+}
+
 /// Sets a script at this path; in it, `^` is the cluster.
 async fn set(world: &World, token: &str, place: &Place, path: &str, text: &str) -> Answer {
     let path = path.replace('^', &format!("~/clusters/{}", place.of("cluster")));
@@ -176,6 +253,13 @@ async fn the_closest_script_is_served(world: World) {
         .field("id");
     let template = format!("#!/bin/sh\n# {}\n", order[3]);
     assert_eq!(ask().await.is(200).body, template);
+    // Without a template, it never gets the script of the older one.
+    for path in &order[..4] {
+        let path = path.replace('^', &format!("~/clusters/{cluster}"));
+        world.delete(&owner, &path).await.is(204);
+    }
+    ask().await.is(404);
+    set(&world, &owner, &place, &order[3], &template).await.is(204);
     let report = async |id: &str, state: &str| {
         let status = json!({"status": {"clusterStatus": state, "nodeStatuses": {}}});
         world.put(key, &format!("{upgrades}/{id}/status"), status).await.is(200);
