@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::api::Api;
-use tidewaiter_api::node_report::UpgradeReport;
 use tidewaiter_api::{HostFacts, NodeReport, NodeReportStatus};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::{
@@ -22,6 +21,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::identity::{Identity, IdentityError};
+use crate::upgrade::report::ToldUpgrade;
 use crate::user_controller::Told;
 use plan::plan;
 
@@ -42,7 +42,7 @@ fn key() -> Key {
 struct NodeReportController {
     identity: Identity,
     told: watch::Receiver<Told>,
-    upgrade: watch::Receiver<Option<UpgradeReport>>,
+    upgrade: watch::Receiver<ToldUpgrade>,
     client: Client,
     writer: Writer,
     clock: SharedClock,
@@ -97,7 +97,7 @@ impl ReconcileError for ReportError {
 pub(crate) fn start(
     identity: Identity,
     told: watch::Receiver<Told>,
-    upgrade: watch::Receiver<Option<UpgradeReport>>,
+    upgrade: watch::Receiver<ToldUpgrade>,
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
@@ -162,13 +162,7 @@ impl Reconciler for NodeReportController {
         let claim = self.identity.claim(&self.client).await?;
         pass.about(self.identity.reference());
         let known = self.observe(&claim.name).await?;
-        let Some(status) = plan(
-            known.status.as_ref(),
-            &told,
-            upgrade.as_ref(),
-            &self.facts,
-            self.clock.now(),
-        ) else {
+        let Some(status) = plan(known.status.as_ref(), &told, &upgrade, &self.facts, self.clock.now()) else {
             return Ok(Next::After(TRUST));
         };
         let age = known

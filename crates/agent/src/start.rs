@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 
 use tidewaiter_api::cloud_sync::CLOUD_SYNC;
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, TERMINATE_MARKER};
-use tidewaiter_api::node_report::UpgradeReport;
 use tidewaiter_api::{CloudSync, NodeName};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
@@ -21,6 +20,7 @@ use crate::node_report;
 use crate::settings::{AgentSettings, ForeignLines, Upgrades};
 use crate::upgrade::controller;
 use crate::upgrade::relay::{Relay, RelayError};
+use crate::upgrade::report::ToldUpgrade;
 use crate::user_controller::{self, Marker, Observed, RETRIES, Site, Status, User, UserController};
 use crate::watcher::Watcher;
 
@@ -168,9 +168,9 @@ fn start_upgrades(
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
-) -> Result<watch::Receiver<Option<UpgradeReport>>, MetricsError> {
+) -> Result<watch::Receiver<ToldUpgrade>, MetricsError> {
     let Some(parts) = parts else {
-        return Ok(watch::channel(None).1);
+        return Ok(watch::channel(ToldUpgrade::Disabled).1);
     };
     controller::start(parts, identity.clone(), clients, context, tasks)
 }

@@ -9,7 +9,7 @@ pub(crate) mod controller;
 pub mod files;
 pub mod install;
 pub(crate) mod relay;
-mod report;
+pub(crate) mod report;
 pub mod run;
 pub mod trust;
 

@@ -178,10 +178,11 @@ pub struct HostFacts {
     pub boot_id: String,
 }
 
-/// The last upgrade of Kubernetes on a node. It is a hint: nothing is decided by it.
+/// The last upgrade of Kubernetes on a node. The coordinator decides by `id` and `state` when the node is done or has
+/// failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(description = "The last upgrade of Kubernetes on the node, as its host says. Nothing is decided by it.")]
+#[schemars(description = "The last upgrade of Kubernetes on the node, as its host reports it.")]
 pub struct UpgradeReport {
     /// The id of the upgrade.
     #[serde(default)]
@@ -212,7 +213,8 @@ pub struct UpgradeReport {
     pub host_problem: String,
 }
 
-/// What became of the script of an upgrade.
+/// What became of the script of an upgrade. `Refused`, `Succeeded`, `Failed`, `TimedOut` and `Interrupted` are final:
+/// nothing of the upgrade runs on the node any more, and nothing of it will.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(description = "What became of the script; None if none was offered.")]
 pub enum UpgradeState {
@@ -221,11 +223,15 @@ pub enum UpgradeState {
     None,
     /// It is offered to the host, which has not answered.
     Offered,
-    /// It was refused; the message says by which check.
+    /// It does not run yet, and is tried again; the message says why.
+    Blocked,
+    /// It was refused for good; the message says by which check.
     Refused,
     /// It runs.
     Running,
-    /// It ended with the status 0.
+    /// It has failed, and its way back is due or runs.
+    RollingBack,
+    /// It ended with the status 0, or there was nothing to do.
     Succeeded,
     /// It ended with another status.
     Failed,

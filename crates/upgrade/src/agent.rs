@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tidewaiter_api::NodeName;
 
 use crate::observation::{NodeState, Spec, Upgrade};
-use crate::step::deadline;
+use crate::settle::deadline;
 use crate::version::Version;
 
 /// By how much the clocks of two machines may differ.
@@ -50,6 +50,17 @@ pub struct Run {
     pub target: Version,
     /// When the script must have ended, by the clock of this host. Whoever runs it stops it then, so that it does not run beside that of the next node.
     pub until: Timestamp,
+    /// Whether the script was begun before and interrupted.
+    pub again: Again,
+}
+
+/// Whether a script runs again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// It was begun before and interrupted. It may have upgraded the kubelet, and still has to do the rest.
+    Yes,
+    /// It begins for the first time. A kubelet at the target was upgraded by somebody else.
+    No,
 }
 
 /// Why no script runs.
@@ -105,24 +116,25 @@ pub enum Repeatable {
 /// # Errors
 /// Why not.
 pub fn decide(upgrades: &[Upgrade], host: Host<'_>, repeatable: Repeatable) -> Result<Run, Refused> {
-    let run = turn(upgrades, host)?;
-    if host.ledger.begun.contains(&run.upgrade) && repeatable == Repeatable::No {
-        return Err(Refused::RunBefore);
-    }
-    Ok(run)
+    let offer = offer(upgrades, host.node, host.ledger, host.now)?;
+    let again = match (host.ledger.begun.contains(&offer.upgrade.uid), repeatable) {
+        (true, Repeatable::No) => return Err(Refused::RunBefore),
+        (true, Repeatable::Yes) => Again::Yes,
+        (false, _) => Again::No,
+    };
+    turn(&offer, host, again)
 }
 
 /// Decides whether the run of the upgrade with this uid, which [`decide`] permitted and the ledger has recorded since, may still begin.
 ///
 /// # Errors
 /// Why not.
-pub fn confirm(upgrade: &str, upgrades: &[Upgrade], host: Host<'_>) -> Result<Run, Refused> {
-    let run = turn(upgrades, host)?;
-    if run.upgrade == upgrade {
-        Ok(run)
-    } else {
-        Err(Refused::NotCurrent)
+pub fn confirm(upgrade: &str, again: Again, upgrades: &[Upgrade], host: Host<'_>) -> Result<Run, Refused> {
+    let offer = offer(upgrades, host.node, host.ledger, host.now)?;
+    if offer.upgrade.uid != upgrade {
+        return Err(Refused::NotCurrent);
     }
+    turn(&offer, host, again)
 }
 
 /// What an agent offers to its host.
@@ -170,11 +182,12 @@ pub fn offer<'a>(
     Ok(Offer { upgrade, spec, until })
 }
 
-/// A run is an offer to a host whose kubelet is older than the target.
-fn turn(upgrades: &[Upgrade], host: Host<'_>) -> Result<Run, Refused> {
-    let Offer { upgrade, spec, until } = offer(upgrades, host.node, host.ledger, host.now)?;
+/// A run is an offer to a host whose kubelet is older than the target, or as old if the script runs again.
+fn turn(offer: &Offer<'_>, host: Host<'_>, again: Again) -> Result<Run, Refused> {
+    let Offer { upgrade, spec, until } = *offer;
     let version = host.version.ok_or(Refused::UnknownVersion)?;
-    if version.order(&spec.target).is_ge() {
+    let order = version.order(&spec.target);
+    if order.is_gt() || (order.is_eq() && again == Again::No) {
         return Err(Refused::AtVersion {
             version: version.clone(),
             target: spec.target.clone(),
@@ -185,6 +198,7 @@ fn turn(upgrades: &[Upgrade], host: Host<'_>) -> Result<Run, Refused> {
         generation: upgrade.generation,
         target: spec.target.clone(),
         until,
+        again,
     })
 }
 

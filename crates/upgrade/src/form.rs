@@ -1,5 +1,7 @@
 //! The form in which an upgrade is stored: that of the Containership cluster manager, in `spec` and `spec.status` of a `ClusterUpgrade`.
 
+use std::collections::BTreeMap;
+
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -24,6 +26,13 @@ const UNIX_DATE: &str = "%a %b %e %H:%M:%S UTC %Y";
 /// For how long the pods of a node may take to leave it, if the policy does not say it.
 const DRAIN_TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
 
+/// For how long a node must be Ready before it is done, if the policy does not say it.
+const MIN_READY: SignedDuration = SignedDuration::from_secs(30);
+
+/// After how many failed nodes the upgrade ends, if the policy does not say it: a script that breaks a node does not
+/// run on the next one.
+const MAX_FAILURES: u32 = 1;
+
 /// For how long the cluster must be healthy after the canaries, if the policy does not say it.
 const SOAK: SignedDuration = SignedDuration::from_mins(10);
 
@@ -44,6 +53,16 @@ pub fn read(object: &ClusterUpgrade) -> Upgrade {
         spec: spec(object),
         progress: progress(object.spec.status.as_ref()),
     }
+}
+
+/// The id by which scripts are signed and named, and which a `NodeReport` names: that of the cloud, or the name of an
+/// upgrade that a person created.
+#[must_use]
+pub fn id(upgrade: &ClusterUpgrade) -> &str {
+    let name = upgrade.metadata.name.as_deref().unwrap_or_default();
+    Some(upgrade.spec.id.as_str())
+        .filter(|id| !id.is_empty())
+        .unwrap_or(name)
 }
 
 /// Writes the progress. The old form has one start: that of the current node, which was started last. The starts of the others are beside it.
@@ -76,8 +95,24 @@ pub fn write(progress: &Progress) -> UpgradeProgress {
             .iter()
             .map(|(name, cordon)| (name.to_string(), *cordon))
             .collect(),
+        verifying: stored_times(&progress.verifying),
+        fallen_back: stored_times(&progress.fallen_back),
         soaking_since: progress.soaking_since,
     }
+}
+
+fn stored_times(times: &BTreeMap<NodeName, Timestamp>) -> BTreeMap<String, Start> {
+    let times = times.iter();
+    times
+        .map(|(name, since)| (name.to_string(), Start { since: *since }))
+        .collect()
+}
+
+fn times(stored: &BTreeMap<String, Start>) -> BTreeMap<NodeName, Timestamp> {
+    let stored = stored.iter();
+    stored
+        .filter_map(|(name, start)| Some((name.parse().ok()?, start.since)))
+        .collect()
 }
 
 fn spec(object: &ClusterUpgrade) -> Result<Spec, Refusal> {
@@ -92,16 +127,18 @@ fn spec(object: &ClusterUpgrade) -> Result<Spec, Refusal> {
         target: spec.target_version.parse().map_err(Refusal::Target)?,
         selector: Selector::new(&spec.label_selector)?,
         timeout: SignedDuration::from_secs(spec.node_timeout_seconds),
-        policy: spec.policy.as_ref().map(policy).transpose()?.unwrap_or_default(),
+        policy: policy(spec.policy.as_ref().unwrap_or(&UpgradePolicy::default()))?,
     })
 }
 
 fn policy(policy: &UpgradePolicy) -> Result<Policy, Refusal> {
-    let max_failures = policy.max_failures;
+    let max_failures = policy.max_failures.unwrap_or(MAX_FAILURES);
+    let seconds = |seconds: Option<u32>, default| seconds.map_or(default, |it| SignedDuration::from_secs(it.into()));
     Ok(Policy {
         paused: policy.paused,
         aborted: policy.aborted,
-        max_failures: max_failures.and_then(|limit| usize::try_from(limit).ok()),
+        max_failures: usize::try_from(max_failures).ok(),
+        min_ready: seconds(policy.min_ready_seconds, MIN_READY),
         require_healthy: policy.require_healthy,
         windows: Windows::new(&policy.maintenance_windows)?,
         canary: policy
@@ -109,14 +146,10 @@ fn policy(policy: &UpgradePolicy) -> Result<Policy, Refusal> {
             .and_then(|nodes| usize::try_from(nodes).ok())
             .map(|nodes| CanaryPolicy {
                 nodes: nodes.max(1),
-                soak: policy
-                    .soak_seconds
-                    .map_or(SOAK, |seconds| SignedDuration::from_secs(seconds.into())),
+                soak: seconds(policy.soak_seconds, SOAK),
             }),
         drain: policy.drain.then(|| DrainPolicy {
-            timeout: policy
-                .drain_timeout_seconds
-                .map_or(DRAIN_TIMEOUT, |seconds| SignedDuration::from_secs(seconds.into())),
+            timeout: seconds(policy.drain_timeout_seconds, DRAIN_TIMEOUT),
             force: policy.on_drain_timeout == Some(OnDrainTimeout::Force),
         }),
         max_unavailable: policy.max_unavailable.as_ref().map(pool_limit).transpose()?,
@@ -150,6 +183,8 @@ pub fn progress(status: Option<&UpgradeProgress>) -> Progress {
     let mut progress = Progress {
         cluster: status.cluster_status,
         cordons: cordons.collect(),
+        verifying: times(&status.verifying),
+        fallen_back: times(&status.fallen_back),
         soaking_since: status.soaking_since,
         ..Progress::default()
     };

@@ -1,12 +1,16 @@
 //! The protocol of an upgrade: which node is upgraded next, and when a node runs its script.
 //!
-//! Everything here is pure: no I/O, no clock, nothing remembered between two calls. [`step()`] decides for the coordinator and [`agent::decide`]
-//! for the agent of a node. The model in `tests/model` calls the same two functions, so it cannot differ from what runs.
+//! Everything here is pure: no I/O, no clock, nothing remembered between two calls. [`step()`] decides for the
+//! coordinator and [`agent::decide`] for the agent of a node. The model in `tests/model` calls the same two functions,
+//! so it cannot differ from what runs.
 //!
 //! - All state is in the `ClusterUpgrade`. Every write of it is conditional on the version that was observed.
-//! - An upgrade claims the cluster in one write and starts its first node in a later one, so that two coordinators cannot start two upgrades.
+//! - An upgrade claims the cluster in one write and starts its first node in a later one, so that two coordinators
+//!   cannot start two upgrades.
 //! - A control-plane node is upgraded alone, and no worker before the control plane is done.
 //! - A script runs only with a signature for this cluster, node, upgrade and version ([`signed`]).
+//! - A node is done when its host reports success, it is at the version, and has been Ready for a minimum time
+//!   (`settle`).
 //! - A node runs the script of an upgrade once, before its deadline, and never to go down to an older version.
 
 pub mod agent;
@@ -22,6 +26,7 @@ pub mod refusal;
 mod room;
 pub mod rules;
 mod selector;
+mod settle;
 pub mod signed;
 mod step;
 #[cfg(test)]
@@ -30,10 +35,11 @@ mod version;
 mod window;
 
 pub use observation::{
-    CanaryPolicy, DrainPolicy, Health, Node, NodeState, Observation, Policy, PoolLimit, Progress, Spec, Upgrade,
+    CanaryPolicy, DrainPolicy, Health, HostReport, Node, NodeState, Observation, Policy, PoolLimit, Progress, Spec,
+    Upgrade,
 };
 pub use orders::{Effect, Ending, NodeFailure, Order, Step, Unhealthy, Wait};
-pub use outlook::{NodeOutlook, Outlook, outlook, preflight_warning};
+pub use outlook::{NodeOutlook, Outlook, misfit_warning, outlook, preflight_warning};
 pub use plan::{Counts, Fate, Planned, plan};
 pub use refusal::Refusal;
 pub use selector::Selector;

@@ -25,7 +25,7 @@ pub struct Observation<'a> {
     pub upgrades: &'a [Upgrade],
     /// All nodes of the cluster, by name.
     pub nodes: &'a [Node],
-    /// The version of the API server. It counts where no Node is of the control plane.
+    /// The version of the API server that answers.
     pub api_server: &'a Version,
     /// What is known of the health of the cluster.
     pub health: &'a Health,
@@ -80,13 +80,15 @@ pub struct Spec {
     pub policy: Policy,
 }
 
-/// What the operator adds. The default is the old behaviour.
+/// What the operator adds. The default adds nothing; the defaults of absent fields are in [`form`](crate::form).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// How many workers of each node pool may be upgraded at once, if their agents can. None: one worker at a time.
     pub max_unavailable: Option<PoolLimit>,
-    /// After how many failed nodes the upgrade ends.
+    /// After how many failed nodes the upgrade ends. None: it goes on whatever fails.
     pub max_failures: Option<usize>,
+    /// For how long a node must be as it has to be before it is done, and must not be so before it has fallen back.
+    pub min_ready: SignedDuration,
     /// No further node is started.
     pub paused: bool,
     /// No further node is started, and the upgrade ends.
@@ -151,6 +153,10 @@ pub struct Progress {
     pub current: Option<NodeName>,
     /// The nodes that it takes out of service. An entry is there from before the node is cordoned until after it is uncordoned.
     pub cordons: BTreeMap<NodeName, Cordon>,
+    /// The nodes in progress that have everything but the minimum time, and since when.
+    pub verifying: BTreeMap<NodeName, Timestamp>,
+    /// The nodes that were done and are not at the target or not Ready any more, and since when.
+    pub fallen_back: BTreeMap<NodeName, Timestamp>,
     /// Since when the cluster has been healthy after the canaries.
     pub soaking_since: Option<Timestamp>,
 }
@@ -163,10 +169,24 @@ pub enum NodeState {
         /// Since when; None if what was recorded cannot be read.
         since: Option<Timestamp>,
     },
-    /// It is at the target, and was Ready.
+    /// Its script has succeeded, and it was at the target and Ready for the minimum time.
     Success,
-    /// It did not get there.
+    /// It did not get there, or fell back.
     Failed,
+}
+
+/// What a node says of the upgrade that is decided about, in the `NodeReport` of its agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum HostReport {
+    /// Nothing: its agent has no reports of upgrades. The version and Ready have to do.
+    #[default]
+    Silent,
+    /// Nothing final yet, or the report cannot be read.
+    Pending,
+    /// The script has succeeded.
+    Succeeded,
+    /// The script does not run any more, or never will, and has not succeeded. It says why.
+    Failed(String),
 }
 
 /// A node, as the API server shows it. Its kubelet writes everything but the name and the labels of roles.
@@ -182,6 +202,13 @@ pub struct Node {
     pub components: Vec<Version>,
     /// Whether it is Ready.
     pub ready: bool,
+    /// Since when it is, or is not, Ready, by the clock of whoever wrote the condition.
+    pub ready_changed: Option<Timestamp>,
+    /// When its kubelet has renewed the Lease of the Node, by the clock of the node; None if there is none, or it was
+    /// not read.
+    pub renewed: Option<Timestamp>,
+    /// What its host says of the upgrade.
+    pub host: HostReport,
     /// Whether its agent follows the status of its own node, and not only `currentNode`.
     pub parallel: bool,
     /// Why its host would refuse every script, as its agent says. Nothing is decided by it.

@@ -1,5 +1,6 @@
 //! What [`step`](crate::step()) decides.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp, Zoned};
@@ -13,6 +14,10 @@ use crate::version::Version;
 
 /// How often the health of the cluster is looked at while an upgrade waits for it: a part of it cannot be watched.
 const HEALTH_PERIOD: SignedDuration = SignedDuration::from_secs(10);
+
+/// How often the reports of the nodes in progress are read while they are waited for. An agent writes its report at
+/// most this often.
+pub(crate) const REPORT_PERIOD: SignedDuration = SignedDuration::from_secs(5);
 
 /// How often the pods of a node that is drained are looked at, and evicted: kubectl drain does it as often.
 const DRAIN_PERIOD: SignedDuration = SignedDuration::from_secs(5);
@@ -72,8 +77,22 @@ pub enum Order {
     },
     /// A node is to be upgraded from now on.
     Start(NodeName),
+    /// A node in progress has everything but the minimum time from now on, or not any more.
+    Verify {
+        /// The node.
+        node: NodeName,
+        /// Whether it has.
+        holds: bool,
+    },
     /// A node is done.
     Succeed(NodeName),
+    /// A node that was done is not at the target or not Ready from now on, or is so again.
+    FallBack {
+        /// The node.
+        node: NodeName,
+        /// Whether it is not.
+        holds: bool,
+    },
     /// A node has failed.
     Fail(NodeName, NodeFailure),
     /// The upgrade is over.
@@ -91,6 +110,15 @@ pub enum NodeFailure {
         at_target: bool,
         /// Whether it is Ready.
         ready: bool,
+    },
+    /// Its host says that the script has failed, or will not run.
+    Host(String),
+    /// It was done, and then was not as it had to be for the minimum time.
+    FellBack {
+        /// The version of its kubelet, if there is one.
+        version: Option<Version>,
+        /// Whether everything on it is at the target.
+        at_target: bool,
     },
     /// It cannot be upgraded. No script was run.
     Refused(Refusal),
@@ -134,6 +162,8 @@ pub enum Wait {
     Uncordon(Vec<NodeName>),
     /// The cluster to be healthy until this time, after the canaries.
     Soak(Timestamp),
+    /// Nodes that were done to be at the target and Ready again, or to fail.
+    Recovery(Vec<NodeName>),
     /// Nodes that are in progress.
     Nodes(Vec<NodeName>),
 }
@@ -188,6 +218,7 @@ impl Wait {
             Self::Drain(..) => "Draining",
             Self::Uncordon(_) => "Uncordoning",
             Self::Soak(_) => "Soaking",
+            Self::Recovery(_) => "FellBack",
             Self::Nodes(_) => "Upgrading",
         }
     }
@@ -200,7 +231,9 @@ impl Wait {
             Self::Health(_) => now.checked_add(HEALTH_PERIOD).ok(),
             Self::Drain(..) => now.checked_add(DRAIN_PERIOD).ok(),
             Self::Soak(until) => now.checked_add(HEALTH_PERIOD).ok().map(|next| next.min(*until)),
-            Self::Label | Self::Upgrade(_) | Self::Paused | Self::Uncordon(_) | Self::Nodes(_) => None,
+            Self::Label | Self::Upgrade(_) | Self::Paused | Self::Uncordon(_) | Self::Recovery(_) | Self::Nodes(_) => {
+                None
+            }
         }
     }
 }
@@ -224,32 +257,62 @@ impl Progress {
                     .insert(node.clone(), NodeState::InProgress { since: Some(now) });
                 self.current = Some(node.clone());
             }
+            Order::Verify { node, holds } => note(&mut self.verifying, node, *holds, now),
+            Order::FallBack { node, holds } => note(&mut self.fallen_back, node, *holds, now),
             Order::Succeed(node) => self.settle(node, NodeState::Success),
             Order::Fail(node, _) => self.settle(node, NodeState::Failed),
             Order::Finish(ending) => {
                 self.cluster = ending.status();
                 self.current = None;
+                self.fallen_back.clear();
             }
         }
     }
 
     fn settle(&mut self, node: &NodeName, state: NodeState) {
         self.nodes.insert(node.clone(), state);
+        self.verifying.remove(node);
+        self.fallen_back.remove(node);
         let current = self.in_progress().map(|(name, _)| name.clone()).next();
         self.current = current;
     }
 }
 
+fn note(times: &mut BTreeMap<NodeName, Timestamp>, node: &NodeName, holds: bool, now: Timestamp) {
+    if holds {
+        times.insert(node.clone(), whole_seconds(now));
+    } else {
+        times.remove(node);
+    }
+}
+
+fn shown(version: Option<&Version>) -> String {
+    version.map_or_else(|| "no known version".to_owned(), Version::to_string)
+}
+
 impl fmt::Display for NodeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::TimedOut {
+                at_target: true,
+                ready: true,
+                ..
+            } => f.write_str(
+                "it is at the version and Ready, and its NodeReport did not say within nodeTimeoutSeconds that the script succeeded",
+            ),
             Self::TimedOut { at_target: true, .. } => {
                 f.write_str("it is at the version, and did not become Ready within nodeTimeoutSeconds")
             }
+            Self::Host(said) => write!(f, "its host reports {said}"),
+            Self::FellBack { at_target: true, .. } => {
+                f.write_str("it was done, and then was not Ready for minReadySeconds")
+            }
+            Self::FellBack { version, .. } => {
+                let version = shown(version.as_ref());
+                write!(f, "it was done, and then its kubelet was at {version} for minReadySeconds")
+            }
             Self::TimedOut { version, ready, .. } => {
-                let version = version
-                    .as_ref()
-                    .map_or_else(|| "no known version".to_owned(), Version::to_string);
+                let version = shown(version.as_ref());
                 let ready = if *ready { "Ready" } else { "not Ready" };
                 write!(
                     f,
@@ -284,6 +347,9 @@ impl fmt::Display for Ending {
             Self::CanaryFailed => f.write_str(
                 "one of the first nodes (spec.policy.canary) failed; nodes that were not started stay as they are",
             ),
+            Self::TooManyFailures(1) => f.write_str(
+                "one node failed, and spec.policy.maxFailures is reached; nodes that were not started stay as they are",
+            ),
             Self::TooManyFailures(count) => write!(
                 f,
                 "{count} nodes failed, and spec.policy.maxFailures is reached; nodes that were not started stay as they are"
@@ -309,6 +375,11 @@ impl fmt::Display for Wait {
                 "the canaries are done; it goes on if the cluster is healthy until {until}"
             ),
             Self::Uncordon(nodes) => write!(f, "uncordoning {}", listed(nodes)),
+            Self::Recovery(nodes) => write!(
+                f,
+                "{} must be at the version and Ready again: done before, and failed after minReadySeconds",
+                listed(nodes)
+            ),
             Self::Nodes(nodes) => write!(f, "upgrading {}", listed(nodes)),
         }
     }

@@ -8,9 +8,14 @@ use crate::drain::{Left, Why};
 use crate::observation::{NodeState, Observation, Spec};
 use crate::orders::{Ending, Order, Unhealthy, Wait, pods};
 use crate::plan::{Counts, Fate, Planned, left_out, plan};
-use crate::rules::unhealthy;
-use crate::step::{deadline, step};
+use crate::refusal::Refusal;
+use crate::rules::{self, preflight, unhealthy};
+use crate::settle::{deadline, verified};
+use crate::step::step;
 use crate::version::Version;
+
+/// How many nodes that do not fit are named.
+const MISFITS_NAMED: usize = 3;
 
 /// An upgrade in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +66,9 @@ pub fn outlook(seen: &Observation<'_>) -> Outlook {
     Outlook {
         summary: std::iter::once(far(seen, Counts::of(seen, spec)))
             .chain(next(seen))
+            .chain(refusal(seen, spec))
             .chain(warnings(seen, spec))
+            .chain(misfits(seen, spec))
             .collect(),
         left_out: left_out.collect(),
         nodes: nodes.iter().map(|node| in_words(seen, spec, node)).collect(),
@@ -101,6 +108,14 @@ fn next(seen: &Observation<'_>) -> Vec<String> {
         Order::Soak { healthy: true } => "The canaries are done, and the cluster is healthy.".to_owned(),
         Order::Soak { healthy: false } => "The canaries are done, and the cluster is not healthy.".to_owned(),
         Order::Release(node) => format!("The node {node} is in service again."),
+        Order::Verify { node, holds: true } => {
+            format!("The node {node} is at the version and Ready, and is done when it stays so for minReadySeconds.")
+        }
+        Order::Verify { node, holds: false } => format!("The node {node} is not at the version and Ready any more."),
+        Order::FallBack { node, holds: true } => {
+            format!("The node {node} was done, and is not at the version or not Ready any more.")
+        }
+        Order::FallBack { node, holds: false } => format!("The node {node} is done as before."),
         Order::Succeed(node) => format!("The node {node} is done."),
         Order::Fail(node, failure) => sentence(&format!("The node {node} fails: {failure}")),
         Order::Finish(Ending::Refused(refusal)) => sentence(&format!("It is refused: {refusal}")),
@@ -121,6 +136,14 @@ fn next(seen: &Observation<'_>) -> Vec<String> {
     orders.chain(wait).collect()
 }
 
+/// What refuses an upgrade that has not begun and waits for something else, such as the end of a pause.
+fn refusal(seen: &Observation<'_>, spec: &Spec) -> Option<String> {
+    let waits = seen.upgrade.progress.cluster == UpgradeStatus::NotStarted && step(seen).wait.is_some();
+    let selected: Vec<_> = spec.select(seen.nodes).collect();
+    let refusal = preflight(seen, &spec.target, &selected).err().filter(|_| waits)?;
+    Some(sentence(&format!("It would be refused now: {refusal}")))
+}
+
 /// What is not healthy before an upgrade begins that does not wait for it.
 fn warnings(seen: &Observation<'_>, spec: &Spec) -> Option<String> {
     let is_warned = seen.upgrade.progress.cluster == UpgradeStatus::NotStarted && !spec.policy.require_healthy;
@@ -137,6 +160,29 @@ pub fn preflight_warning(unhealthy: &[Unhealthy]) -> Option<String> {
         .then(|| format!("The cluster is not healthy: {all}. With spec.policy.requireHealthy the upgrade would wait."))
 }
 
+/// Which nodes do not fit an upgrade that has not begun, and is not refused because of that.
+fn misfits(seen: &Observation<'_>, spec: &Spec) -> Option<String> {
+    let selected: Vec<_> = spec.select(seen.nodes).collect();
+    let has_begun = seen.upgrade.progress.cluster != UpgradeStatus::NotStarted;
+    let is_refused = has_begun || preflight(seen, &spec.target, &selected).is_err();
+    misfit_warning(&rules::misfits(seen, &spec.target, &selected)).filter(|_| !is_refused)
+}
+
+/// What is said when an upgrade begins, and nodes do not fit it; None if all do.
+#[must_use]
+pub fn misfit_warning(misfits: &[Refusal]) -> Option<String> {
+    let named: Vec<String> = misfits.iter().take(MISFITS_NAMED).map(ToString::to_string).collect();
+    let more = misfits.len().saturating_sub(MISFITS_NAMED);
+    match (misfits.len(), more) {
+        (0, _) => None,
+        (_, 0) => Some(format!("Nodes do not fit the upgrade: {}", named.join(" "))),
+        _ => Some(format!(
+            "Nodes do not fit the upgrade: {} And {more} more.",
+            named.join(" ")
+        )),
+    }
+}
+
 fn sentence(words: &str) -> String {
     format!("{}.", words.trim_end_matches('.'))
 }
@@ -144,8 +190,11 @@ fn sentence(words: &str) -> String {
 fn in_words(seen: &Observation<'_>, spec: &Spec, node: &Planned) -> NodeOutlook {
     let fate = match &node.fate {
         Fate::Started(NodeState::InProgress { since: Some(since) }) => {
-            let fails = deadline(spec, *since).map(|deadline| format!("; it fails at {deadline}"));
-            format!("in progress since {since}{}", fails.unwrap_or_default())
+            let verified = verified(seen, spec, &seen.upgrade.progress, &node.name);
+            let done = verified.map(|end| format!("; it is done if it stays at the version and Ready until {end}"));
+            let fails = || deadline(spec, *since).map(|deadline| format!("; it fails at {deadline}"));
+            let end = done.or_else(fails).unwrap_or_default();
+            format!("in progress since {since}{end}")
         }
         Fate::Started(NodeState::InProgress { since: None }) => "in progress".to_owned(),
         Fate::Started(NodeState::Success) => "done".to_owned(),
@@ -291,6 +340,10 @@ mod tests {
             summary.ends_with("It waits: spec.policy.paused is set; remove it to continue."),
             "{summary}"
         );
+        // What refuses it is said while there is time to correct it.
+        let (summary, _) = says(&held, "cp=v1.37.0");
+        let would = "remove it to continue. It would be refused now: cp is at v1.37.0, which is newer than v1.36.3";
+        assert!(summary.contains(would), "{summary}");
         let (summary, _) = says(&upgrade("u"), "cp=v1.37.0");
         let refused = "It is refused: cp is at v1.37.0, which is newer than v1.36.3, and a version never goes down. Leave the node out with spec.labelSelector.";
         assert!(summary.ends_with(refused), "{summary}");

@@ -3,6 +3,7 @@
 //! Source: the version skew policy of Kubernetes; that no minor version is skipped on any node is a rule of the Containership cluster manager.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use crate::observation::{Node, Observation};
 use crate::orders::Unhealthy;
@@ -12,31 +13,51 @@ use crate::version::Version;
 /// From this minor version of the control plane on, kubelets may be three minor versions older, and two before.
 const WIDER_SKEW: u64 = 28;
 
-/// Checks an upgrade before it begins: each selected node on its own, that no kubelet will be newer than the control plane, and that no
-/// kubelet will be left behind it.
+/// Checks an upgrade before it begins: that it selects a node which fits, and that no kubelet will be newer than the
+/// control plane. A node that does not fit fails alone, after the others: its kubelet writes its version, and must not
+/// keep them from theirs.
 ///
 /// # Errors
 /// The first violation, by the name of the node.
 pub fn preflight(seen: &Observation<'_>, target: &Version, selected: &[&Node]) -> Result<(), Refusal> {
-    if selected.is_empty() {
-        return Err(Refusal::NoNode);
+    let first = selected.first().ok_or(Refusal::NoNode)?;
+    let fit: Vec<&Node> = selected
+        .iter()
+        .copied()
+        .filter(|node| fits(node, target).is_ok())
+        .collect();
+    if fit.is_empty() {
+        return fits(first, target);
     }
-    selected.iter().try_for_each(|node| fits(node, target))?;
-    let is_selected = |node: &Node| selected.iter().any(|selected| selected.name == node.name);
-    if selected.iter().any(|node| !node.is_control_plane()) {
-        let control_plane = oldest(seen, |node| {
-            if is_selected(node) {
-                Some(target.clone())
-            } else {
-                node.oldest()
-            }
-        });
-        behind_control_plane(&control_plane, target)?;
+    if fit.iter().all(|node| node.is_control_plane()) {
+        return Ok(());
     }
-    if selected.iter().any(|node| node.is_control_plane()) {
-        seen.nodes.iter().try_for_each(|node| keeps_up(node, target))?;
-    }
-    Ok(())
+    let nodes = oldest(seen, target, |node| {
+        if fit.iter().any(|it| it.name == node.name) {
+            Some(target.clone())
+        } else {
+            node.oldest()
+        }
+    });
+    // An API server is upgraded with its node, where there is one.
+    let is_upgraded = fit.iter().any(|node| node.is_control_plane());
+    let control_plane = nodes.filter(|_| is_upgraded);
+    let control_plane = control_plane.unwrap_or_else(|| with_api_server(seen, target));
+    behind_control_plane(&control_plane, target)
+}
+
+/// What an upgrade does not wait for, and people should know: the selected nodes that will fail, and the others that a
+/// control plane at the target does not support any more.
+#[must_use]
+pub fn misfits(seen: &Observation<'_>, target: &Version, selected: &[&Node]) -> Vec<Refusal> {
+    let is_selected: BTreeSet<_> = selected.iter().map(|node| &node.name).collect();
+    let upgrades_control_plane = selected.iter().any(|node| node.is_control_plane());
+    let others = seen.nodes.iter().filter(|node| !is_selected.contains(&node.name));
+    let left_behind = others
+        .filter(|_| upgrades_control_plane)
+        .filter_map(|node| keeps_up(node, target).err());
+    let unfit = selected.iter().filter_map(|node| fits(node, target).err());
+    unfit.chain(left_behind).collect()
 }
 
 /// Checks a node on its own: its version is known, does not go down, and skips no minor version.
@@ -80,7 +101,7 @@ pub fn fits(node: &Node, target: &Version) -> Result<(), Refusal> {
 /// # Errors
 /// [`Refusal::AheadOfControlPlane`].
 pub fn supports_workers(seen: &Observation<'_>, target: &Version) -> Result<(), Refusal> {
-    behind_control_plane(&oldest(seen, Node::oldest), target)
+    behind_control_plane(&with_api_server(seen, target), target)
 }
 
 /// Checks that the cluster is healthy: all Nodes are Ready, also those that the upgrade does not concern; etcd answers; `ClusterHealth` says so. What
@@ -115,11 +136,20 @@ fn behind_control_plane(control_plane: &Version, target: &Version) -> Result<(),
     })
 }
 
-/// The oldest version of the control plane: that of its nodes, or where it has none that the cluster shows, that of the API server.
-fn oldest(seen: &Observation<'_>, version: impl Fn(&Node) -> Option<Version>) -> Version {
+/// The oldest version of the control plane as it is: that of its nodes, and of the API server that answers, which no
+/// kubelet writes.
+fn with_api_server(seen: &Observation<'_>, target: &Version) -> Version {
+    let nodes = oldest(seen, target, Node::oldest);
+    let older = nodes.filter(|version| version.order(seen.api_server).is_lt());
+    older.unwrap_or_else(|| seen.api_server.clone())
+}
+
+/// The oldest version of the nodes of the control plane. One of another major version cannot be compared.
+fn oldest(seen: &Observation<'_>, target: &Version, version: impl Fn(&Node) -> Option<Version>) -> Option<Version> {
     let nodes = seen.nodes.iter().filter(|node| node.is_control_plane());
-    let oldest = nodes.filter_map(version).min_by(Version::order);
-    oldest.unwrap_or_else(|| seen.api_server.clone())
+    let versions = nodes.filter_map(version);
+    let comparable = versions.filter(|version| version.major() == target.major());
+    comparable.min_by(Version::order)
 }
 
 /// Checks that a control plane at the target still supports the kubelet of this node.

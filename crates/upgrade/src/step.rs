@@ -1,14 +1,14 @@
 //! The transition function of the coordinator.
 
-use jiff::Timestamp;
 use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::UpgradeStatus;
 
 use crate::observation::{Node, NodeState, Observation, Progress, Spec, Upgrade};
 use crate::orders::{Ending, NodeFailure, Order, Step, Wait};
+use crate::refusal::Refusal;
 use crate::room::Room;
-use crate::rules;
-use crate::{canary, cordon};
+use crate::settle::{self, settle};
+use crate::{canary, cordon, rules};
 
 /// Decides what is to be done for one upgrade. The orders are to be applied in one write, which is conditional on the version of the upgrade
 /// that was observed.
@@ -90,24 +90,30 @@ fn go_on(seen: &Observation<'_>) -> Step {
             Err(wait) => break Some(wait),
         }
     };
-    let deadlines = progress.in_progress().filter_map(|(_, since)| deadline(spec, since?));
+    let settles = settle::wake(seen, spec, &progress);
     let wakes = wait.as_ref().and_then(|wait| wait.wake(seen.now));
     Step {
         effects: cordon::effects(seen, spec, &progress, &orders, wait.as_ref()),
-        wake: deadlines.chain(wakes).min(),
+        wake: settles.into_iter().chain(wakes).min(),
         orders,
         wait,
     }
 }
 
-/// The next order, or what the upgrade waits for. Nodes that are in progress are settled first, whatever else is so. Then nothing is started if
-/// the upgrade ends, if another upgrade goes first, or if it is paused, outside its windows, or the cluster is not healthy.
+/// The next order, or what the upgrade waits for. Nodes that were started are settled first, whatever else is so. Then
+/// nothing is started if the upgrade ends, if a node that was done has fallen back, if another upgrade goes first, or
+/// if it is paused, outside its windows, or the cluster is not healthy.
 fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Order, Wait> {
     if let Some(order) = settle(seen, spec, progress) {
         return Ok(order);
     }
-    let remaining = remaining(seen, spec, progress);
+    let (remaining, unfit) = remaining(seen, spec, progress);
     let room = Room::of(seen, spec, progress);
+    let stops = spec.policy.aborted || seen.upgrade.deleted;
+    let is_last = remaining.is_empty() && progress.in_progress().next().is_none();
+    if let Some((node, refusal)) = unfit.filter(|_| is_last && !stops) {
+        return Ok(Order::Fail(node, NodeFailure::Refused(refusal)));
+    }
     let ending = ending(seen, spec, progress, &remaining);
     let next = if ending.is_none() {
         candidate(progress, &remaining, &room)
@@ -119,7 +125,11 @@ fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Orde
     }
     let in_progress: Vec<NodeName> = progress.in_progress().map(|(name, _)| name.clone()).collect();
     let Some(node) = next else {
-        return finish(ending.unwrap_or(Ending::Success), progress, &in_progress);
+        let ending = ending.unwrap_or(Ending::Success);
+        if matches!(ending, Ending::Success | Ending::Failures(_)) {
+            all_recovered(progress)?;
+        }
+        return finish(ending, progress, &in_progress);
     };
     give_way(seen)?;
     if let Some(claim) = withdrawal(seen) {
@@ -137,6 +147,9 @@ fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Orde
     {
         return Ok(order);
     }
+    if !is_drained {
+        all_recovered(progress)?;
+    }
     start(seen, spec, progress, node, &room)
 }
 
@@ -146,21 +159,17 @@ fn ending(seen: &Observation<'_>, spec: &Spec, progress: &Progress, remaining: &
         return Some(Ending::Aborted);
     }
     let failed = progress.count(NodeState::Failed);
-    if spec.policy.max_failures.is_some_and(|limit| failed >= limit.max(1)) {
-        return Some(Ending::TooManyFailures(failed));
-    }
-    if spec
-        .policy
-        .canary
-        .is_some_and(|canary| canary::has_failed(canary, progress))
-    {
+    let (canary, max_failures) = (spec.policy.canary, spec.policy.max_failures);
+    if canary.is_some_and(|canary| canary::has_failed(canary, progress)) {
         return Some(Ending::CanaryFailed);
     }
-    remaining.is_empty().then_some(if failed == 0 {
-        Ending::Success
-    } else {
-        Ending::Failures(failed)
-    })
+    match (remaining.is_empty(), failed) {
+        (true, 0) => Some(Ending::Success),
+        (true, _) => Some(Ending::Failures(failed)),
+        (false, _) => max_failures
+            .filter(|limit| failed >= *limit.max(&1))
+            .map(|_| Ending::TooManyFailures(failed)),
+    }
 }
 
 /// The node that is next: one of the control plane while some remain, and the one that is drained already before others. Of the other workers, the first
@@ -176,28 +185,13 @@ fn candidate<'a>(progress: &Progress, remaining: &[&'a Node], room: &Room<'_>) -
     Some(with_room.copied().unwrap_or(first))
 }
 
-/// Settles a node that is in progress: it succeeds when everything on it is at the target and it is Ready, and fails at its deadline, also when it
-/// has the version and is not Ready, or is gone. One whose start cannot be read starts again.
-fn settle(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Option<Order> {
-    progress.in_progress().find_map(|(name, since)| {
-        let node = seen.nodes.iter().find(|node| node.name == *name);
-        let at_target = node.is_some_and(|node| node.is_at(&spec.target));
-        let ready = node.is_some_and(|node| node.ready);
-        if at_target && ready {
-            return Some(Order::Succeed(name.clone()));
-        }
-        let Some(since) = since else {
-            return Some(Order::Start(name.clone()));
-        };
-        let is_over = deadline(spec, since).is_none_or(|deadline| seen.now >= deadline);
-        let version = node.and_then(|node| node.kubelet.clone());
-        let failure = NodeFailure::TimedOut {
-            version,
-            at_target,
-            ready,
-        };
-        is_over.then(|| Order::Fail(name.clone(), failure))
-    })
+/// Waits for the nodes that were done and have fallen back.
+fn all_recovered(progress: &Progress) -> Result<(), Wait> {
+    if progress.fallen_back.is_empty() {
+        Ok(())
+    } else {
+        Err(Wait::Recovery(progress.fallen_back.keys().cloned().collect()))
+    }
 }
 
 /// The upgrade ends when no node is in progress or out of service any more.
@@ -210,12 +204,23 @@ fn finish(ending: Ending, progress: &Progress, in_progress: &[NodeName]) -> Resu
     }
 }
 
-/// The selected nodes that were not started, and are not at the target already.
-fn remaining<'a>(seen: &Observation<'a>, spec: &'a Spec, progress: &Progress) -> Vec<&'a Node> {
+/// The selected nodes that were not started, are not at the target already, and fit. And the first one that does not:
+/// it fails without being started, and only after the others, so that it does not count among their failures.
+fn remaining<'a>(
+    seen: &Observation<'a>,
+    spec: &'a Spec,
+    progress: &Progress,
+) -> (Vec<&'a Node>, Option<(NodeName, Refusal)>) {
     let selected = spec.select(seen.nodes);
-    selected
-        .filter(|node| !progress.nodes.contains_key(&node.name) && !node.is_at(&spec.target))
-        .collect()
+    let left = selected.filter(|node| !progress.nodes.contains_key(&node.name) && !node.is_at(&spec.target));
+    let (mut fit, mut unfit) = (Vec::new(), None);
+    for node in left {
+        match rules::fits(node, &spec.target) {
+            Ok(()) => fit.push(node),
+            Err(refusal) => unfit = unfit.or(Some((node.name.clone(), refusal))),
+        }
+    }
+    (fit, unfit)
 }
 
 /// Of several upgrades in progress only the first starts nodes. One that has started none waits until the claims of the others are withdrawn.
@@ -242,8 +247,7 @@ fn withdrawal(seen: &Observation<'_>) -> Option<Order> {
     loses.then_some(Order::Withdraw)
 }
 
-/// Starts the next node, if there is room for it. If the policy says so, the node is drained before. A node that the version rules do not permit fails
-/// without being started.
+/// Starts the next node, if there is room for it. If the policy says so, the node is drained before.
 fn start(
     seen: &Observation<'_>,
     spec: &Spec,
@@ -266,9 +270,6 @@ fn start(
     if !room.has(node) {
         return Err(Wait::Nodes(in_progress));
     }
-    if let Err(refusal) = rules::fits(node, &spec.target) {
-        return Ok(Order::Fail(node.name.clone(), NodeFailure::Refused(refusal)));
-    }
     match spec.policy.drain {
         Some(policy) => cordon::drain(seen, progress, policy, node),
         None => Ok(Order::Start(node.name.clone())),
@@ -282,11 +283,6 @@ fn others<'a>(seen: &Observation<'a>) -> impl Iterator<Item = &'a Upgrade> + use
 
 fn goes_first(seen: &Observation<'_>, other: &Upgrade) -> bool {
     other.may_begin(seen.now) && other.precedes(seen.upgrade)
-}
-
-/// When a node that was started then fails. None if there is no such time.
-pub(crate) fn deadline(spec: &Spec, since: Timestamp) -> Option<Timestamp> {
-    since.checked_add(spec.timeout).ok()
 }
 
 fn order(order: Order) -> Step {

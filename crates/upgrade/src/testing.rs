@@ -7,8 +7,10 @@ use tidewaiter_api::NodeName;
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, ROLE_CONTROL_PLANE_LABEL};
 
 use crate::drain::Left;
-use crate::observation::{Health, Node, NodeState, Observation, Policy, Progress, Spec, Upgrade};
+use crate::observation::{Health, HostReport, Node, NodeState, Observation, Policy, Progress, Spec, Upgrade};
+use crate::orders::Order;
 use crate::selector::Selector;
+use crate::step::step;
 use crate::version::Version;
 
 pub(crate) const MINUTE: SignedDuration = SignedDuration::from_mins(1);
@@ -40,6 +42,9 @@ pub(crate) fn node(node: &str, kubelet: &str) -> Node {
         kubelet: kubelet.parse().ok(),
         components: Vec::new(),
         ready,
+        ready_changed: None,
+        renewed: None,
+        host: HostReport::Silent,
         parallel: false,
         host_problem: None,
         cordoned: false,
@@ -114,4 +119,24 @@ pub(crate) fn observation<'a>(
         left: &NOTHING_LEFT,
         now: at(seconds),
     }
+}
+
+/// The orders of one step, in short, and what it waits for.
+pub(crate) fn says(seen: &Observation<'_>) -> String {
+    let step = step(seen);
+    let orders = step.orders.iter().map(|order| match order {
+        Order::Begin => "begin".to_owned(),
+        Order::Withdraw => "withdraw".to_owned(),
+        Order::Cordon { node, before } => format!("cordon {node}{}", if *before { " (it was before)" } else { "" }),
+        Order::Release(node) => format!("release {node}"),
+        Order::Soak { healthy } => format!("soak {healthy}"),
+        Order::Start(node) => format!("start {node}"),
+        Order::Verify { node, holds } => format!("verify {node} {holds}"),
+        Order::FallBack { node, holds } => format!("fall back {node} {holds}"),
+        Order::Succeed(node) => format!("succeed {node}"),
+        Order::Fail(node, failure) => format!("fail {node} ({failure})"),
+        Order::Finish(ending) => format!("finish {:?} ({ending})", ending.status()),
+    });
+    let wait = step.wait.map(|wait| format!("wait: {wait}"));
+    orders.chain(wait).collect::<Vec<_>>().join("; ")
 }

@@ -2,10 +2,11 @@
 
 use jiff::Timestamp;
 use tidewaiter_api::node_report::{
-    APPLIED, BreakGlassUse, FOREIGN_LINES, ForeignKey, KEYS_EXPIRING, MOST_NAMED, MOST_USERS, UpgradeReport,
+    APPLIED, BreakGlassUse, FOREIGN_LINES, ForeignKey, KEYS_EXPIRING, MOST_NAMED, MOST_USERS,
 };
 use tidewaiter_api::{Condition, ConditionStatus, HostFacts, NodeReportStatus, RefusedKey, Tampering, UserKeys};
 
+use crate::upgrade::report::ToldUpgrade;
 use crate::user_controller::expiry::Expiry;
 use crate::user_controller::{Outcome, Refused, Told};
 
@@ -13,7 +14,7 @@ use crate::user_controller::{Outcome, Refused, Told};
 pub(super) fn plan(
     before: Option<&NodeReportStatus>,
     told: &Told,
-    upgrade: Option<&UpgradeReport>,
+    upgrade: &ToldUpgrade,
     facts: &HostFacts,
     now: Timestamp,
 ) -> Option<NodeReportStatus> {
@@ -25,7 +26,13 @@ pub(super) fn plan(
     };
     env!("CARGO_PKG_VERSION").clone_into(&mut status.agent_version);
     status.host = facts.clone();
-    status.upgrade = upgrade.cloned();
+    let known = before.and_then(|before| before.upgrade.clone());
+    status.upgrade = match upgrade {
+        ToldUpgrade::Disabled => None,
+        // Without it, the coordinator would take this agent for one that reports no upgrades, while a script may run.
+        ToldUpgrade::Unknown => Some(known.unwrap_or_default()),
+        ToldUpgrade::Reported(report) => Some(report.clone()),
+    };
     status.restores = told.restores;
     status.tampering = told.tampering.iter().map(tampering).collect();
     status.conditions = vec![applied(told, conditions, now)?];

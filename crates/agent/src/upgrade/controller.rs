@@ -1,10 +1,13 @@
-//! The agent's upgrade controller: offers the script of an upgrade to the host while it is the turn of this node, and takes the offer back when it is
-//! not.
+//! The agent's upgrade controller: offers the script of an upgrade to the host while it is the turn of this node, and
+//! takes the offer back when it is not.
 //!
 //! - Whose turn it is, `tidewaiter_upgrade::agent::offer` decides. The host decides again, with what only it knows.
-//! - A script that the host would refuse is not offered. `current` is written last, and never names a script that is not whole.
+//! - A script that the host would refuse is not offered, and the refusal is final: it is written as the result of the
+//!   host, which then runs no script of this upgrade. So the coordinator can count the node as failed at once.
+//!   `current` is written last, and never names a script that is not whole.
 //! - While the API server or the coordinator is away, what is offered stays: the host stops a script at its deadline.
-//! - An offer that the host does not answer is repeated: a change of `current` while the host's service ends starts nothing.
+//! - An offer that the host does not answer is repeated: a change of `current` while the host's service ends starts
+//!   nothing.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +17,6 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
-use tidewaiter_api::node_report::UpgradeReport;
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
@@ -30,7 +32,7 @@ use tracing::{info, warn};
 
 use super::files::{self, FileError, Order, Outcome, RunResult};
 use super::relay::{Relay, RelayError};
-use super::report::{Found, UpgradeMetrics};
+use super::report::{Found, ToldUpgrade, UpgradeMetrics};
 use super::trust::{self, Asked, Trust, TrustError};
 use crate::host::{Host, HostError};
 use crate::identity::Identity;
@@ -55,6 +57,18 @@ pub(crate) enum UpgradeError {
     File(#[from] FileError),
     #[error("the files were not written")]
     Thread(#[source] tokio::task::JoinError),
+}
+
+impl UpgradeError {
+    /// Whether the script is wrong, or what is pinned: a person has to change it. A file that cannot be read may be
+    /// read later.
+    fn is_final(&self) -> bool {
+        match self {
+            Self::Trust(error) => error.is_final(),
+            Self::Untrusted(error) => error.is_final(),
+            Self::Relay(_) | Self::File(_) | Self::Thread(_) => false,
+        }
+    }
 }
 
 impl From<HostError> for UpgradeError {
@@ -101,7 +115,7 @@ struct UpgradeController {
     events: Events,
     ledger: Mutex<Ledger>,
     standing: Mutex<Option<StandingOffer>>,
-    told: watch::Sender<Option<UpgradeReport>>,
+    told: watch::Sender<ToldUpgrade>,
     metrics: UpgradeMetrics,
 }
 
@@ -126,9 +140,9 @@ pub(crate) fn start(
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
-) -> Result<watch::Receiver<Option<UpgradeReport>>, MetricsError> {
+) -> Result<watch::Receiver<ToldUpgrade>, MetricsError> {
     let (host, node, relay, watcher) = parts;
-    let (told, telling) = watch::channel(None);
+    let (told, telling) = watch::channel(ToldUpgrade::Unknown);
     let queue = Queue::new();
     queue.push(key());
     // Optional: a cluster may not have the definition yet.
@@ -183,7 +197,7 @@ impl Reconciler for UpgradeController {
                 .map(|object| slim(object, offered.upgrade, &self.node))
         };
         let upgrade = decided.as_ref().ok().and_then(of);
-        let id = upgrade.as_ref().map(|upgrade| files::id(upgrade).to_owned());
+        let id = upgrade.as_ref().map(|upgrade| form::id(upgrade).to_owned());
         let result = match (decided, upgrade) {
             (Ok(offered), Some(upgrade)) => self.make(offered, upgrade).await,
             (Ok(_), None) => Ok(Next::After(LOOK_AGAIN)),
@@ -197,23 +211,24 @@ impl Reconciler for UpgradeController {
 }
 
 impl UpgradeController {
-    /// Offers the upgrade, unless it is offered already. Then it is repeated from time to time while the host refuses it, because somebody may have
-    /// signed the script again, and while the host does not answer.
+    /// Offers the upgrade, unless it is offered already, or was refused for good. It is repeated from time to time
+    /// while the host cannot run it yet, and while the host does not answer.
     async fn make(&self, offered: Offer<'_>, upgrade: ClusterUpgrade) -> Result<Next, UpgradeError> {
         let now = self.clock.now();
         let left = Duration::try_from(offered.until.duration_since(now)).unwrap_or_default();
         let next = Next::After(left.min(LOOK_AGAIN));
-        let id = files::id(&upgrade).to_owned();
+        let id = form::id(&upgrade).to_owned();
         let on_host = self.on_host(|host| Ok((host.ordered()?, host.result()?))).await;
-        if let Ok((Some(order), result)) = on_host
-            && self.is_offered(&order, &offered)
-            && !is_to_be_repeated(
-                result.filter(|result| result.id == id).as_ref(),
-                self.stands(&offered),
-                now,
-            )
-        {
-            return Ok(next);
+        if let Ok((order, result)) = on_host {
+            let result = result.filter(|result| result.id == id);
+            if result.as_ref().is_some_and(|result| result.outcome == Outcome::Refused) {
+                return Ok(next);
+            }
+            if order.is_some_and(|order| self.is_offered(&order, &offered))
+                && !is_to_be_repeated(result.as_ref(), self.stands(&offered), now)
+            {
+                return Ok(next);
+            }
         }
         let uid = offered.upgrade.uid.clone();
         let target = offered.spec.target.clone();
@@ -221,14 +236,19 @@ impl UpgradeController {
         let order = Order { upgrade, script };
         let about = format!("{id} to {target}");
         self.on_host(move |host| {
-            let id = files::id(&order.upgrade);
+            let id = form::id(&order.upgrade);
             let asked = Asked {
                 upgrade: id,
                 version: &target,
                 newest: 0,
                 now,
             };
-            Trust::read(host)?.open(&order.script, &asked)?;
+            if let Err(error) = check(host, &order.script, &asked) {
+                if error.is_final() {
+                    refuse(host, id, &error, now)?;
+                }
+                return Err(error);
+            }
             Ok(host.offer(&files::script_name(&target, id), &order)?)
         })
         .await?;
@@ -299,7 +319,7 @@ impl UpgradeController {
         };
         let report = found.report();
         self.metrics.show(&report, turn.is_some(), is_overdue);
-        let was = self.told.borrow().as_ref().is_some_and(|told| told.unsigned_scripts);
+        let was = matches!(&*self.told.borrow(), ToldUpgrade::Reported(told) if told.unsigned_scripts);
         if report.unsigned_scripts && !was {
             warn!(
                 "trust/unsigned-scripts permits scripts without a signature: whoever can write a ClusterUpgrade, or serve a script, is root on this node"
@@ -312,8 +332,9 @@ impl UpgradeController {
             );
         }
         self.told.send_if_modified(|told| {
-            let changed = told.as_ref() != Some(&report);
-            *told = Some(report);
+            let report = ToldUpgrade::Reported(report);
+            let changed = *told != report;
+            *told = report;
             changed
         });
         watching
@@ -337,7 +358,33 @@ fn is_to_be_repeated(result: Option<&RunResult>, stands: Duration, now: Timestam
         return stands >= LOOK_AGAIN;
     };
     let age = Duration::try_from(now.duration_since(result.at)).unwrap_or_default();
-    result.outcome == Outcome::Refused && age >= LOOK_AGAIN
+    result.outcome == Outcome::Blocked && age >= LOOK_AGAIN
+}
+
+/// Whether the host would run the script.
+fn check(host: &Host, script: &str, asked: &Asked<'_>) -> Result<(), UpgradeError> {
+    Trust::read(host)?.open(script, asked)?;
+    Ok(())
+}
+
+/// Refuses the scripts of this upgrade for good, unless the host has, or had, an order of it: then the host says what
+/// becomes of it. What the host remembers cannot be seen from here, so anything but a host that never heard of the
+/// upgrade counts as an order.
+fn refuse(host: &Host, id: &str, error: &UpgradeError, now: Timestamp) -> Result<(), UpgradeError> {
+    let is_free = host.ordered()?.is_none_or(|order| form::id(&order.upgrade) != id)
+        && host.result()?.is_none_or(|result| result.id != id);
+    if is_free {
+        host.tell(&RunResult {
+            id: id.to_owned(),
+            outcome: Outcome::Refused,
+            message: Chain(error).to_string(),
+            exit_code: None,
+            rolled_back: false,
+            at: now,
+            tail: String::new(),
+        })?;
+    }
+    Ok(())
 }
 
 /// What the host says, permits and lacks, and whether its folders could be watched, which is done first.
@@ -421,8 +468,9 @@ mod tests {
             "a change was lost, or nobody has enabled the unit"
         );
         for (outcome, age, expected) in [
-            (Outcome::Refused, soon, false),
-            (Outcome::Refused, late, true),
+            (Outcome::Blocked, soon, false),
+            (Outcome::Blocked, late, true),
+            (Outcome::Refused, late, false),
             (Outcome::Running, late, false),
             (Outcome::Failed, late, false),
             (Outcome::Interrupted, late, false),

@@ -5,7 +5,7 @@
 //! | `upgrade-TYPE-VERSION-ID.sh` | the agent | the script with its signatures |
 //! | `upgrade-TYPE-VERSION-ID.json` | the agent | the `ClusterUpgrade` as the agent saw it: whose turn it is, and until when |
 //! | `current` | the agent | the path of the script. Written last and removed first |
-//! | `result.json` | the host | what became of the last order |
+//! | `result.json` | the host | what became of the last order. The agent writes it where it refuses a script for good before it has offered it |
 //!
 //! A file counts only if it belongs to the owner of the agent's files, and nobody else can write it.
 
@@ -17,6 +17,7 @@ use rustix::fs::{FileType, fstat};
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_upgrade::Version;
+use tidewaiter_upgrade::form::id;
 
 use crate::host::{Found, Host, HostError, Opened};
 
@@ -88,11 +89,15 @@ pub struct RunResult {
     pub tail: String,
 }
 
-/// How a run ends.
+/// What became of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
+    /// It was not run, and may be tried again.
+    Blocked,
     /// The script runs.
     Running,
+    /// It has failed, and its way back is due or runs.
+    RollingBack,
     /// It ended with the status 0.
     Succeeded,
     /// It ended with another status.
@@ -101,17 +106,16 @@ pub enum Outcome {
     TimedOut,
     /// The power or the host's service ended while it ran. It does not run again.
     Interrupted,
-    /// It was not run.
+    /// It was not run, and will not be.
     Refused,
 }
 
-/// The id by which scripts are signed and named: that of the cloud, or the name of an upgrade that a person created.
-#[must_use]
-pub fn id(upgrade: &ClusterUpgrade) -> &str {
-    let name = upgrade.metadata.name.as_deref().unwrap_or_default();
-    Some(upgrade.spec.id.as_str())
-        .filter(|id| !id.is_empty())
-        .unwrap_or(name)
+impl Outcome {
+    /// Whether nothing of the upgrade runs any more, and nothing of it will.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        !matches!(self, Self::Blocked | Self::Running | Self::RollingBack)
+    }
 }
 
 /// The name of the script's file. Neither part can have a `/`: their types and the definition forbid it.

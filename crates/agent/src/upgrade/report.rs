@@ -6,6 +6,18 @@ use tidewaiter_kit::metrics::{Metrics, MetricsError};
 
 use super::files::{Outcome, RunResult};
 
+/// What the report of the node says of upgrades.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ToldUpgrade {
+    /// Upgrades are disabled on the node.
+    Disabled,
+    /// The upgrade controller has not looked yet.
+    #[default]
+    Unknown,
+    /// This.
+    Reported(UpgradeReport),
+}
+
 /// The length of a message in the report.
 const MESSAGE: usize = 1024;
 
@@ -30,7 +42,8 @@ pub(super) struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// The report. It never has what the script printed, which may be secret.
+    /// The report. It never has what the script printed, which may be secret. What the host has begun or said for good
+    /// counts, whatever the agent fails to do meanwhile.
     pub(super) fn report(self) -> UpgradeReport {
         let id: String = self.turn.unwrap_or_default().chars().take(ID).collect();
         // A host that cannot read the order does not know its id.
@@ -38,7 +51,8 @@ impl Found<'_> {
             .result
             .filter(|result| id.is_empty() || result.id == id || result.id.is_empty());
         let mut report = match (self.error, answer) {
-            (Some(message), _) => said(UpgradeState::Refused, message),
+            (_, Some(result)) if result.outcome != Outcome::Blocked => reported(result),
+            (Some(message), _) => said(UpgradeState::Blocked, message),
             (None, Some(result)) => reported(result),
             (None, None) if id.is_empty() => UpgradeReport::default(),
             (None, None) if self.is_overdue => said(UpgradeState::Offered, UNANSWERED.to_owned()),
@@ -69,7 +83,9 @@ fn said(state: UpgradeState, message: String) -> UpgradeReport {
 
 fn reported(result: RunResult) -> UpgradeReport {
     let state = match result.outcome {
+        Outcome::Blocked => UpgradeState::Blocked,
         Outcome::Running => UpgradeState::Running,
+        Outcome::RollingBack => UpgradeState::RollingBack,
         Outcome::Succeeded => UpgradeState::Succeeded,
         Outcome::Failed => UpgradeState::Failed,
         Outcome::TimedOut => UpgradeState::TimedOut,
@@ -112,7 +128,7 @@ impl UpgradeMetrics {
     pub(super) fn show(&self, report: &UpgradeReport, is_turn: bool, is_overdue: bool) {
         let is_refused = is_turn
             && match report.state {
-                UpgradeState::Refused | UpgradeState::Interrupted => true,
+                UpgradeState::Blocked | UpgradeState::Refused | UpgradeState::Interrupted => true,
                 UpgradeState::Offered => is_overdue,
                 _ => false,
             };
@@ -152,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_the_host_says_counts_for_its_upgrade_and_silence_is_said() {
-        use Outcome::{Failed, Interrupted, Refused, Running};
+        use Outcome::{Blocked, Failed, Interrupted, Refused, RollingBack, Running, Succeeded};
         use UpgradeState as State;
         for (turn, error, answer, is_overdue, expected) in [
             (None, None, None, false, (State::None, "", 0)),
@@ -170,18 +186,55 @@ mod tests {
                 false,
                 (State::Interrupted, "a", 1),
             ),
+            (
+                Some("a"),
+                None,
+                Some(("a", RollingBack)),
+                false,
+                (State::RollingBack, "a", 0),
+            ),
             // It cannot read the order, so it does not know its id.
-            (Some("a"), None, Some(("", Refused)), false, (State::Refused, "a", 1)),
+            (Some("a"), None, Some(("", Blocked)), false, (State::Blocked, "a", 1)),
+            // A failure of the agent hides nothing that the host has begun or said for good.
             (
                 Some("a"),
                 Some("e"),
                 Some(("a", Running)),
                 false,
+                (State::Running, "a", 0),
+            ),
+            (
+                Some("a"),
+                Some("e"),
+                Some(("a", Succeeded)),
+                false,
+                (State::Succeeded, "a", 0),
+            ),
+            (
+                Some("a"),
+                Some("e"),
+                Some(("a", Refused)),
+                false,
                 (State::Refused, "a", 1),
             ),
+            (
+                Some("a"),
+                Some("e"),
+                Some(("a", Blocked)),
+                false,
+                (State::Blocked, "a", 1),
+            ),
+            (
+                Some("a"),
+                Some("e"),
+                Some(("b", Failed)),
+                false,
+                (State::Blocked, "a", 1),
+            ),
+            (Some("a"), Some("e"), None, false, (State::Blocked, "a", 1)),
             // It is over.
             (None, None, Some(("a", Refused)), false, (State::Refused, "a", 0)),
-            (None, Some("e"), None, false, (State::Refused, "", 0)),
+            (None, Some("e"), None, false, (State::Blocked, "", 0)),
         ] {
             let found = Found {
                 turn,

@@ -1,12 +1,19 @@
 //! `tidewaiter host run`: what the host does when `current` changes, and after it has booted.
 //!
-//! - Everything is decided here, with what cannot come from the cluster: what is pinned, the version of the kubelet, the clock, and the record of this host.
-//! - The run is recorded before it begins, and decided again in between. So a crash at any point leads to one run or none. Only a script that declares
-//!   itself repeatable runs again after it was interrupted.
-//! - What runs is a copy in a folder that the agent cannot reach: a file that is exchanged after it was checked does not run.
+//! - Everything is decided here, with what cannot come from the cluster: what is pinned, the version of the kubelet,
+//!   the clock, and the record of this host.
+//! - The run is recorded before it begins, and decided again in between. So a crash at any point leads to one run or
+//!   none. Only a script that declares itself repeatable runs again after it was interrupted, whatever the version of
+//!   the kubelet is then.
+//! - What has ended, and what was refused because of the script or of what is pinned, is final: no script of this
+//!   upgrade runs any more. The coordinator starts the next node then.
+//! - What is recorded as running does not run when this process has the lock. It is settled, also when its order is
+//!   gone.
+//! - What runs is a copy in a folder that the agent cannot reach: a file that is exchanged after it was checked does
+//!   not run.
 //! - A script is killed at the deadline, so that it does not run beside that of the next node. So is its way back.
-//! - At most one script runs in a process, and its way back in another one. systemd kills what a script has left when the process ends, before the next one
-//!   starts.
+//! - At most one script runs in a process, and its way back in another one. systemd kills what a script has left when
+//!   the process ends, before the next one starts.
 //! - A way back begins at most once, and only if everything that let its script run still holds.
 
 mod execute;
@@ -18,11 +25,11 @@ use std::sync::Arc;
 
 use tidewaiter_api::NodeName;
 use tidewaiter_kit::{Chain, SharedClock};
-use tidewaiter_upgrade::agent::{self, Refused, Repeatable, Run, confirm, decide};
+use tidewaiter_upgrade::agent::{self, Again, Refused, Repeatable, Run, confirm, decide};
 use tidewaiter_upgrade::signed::{Untrusted, digest};
 use tidewaiter_upgrade::{InvalidVersion, Upgrade, Version, form};
 
-use super::files::{self, FileError, Order, Outcome, RunResult};
+use super::files::{FileError, Order, Outcome, RunResult};
 use super::trust::{Asked, Trust, TrustError};
 use crate::host::{AllCalls, Host, HostError, Owner};
 use execute::{Execution, Way, printed};
@@ -70,14 +77,34 @@ enum NotRun {
     Start(#[source] std::io::Error),
 }
 
-/// The script has restarted the node, or was interrupted after it had upgraded the kubelet.
+/// The node or the unit ended while a script ran.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the node or the unit was restarted while the script ran; the kubelet is at {version} since, and the script for {target} does not run again"
-)]
-struct Restarted {
-    version: Version,
-    target: Version,
+#[error("the node or the unit was restarted while the script ran, and it does not run again")]
+struct Interrupted(#[source] Option<NotRun>);
+
+/// When it begins.
+const WAY_BACK_BEGINS: &str = "its way back begins when what it left has ended";
+
+/// The node or the unit ended while it ran.
+const WAY_BACK_INTERRUPTED: &str = "its way back was interrupted, and does not run again";
+
+/// Its order is gone before it began.
+const WAY_BACK_WITHDRAWN: &str = "its way back does not run: current was changed or removed";
+
+impl NotRun {
+    /// What became of the order. An order that is gone or over is not the last word: its node may have another one.
+    fn outcome(&self) -> Outcome {
+        let is_final = match self {
+            Self::Trust(error) => error.is_final(),
+            Self::Untrusted(error) => error.is_final(),
+            Self::Target(_) | Self::Start(_) => true,
+            Self::Refused(Refused::AtVersion { version, target }) if version.is(target) => return Outcome::Succeeded,
+            Self::Refused(Refused::RunBefore) => return Outcome::Interrupted,
+            Self::Refused(refused) => matches!(refused, Refused::AtVersion { .. } | Refused::UnknownVersion),
+            Self::File(_) | Self::Withdrawn => false,
+        };
+        if is_final { Outcome::Refused } else { Outcome::Blocked }
+    }
 }
 
 impl From<HostError> for NotRun {
@@ -130,29 +157,75 @@ impl Runner {
     fn carry_out(&self, state: &Host) -> Result<Option<RunResult>, RunError> {
         let host = own(&self.folder);
         let order = match host.ordered() {
-            Ok(None) => return Ok(None),
+            Ok(None) => return self.settle(&host, state),
             Ok(Some(order)) => order,
-            Err(error) => return self.tell(&host, "", Outcome::Refused, &error).map(Some),
+            Err(error) => return self.tell(&host, "", Outcome::Blocked, &error).map(Some),
         };
-        let id = files::id(&order.upgrade).to_owned();
+        let id = form::id(&order.upgrade).to_owned();
         let before = host.result().unwrap_or_default().filter(|result| result.id == id);
-        let is_over = before
-            .as_ref()
-            .is_some_and(|result| !matches!(result.outcome, Outcome::Refused | Outcome::Running));
-        if is_over {
+        let outcome = before.map(|result| result.outcome);
+        if outcome.is_some_and(Outcome::is_final) {
             return Ok(None);
         }
-        // Only one runs, and it is not this one: the process that ran it has ended. Whether the order still counts does not matter then.
-        let was_running = before.is_some_and(|result| result.outcome == Outcome::Running);
-        if let Some(restarted) = self.restarted(&order).filter(|_| was_running) {
-            return self.tell(&host, &id, Outcome::Succeeded, &restarted).map(Some);
+        let due = |record: Record| record.way_back.is_some_and(|due| due.failed.id == id);
+        let is_due = Record::read(state).is_ok_and(due);
+        if is_due || outcome == Some(Outcome::RollingBack) {
+            return self.settle_way_back(&host, state, false);
         }
+        // Only one runs, and it is not this one: the process that ran it has ended.
+        let was_running = outcome == Some(Outcome::Running);
         let result = match self.start(&host, state, &order, &id) {
             Ok(result) => result,
-            Err(NotRun::Refused(refused @ Refused::RunBefore)) => {
-                return self.tell(&host, &id, Outcome::Interrupted, &refused).map(Some);
+            Err(refused) if was_running => self.result(&id, Outcome::Interrupted, &Interrupted(Some(refused))),
+            Err(refused) => {
+                let outcome = refused.outcome();
+                if outcome == Outcome::Refused {
+                    // Whatever happens to the result, and also if the script may be repeated.
+                    let mut record = Record::read(state)?;
+                    record.ledger.begun.insert(id.clone());
+                    record.ended = Some(id.clone());
+                    record.write(state)?;
+                }
+                self.result(&id, outcome, &refused)
             }
-            Err(refused) => return self.tell(&host, &id, Outcome::Refused, &refused).map(Some),
+        };
+        host.tell(&result)?;
+        Ok(Some(result))
+    }
+
+    /// Settles what was interrupted, and whose order is gone meanwhile.
+    fn settle(&self, host: &Host, state: &Host) -> Result<Option<RunResult>, RunError> {
+        let Some(told) = host.result().unwrap_or_default() else {
+            return Ok(None);
+        };
+        match told.outcome {
+            Outcome::Running => self
+                .tell(host, &told.id, Outcome::Interrupted, &Interrupted(None))
+                .map(Some),
+            Outcome::RollingBack => self.settle_way_back(host, state, true),
+            _ => Ok(None),
+        }
+    }
+
+    /// A way back that is not due any more has begun, and does not run when this process has the lock. One that is due
+    /// begins in its own unit, which systemd starts because this process fails; so it begins after a reboot, too.
+    /// Without its order it does not begin.
+    fn settle_way_back(&self, host: &Host, state: &Host, is_withdrawn: bool) -> Result<Option<RunResult>, RunError> {
+        let mut record = Record::read(state)?;
+        let told = host.result().unwrap_or_default();
+        let (outcome, failed, what) = match (record.way_back.take(), told) {
+            (Some(due), _) if is_withdrawn => (Outcome::Failed, due.failed, WAY_BACK_WITHDRAWN),
+            (Some(due), _) => (Outcome::RollingBack, due.failed, WAY_BACK_BEGINS),
+            (None, Some(told)) => (Outcome::Failed, told, WAY_BACK_INTERRUPTED),
+            (None, None) => return Ok(None),
+        };
+        if outcome == Outcome::Failed {
+            record.write(state)?;
+        }
+        let result = RunResult {
+            outcome,
+            at: self.clock.now(),
+            ..and(failed, what)
         };
         host.tell(&result)?;
         Ok(Some(result))
@@ -165,7 +238,13 @@ impl Runner {
         outcome: Outcome,
         why: &(dyn std::error::Error + 'static),
     ) -> Result<RunResult, RunError> {
-        let result = RunResult {
+        let result = self.result(id, outcome, why);
+        host.tell(&result)?;
+        Ok(result)
+    }
+
+    fn result(&self, id: &str, outcome: Outcome, why: &(dyn std::error::Error + 'static)) -> RunResult {
+        RunResult {
             id: id.to_owned(),
             outcome,
             message: Chain(why).to_string(),
@@ -173,9 +252,7 @@ impl Runner {
             rolled_back: false,
             at: self.clock.now(),
             tail: String::new(),
-        };
-        host.tell(&result)?;
-        Ok(result)
+        }
     }
 
     /// Checks the order, records the run, decides again, and runs the script.
@@ -183,24 +260,26 @@ impl Runner {
         let trust = Trust::read(host)?;
         let mut record = Record::read(state)?;
         let upgrades = [identified(order, id)];
-        let version = self.version();
         let target = target(order)?;
         let script = trust.open(&order.script, &self.asked(id, &target, &record))?;
+        // One that has ended was not interrupted.
+        let repeatable = match record.ended.as_deref() {
+            Some(ended) if ended == id => Repeatable::No,
+            _ => script.repeatable(),
+        };
+        let is_again = record.ledger.begun.contains(id) && repeatable == Repeatable::Yes;
+        let version = self.version_for(&record, id, is_again);
         let view = agent::Host {
             node: trust.node(),
             version: version.as_ref(),
             ledger: &record.ledger,
             now: self.clock.now(),
         };
-        // One that has ended was not interrupted.
-        let repeatable = match record.ended.as_deref() {
-            Some(ended) if ended == id => Repeatable::No,
-            _ => script.repeatable(),
-        };
-        decide(&upgrades, view, repeatable)?;
+        let decided = decide(&upgrades, view, repeatable)?;
         record.begin(&upgrades, id, script.generation(), version.as_ref());
         record.write(state)?;
-        let run = self.decide_again(host, order, &record, trust.node(), self.version().as_ref())?;
+        let version = self.version_for(&record, id, is_again);
+        let run = self.decide_again(host, order, &record, trust.node(), version.as_ref(), decided.again)?;
         host.tell(&self.running(id, &run))?;
         let execution = Execution::new(state, script.body(), trust.node(), &run, &*self.clock);
         let result = execution.start(Way::There).map_err(NotRun::Start)?;
@@ -210,11 +289,31 @@ impl Runner {
             script: digest(&order.script),
             failed: result.clone(),
         });
-        let what = match record.write(state) {
-            Ok(()) => "its way back begins when what it left has ended".to_owned(),
-            Err(error) => format!("its way back does not run: {}", Chain(&error)),
+        let written = record.write(state);
+        let what = match &written {
+            Ok(()) => WAY_BACK_BEGINS.to_owned(),
+            Err(error) => format!("its way back does not run: {}", Chain(error)),
         };
-        Ok(if is_due { and(result, &what) } else { result })
+        let outcome = if is_due && written.is_ok() {
+            Outcome::RollingBack
+        } else {
+            result.outcome
+        };
+        Ok(if is_due {
+            RunResult {
+                outcome,
+                ..and(result, &what)
+            }
+        } else {
+            result
+        })
+    }
+
+    /// The version of the kubelet. A script that runs again may have left a program that is half replaced and has none:
+    /// then that of before counts.
+    fn version_for(&self, record: &Record, id: &str, is_again: bool) -> Option<Version> {
+        self.version()
+            .or_else(|| record.version_before(id).filter(|_| is_again))
     }
 
     /// Takes back what the last script did, if it has failed, can take it back, and has not begun to. Returns what became of it; None if there is nothing to
@@ -252,20 +351,23 @@ impl Runner {
     ) -> Result<RunResult, NotRun> {
         let trust = Trust::read(host)?;
         let ordered = host.ordered()?;
-        let is_same = |order: &Order| files::id(&order.upgrade) == failed.id && digest(&order.script) == script;
+        let is_same = |order: &Order| form::id(&order.upgrade) == failed.id && digest(&order.script) == script;
         let order = ordered.filter(is_same).ok_or(NotRun::Withdrawn)?;
         let target = target(&order)?;
         let script = trust.open(&order.script, &self.asked(&failed.id, &target, record))?;
         let before = record.version_before(&failed.id);
         // A program that was half replaced has no version, and is what a way back is for.
         let version = self.version().or_else(|| before.clone());
-        let run = self.decide_again(host, &order, record, trust.node(), version.as_ref())?;
+        let run = self.decide_again(host, &order, record, trust.node(), version.as_ref(), Again::No)?;
         let execution = Execution::new(state, script.body(), trust.node(), &run, &*self.clock);
         // A folder that is full is no reason not to begin.
-        let _ = host.tell(&and(
-            failed.clone(),
-            &format!("its way back runs, until {} at the latest", run.until),
-        ));
+        let _ = host.tell(&RunResult {
+            outcome: Outcome::RollingBack,
+            ..and(
+                failed.clone(),
+                &format!("its way back runs, until {} at the latest", run.until),
+            )
+        });
         let back = execution.start(Way::Back).map_err(NotRun::Start)?;
         let version = self.version();
         let shown = version
@@ -305,8 +407,9 @@ impl Runner {
         record: &Record,
         node: &NodeName,
         version: Option<&Version>,
+        again: Again,
     ) -> Result<Run, NotRun> {
-        let id = files::id(&order.upgrade);
+        let id = form::id(&order.upgrade);
         let still = host.ordered()?.filter(|still| still.script == order.script);
         let still = still.ok_or(NotRun::Withdrawn)?;
         let view = agent::Host {
@@ -315,7 +418,7 @@ impl Runner {
             ledger: &record.ledger,
             now: self.clock.now(),
         };
-        Ok(confirm(id, &[identified(&still, id)], view)?)
+        Ok(confirm(id, again, &[identified(&still, id)], view)?)
     }
 
     fn running(&self, id: &str, run: &Run) -> RunResult {
@@ -328,13 +431,6 @@ impl Runner {
             at: self.clock.now(),
             tail: String::new(),
         }
-    }
-
-    /// The kubelet is at the version of the order, or newer.
-    fn restarted(&self, order: &Order) -> Option<Restarted> {
-        let target: Version = order.upgrade.spec.target_version.parse().ok()?;
-        let version = self.version().filter(|version| version.order(&target).is_ge())?;
-        Some(Restarted { version, target })
     }
 
     /// The version of the kubelet on this host; None if it cannot be read.

@@ -58,6 +58,13 @@ pub enum TrustError {
     },
 }
 
+impl TrustError {
+    /// Whether a person has to change what is pinned. A file that cannot be read may be read later.
+    pub(super) fn is_final(&self) -> bool {
+        !matches!(self, Self::File(FileError::Host(_)))
+    }
+}
+
 impl From<HostError> for TrustError {
     fn from(error: HostError) -> Self {
         Self::File(error.into())

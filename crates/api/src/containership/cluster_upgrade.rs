@@ -145,10 +145,14 @@ pub struct UpgradePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "max_unavailable::schema")]
     pub max_unavailable: Option<MaxUnavailable>,
-    /// The upgrade ends after this number of failed nodes. Absent: it goes on whatever fails.
+    /// The upgrade ends after this number of failed nodes; nodes in progress are finished. Absent: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_failures: Option<u32>,
+    /// For how many seconds a node must be at the version and Ready, after its host has reported that the script succeeded, before it is done. A node that
+    /// is done and then is not so for this time has failed. 0: the first Ready status is enough, and what is done is not looked at again. Absent: 30.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_ready_seconds: Option<u32>,
     /// A node is started only while all Nodes are Ready, etcd answers the API server, and each ClusterHealth is Healthy; until then the upgrade
     /// waits. Not set: they are not looked at.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -329,6 +333,20 @@ pub struct UpgradeProgress {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub starts: BTreeMap<String, Start>,
+    /// The nodes in progress whose script has succeeded and that are at the version and Ready, and since when. They are done after `minReadySeconds`.
+    #[serde(
+        default,
+        deserialize_with = "null_is_empty",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub verifying: BTreeMap<String, Start>,
+    /// The nodes that were done and are not at the version or not Ready any more, and since when. They have failed after `minReadySeconds`.
+    #[serde(
+        default,
+        deserialize_with = "null_is_empty",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub fallen_back: BTreeMap<String, Start>,
     /// Since when the cluster has been healthy after the canaries (UTC).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
@@ -343,9 +361,9 @@ pub struct UpgradeProgress {
     pub cordons: BTreeMap<String, Cordon>,
 }
 
-/// That a node is being upgraded.
+/// The beginning of something that lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(description = "That a node is being upgraded.")]
+#[schemars(description = "The beginning of something that lasts.")]
 pub struct Start {
     /// Since when (UTC).
     #[schemars(with = "String", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]

@@ -311,16 +311,24 @@ async fn the_policy_of_an_upgrade_is_checked() {
     let client = control_plane().await.client(&Identity::Admin);
     let mut upgrade = golden::objects("cluster_upgrade").swap_remove(0);
     let window = json!({"days": ["Mon", "Sun"], "start": "22:00", "end": "04:00", "timeZone": "Europe/Berlin"});
-    upgrade["spec"]["policy"] = json!({"paused": true, "aborted": false, "maxFailures": 3, "requireHealthy": true, "canary": 1, "soakSeconds": 60,
+    upgrade["spec"]["policy"] = json!({"paused": true, "aborted": false, "maxFailures": 3, "minReadySeconds": 5, "requireHealthy": true, "canary": 1, "soakSeconds": 60,
         "drain": true, "drainTimeoutSeconds": 600, "onDrainTimeout": "fail",
         "maintenanceWindows": [window]});
     upgrade["spec"]["status"]["cordons"] = json!({"node-1": {"since": "2026-11-22T06:00:00Z", "before": true}});
+    for times in ["verifying", "fallenBack"] {
+        upgrade["spec"]["status"][times] = json!({"node-1": {"since": "2026-11-22T06:00:00Z"}});
+    }
     upgrade["spec"]["status"]["soakingSince"] = json!("2026-11-22T06:00:00Z");
     let cases = vec![
         case("/spec/policy", vec![json!({}), Value::Null], vec![json!(true)]),
         case("/spec/policy/paused", vec![json!(false)], vec![json!("true")]),
         harmful("/spec/policy/maxFailures", vec![json!(1), Value::Null], vec![json!(0)]),
         case("/spec/policy/maxFailures", vec![], vec![json!(-1), json!("1")]),
+        case(
+            "/spec/policy/minReadySeconds",
+            vec![json!(0), json!(86_400), Value::Null],
+            vec![json!(-1), json!("30")],
+        ),
         harmful("/spec/policy/canary", vec![json!(1), Value::Null], vec![json!(0)]),
         harmful("/spec/policy/soakSeconds", vec![json!(1), Value::Null], vec![json!(0)]),
         case("/spec/policy/drain", vec![json!(true)], vec![json!("true")]),
@@ -341,6 +349,16 @@ async fn the_policy_of_an_upgrade_is_checked() {
                 json!({}),
                 json!({"node-1": {"since": "2026-11-22T06:00:00Z"}}),
             ],
+            vec![json!({"node-1": {"since": "yesterday"}}), json!({"node-1": {}})],
+        ),
+        case(
+            "/spec/status/verifying",
+            vec![Value::Null, json!({"node-1": {"since": "2026-11-22T06:00:00Z"}})],
+            vec![json!({"node-1": {"since": "yesterday"}}), json!({"node-1": {}})],
+        ),
+        case(
+            "/spec/status/fallenBack",
+            vec![Value::Null, json!({"node-1": {"since": "2026-11-22T06:00:00Z"}})],
             vec![json!({"node-1": {"since": "yesterday"}}), json!({"node-1": {}})],
         ),
         case("/spec/status/soakingSince", vec![Value::Null], vec![json!("yesterday")]),

@@ -251,7 +251,7 @@ fn nodes() -> Vec<Kind> {
             "adjustment_type": "absolute", "adjustment_value": 1}}});
     let upgrade = json!({"type": "kubernetes", "description": "to 1.12", "targetVersion": "v1.12.3",
         "labelSelector": [{"label": "example.com/zone", "operator": "in", "value": ["a", "b"]}],
-        "nodeTimeoutSeconds": 900, "policy": {"paused": true, "maxUnavailable": "25%", "maxFailures": 1, "canary": 1, "drain": true, "onDrainTimeout": "fail",
+        "nodeTimeoutSeconds": 900, "policy": {"paused": true, "maxUnavailable": "25%", "maxFailures": 1, "minReadySeconds": 60, "canary": 1, "drain": true, "onDrainTimeout": "fail",
             "maintenanceWindows": [{"days": ["Fri"], "start": "22:00", "end": "04:00", "timeZone": "Europe/Berlin"}]}});
     vec![
         kind::<NodePoolSpec>("node pool spec", pool.clone()),

@@ -259,6 +259,7 @@ fn nodes_and_upgrades_are_refused_for_these_reasons() {
         upgrade | /labelSelector | [{"label": "a", "operator": "like", "value": ["a"]}] | labelSelector[0].operator | one of in, notin
         upgrade | /policy/paused | "yes" | policy.paused | true or false
         upgrade | /policy/maxFailures | 0 | policy.maxFailures | is the number 0, must be a whole number from 1
+        upgrade | /policy/minReadySeconds | 86401 | policy.minReadySeconds | is the number 86401, must be a whole number from 0 to 86400
         upgrade | /policy/maxUnavailable | 0 | policy.maxUnavailable | is the number 0, must be a whole number from 1, or a percentage such as 25%
         upgrade | /policy/maxUnavailable | "101%" | policy.maxUnavailable | "101%", must be a whole number from 1, or a percentage
         upgrade | /policy/canary | 0 | policy.canary | from 1

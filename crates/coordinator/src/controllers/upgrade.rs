@@ -26,7 +26,8 @@ use tidewaiter_kit::{
     SharedClock, Tasks, Writer,
 };
 use tidewaiter_upgrade::{
-    Effect, Fate, Health, Observation, Order, Spec, Step, Upgrade, form, plan, preflight_warning, rules, step,
+    Effect, Fate, Health, Observation, Order, Spec, Step, Upgrade, form, misfit_warning, plan, preflight_warning,
+    rules, step,
 };
 
 mod agents;
@@ -59,8 +60,12 @@ const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_sec
 /// Where the pods of the control plane run.
 const CONTROL_PLANE_NAMESPACE: &str = "kube-system";
 
-/// The label of the pods of the control plane, as kubeadm sets it. Source: the Go coordinator.
-const CONTROL_PLANE_PODS: &str = "tier=control-plane";
+/// The labels of the pods of the control plane: as kubeadm sets them (source: the Go coordinator), and as kOps does
+/// (source: its `model/components`).
+const CONTROL_PLANE_PODS: [&str; 2] = [
+    "tier=control-plane",
+    "k8s-app in (kube-apiserver, kube-controller-manager, kube-scheduler)",
+];
 
 /// Whether the coordinator upgrades nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +81,7 @@ pub enum Upgrades {
 struct UpgradeController {
     upgrades: Cache<ClusterUpgrade>,
     nodes: Cache<UpgradeNode>,
-    pods: Cache<ComponentPod>,
+    pods: [Cache<ComponentPod>; 2],
     client: Client,
     writer: Writer,
     events: Events,
@@ -106,14 +111,20 @@ pub(super) fn start(
         .named("upgrade-nodes")
         .packed()
         .start(tasks, kit);
-    let pods = Cache::<ComponentPod>::namespaced(reader.clone(), CONTROL_PLANE_NAMESPACE)
-        .labels(CONTROL_PLANE_PODS)
-        .named("upgrade-pods")
-        .optional()
-        .start(tasks, kit);
+    let mut pods = |labels, name| {
+        Cache::<ComponentPod>::namespaced(reader.clone(), CONTROL_PLANE_NAMESPACE)
+            .labels(labels)
+            .named(name)
+            .optional()
+            .start(tasks, kit)
+    };
+    let [kubeadm, kops] = CONTROL_PLANE_PODS;
+    let pods = [pods(kubeadm, "upgrade-pods"), pods(kops, "upgrade-pods-kops")];
     upgrades.notify(queue.all_keys(&upgrades));
     nodes.notify(queue.all_keys(&upgrades).unless(UpgradeNode::is_as));
-    pods.notify(queue.all_keys(&upgrades).unless(ComponentPod::is_as));
+    for pods in &pods {
+        pods.notify(queue.all_keys(&upgrades).unless(ComponentPod::is_as));
+    }
     let client = clients.for_controller(UpgradeController::NAME, DEFAULT_IN_FLIGHT);
     let controller = UpgradeController {
         upgrades: upgrades.clone(),
@@ -130,7 +141,8 @@ pub(super) fn start(
     Controller::new(controller, queue)
         .reads(&upgrades)
         .reads(&nodes)
-        .reads(&pods)
+        .reads(&pods[0])
+        .reads(&pods[1])
         .backoff(RETRIES)
         .start(context.clone(), tasks);
     Ok(())
@@ -175,7 +187,12 @@ impl Reconciler for UpgradeController {
         let upgrades: Vec<Upgrade> = self.upgrades.iter().map(|object| form::read(&object)).collect();
         let (upgrade, nodes) = (
             form::read(&object),
-            observed(self.nodes.iter(), self.pods.iter(), &agents),
+            observed(
+                self.nodes.iter(),
+                self.pods.iter().flat_map(Cache::iter),
+                &agents,
+                form::id(&object),
+            ),
         );
         let seen = Observation {
             upgrade: &upgrade,
@@ -210,14 +227,13 @@ impl UpgradeController {
             api_server: version.git_version.parse()?,
             health: Health::default(),
             pods: NodePods::default(),
-            agents: AgentReports::new(),
+            agents: AgentReports::default(),
             unread: None,
         };
-        if question.agents {
-            match self.agents.reports(&self.client, &*self.clock).await {
-                Ok(agents) => answer.agents = agents,
-                Err(error) => answer.unread = Some(UpgradeError::Agents(error)),
-            }
+        let (nodes, several) = (&question.in_progress, question.several);
+        match self.agents.reports(&self.client, &*self.clock, nodes, several).await {
+            Ok(agents) => answer.agents = agents,
+            Err(error) => answer.unread = Some(UpgradeError::Agents(error)),
         }
         match NodePods::read(&self.client, &question.drained, &self.drains).await {
             Ok(pods) => answer.pods = pods,
@@ -285,8 +301,8 @@ impl UpgradeController {
         };
         let waiting = plan(seen, spec).into_iter().filter(|node| node.fate == Fate::Waits);
         let problems = waiting.filter_map(|node| {
-            let problem = &agents.get(node.name.as_str())?.host_problem;
-            (!problem.is_empty()).then(|| format!("{}: {}", node.name, quoted(problem)))
+            let problem = agents.problem(node.name.as_str())?;
+            Some(format!("{}: {}", node.name, quoted(problem)))
         });
         if let Some(note) = status::unprepared(&problems.collect::<Vec<_>>()) {
             self.events
@@ -315,6 +331,11 @@ impl UpgradeController {
     ) -> Result<(), UpgradeError> {
         if !spec.policy.require_healthy {
             self.warn(about, seen).await;
+        }
+        let selected: Vec<_> = spec.select(seen.nodes).collect();
+        if let Some(note) = misfit_warning(&rules::misfits(seen, &spec.target, &selected)) {
+            self.events
+                .publish(about, Notice::warning("PreflightWarning", "Upgrade", note));
         }
         self.warn_of_hosts(about, spec, seen).await;
         if spec.policy.drain.is_some() {

@@ -24,8 +24,11 @@ async fn a_node_that_hangs_or_never_becomes_ready_fails_and_the_upgrade_goes_on(
     };
     assert_eq!(world.play("u", script).await, ["w1", "w2", "w3"]);
     let message = world.ends("u", UpgradeStatus::Failed).await;
-    assert_eq!(message, "2 nodes failed; no other selected node is left to upgrade");
     let why = format!("node w1 failed: after nodeTimeoutSeconds its kubelet is at {OLD}");
+    assert_eq!(
+        message,
+        format!("{why}, and the node is Ready; 2 nodes failed; no other selected node is left to upgrade")
+    );
     for words in [&why, "another node failed, too"] {
         world.waits("u", words).await;
     }
@@ -41,9 +44,13 @@ async fn what_is_not_permitted_or_impossible_is_refused_with_the_reason() {
     world.join("w1", "v1.34.9", &[("example.com/zone", "a")]).await;
     world.create("unmanaged", json!({}), json!({})).await;
     let nobody = json!([{"label": "example.com/zone", "operator": "=", "value": ["x"]}]);
+    let workers = json!([{"label": "example.com/zone", "operator": "exists"}]);
     for (name, spec) in [
-        ("skips", json!({})),
-        ("down", json!({"targetVersion": "v1.35.9", "labelSelector": []})),
+        ("skips", json!({ "labelSelector": workers })),
+        (
+            "down",
+            json!({"targetVersion": "v1.35.9", "labelSelector": [{"label": "example.com/zone", "operator": "!"}]}),
+        ),
         ("nobody", json!({ "labelSelector": nobody })),
         ("etcd", json!({"type": "etcd"})),
         ("never", json!({"nodeTimeoutSeconds": 0})),
@@ -92,6 +99,37 @@ async fn what_is_not_permitted_or_impossible_is_refused_with_the_reason() {
     world.ends("unmanaged", UpgradeStatus::Success).await;
 }
 
+/// The kubelet writes the version, and must not keep the others from theirs.
+#[tokio::test]
+async fn the_version_of_one_node_fails_that_node_alone() {
+    let world = World::start().await;
+    world.join("cp", NEW, &[]).await;
+    for (name, version) in [("w1", "v99.0.0"), ("w2", OLD), ("w3", "v1.34.0"), ("w4", OLD)] {
+        world.join(name, version, &[]).await;
+    }
+    world
+        .join("other", "v1.10.0", &[("containership.io/managed", "false")])
+        .await;
+    world.upgrade("u", json!({"policy": {"maxFailures": 1}})).await;
+    let _running = world.run().await;
+    assert_eq!(world.play("u", |_| Script::Works).await, ["w2", "w4"]);
+    let message = world.ends("u", UpgradeStatus::Failed).await;
+    assert!(
+        message.starts_with("node w1 failed: no script was run: w1 is at v99.0.0"),
+        "{message}"
+    );
+    assert!(
+        message.contains("2 nodes failed; no other selected node is left"),
+        "{message}"
+    );
+    assert_eq!(world.statuses("u").await, "w1=Failed w2=Success w3=Failed w4=Success");
+    let note = world.event("u", "PreflightWarning").await;
+    assert!(
+        note.contains("w1 is at v99.0.0") && note.contains("w3 is at v1.34.0"),
+        "{note}"
+    );
+}
+
 #[tokio::test]
 async fn a_person_pauses_resumes_and_aborts_and_limits_failures() {
     let world = World::start().await;
@@ -115,7 +153,7 @@ async fn a_person_pauses_resumes_and_aborts_and_limits_failures() {
             "spec.policy.paused is set; remove it to continue; 2 of 4 nodes are at the version",
         )
         .await;
-    world.change("u", policy(json!(null))).await;
+    world.change("u", policy(json!({"paused": null}))).await;
     world.waits("u", "upgrading w2").await;
     world.change("u", policy(json!({"aborted": true}))).await;
     world.is_quiet().await;

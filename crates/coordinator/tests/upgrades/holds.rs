@@ -217,7 +217,7 @@ async fn the_others_follow_the_canary_when_the_cluster_stays_healthy() {
     world.upgrade("fails", fails).await;
     let message = world.ends("fails", UpgradeStatus::Failed).await;
     assert!(
-        message.starts_with("one of the first nodes (spec.policy.canary) failed"),
+        message.contains("; one of the first nodes (spec.policy.canary) failed"),
         "{message}"
     );
     assert_eq!(world.statuses("fails").await, "w3=Failed");

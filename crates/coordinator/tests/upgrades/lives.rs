@@ -75,7 +75,16 @@ async fn a_node_is_done_when_everything_on_it_is_at_the_version_and_it_is_ready(
     world.is_ready("cp", true).await;
     world.is_quiet().await;
     assert_eq!(world.statuses("u").await, "cp=InProgress", "its API server is old");
-    world.component("cp", "registry.k8s.io/kube-apiserver:v1.36.3").await;
+    // As kOps labels it.
+    let kops = json!({"k8s-app": "kube-apiserver"});
+    world
+        .component_with("cp", "registry.k8s.io/kube-apiserver:v1.36.2", kops.clone())
+        .await;
+    world.is_quiet().await;
+    assert_eq!(world.statuses("u").await, "cp=InProgress", "its API server is old");
+    world
+        .component_with("cp", "registry.k8s.io/kube-apiserver:v1.36.3", kops)
+        .await;
     world.ends("u", UpgradeStatus::Success).await;
 }
 

@@ -14,5 +14,6 @@ mod forecast;
 mod holds;
 mod lives;
 mod others;
+mod outcomes;
 mod several;
 mod world;

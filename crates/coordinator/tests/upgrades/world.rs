@@ -124,9 +124,14 @@ impl World {
 
     /// A pod of the control plane on this node, with this image. The kubelet has it from a file.
     pub async fn component(&self, node: &str, image: &str) {
+        self.component_with(node, image, json!({"tier": "control-plane"})).await;
+    }
+
+    /// The same, with these labels.
+    pub async fn component_with(&self, node: &str, image: &str, labels: Value) {
         let pods: Api<Pod> = Api::namespaced(self.cluster.client(&Identity::Admin), "kube-system");
         let name = format!("kube-apiserver-{node}");
-        let pod = json!({"metadata": {"name": name, "labels": {"tier": "control-plane"},
+        let pod = json!({"metadata": {"name": name, "labels": labels,
             "annotations": {"kubernetes.io/config.mirror": "file"}},
             "spec": {"nodeName": node, "containers": [{"name": "kube-apiserver", "image": image}]}});
         let _ = pods.delete(&name, &DeleteParams::default().grace_period(0)).await;
@@ -140,7 +145,8 @@ impl World {
         .await;
     }
 
-    /// An upgrade to the new version. `spec` overrides its fields, and `labels` its labels.
+    /// An upgrade to the new version. `spec` overrides its fields. Nodes are done at once, and however many fail it
+    /// goes on, unless its policy says it.
     pub async fn upgrade(&self, name: &str, spec: Value) {
         self.create(name, spec, json!({MANAGED_LABEL: "true"})).await;
     }
@@ -152,6 +158,12 @@ impl World {
             .as_object_mut()
             .unwrap()
             .extend(spec.as_object().unwrap().clone());
+        for (field, value) in [("minReadySeconds", 0), ("maxFailures", 1000)] {
+            let policy = &mut upgrade["spec"]["policy"];
+            if policy[field].is_null() {
+                policy[field] = json!(value);
+            }
+        }
         let upgrade: ClusterUpgrade = serde_json::from_value(upgrade).unwrap();
         self.upgrades().create(&PostParams::default(), &upgrade).await.unwrap();
     }

@@ -32,7 +32,9 @@ impl World {
         Api::namespaced(self.cluster.client(&Identity::Admin), "containership-core")
     }
 
-    async fn create_upgrade(&self, name: &str, policy: Value) {
+    /// Nodes are done at once.
+    async fn create_upgrade(&self, name: &str, mut policy: Value) {
+        policy["minReadySeconds"] = json!(0);
         let upgrade = json!({"metadata": {"name": name, "labels": {"containership.io/managed": "true"}},
             "spec": {"type": "kubernetes", "targetVersion": NEW, "nodeTimeoutSeconds": 5, "policy": policy}});
         let upgrade = serde_json::from_value(upgrade).unwrap();
@@ -187,7 +189,7 @@ async fn an_upgrade_that_fails_or_is_deleted_ends_with_its_own_code() {
     world.create_upgrade("u", json!({})).await;
     let watch = world.follow("u");
     says(&watch, "w1 has failed").await;
-    says(&watch, "the upgrade has failed: one node failed").await;
+    says(&watch, "the upgrade has failed: node w1 failed: ").await;
     assert_eq!(watch.exited(SOON).await.code(), Some(3));
     let mut terminal = Terminal::start(&world.upgrade(&Identity::Admin, &["watch", "u"]));
     assert_eq!(terminal.ended().await.code(), Some(3));

@@ -19,6 +19,9 @@ use crate::SOON;
 use crate::cloud::beside;
 use crate::upgrades::{AGENT, Host, TARGET, Upgrading};
 
+/// What is served: for this upgrade, made of this script.
+type Served = fn(&Upgrading, &str, &str) -> String;
+
 /// A coordinator that answers with this script, whoever asks for which. Returns its address.
 async fn lying(script: &Arc<Mutex<String>>) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -41,53 +44,62 @@ async fn what_a_coordinator_that_lies_or_is_not_reached_alone_serves_does_not_ru
     let upgrading = Upgrading::start().await;
     let host = Host::new(&upgrading, "w1");
     let token = upgrading.node("w1").await;
-    let upgrade = upgrading.upgrade().await;
     let ran = host.folder.join("ran");
     let script = format!("#!/bin/sh\necho $TIDEWAITER_VERSION >> {}\n", ran.display());
-    let other = "0b8e4a52-13f7-4f0e-9d3c-7a6b5c4d3e2f";
-    let good = upgrading.signed(&upgrade, &script, &["w1"]);
-    let end = good.trim_end().rfind('\n').unwrap();
-    let rows = [
+    let served = Arc::new(Mutex::new(String::new()));
+    let url = lying(&served).await;
+    // Each ends its upgrade: what the agent or the host refuses is final.
+    let rows: [(&str, Served, &str); 5] = [
         (
             "of another node",
-            upgrading.signed(&upgrade, &script, &["w2"]),
+            |upgrading, upgrade, script| upgrading.signed(upgrade, script, &["w2"]),
             "is signed for the node w2, and this is w1",
         ),
         (
-            "of an earlier upgrade",
-            upgrading.signed(other, &script, &["w1"]),
-            "is signed for the upgrade 0b8e4a52",
-        ),
-        (
             "without its last line",
-            good[..=end].to_owned(),
+            |upgrading, upgrade, script| {
+                let good = upgrading.signed(upgrade, script, &["w1"]);
+                let end = good.trim_end().rfind('\n').unwrap();
+                good[..=end].to_owned()
+            },
             "truncated or malformed",
         ),
-        ("without signatures", script.clone(), "is not signed"),
+        ("without signatures", |_, _, script| script.to_owned(), "is not signed"),
         (
             "altered on its way over plain HTTP",
-            good.replacen("echo ", "echo evil ", 1),
+            |upgrading, upgrade, script| {
+                let good = upgrading.signed(upgrade, script, &["w1"]);
+                good.replacen("echo ", "echo evil ", 1)
+            },
             "is not the one that was signed",
         ),
         (
             "of a downgrade",
-            upgrading.signed_to("v1.34.0", &upgrade, &script, &["w1"]),
+            |upgrading, upgrade, script| upgrading.signed_to("v1.34.0", upgrade, script, &["w1"]),
             "is signed for the version v1.34.0",
         ),
     ];
-    let served = Arc::new(Mutex::new(String::new()));
-    let url = lying(&served).await;
     for (name, text, words) in rows {
         println!("{name}");
-        *served.lock().unwrap() = text;
+        let upgrade = upgrading.upgrade().await;
+        *served.lock().unwrap() = text(&upgrading, &upgrade, &script);
         // Another process begins without a pause.
         let agent = host.agent_of(&upgrading, &token, &url, None).await;
         host.reports(&upgrading, UpgradeState::Refused, words).await;
         runs_nothing(&host, &ran);
+        upgrading.ends(&upgrade, UpgradeStatus::Failed).await;
         drop(agent);
     }
-    // The same agent takes the right one.
-    *served.lock().unwrap() = good;
+    // The cloud may serve the script of another upgrade until its cluster has reported: the right one follows.
+    let upgrade = upgrading.upgrade().await;
+    let other = "0b8e4a52-13f7-4f0e-9d3c-7a6b5c4d3e2f";
+    *served.lock().unwrap() = upgrading.signed(other, &script, &["w1"]);
+    let agent = host.agent_of(&upgrading, &token, &url, None).await;
+    let words = "is signed for the upgrade 0b8e4a52";
+    host.reports(&upgrading, UpgradeState::Blocked, words).await;
+    runs_nothing(&host, &ran);
+    drop(agent);
+    *served.lock().unwrap() = upgrading.signed(&upgrade, &script, &["w1"]);
     let _agent = host.agent_of(&upgrading, &token, &url, None).await;
     eventually("the script to run", SOON, async || {
         let output = host.run();
@@ -127,11 +139,11 @@ async fn a_coordinator_with_a_certificate_of_another_authority_is_not_asked() {
         let agent = host.agent_of(&upgrading, &token, &url, authority.as_deref()).await;
         host.reports(
             &upgrading,
-            UpgradeState::Refused,
+            UpgradeState::Blocked,
             "the coordinator does not answer at https",
         )
         .await;
-        host.reports(&upgrading, UpgradeState::Refused, "certificate").await;
+        host.reports(&upgrading, UpgradeState::Blocked, "certificate").await;
         runs_nothing(&host, &ran);
         drop(agent);
     }
@@ -170,7 +182,7 @@ async fn whoever_may_only_write_upgrades_or_has_stolen_a_token_runs_nothing() {
         .await
         .unwrap();
     first
-        .reports(&upgrading, UpgradeState::Refused, "the coordinator has no script: 404")
+        .reports(&upgrading, UpgradeState::Blocked, "the coordinator has no script: 404")
         .await;
     runs_nothing(&first, &ran);
     let over =
@@ -221,6 +233,7 @@ async fn whoever_may_only_write_upgrades_or_has_stolen_a_token_runs_nothing() {
         first.current().exists().then_some(()).ok_or_else(|| agent.log_tail())
     })
     .await;
+    let current = fs::read(first.current()).unwrap();
     let result = first.shared().join("scripts/upgrade/result.json");
     let output = first.run();
     assert_eq!(runs(), 1, "{output:?}");
@@ -234,6 +247,7 @@ async fn whoever_may_only_write_upgrades_or_has_stolen_a_token_runs_nothing() {
     // `current` of another user. Only root can give a file away.
     if rustix::process::geteuid().is_root() {
         fs::remove_file(&result).unwrap();
+        fs::write(first.current(), current).unwrap();
         std::os::unix::fs::chown(first.current(), Some(12_345), None).unwrap();
         let output = first.run();
         let said = fs::read_to_string(&result).unwrap();

@@ -105,6 +105,7 @@ async fn the_cloud_shows_the_progress_of_its_upgrades() {
     upgrading.shows(&upgrade, "- 0/0/3 -", "paused").await;
     upgrading.set_policy(&upgrade, Value::Null).await;
     upgrading.shows(&upgrade, "InProgress 0/0/3 w1", "w1").await;
+    upgrading.set_policy(&upgrade, json!({"minReadySeconds": 0})).await;
     let status = upgrading.shown(&upgrade).await;
     assert_eq!(status["nodeStatuses"], json!({"w1": "InProgress"}));
     assert!(
@@ -180,7 +181,9 @@ async fn an_upgrade_is_paused_resumed_and_aborted_in_the_cloud() {
     for node in ["w1", "w2", "w3"] {
         upgrading.node(node).await;
     }
-    let upgrade = upgrading.upgrade_all(json!({"maxFailures": 1})).await;
+    let upgrade = upgrading
+        .upgrade_all(json!({"maxFailures": 1, "minReadySeconds": 0}))
+        .await;
     upgrading.is(&upgrade, UpgradeStatus::InProgress, "w1").await;
     for paused in [true, false, true, false, true] {
         upgrading.set_policy(&upgrade, json!({ "paused": paused })).await;

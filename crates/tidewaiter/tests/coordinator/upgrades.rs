@@ -7,11 +7,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use http::Method;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use minisign::KeyPair;
-use serde_json::json;
+use serde_json::{Value, json};
 use tidewaiter_api::NodeReport;
 use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
 use tidewaiter_api::node_report::UpgradeState;
@@ -83,6 +84,19 @@ impl Upgrading {
         Api::namespaced(self.world.cluster.client(&Identity::Admin), "containership-core")
     }
 
+    /// Waits until the upgrade is over, as the cluster says.
+    pub async fn ends(&self, upgrade: &str, status: UpgradeStatus) {
+        let upgrades = self.upgrades();
+        eventually(format!("the upgrade to be {status:?}"), SOON, async || {
+            let object = upgrades.get(upgrade).await.map_err(|error| error.to_string())?;
+            match object.spec.status {
+                Some(found) if found.cluster_status == status => Ok(()),
+                found => Err(format!("{found:?}")),
+            }
+        })
+        .await;
+    }
+
     /// The kubelet says that it has this version, and is Ready.
     pub async fn reports(&self, node: &str, version: &str) {
         let ready = json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
@@ -98,7 +112,8 @@ impl Upgrading {
     /// An upgrade in the cloud of the node `w1`, and its id.
     pub async fn upgrade(&self) -> String {
         let upgrade = json!({"type": "kubernetes", "targetVersion": TARGET, "labelSelector": [
-            {"label": "kubernetes.io/hostname", "operator": "=", "value": ["w1"]}], "nodeTimeoutSeconds": 900});
+            {"label": "kubernetes.io/hostname", "operator": "=", "value": ["w1"]}], "nodeTimeoutSeconds": 900,
+            "policy": {"minReadySeconds": 1}});
         let made = self.cloud.post("^/upgrades", upgrade).await;
         made["id"].as_str().unwrap().to_owned()
     }
@@ -211,7 +226,8 @@ async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
     let agent = host.agent(&upgrading, &token).await;
     let upgrade = upgrading.upgrade().await;
     let ran = host.folder.join("ran");
-    // Signed for another node: neither the agent nor the host lets it run.
+    // Signed for another node: neither the agent nor the host lets it run, and the node has failed, which the cloud
+    // says with the reason.
     let script = format!(
         "#!/bin/sh\necho $TIDEWAITER_VERSION >> {}\necho hunter2\n",
         ran.display()
@@ -220,9 +236,27 @@ async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
     host.reports(&upgrading, UpgradeState::Refused, "is signed for the node w2")
         .await;
     assert!(!host.current().exists());
-    host.shows("tidewaiter_agent_upgrade_script_refused 1").await;
     host.shows("tidewaiter_agent_unsigned_scripts_permitted 0").await;
+    upgrading.ends(&upgrade, UpgradeStatus::Failed).await;
+    let path = format!("^/upgrades/{upgrade}");
+    eventually("the cloud to say why", SOON, async || {
+        let owner = &upgrading.cloud.owner;
+        let (_, shown) = upgrading.cloud.send(owner, Method::GET, &path, Value::Null).await;
+        let message = shown["status"]["message"].as_str().unwrap_or_default();
+        let why = "node w1 failed: its host reports Refused: the script is signed for the node w2, and this is w1";
+        if message.starts_with(why) {
+            Ok(())
+        } else {
+            Err(shown.to_string())
+        }
+    })
+    .await;
 
+    let upgrade = upgrading.upgrade().await;
+    // While there is no script, the node waits for it.
+    host.reports(&upgrading, UpgradeState::Blocked, "the coordinator has no script")
+        .await;
+    host.shows("tidewaiter_agent_upgrade_script_refused 1").await;
     upgrading.script(&upgrade, &script, &["w2", "w1"]).await;
     eventually("the script to be offered", SOON, async || {
         let offered = host.current().exists().then_some(());
@@ -259,15 +293,7 @@ async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
     );
 
     upgrading.reports("w1", TARGET).await;
-    let upgrades = upgrading.upgrades();
-    eventually("the upgrade to succeed", SOON, async || {
-        let object = upgrades.get(&upgrade).await.map_err(|error| error.to_string())?;
-        match object.spec.status {
-            Some(status) if status.cluster_status == UpgradeStatus::Success => Ok(()),
-            status => Err(format!("{status:?}")),
-        }
-    })
-    .await;
+    upgrading.ends(&upgrade, UpgradeStatus::Success).await;
     eventually("the offer to be taken back", SOON, async || {
         if host.current().exists() {
             Err("it is there")

@@ -152,10 +152,45 @@ fn a_recorded_run_is_confirmed_only_for_its_own_upgrade() {
     };
     let upgrades = [in_progress("u", "w1=InProgress")];
     assert_eq!(
-        confirm("uid-u", &upgrades, host).map(|run| run.upgrade),
+        confirm("uid-u", Again::No, &upgrades, host).map(|run| run.upgrade),
         Ok("uid-u".to_owned())
     );
-    assert_eq!(confirm("uid-v", &upgrades, host), Err(Refused::NotCurrent));
+    assert_eq!(confirm("uid-v", Again::No, &upgrades, host), Err(Refused::NotCurrent));
+}
+
+#[test]
+fn only_a_script_that_runs_again_may_find_the_kubelet_at_the_version() {
+    for (kubelet, begun, repeatable, expected) in [
+        ("v1.36.3", true, Repeatable::Yes, Ok(Again::Yes)),
+        ("v1.35.4", true, Repeatable::Yes, Ok(Again::Yes)),
+        ("v1.35.4", false, Repeatable::Yes, Ok(Again::No)),
+        ("v1.36.3", false, Repeatable::Yes, Err("nothing to do")),
+        ("v1.36.3", true, Repeatable::No, Err("begun before")),
+        ("v1.36.4", true, Repeatable::Yes, Err("nothing to do")),
+    ] {
+        let mut ledger = Ledger::default();
+        if begun {
+            ledger.begun.insert("uid-u".to_owned());
+        }
+        let (node, version) = (name("w1"), version(kubelet));
+        let host = Host {
+            node: &node,
+            version: Some(&version),
+            ledger: &ledger,
+            now: at(0),
+        };
+        let upgrades = [in_progress("u", "w1=InProgress")];
+        let decided = decide(&upgrades, host, repeatable);
+        let confirmed = decided
+            .clone()
+            .and_then(|run| confirm(&run.upgrade, run.again, &upgrades, host));
+        assert_eq!(decided, confirmed, "{kubelet}");
+        match (decided, expected) {
+            (Ok(run), Ok(again)) => assert_eq!(run.again, again, "{kubelet}"),
+            (Err(refused), Err(why)) => assert!(refused.to_string().contains(why), "{refused}"),
+            (decided, _) => panic!("{kubelet} {begun} {repeatable:?}: {decided:?}"),
+        }
+    }
 }
 
 #[test]

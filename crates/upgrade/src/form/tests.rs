@@ -30,18 +30,25 @@ fn what_the_go_coordinator_wrote_is_read_and_written_as_it_was() {
 }
 
 #[test]
-fn without_a_policy_it_is_as_before() {
+fn without_a_policy_one_failed_node_ends_it_and_a_node_must_be_ready_for_half_a_minute() {
     let policy = |spec: Value| read(&object(&spec)).spec.unwrap().policy;
-    assert_eq!(policy(json!({})), Policy::default());
+    let defaults = || Policy {
+        max_failures: Some(1),
+        min_ready: SignedDuration::from_secs(30),
+        ..Policy::default()
+    };
+    assert_eq!(policy(json!({})), defaults());
+    assert_eq!(policy(json!({"policy": {}})), defaults());
     let window = json!({"days": ["Sat"], "start": "22:00", "end": "04:00"});
     let set = policy(
-        json!({"policy": {"paused": true, "aborted": true, "maxFailures": 2, "requireHealthy": true, "maxUnavailable": "25%",
+        json!({"policy": {"paused": true, "aborted": true, "maxFailures": 2, "minReadySeconds": 5, "requireHealthy": true, "maxUnavailable": "25%",
         "maintenanceWindows": [window]}}),
     );
     let expected = Policy {
         paused: true,
         aborted: true,
         max_failures: Some(2),
+        min_ready: SignedDuration::from_secs(5),
         max_unavailable: Some(PoolLimit::Percent(25)),
         require_healthy: true,
         windows: Windows::new(&[serde_json::from_value(window).unwrap()]).unwrap(),
@@ -71,7 +78,8 @@ fn drain_canaries_and_what_they_record_are_read_and_written() {
     assert_eq!(canary(json!({"canary": 1, "soakSeconds": 60})), expected(1, 60));
     assert_eq!(canary(json!({"soakSeconds": 60})), None);
     let cordons = json!({"a": {"since": "2026-11-22T05:29:17Z", "before": true}, "b": {"since": "2026-11-22T05:30:00Z", "before": false}});
-    let status = json!({"clusterStatus": "InProgress", "nodeStatuses": {}, "currentNode": "", "currentStartTime": "", "cordons": cordons, "soakingSince": "2026-11-22T05:31:00Z"});
+    let status = json!({"clusterStatus": "InProgress", "nodeStatuses": {}, "currentNode": "", "currentStartTime": "", "cordons": cordons,
+        "verifying": {"a": {"since": "2026-11-22T05:32:00Z"}}, "fallenBack": {"b": {"since": "2026-11-22T05:33:00Z"}}, "soakingSince": "2026-11-22T05:31:00Z"});
     let progress = read(&object(&json!({ "status": status }))).progress;
     assert!(progress.cordons[&name("a")].before && !progress.cordons[&name("b")].before);
     assert_eq!(serde_json::to_value(write(&progress)).unwrap(), status);

@@ -26,6 +26,12 @@ fn what_the_version_rules_permit() {
         // Workers alone, at most as new as the control plane.
         ("cp=v1.36.3 w1=v1.35.4", "w1", "v1.36.3", "v1.36.3"),
         ("cp=v1.36.0 w1=v1.36.0", "w1", "v1.36.3", "v1.36.0"),
+        // A node that does not fit fails alone. One that is not selected is only named.
+        ("cp=v1.36.3 w1=v1.37.0", "cp w1", "v1.36.4", "v1.36.3"),
+        ("cp=v1.35.4 w1=v99.0.0 w2=v1.10.0", "cp w1", "v1.36.3", "v1.35.4"),
+        ("cp=v1.35.4 w1=?", "cp w1", "v1.36.3", "v1.35.4"),
+        ("cp=v1.35.4 w1=v1.32.0", "cp", "v1.36.3", "v1.35.4"),
+        ("cp=v1.36.3 cp2=v99.0.0 w1=v1.35.4", "w1", "v1.36.3", "v1.36.3"),
         // No Node is of the control plane: the API server counts.
         ("w1=v1.35.4", "w1", "v1.36.3", "v1.36.1"),
     ] {
@@ -53,13 +59,6 @@ fn what_the_version_rules_refuse_and_why() {
             "v1.36.3",
             "v1.36.4",
             "cp is at v1.36.4, which is newer than v1.36.3, and a version never goes down",
-        ),
-        (
-            "cp=v1.36.3 w1=v1.37.0",
-            "cp w1",
-            "v1.36.4",
-            "v1.36.3",
-            "w1 is at v1.37.0, which is newer than v1.36.4",
         ),
         (
             "cp=v1.36.0",
@@ -90,11 +89,19 @@ fn what_the_version_rules_refuse_and_why() {
             "of another major version than v2.0.0",
         ),
         (
-            "cp=v1.35.4 w1=?",
-            "cp w1",
+            "cp=v1.36.3 w1=?",
+            "w1",
             "v1.36.3",
-            "v1.35.4",
+            "v1.36.3",
             "the kubelet of w1 reports no version that can be read",
+        ),
+        // The API server that answers is older than its nodes say.
+        (
+            "cp=v1.36.3 w1=v1.35.4",
+            "w1",
+            "v1.36.3",
+            "v1.35.9",
+            "the control plane is at v1.35.9",
         ),
         (
             "cp=v1.35.4 w1=v1.35.4",
@@ -118,23 +125,52 @@ fn what_the_version_rules_refuse_and_why() {
             "v1.35.9",
             "the control plane is at v1.35.9",
         ),
+    ] {
+        let refused = says(all, selected, target, api_server).unwrap_err();
+        assert!(refused.contains(why), "{all}: {selected} to {target}: {refused}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_named() {
+    for (all, selected, target, expected) in [
+        ("cp=v1.35.4 w1=v1.33.0", "cp", "v1.36.3", &[][..]),
         (
             "cp=v1.35.4 w1=v1.32.0",
             "cp",
             "v1.36.3",
-            "v1.35.4",
-            "w1 is at v1.32.0, and a control plane at v1.36.3 supports kubelets that are at most 3 minor versions older",
+            &[
+                "w1 is at v1.32.0, and a control plane at v1.36.3 supports kubelets that are at most 3 minor versions older",
+            ],
         ),
         (
             "cp=v1.26.0 w1=v1.24.0",
             "cp",
             "v1.27.0",
-            "v1.26.0",
-            "at most 2 minor versions older",
+            &["at most 2 minor versions older"],
+        ),
+        // Workers alone leave nobody behind.
+        ("cp=v1.36.3 w1=v1.35.4 w2=v1.10.0", "w1", "v1.36.3", &[]),
+        (
+            "cp=v1.35.4 w1=v99.0.0 w2=v1.10.0",
+            "cp w1",
+            "v1.36.3",
+            &[
+                "w1 is at v99.0.0, of another major version",
+                "w2 is at v1.10.0, and a control plane",
+            ],
         ),
     ] {
-        let refused = says(all, selected, target, api_server).unwrap_err();
-        assert!(refused.contains(why), "{all}: {selected} to {target}: {refused}");
+        let (upgrade, nodes, api_server) = (upgrade("u"), nodes(all), version("v1.35.4"));
+        let seen = observation(&upgrade, &[], &nodes, &api_server, 0);
+        let is_chosen = |node: &&Node| selected.split_whitespace().any(|name| name == node.name.as_str());
+        let chosen: Vec<&Node> = nodes.iter().filter(is_chosen).collect();
+        let found = misfits(&seen, &version(target), &chosen);
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), expected.len(), "{all}: {found:?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(found.contains(expected), "{all}: {found}");
+        }
     }
 }
 

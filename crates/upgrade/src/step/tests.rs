@@ -1,26 +1,8 @@
 use super::*;
 use crate::observation::{Health, PoolLimit};
 use crate::refusal::Refusal;
-use crate::testing::{MINUTE, at, in_progress, name, nodes, observation, upgrade, version};
+use crate::testing::{MINUTE, at, in_progress, name, nodes, observation, says, upgrade, version};
 use crate::window::Windows;
-
-/// The orders of one step, in short, and what it waits for.
-fn says(seen: &Observation<'_>) -> String {
-    let step = step(seen);
-    let orders = step.orders.iter().map(|order| match order {
-        Order::Begin => "begin".to_owned(),
-        Order::Withdraw => "withdraw".to_owned(),
-        Order::Cordon { node, before } => format!("cordon {node}{}", if *before { " (it was before)" } else { "" }),
-        Order::Release(node) => format!("release {node}"),
-        Order::Soak { healthy } => format!("soak {healthy}"),
-        Order::Start(node) => format!("start {node}"),
-        Order::Succeed(node) => format!("succeed {node}"),
-        Order::Fail(node, failure) => format!("fail {node} ({failure})"),
-        Order::Finish(ending) => format!("finish {:?} ({ending})", ending.status()),
-    });
-    let wait = step.wait.map(|wait| format!("wait: {wait}"));
-    orders.chain(wait).collect::<Vec<_>>().join("; ")
-}
 
 fn of(upgrade: &Upgrade, all: &str, seconds: i64) -> String {
     says(&observation(upgrade, &[], &nodes(all), &version("v1.36.3"), seconds))
@@ -144,21 +126,32 @@ fn workers_do_not_overtake_a_control_plane_that_failed() {
         "start w1; wait: upgrading w1",
         "a patch version may differ"
     );
+    // Outside kubeadm nobody sees the pods of the control plane: the API server tells its version itself.
+    let (done, all) = (in_progress("u", "cp=Success"), nodes("cp=v1.36.3 w1=v1.35.4"));
+    let old = version("v1.35.4");
+    assert_eq!(says(&observation(&done, &[], &all, &old, 0)), minor);
 }
 
 #[test]
 fn a_node_that_does_not_fit_fails_without_a_script() {
-    let upgrade = in_progress("u", "cp=Success");
+    let mut upgrade = in_progress("u", "cp=Success");
+    upgrade.spec.as_mut().unwrap().policy.max_failures = Some(1);
+    // The others first: what the kubelet of one node says ends no upgrade of others.
     let said = of(&upgrade, "cp=v1.36.3 w1=v1.36.4 w2=v1.33.0 w3=v1.35.4", 0);
+    assert_eq!(said, "start w3; wait: upgrading w3");
+    let started = in_progress("u", "cp=Success w3=InProgress");
+    upgrade.progress = started.progress;
+    let said = of(&upgrade, "cp=v1.36.3 w1=v1.36.4 w2=v1.33.0 w3=v1.36.3", 0);
     let newer = "fail w1 (no script was run: w1 is at v1.36.4, which is newer than v1.36.3, and a version never goes down. Leave the node out with spec.labelSelector.)";
     let older = "fail w2 (no script was run: w2 is at v1.33.0: an upgrade to v1.36.3 would skip a minor version. Upgrade it to v1.34 first.)";
-    assert_eq!(said, format!("{newer}; {older}; start w3; wait: upgrading w3"));
+    let ends = "finish Failed (2 nodes failed; no other selected node is left to upgrade)";
+    assert_eq!(said, format!("succeed w3; {newer}; {older}; {ends}"));
 }
 
 #[test]
 fn one_upgrade_at_a_time() {
     let all = nodes("cp=v1.35.4 w1=v1.35.4");
-    let api_server = version("v1.35.4");
+    let api_server = version("v1.36.3");
     let younger = |upgrade: Upgrade| Upgrade {
         created: Some(at(1)),
         ..upgrade
@@ -264,7 +257,7 @@ fn the_operator_pauses_aborts_and_limits_failures() {
         ),
         (
             with(in_progress("u", "w1=Failed"), |policy| policy.max_failures = Some(1)),
-            "finish Failed (1 nodes failed, and spec.policy.maxFailures is reached; nodes that were not started stay as they are)",
+            "finish Failed (one node failed, and spec.policy.maxFailures is reached; nodes that were not started stay as they are)",
         ),
     ] {
         assert_eq!(of(&upgrade, all, 0), expected);

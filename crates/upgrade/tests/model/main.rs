@@ -26,14 +26,16 @@ fn check(name: &str, model: Protocol) {
     checker.assert_properties();
 }
 
+/// The second upgrade multiplies the states, so the agents report nothing here.
 #[test]
 fn two_upgrades_and_two_coordinators() {
     check(
         "two upgrades",
         Protocol {
-            world: World::new(1),
+            world: World::new(1, false),
             max_unavailable: 1,
             second: true,
+            reports: false,
             faults: 1,
         },
     );
@@ -44,9 +46,24 @@ fn two_workers_at_once() {
     check(
         "two workers at once",
         Protocol {
-            world: World::new(2),
+            world: World::new(2, false),
             max_unavailable: 2,
             second: false,
+            reports: false,
+            faults: 1,
+        },
+    );
+}
+
+#[test]
+fn scripts_that_go_on_after_the_kubelet_is_new() {
+    check(
+        "one upgrade with reports",
+        Protocol {
+            world: World::new(1, true),
+            max_unavailable: 1,
+            second: false,
+            reports: true,
             faults: 1,
         },
     );

@@ -1,18 +1,20 @@
 //! The model: what can happen, in any order, and what must always be so.
 //!
-//! Two coordinators act at any time, as if both led. Each plans with the code and sends one write, which arrives later, or never, and which the
-//! API server refuses if the upgrade was written since. The agents of three nodes see the newest state or any
-//! order that there was, at any time and as often as one likes; they lose what they do not have in their ledger. Scripts succeed, fail or hang.
-//! A person upgrades a node by hand. Clocks differ.
+//! Two coordinators act at any time, as if both led. Each plans with the code and sends one write, which arrives later,
+//! or never, and which the API server refuses if the upgrade was written since. The agents of three nodes see the
+//! newest state or any order that there was, at any time and as often as one likes; they lose what they do not have in
+//! their ledger. A script installs the kubelet and goes on; it succeeds, fails, hangs or is interrupted, and the last
+//! word of its host reaches the API server later, or never. A person upgrades a node by hand. Clocks differ.
 //!
-//! No sequence of states repeats: each action changes the progress, a budget, a ledger, an age that only grows, or a version that only grows. So whatever
-//! can happen comes to an end, and it is enough to look at the states in which time and coordinators change nothing any more.
+//! No sequence of states repeats: each action changes the progress, a budget, a ledger, an age that only grows, or a
+//! version that only grows. So whatever can happen comes to an end, and it is enough to look at the states in which
+//! time and coordinators change nothing any more.
 
 use stateright::{Model, Property};
 use tidewaiter_upgrade::Upgrade;
-use tidewaiter_upgrade::agent::{self, Repeatable};
+use tidewaiter_upgrade::agent::{self, Again, Refused, Repeatable};
 
-use crate::state::{Cluster, NODES, NodeState, OldOrder, PAIR, Progress, Script, State, Write};
+use crate::state::{Cluster, Host, NODES, NodeState, OldOrder, PAIR, Progress, Said, Script, State, Write};
 use crate::world::{MINORS, SUPERSEDED, TARGETS, TIMEOUT, World};
 
 /// What the agent of a node looks at.
@@ -41,10 +43,14 @@ pub enum Action {
     Run(usize, View),
     /// An agent restarts.
     Restart(usize),
-    /// The script ends with the new version.
+    /// The script installs the new version, and goes on.
     Install(usize),
-    /// The script ends without.
+    /// The script ends well.
+    Succeed(usize),
+    /// The script ends otherwise, also after it has installed the version, or the power is away.
     Fail(usize),
+    /// The last word of the host about this upgrade reaches the API server.
+    Report(usize, usize),
     /// The node becomes Ready.
     BecomeReady(usize),
     /// The node is broken for good.
@@ -59,6 +65,9 @@ pub struct Protocol {
     pub max_unavailable: usize,
     /// Whether there is a second upgrade.
     pub second: bool,
+    /// Whether the agents report what became of the script. Then it has a life of its own; otherwise it ends when it
+    /// has installed the kubelet.
+    pub reports: bool,
     /// How often a write is lost, a node breaks, or a person acts.
     pub faults: u8,
 }
@@ -103,6 +112,10 @@ impl Model for Protocol {
             if host.script.is_some() {
                 actions.extend([Action::Install(node), Action::Fail(node)]);
             }
+            if self.reports {
+                actions.push(Action::Succeed(node));
+                actions.extend((0..PAIR).map(|upgrade| Action::Report(node, upgrade)));
+            }
             if !host.ready {
                 actions.push(Action::BecomeReady(node));
             }
@@ -127,10 +140,27 @@ impl Model for Protocol {
             Action::Run(node, view) => self.run(&mut state, node, view),
             Action::Restart(node) => state.hosts[node].armed = None,
             Action::Install(node) => {
-                let script = state.hosts[node].script.take()?;
-                state.install(node, TARGETS[usize::from(script.upgrade)]);
+                let target = TARGETS[usize::from(state.hosts[node].script?.upgrade)];
+                if state.hosts[node].version == target {
+                    return None;
+                }
+                state.install(node, target);
+                if !self.reports {
+                    state.hosts[node].script = None;
+                }
             }
-            Action::Fail(node) => state.hosts[node].script = None,
+            Action::Succeed(node) => {
+                let upgrade = usize::from(state.hosts[node].script?.upgrade);
+                if state.hosts[node].version != TARGETS[upgrade] {
+                    return None;
+                }
+                state.hosts[node].end(Said::Succeeded);
+            }
+            Action::Fail(node) => state.hosts[node].end(Said::Failed),
+            Action::Report(node, upgrade) => {
+                let host = &mut state.hosts[node];
+                host.reported[upgrade] = host.said[upgrade] != Said::Nothing;
+            }
             Action::BecomeReady(node) => state.hosts[node].ready = true,
             Action::Break(node) => {
                 self.fault(&mut state)?;
@@ -144,6 +174,13 @@ impl Model for Protocol {
                 }
                 state.hosts[node].version = TARGETS[0];
             }
+        }
+        if !self.reports {
+            state.broken.early = false;
+            state
+                .hosts
+                .iter_mut()
+                .for_each(|host| host.said = [Said::Nothing; PAIR]);
         }
         state.forget();
         (state != *before).then_some(state)
@@ -172,6 +209,19 @@ impl Model for Protocol {
                 !model.is_stuck(state)
             }),
             Property::always("a version never goes down", |_, state: &State| !state.broken.down),
+            Property::always("no node is done before its script", |_, state: &State| {
+                !state.broken.early
+            }),
+            Property::sometimes(
+                "a kubelet is new and Ready while its script runs",
+                |model: &Self, state: &State| {
+                    let runs = |host: &Host| {
+                        host.script
+                            .is_some_and(|it| host.version == TARGETS[usize::from(it.upgrade)])
+                    };
+                    !model.reports || state.hosts.iter().any(|host| host.ready && runs(host))
+                },
+            ),
             Property::sometimes("every node is upgraded", |model: &Self, state: &State| {
                 let done = |upgrade: usize| state.upgrades[upgrade].progress.cluster == Cluster::Success;
                 state.hosts.iter().all(|host| host.version == TARGETS[0])
@@ -228,6 +278,11 @@ fn arrive(state: &mut State, coordinator: usize) {
     let upgrade = usize::from(write.upgrade);
     let before = std::mem::replace(&mut state.upgrades[upgrade].progress, write.progress);
     for node in 0..NODES {
+        let is_done = write.progress.nodes[node] == NodeState::Success;
+        if is_done && before.nodes[node] != NodeState::Success {
+            let is_early = state.hosts[node].script.is_some() || state.hosts[node].said[upgrade] != Said::Succeeded;
+            state.broken.early |= is_early;
+        }
         let order = &mut state.hosts[node].orders[upgrade];
         match write.progress.nodes[node] {
             NodeState::InProgress(age) if before.nodes[node] != write.progress.nodes[node] => {
@@ -262,10 +317,12 @@ fn tick(state: &mut State) {
         host.orders
             .iter_mut()
             .for_each(|order| *order = order.filter(|order| order.age <= TIMEOUT));
-        host.script = host.script.and_then(|script| {
-            let left = script.left - 1;
-            (left > 0).then_some(Script { left, ..script })
-        });
+        if let Some(script) = &mut host.script {
+            script.left -= 1;
+            if script.left <= 0 {
+                host.end(Said::Failed);
+            }
+        }
     }
 }
 
@@ -301,11 +358,23 @@ impl Protocol {
             agent::decide(&upgrades, host, Repeatable::No)
         });
         state.see(node, view);
-        if let Ok(run) = decided {
-            let upgrade = World::upgrade_of(&run);
-            let host = &mut state.hosts[node];
-            host.begun[usize::from(upgrade)] = true;
-            host.armed = Some(upgrade);
+        let host = &mut state.hosts[node];
+        match decided {
+            Ok(run) => {
+                let upgrade = World::upgrade_of(&run);
+                host.begun[usize::from(upgrade)] = true;
+                host.armed = Some(upgrade);
+            }
+            Err(refused) => {
+                let is_turn = |it: &&Upgrade| {
+                    let state = it.progress.nodes.get(&self.world.names[node]);
+                    matches!(state, Some(tidewaiter_upgrade::NodeState::InProgress { .. }))
+                };
+                let mut turns = upgrades.iter().filter(is_turn);
+                if let (Some(upgrade), None) = (turns.next(), turns.next()) {
+                    host.refuse(self.world.index(upgrade), &refused);
+                }
+            }
         }
     }
 
@@ -315,9 +384,9 @@ impl Protocol {
             return;
         };
         let uid = self.world.uid(upgrade);
-        let decided = self
-            .world
-            .on_host(&state.hosts[node], node, |host| agent::confirm(uid, &upgrades, host));
+        let decided = self.world.on_host(&state.hosts[node], node, |host| {
+            agent::confirm(uid, Again::No, &upgrades, host)
+        });
         state.see(node, view);
         if let Ok(run) = decided {
             let left = World::ticks(&run, node);
@@ -334,6 +403,28 @@ impl Protocol {
         tick(&mut later);
         let mut pairs = (0..PAIR).flat_map(|coordinator| (0..PAIR).map(move |upgrade| (coordinator, upgrade)));
         later == *state && pairs.all(|(coordinator, upgrade)| self.world.step(state, coordinator, upgrade).is_none())
+    }
+}
+
+impl Host {
+    fn end(&mut self, said: Said) {
+        if let Some(script) = self.script.take() {
+            self.said[usize::from(script.upgrade)] = said;
+        }
+    }
+
+    /// As `tidewaiter host run` does: a script that was begun and does not run is interrupted, and a kubelet at the
+    /// version has nothing to run.
+    fn refuse(&mut self, upgrade: usize, refused: &Refused) {
+        if self.said[upgrade] != Said::Nothing {
+            return;
+        }
+        self.said[upgrade] = match refused {
+            Refused::RunBefore => Said::Failed,
+            Refused::AtVersion { version, target } if version.is(target) => Said::Succeeded,
+            Refused::AtVersion { .. } => Said::Failed,
+            _ => Said::Nothing,
+        };
     }
 }
 

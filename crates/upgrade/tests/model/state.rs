@@ -65,6 +65,16 @@ pub struct Script {
     pub left: i8,
 }
 
+/// What the host says last of an upgrade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Said {
+    /// Nothing yet: no script was offered, it runs, or it is lost.
+    Nothing,
+    Succeeded,
+    /// It failed, was stopped, interrupted, or cannot run again.
+    Failed,
+}
+
 /// A node and its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Host {
@@ -80,6 +90,9 @@ pub struct Host {
     pub begun: [bool; PAIR],
     /// By upgrade: whether the script was begun in truth.
     pub ran: [bool; PAIR],
+    /// By upgrade: the last word of the host, and whether the API server has it.
+    pub said: [Said; PAIR],
+    pub reported: [bool; PAIR],
     /// By upgrade: the last order.
     pub orders: [Option<OldOrder>; PAIR],
 }
@@ -93,6 +106,8 @@ pub struct Broken {
     pub old_generation: bool,
     pub down: bool,
     pub ahead: bool,
+    /// A node was counted as done before its script had succeeded.
+    pub early: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -122,6 +137,8 @@ impl State {
             script: None,
             begun: [false; PAIR],
             ran: [false; PAIR],
+            said: [Said::Nothing; PAIR],
+            reported: [false; PAIR],
             orders: [None; PAIR],
         };
         Self {
@@ -146,6 +163,7 @@ impl State {
                 let is_idle = host.armed.is_none() && host.script.is_none();
                 if is_idle && host.orders[index].is_none() {
                     (host.begun[index], host.ran[index]) = (false, false);
+                    (host.said[index], host.reported[index]) = (Said::Nothing, false);
                 }
             }
         }

@@ -7,9 +7,11 @@ use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::{NodeSelector, SelectorOperator, UpgradeStatus};
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, ROLE_CONTROL_PLANE_LABEL};
 use tidewaiter_upgrade::agent::{CLOCK_ERROR, Host as AgentHost, Ledger, Run};
-use tidewaiter_upgrade::{Health, Node, Observation, Policy, PoolLimit, Selector, Spec, Upgrade, Version, observation};
+use tidewaiter_upgrade::{
+    Health, HostReport, Node, Observation, Policy, PoolLimit, Selector, Spec, Upgrade, Version, observation,
+};
 
-use crate::state::{Cluster, Host, NODES, NodeState, OldOrder, PAIR, Progress, State};
+use crate::state::{Cluster, Host, NODES, NodeState, OldOrder, PAIR, Progress, Said, State};
 
 /// How long a tick is: the clock error that the agents allow for.
 const TICK: SignedDuration = CLOCK_ERROR;
@@ -43,11 +45,13 @@ pub struct World {
     versions: [Version; 3],
     nodes: [Node; NODES],
     upgrades: [Upgrade; PAIR],
+    reports: bool,
 }
 
 impl World {
-    /// With so many workers at once. With more than one, their agents follow the status of their own node.
-    pub fn new(max_unavailable: usize) -> Self {
+    /// With so many workers at once, and agents that report what became of the script, or do not. With more than one,
+    /// their agents follow the status of their own node.
+    pub fn new(max_unavailable: usize, reports: bool) -> Self {
         let names = ["cp", "w1", "w2"].map(|name| name.parse().unwrap());
         let versions = VERSIONS.map(|version| version.parse().unwrap());
         let node = |index: usize| {
@@ -65,6 +69,9 @@ impl World {
                 kubelet: None,
                 components: Vec::new(),
                 ready: true,
+                ready_changed: None,
+                renewed: None,
+                host: HostReport::Silent,
                 parallel: max_unavailable > 1,
                 host_problem: None,
                 cordoned: false,
@@ -96,6 +103,7 @@ impl World {
         Self {
             nodes: [node(0), node(1), node(2)],
             upgrades: [upgrade(0), upgrade(1)],
+            reports,
             names,
             versions,
         }
@@ -107,7 +115,7 @@ impl World {
             .filter(|it| state.upgrades[*it].exists)
             .map(|it| self.upgrade(state, it))
             .collect();
-        let nodes: Vec<Node> = (0..NODES).map(|it| self.node(&state.hosts[it], it)).collect();
+        let nodes: Vec<Node> = (0..NODES).map(|it| self.node(&state.hosts[it], it, upgrade)).collect();
         let clock = COORDINATOR_CLOCKS[coordinator];
         let seen = Observation {
             upgrade: upgrades.iter().find(|it| it.uid == self.upgrades[upgrade].uid)?,
@@ -172,6 +180,11 @@ impl World {
         &self.upgrades[usize::from(upgrade)].uid
     }
 
+    /// The index of an upgrade.
+    pub fn index(&self, upgrade: &Upgrade) -> usize {
+        upgrade.uid.parse().unwrap()
+    }
+
     /// The upgrade of a run.
     pub fn upgrade_of(run: &Run) -> u8 {
         run.upgrade.parse().unwrap()
@@ -207,8 +220,16 @@ impl World {
         upgrade
     }
 
-    fn node(&self, host: &Host, index: usize) -> Node {
+    /// The node as the coordinator sees it, when it decides about this upgrade.
+    fn node(&self, host: &Host, index: usize, upgrade: usize) -> Node {
         let mut node = self.nodes[index].clone();
+        node.host = match host.said[upgrade] {
+            _ if !self.reports => HostReport::Silent,
+            _ if !host.reported[upgrade] => HostReport::Pending,
+            Said::Nothing => HostReport::Pending,
+            Said::Succeeded => HostReport::Succeeded,
+            Said::Failed => HostReport::Failed(String::new()),
+        };
         node.kubelet = Some(self.versions[usize::from(host.version)].clone());
         node.ready = host.ready;
         node

@@ -48,7 +48,7 @@ fn told(outcome: Outcome) -> Told {
 }
 
 fn planned(before: Option<&NodeReportStatus>, told: &Told, second: i64) -> Option<NodeReportStatus> {
-    plan(before, told, None, &HostFacts::default(), at(second))
+    plan(before, told, &ToldUpgrade::Disabled, &HostFacts::default(), at(second))
 }
 
 #[test]

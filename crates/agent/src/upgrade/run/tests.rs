@@ -16,6 +16,7 @@ use tidewaiter_signature::{SignatureError, SigningKey};
 use tidewaiter_upgrade::signed::{REPEATABLE, Statement, WAY_BACK, digest};
 use tidewaiter_upgrade::{NodeState, Progress};
 
+use super::super::files;
 use super::super::install::Install;
 use super::*;
 
@@ -165,7 +166,8 @@ impl World {
 
     fn refused(&self) -> String {
         let result = self.run().unwrap();
-        assert_eq!((result.outcome, self.runs()), (Outcome::Refused, 0), "{result:?}");
+        let is_refused = matches!(result.outcome, Outcome::Refused | Outcome::Blocked);
+        assert!(is_refused && self.runs() == 0, "{result:?}");
         assert_eq!(own(&self.runner.folder).result().unwrap(), Some(result.clone()));
         result.message
     }
@@ -234,7 +236,7 @@ impl World {
             .message
             .ends_with("its way back begins when what it left has ended");
         assert!(
-            ends && result.outcome == Outcome::Failed && self.runs() == 1,
+            ends && result.outcome == Outcome::RollingBack && self.runs() == 1,
             "{result:?}"
         );
         result
@@ -573,40 +575,191 @@ fn a_script_that_was_interrupted_does_not_run_again_unless_it_says_that_it_may()
     assert_eq!((world.run().unwrap().outcome, world.runs()), (Outcome::Succeeded, 1));
 }
 
-/// The script has restarted the node after it had upgraded the kubelet. The power may be away for longer than the order counts.
-#[test]
-fn a_script_that_restarts_the_node_has_succeeded_if_the_kubelet_is_new() {
-    for (version, began, expected, words) in [
-        ("v1.36.3", 0, Outcome::Succeeded, "the kubelet is at v1.36.3 since"),
-        ("v1.36.3", -3600, Outcome::Succeeded, "the kubelet is at v1.36.3 since"),
-        ("v1.35.4", 0, Outcome::Interrupted, "begun before"),
-    ] {
-        let world = World::new();
-        let mut offered = world.offered();
+impl World {
+    /// The power is away while the script of this order runs, for so long that `began` lies this far back.
+    fn power_cut(&self, repeatable: bool, began: i64) {
+        let mut offered = self.offered();
         offered.began += began;
-        world.interrupt(&offered);
-        let running = RunResult {
+        if repeatable {
+            offered.body = offered
+                .body
+                .replace("#!/bin/sh\n", &format!("#!/bin/sh\n{REPEATABLE}\n"));
+        }
+        self.interrupt(&offered);
+        self.offer(&offered);
+        self.tells(Outcome::Running);
+    }
+
+    fn tells(&self, outcome: Outcome) {
+        let result = RunResult {
             id: ID.to_owned(),
-            outcome: Outcome::Running,
-            message: String::new(),
+            outcome,
+            message: "m".to_owned(),
             exit_code: None,
             rolled_back: false,
-            at: world.runner.clock.now(),
+            at: self.runner.clock.now(),
             tail: String::new(),
         };
-        world.offer(&offered);
-        own(&world.runner.folder).tell(&running).unwrap();
+        own(&self.runner.folder).tell(&result).unwrap();
+    }
+
+    fn withdraw(&self) {
+        own(&self.runner.folder).withdraw().unwrap();
+    }
+}
+
+/// The version of the kubelet does not say that the last steps of the script were done. A script that says so runs
+/// again, also with half a kubelet.
+#[test]
+fn a_power_cut_interrupts_a_script_whatever_the_kubelet_is_then() {
+    for (version, repeatable, began, expected, runs, words) in [
+        (
+            "v1.36.3",
+            false,
+            0,
+            Outcome::Interrupted,
+            0,
+            "does not run again: the script of this upgrade was begun before",
+        ),
+        (
+            "v1.35.4",
+            false,
+            0,
+            Outcome::Interrupted,
+            0,
+            "does not run again: the script of this upgrade was begun before",
+        ),
+        ("v1.36.3", false, -3600, Outcome::Interrupted, 0, "is over or too near"),
+        ("v1.36.3", true, -3600, Outcome::Interrupted, 0, "is over or too near"),
+        ("v1.36.3", true, 0, Outcome::Succeeded, 1, "the status 0"),
+        ("v1.35.4", true, 0, Outcome::Succeeded, 1, "the status 0"),
+        ("", true, 0, Outcome::Succeeded, 1, "the status 0"),
+        ("v1.37.0", true, 0, Outcome::Interrupted, 0, "the kubelet is at v1.37.0"),
+    ] {
+        let world = World::new();
+        let state = world.runner.open_state().unwrap();
+        world.power_cut(repeatable, began);
+        let mut record = Record::read(&state).unwrap();
+        record.begin(&[], ID, None, Some(&"v1.35.4".parse().unwrap()));
+        record.write(&state).unwrap();
         world.kubelet(version, "");
         let result = world.run().unwrap();
-        assert_eq!((result.outcome, world.runs()), (expected, 0), "{result:?}");
+        assert_eq!(
+            (result.outcome, world.runs()),
+            (expected, runs),
+            "{version} {repeatable}: {result:?}"
+        );
         assert!(result.message.contains(words), "{result:?}");
         assert_eq!(world.run(), None, "it is over");
     }
-    // Somebody else upgraded the kubelet: no script ran.
+}
+
+/// The coordinator has taken the order back meanwhile: what is recorded as running would do so for ever.
+#[test]
+fn what_was_interrupted_is_settled_without_its_order() {
     let world = World::new();
-    world.offer(&world.offered());
-    world.kubelet("v1.36.3", "");
-    assert!(world.refused().contains("nothing to do"));
+    world.power_cut(true, 0);
+    world.withdraw();
+    let result = world.run().unwrap();
+    assert_eq!((result.outcome, world.runs()), (Outcome::Interrupted, 0), "{result:?}");
+    assert_eq!(result.id, ID);
+    assert_eq!(own(&world.runner.folder).result().unwrap(), Some(result));
+    assert_eq!(world.run(), None);
+}
+
+/// Somebody else upgraded the kubelet: there is nothing to do, and what is newer is refused.
+#[test]
+fn a_kubelet_at_the_version_has_nothing_to_run() {
+    for (version, expected) in [("v1.36.3", Outcome::Succeeded), ("v1.36.4", Outcome::Refused)] {
+        let world = World::new();
+        world.offer(&world.offered());
+        world.kubelet(version, "");
+        let result = world.run().unwrap();
+        assert_eq!((result.outcome, world.runs()), (expected, 0), "{result:?}");
+        assert!(result.message.contains("nothing to do"), "{result:?}");
+    }
+}
+
+/// The coordinator starts the next node after it: what would make the script run comes too late, also without the
+/// result.
+#[test]
+fn a_refusal_because_of_the_script_or_the_keys_is_final() {
+    for removes_result in [false, true] {
+        let world = World::new();
+        let key = world.path("trust/key-1.pub");
+        let aside = key.with_extension("aside");
+        fs::rename(&key, &aside).unwrap();
+        let mut offered = world.offered();
+        offered.body = offered
+            .body
+            .replace("#!/bin/sh\n", &format!("#!/bin/sh\n{REPEATABLE}\n"));
+        world.offer(&offered);
+        assert_eq!(world.run().unwrap().outcome, Outcome::Refused);
+        fs::rename(&aside, &key).unwrap();
+        world.offer(&offered);
+        if removes_result {
+            fs::remove_file(world.upgrade_file("result.json")).unwrap();
+            assert_eq!(world.run().unwrap().outcome, Outcome::Interrupted);
+        }
+        assert_eq!((world.run(), world.runs()), (None, 0));
+    }
+    // An order that is not for this node, or not yet whole, is not the last word.
+    let world = World::new();
+    let offered = world.offered();
+    world.offer(&Offered {
+        node: "w2",
+        ..offered.clone()
+    });
+    assert_eq!(world.run().unwrap().outcome, Outcome::Blocked);
+    world.offer(&offered);
+    assert_eq!((world.run().unwrap().outcome, world.runs()), (Outcome::Succeeded, 1));
+}
+
+/// After a reboot: one that has not begun begins in its unit, because this process fails; one that had begun does not
+/// run again.
+#[test]
+fn a_way_back_that_was_interrupted_is_settled() {
+    let world = World::new();
+    world.failed(with_way_back(&world.offered(), "", ""));
+    for told in [Outcome::RollingBack, Outcome::Running] {
+        // The process may have ended before it could say it.
+        world.tells(told);
+        let result = world.run().unwrap();
+        assert_eq!(
+            (result.outcome, result.exit_code),
+            (Outcome::RollingBack, Some(3)),
+            "{result:?}"
+        );
+    }
+    let state = world.runner.open_state().unwrap();
+    let due = Record::read(&state).unwrap();
+    for (is_due, is_withdrawn, words) in [
+        (true, true, "its way back does not run: current was changed or removed"),
+        (false, false, "its way back was interrupted"),
+        (false, true, "its way back was interrupted"),
+    ] {
+        let mut record = due.clone();
+        record.way_back = record.way_back.filter(|_| is_due);
+        record.write(&state).unwrap();
+        world.tells(Outcome::RollingBack);
+        if is_withdrawn {
+            world.withdraw();
+        }
+        let result = world.run().unwrap();
+        assert_eq!(result.outcome, Outcome::Failed, "{result:?}");
+        assert!(
+            result.message.ends_with(words) || result.message.contains(words),
+            "{result:?}"
+        );
+        assert_eq!(
+            (world.runner.way_back().unwrap(), world.run(), world.runs()),
+            (None, None, 1)
+        );
+        world.offer(&Offered {
+            body: with_way_back(&world.offered(), "", ""),
+            ..world.offered()
+        });
+    }
 }
 
 /// A clock that the script puts back: the deadline would be an hour later.
@@ -712,6 +865,11 @@ fn scripts_without_a_signature_run_only_where_the_host_permits_it() {
     world.offer_text(&offered, offered.body.clone());
     assert!(world.refused().contains("the script is not signed"));
     fs::write(world.path("trust/unsigned-scripts"), "allow\n").unwrap();
+    let offered = Offered {
+        id: OTHER_ID,
+        ..offered
+    };
+    world.offer_text(&offered, offered.body.clone());
     assert_eq!((world.run().unwrap().outcome, world.runs()), (Outcome::Succeeded, 1));
 }
 

@@ -15,6 +15,7 @@ use crate::models::fields::{At, Fields, Model, Read};
 
 /// As in the definition of `ClusterUpgrade`.
 const MAX_WINDOWS: usize = 50;
+const MAX_SECONDS: u32 = 24 * 60 * 60;
 const MAX_DAYS: usize = 7;
 
 /// What is added to an upgrade. Everything is off if it is absent.
@@ -28,9 +29,12 @@ pub(super) struct PolicySchema {
     aborted: Option<bool>,
     /// How many workers of each node pool may be upgraded at once: a number, or a percentage of the pool. Absent: one worker of the cluster at a time.
     max_unavailable: Option<MaxUnavailableSchema>,
-    /// The upgrade ends after this number of failed nodes. Absent: it goes on whatever fails.
+    /// The upgrade ends after this number of failed nodes; nodes in progress are finished. Absent: 1.
     #[schema(minimum = 1)]
     max_failures: Option<u32>,
+    /// For how many seconds a node must be at the version and Ready, after its script has succeeded, before it is done. Absent: 30.
+    #[schema(minimum = 0, maximum = 86400)]
+    min_ready_seconds: Option<u32>,
     /// A node is started only while all Nodes are Ready, etcd answers the API server, and each `ClusterHealth` is Healthy.
     require_healthy: Option<bool>,
     /// A node is started only within one of these windows. Nodes that are in progress are finished. Empty: at any time.
@@ -128,6 +132,7 @@ impl Model for UpgradePolicy {
             aborted: fields.or_default("aborted")?,
             max_unavailable: fields.nullable("maxUnavailable")?,
             max_failures: fields.optional_number("maxFailures", 1, u32::MAX)?,
+            min_ready_seconds: fields.optional_number("minReadySeconds", 0, MAX_SECONDS)?,
             require_healthy: fields.or_default("requireHealthy")?,
             maintenance_windows: fields.or_default("maintenanceWindows")?,
             canary: fields.optional_number("canary", 1, u32::MAX)?,

@@ -1,28 +1,42 @@
-//! What the agents say of their nodes in their `NodeReport`s: whether they follow the status of their own node, without which no several workers are upgraded
-//! at once, and why their host would refuse every script.
+//! What the agents say of their nodes in their `NodeReport`s: what became of the script of the upgrade, which decides
+//! when its node is done or has failed; whether they follow the status of their own node, without which no several
+//! workers are upgraded at once; and why their host would refuse every script.
 //!
-//! It is a hint: an agent that claims it and does not do it keeps its own node from being upgraded in time, and no other one. So it may be a minute old, and
-//! is the only thing that is remembered between two passes. The reports are listed and not watched: they have more than this, and matter only when an upgrade
-//! begins, and while one with `maxUnavailable` is in progress.
+//! The reports of the nodes in progress are read by name in each pass, and not watched: they have more than this, and
+//! matter only while an upgrade is in progress. What is final stays so, so a report that is read late delays a decision
+//! and changes none. When many nodes are in progress, and where several may be, all reports are listed, once a minute.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use kube::api::{Api, ObjectMeta};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, ListParams, ObjectMeta};
 use kube::{Client, Resource};
 use serde::{Deserialize, Serialize};
-use tidewaiter_api::NodeReport;
+use tidewaiter_api::{NodeName, NodeReport};
 use tidewaiter_kit::cache::list_all;
 use tidewaiter_kit::{Clock, Guarded, slim};
+use tidewaiter_upgrade::HostReport;
 
-/// How old what was read may be.
+/// How old a list may be.
 const AGE: Duration = Duration::from_mins(1);
 
-/// What the agents say, by node. One that is missing says nothing.
-pub(super) type AgentReports = BTreeMap<String, Agent>;
+/// This many reports at most are read by name.
+const BY_NAME: usize = 16;
+
+/// The length of a host's message in a condition.
+const MESSAGE: usize = 300;
+
+/// Where kubelets renew the Leases of their Nodes (KEP-589).
+const LEASES: &str = "kube-node-lease";
 
 const DISABLED: &str = "its agent has upgrades disabled (agent.settings.upgrades)";
+
+/// The states after which nothing of the upgrade runs on the node any more, and nothing of it will.
+const FINAL_FAILURES: [&str; 4] = ["Refused", "Failed", "TimedOut", "Interrupted"];
+const SUCCEEDED: &str = "Succeeded";
 
 /// A slim report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
@@ -44,6 +58,14 @@ struct Status {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Agent {
+    /// The upgrade that it concerns.
+    #[serde(default)]
+    id: String,
+    /// What became of its script. A text, because an agent may be newer than the coordinator.
+    #[serde(default)]
+    state: String,
+    #[serde(default)]
+    message: String,
     /// Whether it follows the status of its own node.
     #[serde(default)]
     pub(super) follows_own_status: bool,
@@ -52,18 +74,104 @@ pub(super) struct Agent {
     pub(super) host_problem: String,
 }
 
-/// What was read last, and when (monotonic).
+/// What the agents say.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AgentReports {
+    /// By node. None: its report does not exist, or has nothing about upgrades.
+    nodes: BTreeMap<String, Option<Agent>>,
+    /// Whether all reports were read.
+    is_complete: bool,
+    /// When the kubelets have renewed the Leases of their Nodes, of those that were read by name.
+    renewed: BTreeMap<String, Timestamp>,
+}
+
+impl AgentReports {
+    /// All reports, as in a cluster without any.
+    pub(super) fn none() -> Self {
+        Self {
+            is_complete: true,
+            ..Self::default()
+        }
+    }
+
+    /// When the kubelet of a node has renewed its Lease; None if there is none, or it was not read.
+    pub(super) fn renewed(&self, node: &str) -> Option<Timestamp> {
+        self.renewed.get(node).copied()
+    }
+
+    /// What the agent of a node says; None if it says nothing, or was not asked.
+    pub(super) fn of(&self, node: &str) -> Option<&Agent> {
+        self.nodes.get(node)?.as_ref()
+    }
+
+    /// Why the host of a node would refuse every script, as far as that is known.
+    pub(super) fn problem(&self, node: &str) -> Option<&str> {
+        let problem = match self.nodes.get(node)? {
+            Some(agent) => agent.host_problem.as_str(),
+            None => DISABLED,
+        };
+        Some(problem).filter(|problem| !problem.is_empty())
+    }
+
+    /// What the host of a node says of the upgrade with this id.
+    pub(super) fn host(&self, node: &str, upgrade: &str) -> HostReport {
+        match self.nodes.get(node) {
+            None if !self.is_complete => HostReport::Pending,
+            None | Some(None) => HostReport::Silent,
+            Some(Some(agent)) if agent.id != upgrade => HostReport::Pending,
+            Some(Some(agent)) => agent.report(),
+        }
+    }
+}
+
+impl Agent {
+    fn report(&self) -> HostReport {
+        if self.state == SUCCEEDED {
+            return HostReport::Succeeded;
+        }
+        if !FINAL_FAILURES.contains(&self.state.as_str()) {
+            return HostReport::Pending;
+        }
+        let printable = |c: char| if c.is_control() { ' ' } else { c };
+        let message: String = self.message.chars().map(printable).take(MESSAGE).collect();
+        HostReport::Failed(format!("{}: {message}", self.state))
+    }
+}
+
+/// The last list, and when it was read (monotonic).
 #[derive(Debug, Default)]
 pub(super) struct Agents {
     read: Mutex<Option<(Duration, AgentReports)>>,
 }
 
 impl Agents {
-    /// Reads the reports, unless they were read within a minute.
+    /// Reads the reports of these nodes, and where `all` are needed a list that is at most a minute old.
     ///
     /// # Errors
     /// When the API server does not answer, or does not permit it.
-    pub(super) async fn reports(&self, client: &Client, clock: &dyn Clock) -> kube::Result<AgentReports> {
+    pub(super) async fn reports(
+        &self,
+        client: &Client,
+        clock: &dyn Clock,
+        nodes: &[NodeName],
+        all: bool,
+    ) -> kube::Result<AgentReports> {
+        let is_listed = all || nodes.len() > BY_NAME;
+        let mut reports = if is_listed {
+            self.list(client, clock).await?
+        } else {
+            AgentReports::default()
+        };
+        for node in nodes.iter().take(BY_NAME) {
+            let agent = read_report(client, node).await?;
+            reports.nodes.insert(node.to_string(), agent);
+            let renewed = read_lease(client, node).await?.map(|at| (node.to_string(), at));
+            reports.renewed.extend(renewed);
+        }
+        Ok(reports)
+    }
+
+    async fn list(&self, client: &Client, clock: &dyn Clock) -> kube::Result<AgentReports> {
         let now = clock.monotonic();
         let known = self.read.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((read, agents)) = known
@@ -77,22 +185,112 @@ impl Agents {
     }
 }
 
+/// What the agent of a node says of upgrades; None if it says nothing. A list of one needs no other permission than the
+/// list of all.
+async fn read_report(client: &Client, node: &NodeName) -> kube::Result<Option<Agent>> {
+    let api = Api::<Guarded<SlimReport>>::all(client.clone());
+    let params = ListParams::default().fields(&format!("metadata.name={node}"));
+    let found = match api.list(&params).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+        listed => listed?,
+    };
+    let report = found.items.into_iter().next();
+    Ok(report.and_then(|Guarded(report)| match report {
+        Ok(report) => report.status.upgrade,
+        // It cannot be read, so it has said nothing that is final.
+        Err(_) => Some(Agent::default()),
+    }))
+}
+
+/// When the kubelet of a node has renewed its Lease. A cluster may have no Leases of Nodes, or keep them from us: then
+/// the condition `Ready` has to do.
+async fn read_lease(client: &Client, node: &NodeName) -> kube::Result<Option<Timestamp>> {
+    let api = Api::<Lease>::namespaced(client.clone(), LEASES);
+    let lease = match api.get(node.as_str()).await {
+        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => return Ok(None),
+        found => found?,
+    };
+    Ok(lease.spec.and_then(|spec| Some(spec.renew_time?.0)))
+}
+
 /// Reads the reports. In a cluster without their definition there are none.
 ///
 /// # Errors
 /// When the API server does not answer, or does not permit it.
 pub(super) async fn list_reports(client: &Client) -> kube::Result<AgentReports> {
-    let (all, _) = match list_all(&Api::<Guarded<SlimReport>>::all(client.clone())).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(AgentReports::new()),
+    let (all, undecodable) = match list_all(&Api::<Guarded<SlimReport>>::all(client.clone())).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(AgentReports::none()),
         listed => listed?,
     };
-    let disabled = || Agent {
-        host_problem: DISABLED.to_owned(),
-        ..Agent::default()
-    };
-    let said = all.into_iter().filter_map(|report| {
-        let agent = report.status.upgrade.unwrap_or_else(disabled);
-        Some((report.metadata.name?, agent))
-    });
-    Ok(said.collect())
+    let said = all
+        .into_iter()
+        .map(|report| (report.metadata.name, report.status.upgrade));
+    let unread = undecodable
+        .into_iter()
+        .map(|report| (report.metadata.name, Some(Agent::default())));
+    let nodes = said.chain(unread).filter_map(|(name, agent)| Some((name?, agent)));
+    Ok(AgentReports {
+        nodes: nodes.collect(),
+        ..AgentReports::none()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn agent(report: serde_json::Value) -> Agent {
+        serde_json::from_value(report).unwrap()
+    }
+
+    #[test]
+    fn only_what_is_final_and_of_this_upgrade_counts() {
+        let said = |id: &str, state: &str| {
+            let agent = agent(json!({"id": id, "state": state, "message": "m\u{7}"}));
+            let reports = AgentReports {
+                nodes: [("w1".to_owned(), Some(agent)), ("w2".to_owned(), None)].into(),
+                ..AgentReports::default()
+            };
+            reports.host("w1", "u")
+        };
+        let failed = |state: &str| HostReport::Failed(format!("{state}: m "));
+        for (state, expected) in [
+            ("None", HostReport::Pending),
+            ("Offered", HostReport::Pending),
+            ("Blocked", HostReport::Pending),
+            ("Running", HostReport::Pending),
+            ("RollingBack", HostReport::Pending),
+            ("OfANewerAgent", HostReport::Pending),
+            ("Succeeded", HostReport::Succeeded),
+            ("Refused", failed("Refused")),
+            ("Failed", failed("Failed")),
+            ("TimedOut", failed("TimedOut")),
+            ("Interrupted", failed("Interrupted")),
+        ] {
+            assert_eq!(said("u", state), expected, "{state}");
+            assert_eq!(said("other", state), HostReport::Pending, "{state} of another upgrade");
+        }
+    }
+
+    #[test]
+    fn a_node_whose_agent_says_nothing_is_not_one_that_was_not_asked() {
+        let nodes = [("w1".to_owned(), None)];
+        let asked = AgentReports {
+            nodes: nodes.into(),
+            ..AgentReports::default()
+        };
+        assert_eq!(asked.host("w1", "u"), HostReport::Silent);
+        assert_eq!(asked.host("w2", "u"), HostReport::Pending);
+        assert_eq!(AgentReports::none().host("w2", "u"), HostReport::Silent);
+        assert_eq!(
+            (
+                asked.problem("w1"),
+                asked.problem("w2"),
+                AgentReports::none().problem("w2")
+            ),
+            (Some(DISABLED), None, None)
+        );
+    }
 }

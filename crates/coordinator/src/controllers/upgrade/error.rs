@@ -11,7 +11,7 @@ pub(super) enum UpgradeError {
     #[error("the health of the cluster cannot be read, which spec.policy.requireHealthy needs")]
     Health(#[source] kube::Error),
     #[error(
-        "the NodeReports cannot be read, which spec.policy.maxUnavailable needs (deploy/coordinator/upgrades), so one node is upgraded at a time"
+        "the NodeReports cannot be read (deploy/coordinator/upgrades), so no node is done, and one is upgraded at a time"
     )]
     Agents(#[source] kube::Error),
     #[error("the pods of a node cannot be read or evicted, which spec.policy.drain needs (deploy/coordinator/drain)")]

@@ -16,7 +16,7 @@ use tidewaiter_upgrade::{Health, InvalidVersion, Node, Observation, Outlook, Upg
 use super::agents::list_reports;
 use super::drain::NodePods;
 use super::node::{ComponentPod, UpgradeNode, observed};
-use super::question::requires_health;
+use super::question::{Question, requires_health};
 use super::{CONTROL_PLANE_NAMESPACE, CONTROL_PLANE_PODS, health};
 
 /// An upgrade, and what is decided about it.
@@ -104,17 +104,13 @@ pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade,
     } else {
         NodePods::default()
     };
-    let several = object
-        .spec
-        .policy
-        .as_ref()
-        .is_some_and(|policy| policy.max_unavailable.is_some());
+    let question = Question::about(&object);
     let agents = match list_reports(client).await {
-        Err(error) if several => read(Err(error), "the NodeReports")?,
+        Err(error) if question.several || !question.in_progress.is_empty() => read(Err(error), "the NodeReports")?,
         // It is only warned of.
         agents => agents.unwrap_or_default(),
     };
-    let mut nodes = observed(&nodes, &components, &agents);
+    let mut nodes = observed(&nodes, &components, &agents, form::id(&object));
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(SeenUpgrade {
         upgrade: form::read(&object),
@@ -158,9 +154,13 @@ where
 
 /// The pods of the control plane. Of a managed control plane there are none.
 async fn control_plane(api: &Api<Guarded<ComponentPod>>) -> Result<Vec<ComponentPod>, LookError> {
-    let params = kube::api::ListParams::default().labels(CONTROL_PLANE_PODS);
-    let listed = read(api.list(&params).await, "the pods of the control plane in kube-system")?;
-    Ok(listed.items.into_iter().filter_map(|Guarded(pod)| pod.ok()).collect())
+    let mut pods = Vec::new();
+    for labels in CONTROL_PLANE_PODS {
+        let params = kube::api::ListParams::default().labels(labels);
+        let listed = read(api.list(&params).await, "the pods of the control plane in kube-system")?;
+        pods.extend(listed.items.into_iter().filter_map(|Guarded(pod)| pod.ok()));
+    }
+    Ok(pods)
 }
 
 fn read<T>(found: kube::Result<T>, what: &'static str) -> Result<T, LookError> {

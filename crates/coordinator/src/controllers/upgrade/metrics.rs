@@ -19,7 +19,7 @@ const FAILED: &str = "failed";
 const SUPERSEDED: &str = "superseded";
 
 /// The reasons of the condition `Progressing`, and the state of an upgrade that is not over.
-const WAITS: [(&str, &str); 11] = [
+const WAITS: [(&str, &str); 12] = [
     ("NotPermitted", "not_permitted"),
     ("OtherUpgrade", "other_upgrade"),
     ("Withdrawn", "other_upgrade"),
@@ -29,6 +29,7 @@ const WAITS: [(&str, &str); 11] = [
     ("Draining", "draining"),
     ("Uncordoning", "uncordoning"),
     ("Soaking", "soaking"),
+    ("FellBack", "fallen_back"),
     ("Beginning", "upgrading"),
     ("Upgrading", "upgrading"),
 ];
@@ -66,7 +67,7 @@ impl UpgradeMetrics {
             all: Mutex::default(),
             upgrades: metrics.gauge_vec(
                 "tidewaiter_upgrades",
-                "ClusterUpgrades by state: what those that are not over wait for (not_permitted, other_upgrade, paused, window, unhealthy, draining, uncordoning, soaking, upgrading); succeeded; failed; superseded (failed, and another one has begun since). 0 on a replica that does not lead.",
+                "ClusterUpgrades by state: what those that are not over wait for (not_permitted, other_upgrade, paused, window, unhealthy, draining, uncordoning, soaking, fallen_back, upgrading); succeeded; failed; superseded (failed, and another one has begun since). 0 on a replica that does not lead.",
                 &["state"],
             )?,
             nodes: metrics.gauge_vec(
@@ -286,6 +287,7 @@ mod tests {
             (Wait::Health(Unhealthy::Etcd), "unhealthy"),
             (Wait::Drain("w1".parse().unwrap(), None), "draining"),
             (Wait::Uncordon(nodes()), "uncordoning"),
+            (Wait::Recovery(nodes()), "fallen_back"),
             (Wait::Nodes(nodes()), "upgrading"),
         ] {
             let entry = Entry::of(&upgrade(1, ["True", wait.reason()], "Unknown").status.unwrap());

@@ -54,10 +54,14 @@ struct NodeInfo {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Condition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
+    /// A text: one that is no time counts as none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_transition_time: Option<String>,
 }
 
 /// Slim metadata with the mark of who has cordoned the node.
@@ -92,22 +96,26 @@ impl UpgradeNode {
     }
 
     /// The node as the protocol observes it; None if its name is malformed.
-    fn observed(&self, components: &BTreeMap<String, Vec<Version>>, agents: &AgentReports) -> Option<upgrade::Node> {
+    fn observed(
+        &self,
+        components: &BTreeMap<String, Vec<Version>>,
+        agents: &AgentReports,
+        upgrade: &str,
+    ) -> Option<upgrade::Node> {
         let name = self.metadata.name.as_deref()?;
-        let agent = agents.get(name);
-        let problem = agent.map(|agent| agent.host_problem.clone());
+        let ready = self.status.conditions.first();
+        let changed = ready.and_then(|ready| ready.last_transition_time.as_ref()?.parse().ok());
         Some(upgrade::Node {
             name: name.parse().ok()?,
             labels: self.metadata.labels.clone().unwrap_or_default(),
             kubelet: self.status.node_info.kubelet_version.parse().ok(),
             components: components.get(name).cloned().unwrap_or_default(),
-            ready: self
-                .status
-                .conditions
-                .iter()
-                .any(|condition| condition.status == "True"),
-            parallel: agent.is_some_and(|agent| agent.follows_own_status),
-            host_problem: problem.filter(|problem| !problem.is_empty()),
+            ready: ready.is_some_and(|condition| condition.status == "True"),
+            ready_changed: changed,
+            renewed: agents.renewed(name),
+            host: agents.host(name, upgrade),
+            parallel: agents.of(name).is_some_and(|agent| agent.follows_own_status),
+            host_problem: agents.problem(name).map(str::to_owned),
             cordoned: self.spec.unschedulable,
             cordoned_by: self
                 .metadata
@@ -158,11 +166,13 @@ impl ComponentPod {
     }
 }
 
-/// The nodes as the protocol observes them, with the pods of the control plane on them.
+/// The nodes as the protocol observes them, with the pods of the control plane on them, and what their hosts say of the
+/// upgrade with this id.
 pub(super) fn observed<N, P>(
     nodes: impl IntoIterator<Item = N>,
     pods: impl IntoIterator<Item = P>,
     agents: &AgentReports,
+    upgrade: &str,
 ) -> Vec<upgrade::Node>
 where
     N: Deref<Target = UpgradeNode>,
@@ -175,7 +185,7 @@ where
     }
     nodes
         .into_iter()
-        .filter_map(|node| node.observed(&components, agents))
+        .filter_map(|node| node.observed(&components, agents, upgrade))
         .collect()
 }
 
@@ -196,8 +206,11 @@ fn component(image: &str) -> Option<Version> {
 mod tests {
     use serde_json::json;
 
-    use super::super::agents::Agent;
     use super::*;
+
+    fn observed(node: &UpgradeNode) -> upgrade::Node {
+        node.observed(&BTreeMap::new(), &AgentReports::none(), "u").unwrap()
+    }
 
     #[test]
     fn the_images_of_the_control_plane_have_its_version() {
@@ -222,21 +235,14 @@ mod tests {
     fn only_what_is_read_of_a_node_is_kept() {
         let node = json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": "7", "labels": {"x": "y"}, "annotations": {"big": "one"}},
             "status": {"nodeInfo": {"kubeletVersion": "v1.36.3", "machineID": "m"},
-                "conditions": [{"type": "DiskPressure", "status": "True"}, {"type": "Ready", "status": "False", "lastHeartbeatTime": "t"}]}});
+                "conditions": [{"type": "DiskPressure", "status": "True"}, {"type": "Ready", "status": "False", "lastHeartbeatTime": "t",
+                    "lastTransitionTime": "2026-11-22T06:00:00Z"}]}});
         let slim: UpgradeNode = serde_json::from_value(node.clone()).unwrap();
-        let observed = slim.observed(&BTreeMap::new(), &AgentReports::new()).unwrap();
+        let seen = observed(&slim);
+        assert_eq!((seen.name.as_str(), seen.ready, seen.labels.len()), ("a", false, 1));
+        assert_eq!(seen.ready_changed, Some("2026-11-22T06:00:00Z".parse().unwrap()));
         assert_eq!(
-            (observed.name.as_str(), observed.ready, observed.labels.len()),
-            ("a", false, 1)
-        );
-        let follows = Agent {
-            follows_own_status: true,
-            ..Agent::default()
-        };
-        let agents = [("a".to_owned(), follows)].into();
-        assert!(!observed.parallel && slim.observed(&BTreeMap::new(), &agents).unwrap().parallel);
-        assert_eq!(
-            observed.kubelet.map(|version| version.to_string()).as_deref(),
+            seen.kubelet.map(|version| version.to_string()).as_deref(),
             Some("v1.36.3")
         );
         let cached: UpgradeNode = serde_json::from_str(&serde_json::to_string(&slim).unwrap()).unwrap();
@@ -249,12 +255,12 @@ mod tests {
         cordoned["spec"] = json!({"unschedulable": true});
         cordoned["metadata"]["annotations"][CORDONED_BY_ANNOTATION] = json!("u");
         let cordoned: UpgradeNode = serde_json::from_value(cordoned).unwrap();
-        let seen = cordoned.observed(&BTreeMap::new(), &AgentReports::new()).unwrap();
+        let seen = observed(&cordoned);
         assert!(!slim.is_as(&cordoned) && seen.cordoned);
         assert_eq!(seen.cordoned_by.as_deref(), Some("u"));
         let mut ready = node;
         ready["status"]["conditions"][1]["status"] = json!("True");
         let ready: UpgradeNode = serde_json::from_value(ready).unwrap();
-        assert!(!slim.is_as(&ready) && ready.observed(&BTreeMap::new(), &AgentReports::new()).unwrap().ready);
+        assert!(!slim.is_as(&ready) && observed(&ready).ready);
     }
 }

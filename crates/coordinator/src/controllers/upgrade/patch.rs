@@ -35,6 +35,8 @@ pub(super) fn patch(stored: Option<&UpgradeProgress>, progress: &Progress) -> Op
     for (field, changed) in [
         ("cordons", changes(&before.cordons, &after.cordons)),
         ("starts", changes(&before.starts, &after.starts)),
+        ("verifying", changes(&before.verifying, &after.verifying)),
+        ("fallenBack", changes(&before.fallen_back, &after.fallen_back)),
     ] {
         if !changed.is_empty() {
             status[field] = changed.into();
@@ -141,6 +143,31 @@ mod tests {
         let written = patch(Some(&two), &progress).unwrap();
         assert_eq!(written["spec"]["status"]["starts"], json!({ "a": null }));
         assert_eq!(written["spec"]["status"]["currentNode"], "b");
+    }
+
+    #[test]
+    fn the_minimum_times_come_and_go() {
+        let (node, now) = (|| "a".parse().unwrap(), "2026-11-22T05:40:00Z".parse().unwrap());
+        let mut progress = Progress::default();
+        for order in [Order::Begin, Order::Start(node())] {
+            progress.apply(&order, now);
+        }
+        let since = json!({"a": {"since": "2026-11-22T05:40:00Z"}});
+        let verify = |holds| Order::Verify { node: node(), holds };
+        let fall_back = |holds| Order::FallBack { node: node(), holds };
+        for (order, field, expected) in [
+            (verify(true), "verifying", &since),
+            (verify(false), "verifying", &json!({"a": null})),
+            (verify(true), "verifying", &since),
+            (Order::Succeed(node()), "verifying", &json!({"a": null})),
+            (fall_back(true), "fallenBack", &since),
+            (fall_back(false), "fallenBack", &json!({"a": null})),
+        ] {
+            let before = form::write(&progress);
+            progress.apply(&order, now);
+            let written = patch(Some(&before), &progress).unwrap();
+            assert_eq!(written["spec"]["status"][field], *expected, "{order:?}");
+        }
     }
 
     #[test]

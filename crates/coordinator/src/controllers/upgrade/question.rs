@@ -15,8 +15,10 @@ pub(super) struct Question {
     pub(super) health: bool,
     /// The nodes whose pods must leave.
     pub(super) drained: Vec<NodeName>,
-    /// Whether several workers may be upgraded at once.
-    pub(super) agents: bool,
+    /// The nodes in progress, whose hosts say what became of the script.
+    pub(super) in_progress: Vec<NodeName>,
+    /// Whether several workers may be upgraded at once, so that the reports of all agents are needed.
+    pub(super) several: bool,
 }
 
 /// What it answers.
@@ -39,7 +41,8 @@ impl Question {
         Self {
             health: requires_health(object),
             drained: drained.cloned().collect(),
-            agents: progress.cluster == UpgradeStatus::InProgress
+            in_progress: progress.in_progress().map(|(name, _)| name.clone()).collect(),
+            several: progress.cluster == UpgradeStatus::InProgress
                 && object
                     .spec
                     .policy

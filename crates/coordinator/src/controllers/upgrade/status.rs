@@ -41,15 +41,15 @@ pub(super) fn status(seen: &Observation<'_>, step: &Step, before: &ClusterUpgrad
     let failure = first_failure(&seen.upgrade.progress, step, known);
     let (progressing, succeeded) = if is_over {
         let kept = known.filter(|condition| ending.is_none() && condition.status != ConditionStatus::Unknown);
-        let succeeded = kept.map_or_else(|| over(seen.upgrade, ending), Word::of);
+        let succeeded = kept.map_or_else(|| over(seen.upgrade, ending, failure.as_deref()), Word::of);
         let mut conditions = before.conditions.iter().filter(|_| kept.is_some());
         let said = conditions.find(|condition| condition.type_ == PROGRESSING && condition.reason == FINISHED);
         let finished = said.map_or_else(|| finished(&seen.upgrade.progress, &succeeded, failure), Word::of);
         (finished, succeeded)
     } else {
+        let progressing = progressing(seen, step, counts, failure.as_deref());
         let message = failure.map_or_else(|| NOT_OVER.to_owned(), |failure| format!("{NOT_OVER}; {failure}"));
-        let waits = Word::new(ConditionStatus::Unknown, "NotFinished", message);
-        (progressing(seen, step, counts), waits)
+        (progressing, Word::new(ConditionStatus::Unknown, "NotFinished", message))
     };
     let conditions = [(PROGRESSING, progressing), (SUCCEEDED, succeeded)];
     let conditions = conditions.map(|(type_, word)| word.condition(type_, before, seen.upgrade.generation, seen.now));
@@ -124,8 +124,10 @@ fn ending(order: &Order) -> Option<&Ending> {
     }
 }
 
-/// How the upgrade ended. When the process was killed before it could say it, the progress has to do.
-fn over(upgrade: &Upgrade, ending: Option<&Ending>) -> Word {
+/// How the upgrade ended, and which node failed first. That comes first where it is the reason: after a node of the
+/// control plane has failed, its workers are refused. When the process was killed before it could say it, the progress
+/// has to do.
+fn over(upgrade: &Upgrade, ending: Option<&Ending>, failure: Option<&str>) -> Word {
     let failed = upgrade.progress.count(NodeState::Failed);
     let guess = match upgrade.progress.cluster {
         UpgradeStatus::Success => Some(Ending::Success),
@@ -141,10 +143,15 @@ fn over(upgrade: &Upgrade, ending: Option<&Ending>) -> Word {
     } else {
         ConditionStatus::False
     };
-    Word::new(status, ending.reason(), ending.to_string())
+    let message = match (failure, ending) {
+        (None, _) | (_, Ending::Success) => ending.to_string(),
+        (Some(failure), Ending::Aborted) => format!("{ending}; {failure}"),
+        (Some(failure), _) => format!("{failure}; {ending}"),
+    };
+    Word::new(status, ending.reason(), message)
 }
 
-fn progressing(seen: &Observation<'_>, step: &Step, counts: Counts) -> Word {
+fn progressing(seen: &Observation<'_>, step: &Step, counts: Counts, failure: Option<&str>) -> Word {
     let is_in_progress = seen.upgrade.is_in_progress();
     let status = if is_in_progress {
         ConditionStatus::True
@@ -157,7 +164,8 @@ fn progressing(seen: &Observation<'_>, step: &Step, counts: Counts) -> Word {
         None => ("Withdrawn", "another upgrade goes first".to_owned()),
     };
     let message = if is_in_progress {
-        format!("{message}; {counts}")
+        let failure = failure.map(|failure| format!("; {failure}"));
+        format!("{message}; {counts}{}", failure.unwrap_or_default())
     } else {
         message
     };
@@ -179,14 +187,14 @@ pub(super) fn notices(upgrade: &Upgrade, step: &Step) -> Vec<Notice> {
         refused.map(|wait| Notice::warning("NotPermitted", "Upgrade", format!("{}.", sentence(&wait.to_string()))));
     step.orders
         .iter()
-        .map(|order| notice(order, &target))
+        .filter_map(|order| notice(order, &target))
         .chain(refused)
         .collect()
 }
 
 /// The reasons that the Go coordinator used, where it had one.
-fn notice(order: &Order, target: &str) -> Notice {
-    match order {
+fn notice(order: &Order, target: &str) -> Option<Notice> {
+    Some(match order {
         Order::Begin => Notice::normal("Accepted", "Upgrade", format!("The upgrade to {target} begins.")),
         Order::Withdraw => Notice::normal("Withdrawn", "Upgrade", "Another upgrade goes first; this one waits."),
         Order::Cordon { node, before: false } => Notice::normal(
@@ -218,6 +226,20 @@ fn notice(order: &Order, target: &str) -> Notice {
             "Upgrade",
             format!("Node {node} is to be upgraded to {target}."),
         ),
+        // The condition says it, and with thousands of nodes it would be thousands of Events.
+        Order::Verify { .. } => return None,
+        Order::FallBack { node, holds: true } => Notice::warning(
+            "NodeFellBack",
+            "Upgrade",
+            format!(
+                "Node {node} was done, and is not at {target} or not Ready any more. Nothing is started until it is."
+            ),
+        ),
+        Order::FallBack { node, holds: false } => Notice::normal(
+            "NodeRecovered",
+            "Upgrade",
+            format!("Node {node} is done as before, or its Node is gone."),
+        ),
         Order::Succeed(node) => Notice::normal(
             "NodeUpgradeSuccess",
             "Upgrade",
@@ -237,7 +259,7 @@ fn notice(order: &Order, target: &str) -> Notice {
                 Notice::warning("ClusterUpgradeComplete", "Upgrade", note)
             }
         }
-    }
+    })
 }
 
 /// Which pods will keep which node from being drained; None if there are none.

@@ -167,7 +167,8 @@ async fn upgrade(bed: &Bed, coordinator: &Role, nodes: usize) -> Result<Upgraded
     let (cpu, mut peak) = (coordinator.cpu_seconds(), Peak::begin(coordinator.process.pid()));
     let mut wire = Wire::open(bed.cloud.address).await?;
     let path = format!("{}/upgrades", bed.cloud.clusters[0].path);
-    let body = json!({"type": "kubernetes", "targetVersion": TARGET, "labelSelector": [], "nodeTimeoutSeconds": 3600});
+    let body = json!({"type": "kubernetes", "targetVersion": TARGET, "labelSelector": [], "nodeTimeoutSeconds": 3600,
+        "policy": {"minReadySeconds": 0}});
     let made = bed.cloud.ask(&mut wire, "POST", &path, &body).await?;
     let all: Api<Node> = Api::all(bed.admin());
     let version = Patch::Strategic(json!({"status": {"nodeInfo": {"kubeletVersion": TARGET}}}));

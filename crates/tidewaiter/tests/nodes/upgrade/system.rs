@@ -99,7 +99,8 @@ impl System {
         if let Some(policy) = &asked.policy {
             let mut spec = spec;
             spec["id"] = json!(id);
-            spec["policy"] = policy.clone();
+            let given = policy.as_object().unwrap().clone();
+            spec["policy"].as_object_mut().unwrap().extend(given);
             self.create(&id, &spec).await;
             self.start_coordinator().await;
         }
@@ -241,9 +242,10 @@ impl System {
     }
 }
 
-/// All nodes, to the version of the control plane.
+/// All nodes, to the version of the control plane. However many fail, it goes on.
 fn spec(timeout: u32) -> Value {
-    json!({"type": "kubernetes", "targetVersion": KubeletVersion::Current.as_str(), "labelSelector": [], "nodeTimeoutSeconds": timeout})
+    json!({"type": "kubernetes", "targetVersion": KubeletVersion::Current.as_str(), "labelSelector": [], "nodeTimeoutSeconds": timeout,
+        "policy": {"minReadySeconds": 5, "maxFailures": 9}})
 }
 
 /// The release with the agents, and a coordinator as its service account beside the cluster: its own pods have no node.

@@ -274,7 +274,7 @@ async fn everything_is_killed(system: &System) {
         system.cloud.server.kill();
 
         system.turn(&id, one.name()).await;
-        let report = system.reports(one, &id, UpgradeState::Refused).await;
+        let report = system.reports(one, &id, UpgradeState::Blocked).await;
         assert!(report.message.contains("the coordinator"), "{report:?}");
         one.power_cut().await;
         one.power_on().await;

@@ -15,7 +15,7 @@ fn upgrade(managed: bool, status: &serde_json::Value) -> Upgrade {
     };
     let object = json!({"apiVersion": "provision.containership.io/v3", "kind": "ClusterUpgrade",
         "metadata": {"name": "u", "uid": "1", "generation": 3, "labels": labels},
-        "spec": {"type": "kubernetes", "targetVersion": "v1.36.3", "nodeTimeoutSeconds": 600, "status": status}});
+        "spec": {"type": "kubernetes", "targetVersion": "v1.36.3", "nodeTimeoutSeconds": 600, "status": status, "policy": {"maxFailures": 9}}});
     form::read(&serde_json::from_value::<ClusterUpgrade>(object).unwrap())
 }
 
@@ -167,9 +167,15 @@ fn an_upgrade_that_failed_says_which_node_failed_first_and_why() {
     assert_eq!(message(&failed, SUCCEEDED), format!("the upgrade is not over; {why}"));
     let waits = after(&mut one, vec![Order::Start(node("d"))], &failed);
     assert_eq!(message(&waits, SUCCEEDED), format!("the upgrade is not over; {why}"));
+    assert!(
+        message(&waits, PROGRESSING).ends_with(&format!("1 failed; {why}")),
+        "{waits:?}"
+    );
     let end = vec![Order::Succeed(node("d")), Order::Finish(Ending::Failures(1))];
     let ended = after(&mut one, end, &waits);
     assert_eq!(message(&ended, PROGRESSING), why);
+    let both = format!("{why}; one node failed; no other selected node is left to upgrade");
+    assert_eq!(message(&ended, SUCCEEDED), both);
     // It stays, also after a restart.
     assert_eq!(message(&after(&mut one, Vec::new(), &ended), PROGRESSING), why);
 
@@ -192,6 +198,19 @@ fn an_upgrade_that_failed_says_which_node_failed_first_and_why() {
     let end = vec![Order::Fail(node("c"), late), Order::Finish(Ending::Aborted)];
     let ended = after(&mut begun(), end, &ClusterUpgradeStatus::default());
     assert!(message(&ended, PROGRESSING).starts_with("it was aborted"), "{ended:?}");
+    assert!(message(&ended, SUCCEEDED).ends_with(why), "{ended:?}");
+    // That the workers cannot go on says nothing without the reason.
+    let refused = NodeFailure::Host("Refused: the key k is not trusted".to_owned());
+    let ahead = Ending::Refused(Refusal::AheadOfControlPlane {
+        control_plane: "v1.35.4".parse().unwrap(),
+        target: "v1.36.3".parse().unwrap(),
+    });
+    let end = vec![Order::Fail(node("cp"), refused), Order::Finish(ahead)];
+    let ended = after(&mut begun(), end, &ClusterUpgradeStatus::default());
+    let why = "node cp failed: its host reports Refused: the key k is not trusted; the control plane is at v1.35.4";
+    for type_ in [PROGRESSING, SUCCEEDED] {
+        assert!(message(&ended, type_).starts_with(why), "{ended:?}");
+    }
     let end = vec![Order::Succeed(node("c")), Order::Finish(Ending::Success)];
     let ended = after(&mut begun(), end, &ClusterUpgradeStatus::default());
     assert_eq!(message(&ended, PROGRESSING), "the upgrade is over");
