@@ -420,9 +420,8 @@ impl Host {
             return;
         }
         self.said[upgrade] = match refused {
-            Refused::RunBefore => Said::Failed,
             Refused::AtVersion { version, target } if version.is(target) => Said::Succeeded,
-            Refused::AtVersion { .. } => Said::Failed,
+            Refused::AtVersion { .. } | Refused::RunBefore => Said::Failed,
             _ => Said::Nothing,
         };
     }
