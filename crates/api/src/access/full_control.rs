@@ -1,7 +1,9 @@
-//! The rules that amount to full control of the cluster, as one table, and the scope of a binding from which they do. Pure.
+//! The rules that amount to full control of the cluster, as one table, and the scope of a binding from which they do.
+//! Pure.
 //!
-//! A rule is judged by what it permits, so `*` and a list of all verbs, or of all resources, are the same. Names do not limit it: a rule about
-//! one object names what an attacker creates, or changes. [`ROWS`] is repeated with its reasons in docs/design/rbac.md; a test compares the two.
+//! A rule is judged by what it permits, so `*` and a list of all verbs, or of all resources, are the same. Names do not
+//! limit it: a rule about one object names what an attacker creates, or changes. [`ROWS`] is repeated with its reasons
+//! in docs/design/rbac.md; a test compares the two.
 
 use std::fmt::{self, Display};
 
@@ -61,7 +63,8 @@ impl SystemNamespaces {
     }
 }
 
-/// A row of the table: permission for any of these verbs on any of these resources, or for any of these paths, amounts to full control.
+/// A row of the table: permission for any of these verbs on any of these resources, or for any of these paths, amounts
+/// to full control.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FullControl {
     /// The narrowest scope of a binding in which it does.
@@ -320,7 +323,8 @@ pub fn full_control(rule: &PolicyRule, scope: Scope) -> Option<&'static FullCont
     ROWS.iter().find(|row| row.scope <= scope && row.is_permitted_by(rule))
 }
 
-/// The widest scope in which a role with these rules can be bound without amounting to full control; None if there is none.
+/// The widest scope in which a role with these rules can be bound without amounting to full control; None if there is
+/// none.
 #[must_use]
 pub fn safe_scope(rules: &[PolicyRule]) -> Option<Scope> {
     let is_safe = |scope: &Scope| rules.iter().all(|rule| full_control(rule, *scope).is_none());

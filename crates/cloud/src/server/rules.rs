@@ -1,5 +1,5 @@
-//! The rules of the roles of an organization as objects of their own, as clients of the original service read and delete them. They are
-//! created and changed with their role.
+//! The rules of the roles of an organization as objects of their own, as clients of the original service read and
+//! delete them. They are created and changed with their role.
 
 use axum::response::Response;
 use serde_json::{Map, Value};

@@ -245,7 +245,8 @@ impl AuthorizationRoleController {
         Ok(Next::UntilChanged)
     }
 
-    /// Makes the `ClusterRole` as `desired`, unless a binding for which its rules are not safe is being written: then it is judged again.
+    /// Makes the `ClusterRole` as `desired`, unless a binding for which its rules are not safe is being written: then
+    /// it is judged again.
     async fn ensure(&self, role: &Key, mut desired: ClusterRole) -> Result<Next, WriteError> {
         OURS.mark(&mut desired);
         let key = Key::new(role.name());

@@ -13,8 +13,8 @@
 //!   binding is gone, and a binding that is left without is deleted.
 //! - A binding that a finalizer of others keeps is emptied, and reported.
 //! - A binding of others is reported and left alone. Its deletion starts a pass.
-//! - A binding for the whole cluster or in a system namespace is written only when no rule that amounts to full control there can be in force
-//!   (`Scopes`).
+//! - A binding for the whole cluster or in a system namespace is written only when no rule that amounts to full control
+//!   there can be in force (`Scopes`).
 
 use std::sync::Arc;
 

@@ -95,8 +95,8 @@ impl<K: Cacheable> Listed<K> {
         self.effective.get(&key_of(name))
     }
 
-    /// How often the cloud has listed something else: what becomes of the copies changes nothing. Without a mirror, how often a resource has
-    /// changed. It is counted before anything that reads the resources is told of the change.
+    /// How often the cloud has listed something else: what becomes of the copies changes nothing. Without a mirror, how
+    /// often a resource has changed. It is counted before anything that reads the resources is told of the change.
     pub(super) fn revision(&self) -> u64 {
         self.revision.load(Ordering::SeqCst)
     }
@@ -121,7 +121,8 @@ impl<K: Cacheable> Listed<K> {
         self.list.as_ref().is_none_or(CloudList::is_current)
     }
 
-    /// Whether the cluster has every resource that the cloud lists. What is missing was deleted, and the mirror restores it.
+    /// Whether the cluster has every resource that the cloud lists. What is missing was deleted, and the mirror
+    /// restores it.
     pub(super) fn has_all(&self) -> bool {
         let present = |name: &str| self.get(name).is_some();
         self.list.as_ref().is_none_or(|list| list.is_covered(present))

@@ -1,6 +1,8 @@
-//! Rules and bindings that arrive within the same milliseconds: no rule is in force where it amounts to full control, not for one write.
+//! Rules and bindings that arrive within the same milliseconds: no rule is in force where it amounts to full control,
+//! not for one write.
 //!
-//! etcd counts all writes in one order. So the watches of roles and of bindings together say what was in force after each write.
+//! etcd counts all writes in one order. So the watches of roles and of bindings together say what was in force after
+//! each write.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -22,7 +24,8 @@ const SYSTEM: &str = "kube-system";
 const ROUNDS: usize = 100;
 const MADE: [&str; 3] = ["clusterroles", "clusterrolebindings", "rolebindings"];
 
-/// A revision, an object, and whether it gives from then on what amounts to full control together with an object of the other kind.
+/// A revision, an object, and whether it gives from then on what amounts to full control together with an object of the
+/// other kind.
 type Fact = (u64, String, bool);
 
 struct Scene {

@@ -1,5 +1,5 @@
-//! Bindings for the whole cluster and in system namespaces, where more rules amount to full control: when they may be written, and when
-//! their role is judged without them again.
+//! Bindings for the whole cluster and in system namespaces, where more rules amount to full control: when they may be
+//! written, and when their role is judged without them again.
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
 use tidewaiter_api::access::Scope;
@@ -13,8 +13,8 @@ use crate::controllers::listed::key_of;
 use crate::controllers::rbac::{OURS, Place};
 
 impl AuthorizationRoleBindingController {
-    /// Whether no rule of the role that can be in force amounts to full control where the target gives it. What is bound already, the
-    /// authorization role controller judges its rules by.
+    /// Whether no rule of the role that can be in force amounts to full control where the target gives it. What is
+    /// bound already, the authorization role controller judges its rules by.
     pub(super) async fn may_bind(
         &self,
         name: &str,
@@ -46,8 +46,8 @@ impl AuthorizationRoleBindingController {
         Ok(made.filter(|made| OURS.owns(made)).is_some_and(is_safe))
     }
 
-    /// Removes the binding from the record where the target does not give its role and nothing gives it any more, past every cache.
-    /// Returns whether that is so of all that it does not give.
+    /// Removes the binding from the record where the target does not give its role and nothing gives it any more, past
+    /// every cache. Returns whether that is so of all that it does not give.
     pub(super) async fn leave(
         &self,
         name: &str,

@@ -1,12 +1,15 @@
-//! For which scope the rules of each role may be in force, and in which scope bindings may give it: what a cache shows only later.
+//! For which scope the rules of each role may be in force, and in which scope bindings may give it: what a cache shows
+//! only later.
 //!
-//! A rule may amount to full control only in a wide scope. The role controller would write it and the binding controller would bind the role in
-//! that scope within the same milliseconds, each by caches that do not show the other's write. So each enters here what it is about to write before
-//! it looks at what the other one has entered: of two, the second one waits.
+//! A rule may amount to full control only in a wide scope. The role controller would write it and the binding
+//! controller would bind the role in that scope within the same milliseconds, each by caches that do not show the
+//! other's write. So each enters here what it is about to write before it looks at what the other one has entered: of
+//! two, the second one waits.
 //!
-//! - A binding is entered before the rules are looked at. It is removed when the API server has shown that the binding does not exist.
-//! - Rules are entered before they are written, and count until the API server has confirmed others. A write without an answer counts for
-//!   [`IN_DOUBT`], because it may still take effect.
+//! - A binding is entered before the rules are looked at. It is removed when the API server has shown that the binding
+//!   does not exist.
+//! - Rules are entered before they are written, and count until the API server has confirmed others. A write without an
+//!   answer counts for [`IN_DOUBT`], because it may still take effect.
 //! - After a restart nothing is known of the rules: then the `ClusterRole` is read from the API server.
 //!
 //! Never: a decision from what a process before has written, or believes to have written.
@@ -39,7 +42,7 @@ struct State {
     counts: BTreeMap<(String, Scope), usize>,
 }
 
-/// The widest scope in which the rules of a role amount to full control nowhere.
+/// The widest scopes in which rules of a role do not amount to full control.
 #[derive(Default)]
 struct Rules {
     /// Of the rules that the API server confirmed; None if that is not known.
@@ -50,7 +53,7 @@ struct Rules {
     in_doubt: Option<(Scope, Duration)>,
 }
 
-/// What a binding may give, and where.
+/// A place where a binding may give a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::controllers) struct Place {
     pub(in crate::controllers) role: String,
@@ -135,7 +138,8 @@ impl Scopes {
         self.state().entered(role)
     }
 
-    /// Begins to write rules that amount to full control in no scope up to `scope`. None if a binding of a wider one is entered.
+    /// Begins to write rules that amount to full control in no scope up to `scope`. None if a binding of a wider one is
+    /// entered.
     pub(in crate::controllers) fn begin(&self, role: &str, scope: Scope) -> Option<RulesWrite> {
         let mut state = self.state();
         if scope < state.entered(role) {
@@ -150,8 +154,8 @@ impl Scopes {
         })
     }
 
-    /// Whether the role can be bound in the scope: whether none of the rules that may be in force amounts to full control there. None if that is
-    /// not known.
+    /// Whether the role can be bound in the scope: whether none of the rules that may be in force amounts to full
+    /// control there. None if that is not known.
     pub(in crate::controllers) fn permits(&self, role: &str, scope: Scope) -> Option<bool> {
         let now = self.clock.monotonic();
         let mut state = self.state();
