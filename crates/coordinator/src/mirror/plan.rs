@@ -147,16 +147,18 @@ pub(super) fn plan<R: Resource + Clone>(
     stays.retain(|key, _| !listing.is_unmirrored(key.name()));
     let missing = stays.keys().filter(|key| !listing.contains(key));
     let missing: BTreeSet<Key> = missing.cloned().collect();
-    let (held, reason) = held_deletions(listing, &missing, brake, rules);
-    let DeletionHold {
-        objects: deletions,
-        too_many,
-        holds_additions,
-    } = held;
+    let (
+        DeletionHold {
+            objects: deletions,
+            too_many,
+            holds_additions,
+        },
+        reason,
+    ) = held_deletions(listing, &missing, brake, rules);
     if let Some(reason) = reason {
         let is_held = |object: &Arc<R>| deletions.contains(&Key::of(&**object));
-        let (held, others) = changes.delete.into_iter().partition(is_held);
-        changes.delete = held;
+        let (stay, others) = changes.delete.into_iter().partition(is_held);
+        changes.delete = stay;
         changes.hold(reason.text());
         changes.delete = others;
     }
