@@ -88,9 +88,9 @@ async fn the_command_line_logs_in_and_has_tokens_and_rules(world: World) {
     let mut role = world.get(of_another, &fixture.near("/roles/{id}")).await.is(200).json();
     let pods = role["rules"][0].clone();
     let more = ["services", "nodes"].map(|resource| {
-        let mut rule = pods.clone();
-        rule["resources"] = json!([resource]);
-        rule
+        let mut other = pods.clone();
+        other["resources"] = json!([resource]);
+        other
     });
     let changed = json!({"rules": [more[0], pods, more[1]]});
     world

@@ -372,7 +372,7 @@ impl Protocol {
                 };
                 let mut turns = upgrades.iter().filter(is_turn);
                 if let (Some(upgrade), None) = (turns.next(), turns.next()) {
-                    host.refuse(self.world.index(upgrade), &refused);
+                    host.refuse(World::index(upgrade), &refused);
                 }
             }
         }

@@ -181,7 +181,7 @@ impl World {
     }
 
     /// The index of an upgrade.
-    pub fn index(&self, upgrade: &Upgrade) -> usize {
+    pub fn index(upgrade: &Upgrade) -> usize {
         upgrade.uid.parse().unwrap()
     }
 

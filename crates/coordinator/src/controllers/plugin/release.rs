@@ -193,7 +193,7 @@ struct Draft {
 impl Reader<'_> {
     /// Adds the object, or those of the list.
     fn flatten(&mut self, at: &str, part: &Part, depth: usize, objects: &mut Vec<Object>) -> Result<(), Refused> {
-        let Some(items) = part.items_of_list() else {
+        let Some(items) = part.items_of_list(at)? else {
             let draft = self.draft(at, part.read(at)?)?;
             objects.push(self.finish(draft)?);
             return Ok(());
@@ -202,7 +202,6 @@ impl Reader<'_> {
             let why = format!("lists of lists may be {DEEPEST_LIST} deep: write the objects into fewer lists");
             return Err(refused(at, why));
         }
-        let items = items.ok_or_else(|| refused(at, "a List needs items"))?;
         for (place, item) in items.items(at)?.into_iter().enumerate() {
             self.flatten(&format!("{at}.items[{place}]"), &item, depth + 1, objects)?;
         }

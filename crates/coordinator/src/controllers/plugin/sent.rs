@@ -136,11 +136,15 @@ impl Part {
         self.divide(at).map(|Items(items)| items)
     }
 
-    /// The items of a `List`, if it is one. They may be missing.
-    pub(super) fn items_of_list(&self) -> Option<Option<Self>> {
-        let list: List = serde_json::from_str(self.0.get()).ok()?;
+    /// The items of a `List`; None if it is none.
+    pub(super) fn items_of_list(&self, at: &str) -> Result<Option<Self>, Refused> {
         let is = |part: Option<Self>, text: &str| part.is_some_and(|part| part.0.get() == text);
-        (is(list.kind, r#""List""#) && is(list.api_version, r#""v1""#)).then_some(list.items)
+        match serde_json::from_str::<List>(self.0.get()) {
+            Ok(list) if is(list.kind, r#""List""#) && is(list.api_version, r#""v1""#) => {
+                list.items.map(Some).ok_or_else(|| refused(at, "a List needs items"))
+            }
+            Ok(_) | Err(_) => Ok(None),
+        }
     }
 
     fn divide<T: DeserializeOwned>(&self, at: &str) -> Result<T, Refused> {

@@ -121,15 +121,15 @@ async fn alone_in_a_process() {
     let manifests = Manifests::new(cloud(text).await, cluster(), &settings, SystemClock::shared());
     let manifests = Arc::new(manifests);
     let mut peak = Peak::begin(std::process::id());
-    let mut fetches = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for number in 0..PLUGINS {
         let manifests = Arc::clone(&manifests);
-        fetches.spawn(async move {
+        tasks.spawn(async move {
             let fetched = fetch(&manifests, number).await;
             assert_eq!(fetched.unwrap().unwrap().all().count(), MOST_OBJECTS);
         });
     }
-    while let Some(fetched) = fetches.join_next().await {
+    while let Some(fetched) = tasks.join_next().await {
         fetched.unwrap();
         peak.look();
     }
