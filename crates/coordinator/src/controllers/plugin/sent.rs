@@ -138,9 +138,9 @@ impl Part {
 
     /// The items of a `List`; None if it is none.
     pub(super) fn items_of_list(&self, at: &str) -> Result<Option<Self>, Refused> {
-        let is = |part: Option<Self>, text: &str| part.is_some_and(|part| part.0.get() == text);
+        let is = |part: &Option<Self>, text: &str| part.as_ref().is_some_and(|part| part.0.get() == text);
         match serde_json::from_str::<List>(self.0.get()) {
-            Ok(list) if is(list.kind, r#""List""#) && is(list.api_version, r#""v1""#) => {
+            Ok(list) if is(&list.kind, r#""List""#) && is(&list.api_version, r#""v1""#) => {
                 list.items.map(Some).ok_or_else(|| refused(at, "a List needs items"))
             }
             Ok(_) | Err(_) => Ok(None),
