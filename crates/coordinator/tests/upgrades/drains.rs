@@ -215,7 +215,7 @@ async fn the_pods_of_a_node_that_is_drained_are_watched() {
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the rate of passes is measured in real time")]
 async fn pods_that_come_to_a_drained_node_and_leave_it_start_few_passes() {
-    const PODS: usize = 150;
+    const PODS: usize = 1_000;
     let world = World::start().await;
     world.join("cp", NEW, &[]).await;
     world.join("w1", OLD, &[]).await;
