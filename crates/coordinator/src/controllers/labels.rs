@@ -404,7 +404,7 @@ mod tests {
                 [(ONE.to_owned(), Some(label(ONE, "1", ENV, value)))].into(),
                 [].into(),
                 true,
-            )
+            );
         };
         lists("prod");
         let first = labels.revision();

@@ -60,7 +60,7 @@ impl Scene {
     /// The role permits to read pods, and perhaps Secrets.
     async fn permits(&self, secrets: bool) {
         let rules = [on(&["pods"], &["get"]), on(&["secrets"], &["get"])];
-        self.world.role(&self.role, &rules[..1 + usize::from(secrets)]).await;
+        self.world.role(&self.role, &rules[..=usize::from(secrets)]).await;
     }
 
     /// Holds requests of the coordinator.
@@ -213,7 +213,7 @@ async fn a_wide_binding_waits_for_rules_that_are_being_written() {
         gate.open();
         scene.settles(true, Some("")).await;
     };
-    assert_eq!(scene.escalations(changes).await, [0_u64; 0]);
+    assert_eq!(Box::pin(scene.escalations(changes)).await, [0_u64; 0]);
     running.stop().await;
 }
 
@@ -240,7 +240,7 @@ async fn rules_are_judged_for_a_binding_that_is_being_written_although_the_cloud
         scene.world.is_gone(&scene.world.bindings(), &wide).await;
         scene.settles(true, None).await;
     };
-    assert_eq!(scene.escalations(changes).await, [0_u64; 0]);
+    assert_eq!(Box::pin(scene.escalations(changes)).await, [0_u64; 0]);
     running.stop().await;
 }
 
@@ -256,14 +256,14 @@ async fn after_a_restart_the_rules_in_the_cluster_count() {
         let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]);
         let labels = json!({"containership.io/managed": "true"});
         let late = json!({"metadata": {"name": scene.role, "labels": labels}, "rules": rules});
-        let roles: Api<ClusterRole> = scene.world.all();
-        apply_as("tidewaiter/authorization-role", &roles, &scene.role, late).await;
+        let made: Api<ClusterRole> = scene.world.all();
+        apply_as("tidewaiter/authorization-role", &made, &scene.role, late).await;
         scene.world.bind_user(&id(), &scene.role, "eve", "").await;
         is_decided(&scene, &running).await;
         watches.open();
         scene.settles(false, Some("")).await;
     };
-    assert_eq!(scene.escalations(changes).await, [0_u64; 0]);
+    assert_eq!(Box::pin(scene.escalations(changes)).await, [0_u64; 0]);
     running.stop().await;
 }
 
@@ -304,7 +304,7 @@ async fn random_changes_of_rules_and_bindings_escalate_at_no_moment() {
         scene.world.bind_user(&binding, &scene.role, "eve", "").await;
         scene.settles(true, Some("")).await;
     };
-    assert_eq!(scene.escalations(changes).await, [0_u64; 0]);
+    assert_eq!(Box::pin(scene.escalations(changes)).await, [0_u64; 0]);
     running.stop().await;
 }
 

@@ -53,7 +53,7 @@ impl Shared {
     }
 }
 
-fn deletion(kind: &str, id: Value) -> Value {
+fn deletion(kind: &str, id: &Value) -> Value {
     json!({"kind": kind, "id": id, "at": "2026-01-01T00:00:00Z"})
 }
 
@@ -127,7 +127,7 @@ impl Script {
         let mut shared = self.lock();
         if let Some(Answer::List(before)) = shared.answers.get(&end) {
             let missing = before.iter().filter(|object| !is_listed(&object["id"]));
-            let missing: Vec<Value> = missing.map(|object| deletion(kind, object["id"].clone())).collect();
+            let missing: Vec<Value> = missing.map(|object| deletion(kind, &object["id"])).collect();
             shared.deleted.extend(missing);
         }
         shared.deleted.retain(|deletion| !is_listed(&deletion["id"]));
@@ -137,7 +137,7 @@ impl Script {
 
     /// Adds these objects of a kind, as the change stream names it, to the record of deletions.
     pub fn deleted(&self, kind: &str, numbers: impl IntoIterator<Item = usize>) {
-        let deletions = numbers.into_iter().map(|number| deletion(kind, json!(id(number))));
+        let deletions = numbers.into_iter().map(|number| deletion(kind, &json!(id(number))));
         let mut shared = self.lock();
         shared.deleted.extend(deletions);
         shared.show_deleted();

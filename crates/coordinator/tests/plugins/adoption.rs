@@ -58,7 +58,7 @@ impl World {
         .await;
     }
 
-    /// The requests of the coordinator about ConfigMaps since `mark`.
+    /// The requests of the coordinator about `ConfigMap`s since `mark`.
     async fn requests(&self, mark: AuditMark, verb: &str) -> Vec<String> {
         let audit = self.plane().audit().await.since(mark).by(&coordinator());
         let requests = audit.of("configmaps").verb(verb);

@@ -28,7 +28,7 @@ pub(crate) enum HostBreakGlassCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct HostPinArgs {
-    /// A public key, "TYPE BASE64 COMMENT", or the fingerprint (SHA256:…) of one that authorized_keys has
+    /// A public key, "TYPE BASE64 COMMENT", or the fingerprint (SHA256:…) of one that `authorized_keys` has
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
 

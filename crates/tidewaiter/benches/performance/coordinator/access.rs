@@ -228,9 +228,9 @@ async fn fill(bed: &Bed) -> Result<String> {
 
 /// Makes a role in the cloud that nobody has. Returns its id.
 pub async fn measured_role(bed: &Bed, wire: &mut Wire) -> Result<String> {
-    let rule = json!({"type": "kubernetes", "api_groups": [""], "resources": ["configmaps"], "resource_names": [],
+    let reads = json!({"type": "kubernetes", "api_groups": [""], "resources": ["configmaps"], "resource_names": [],
         "non_resource_urls": [], "verbs": ["get", "list", "watch"]});
-    let role = json!({"name": "measured", "description": "", "rules": [rule]});
+    let role = json!({"name": "measured", "description": "", "rules": [reads]});
     id(&bed
         .cloud
         .ask(wire, "POST", &format!("{}/roles", bed.cloud.organization), &role)

@@ -46,8 +46,8 @@ pub async fn get_in_by_a_pinned_key_alone(world: &World, user: &str) {
     .await;
     world
         .reports(two, "the login", |status| {
-            let used = status.break_glass_use.as_ref();
-            used.is_some_and(|used| used.fingerprint == fingerprint) && status.break_glass_keys == [fingerprint]
+            let last = status.break_glass_use.as_ref();
+            last.is_some_and(|last| last.fingerprint == fingerprint) && status.break_glass_keys == [fingerprint]
         })
         .await;
     two.run(["rm", PINNED]).await;
