@@ -149,6 +149,13 @@ impl Story {
     }
 }
 
+async fn is_over(system: &System, id: &str) -> Result<(), String> {
+    match system.progress(id).await?.cluster_status {
+        UpgradeStatus::Success | UpgradeStatus::Failed => Ok(()),
+        status => Err(format!("{status:?}")),
+    }
+}
+
 /// The example script, unchanged, with drained nodes. Meanwhile a Node joins, and somebody orders a second upgrade.
 async fn a_budget_is_kept(system: &System) {
     let nodes = system.nodes();
@@ -166,10 +173,7 @@ async fn a_budget_is_kept(system: &System) {
         eventually("the upgrade to be over", SOON, async || {
             let found = available(system).await?;
             (samples, least) = (samples + 1, least.min(found));
-            match system.progress(&id).await?.cluster_status {
-                UpgradeStatus::Success | UpgradeStatus::Failed => Ok(()),
-                status => Err(format!("{status:?}")),
-            }
+            is_over(system, &id).await
         })
         .await;
     };
@@ -182,6 +186,12 @@ async fn a_budget_is_kept(system: &System) {
         system.site.kubectl(&waits.replace("{}", SECOND)).await;
         system.turn(&id, joined.name()).await;
         system.has_version(&joined, KubeletVersion::Current).await;
+        // A node that was done and does not stay Ready has failed.
+        eventually("the upgrade to be over", SOON, async || {
+            joined.heartbeat().await;
+            is_over(system, &id).await
+        })
+        .await;
         joined.name().to_owned()
     };
     let end = system.ends(&id, UpgradeStatus::Success, |progress| story.see(progress));
