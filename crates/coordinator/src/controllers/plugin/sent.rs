@@ -138,9 +138,9 @@ impl Part {
 
     /// The items of a `List`; None if it is none.
     pub(super) fn items_of_list(&self, at: &str) -> Result<Option<Self>, Refused> {
-        let is = |part: &Option<Self>, text: &str| part.as_ref().is_some_and(|part| part.0.get() == text);
+        let is = |part: &Option<Self>, text: &str| part.as_ref().and_then(Self::text).as_deref() == Some(text);
         match serde_json::from_str::<List>(self.0.get()) {
-            Ok(list) if is(&list.kind, r#""List""#) && is(&list.api_version, r#""v1""#) => {
+            Ok(list) if is(&list.kind, "List") && is(&list.api_version, "v1") => {
                 list.items.map(Some).ok_or_else(|| refused(at, "a List needs items"))
             }
             Ok(_) | Err(_) => Ok(None),
@@ -228,6 +228,20 @@ mod tests {
                 Sent::read(spaced.as_bytes()).unwrap().digest().unwrap(),
                 manifests_digest(&json)
             );
+        }
+    }
+
+    #[test]
+    fn a_list_is_one_however_its_kind_is_escaped() {
+        for (kind, version, expected) in [
+            ("List", "v1", true),
+            (r"\u004cist", r"v\u0031", true),
+            ("List", "v2", false),
+            ("Lists", "v1", false),
+        ] {
+            let list = format!(r#"{{"kind":"{kind}","apiVersion":"{version}","items":[]}}"#);
+            let part: Part = serde_json::from_str(&list).unwrap();
+            assert_eq!(part.items_of_list("here").unwrap().is_some(), expected, "{list}");
         }
     }
 
