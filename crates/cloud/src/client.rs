@@ -233,8 +233,8 @@ impl Client {
         read(&answer).map_err(|reason: String| ClientError::invalid(&request, reason))
     }
 
-    /// The manifests of a plugin, and the jobs for the upgrade from the version `previous`, unless they are unchanged since `known`. The response
-    /// is read when `budget` has room for it.
+    /// The manifests of a plugin, and the jobs for the upgrade from the version `previous`, unless they are unchanged
+    /// since `known`. The response is read when `budget` has room for it.
     ///
     /// # Errors
     /// If there is no complete response; see [`ClientError`].

@@ -123,7 +123,8 @@ impl Transport {
         self.urls[0].as_str().trim_end_matches('/')
     }
 
-    /// One attempt, within the timeout. A body with a budget has a timeout of its own, which begins when there is room for it.
+    /// One attempt, within the timeout. A body with a budget has a timeout of its own, which begins when there is room
+    /// for it.
     pub(super) async fn attempt(&self, request: &Request, key: Option<&str>) -> Result<Answer, ClientError> {
         let late = |_| unavailable(request, Elapsed(self.timeout).to_string(), None, None);
         let head = async {

@@ -112,7 +112,8 @@ async fn delete(world: &World, number: usize) {
     for (resource, group) in stored().flat_map(Kind::resources) {
         let (api, name) = (api(world, resource, group), Kind::name(resource, number));
         api.delete(&name, &DeleteParams::default()).await.unwrap();
-        // The controllers of roles and bindings do not run here. Before the deletion, the mirror would put the finalizer back.
+        // The controllers of roles and bindings do not run here. Before the deletion, the mirror would put the
+        // finalizer back.
         let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         match api.patch(&name, &PatchParams::default(), &patch).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => {}

@@ -1,7 +1,7 @@
 //! Fetches the manifests of plugins from the cloud, and holds the last ones of each: they are parsed once, not in each pass.
 //!
-//! After a restart, all of them are fetched and parsed, and a version has up to 16 MiB. So the responses share a budget, for which they wait, and one
-//! version at a time is parsed.
+//! After a restart, all of them are fetched and parsed, and a version has up to 16 MiB. So the responses share a
+//! budget, for which they wait, and one version at a time is parsed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -190,7 +190,8 @@ impl Manifests {
         Ok(Some(Arc::new(Release { signed_at, ..release })))
     }
 
-    /// What the cloud sent when [`Manifests::fetch`] returned the release, compressed. Empty if that is too large to be stored.
+    /// What the cloud sent when [`Manifests::fetch`] returned the release, compressed. Empty if that is too large to be
+    /// stored.
     pub(super) fn sent(&self, plugin: &str) -> Option<Arc<[u8]>> {
         self.held().get(plugin).map(|held| Arc::clone(&held.sent))
     }

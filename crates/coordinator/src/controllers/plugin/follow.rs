@@ -184,7 +184,8 @@ impl Followed {
         lock(&self.met).remove(plugin);
     }
 
-    /// The pass has succeeded: the plugin has left the places that it did not meet. One that met none has observed nothing.
+    /// The pass has succeeded: the plugin has left the places that it did not meet. One that met none has observed
+    /// nothing.
     pub(super) fn succeeds(&self, plugin: &str) {
         if let Some(met) = lock(&self.met).remove(plugin) {
             self.leave(plugin, |place| !met.contains(place));

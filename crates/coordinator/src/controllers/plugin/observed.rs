@@ -25,7 +25,8 @@ pub(super) struct Live {
     pub(super) job: Option<JobState>,
     /// Whether fields of it belong to `kubectl apply` without `--server-side`, or to nobody although that applied it.
     pub(super) is_kubectls: bool,
-    /// Whether `kubectl apply` gave it the label of the plugin, which the manifest had, and not a person who hands it over.
+    /// Whether `kubectl apply` gave it the label of the plugin, which the manifest had, and not a person who hands it
+    /// over.
     pub(super) is_labelled_by_kubectl: bool,
 }
 

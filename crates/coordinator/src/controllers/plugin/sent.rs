@@ -1,7 +1,7 @@
 //! What the cloud sent of a plugin, divided into objects.
 //!
-//! JSON takes up to twenty times the memory of its text when it becomes values, and hostile JSON takes a hundred times. So the text is divided into parts,
-//! which are texts, and one part at a time becomes values.
+//! JSON takes up to twenty times the memory of its text when it becomes values, and hostile JSON takes a hundred times.
+//! So the text is divided into parts, which are texts, and one part at a time becomes values.
 
 use std::fmt;
 
@@ -14,7 +14,8 @@ use tidewaiter_cloud::signed::SignedLists;
 use super::refused::{Refused, refused};
 use super::release::MOST_OBJECTS;
 
-/// The largest part, in bytes: the API server accepts no larger object. Source: `MaxRequestBodyBytes` of kube-apiserver.
+/// The largest part, in bytes: the API server accepts no larger object. Source: `MaxRequestBodyBytes` of
+/// kube-apiserver.
 const LARGEST_PART: usize = 3 * 1024 * 1024;
 /// The most memory of a part as values, in bytes.
 const MOST_MEMORY: usize = 96 * 1024 * 1024;

@@ -138,8 +138,8 @@ impl Wakes {
         }
     }
 
-    /// The pass has observed the cluster, with these objects of others in the way of the plugin: one that is handed over
-    /// wakes it. A pass may observe several versions.
+    /// The pass has observed the cluster, with these objects of others in the way of the plugin: one that is handed
+    /// over wakes it. A pass may observe several versions.
     pub(super) fn obstructed(&self, plugin: &Key, obstacles: impl Iterator<Item = ObjectId>) {
         let mut obstacles = obstacles.peekable();
         let mut plugins = self.plugins();

@@ -1,10 +1,10 @@
 //! The pods of the nodes that are drained, followed by one watch for each node while it is drained.
 //!
-//! A pass after each pod that leaves then reads them from memory. What is in memory may be a moment old, so it shows only that pods are left: that
-//! none is, a list says.
+//! A pass after each pod that leaves then reads them from memory. What is in memory may be a moment old, so it shows
+//! only that pods are left: that none is, a list says.
 //!
-//! Whoever may create pods can have any number of them come to a node and leave it. So pods that come start no pass, and those that leave start one in
-//! a second after a burst: what leaves last is always seen.
+//! Whoever may create pods can have any number of them come to a node and leave it. So pods that come start no pass,
+//! and those that leave start one in a second after a burst: what leaves last is always seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -168,7 +168,8 @@ async fn follow(client: Client, node: NodeName, nodes: Nodes, queue: Queue, cloc
 }
 
 impl Watched {
-    /// Whether a pod has left the node, or the list of its pods is complete. As in a list, a pod that cannot be decoded is left out.
+    /// Whether a pod has left the node, or the list of its pods is complete. As in a list, a pod that cannot be decoded
+    /// is left out.
     fn apply(&mut self, event: Event<Guarded<DrainPod>>, listing: &mut BTreeMap<Key, DrainPod>) -> bool {
         match event {
             Event::Init => listing.clear(),

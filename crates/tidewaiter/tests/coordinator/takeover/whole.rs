@@ -1,5 +1,5 @@
-//! A cluster in which a Go coordinator has made everything that it makes: nothing of it is away or reduced for a moment,
-//! on the way to Tidewaiter, back as docs/coordinator.md says, and to Tidewaiter again.
+//! A cluster in which a Go coordinator has made everything that it makes: nothing of it is away or reduced for a
+//! moment, on the way to Tidewaiter, back as docs/coordinator.md says, and to Tidewaiter again.
 
 mod back;
 mod losses;
@@ -18,8 +18,8 @@ const LABELS: usize = 6;
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-/// The kinds of what a Go coordinator makes, beside custom resources and plugins: version, kind, and the labels by which
-/// it selects them.
+/// The kinds of what a Go coordinator makes, beside custom resources and plugins: version, kind, and the labels by
+/// which it selects them.
 const KINDS: [(&str, &str, &str); 6] = [
     ("v1", "Secret", "containership.io/managed=true,controller"),
     ("v1", "ServiceAccount", "containership.io/managed=true"),

@@ -61,7 +61,8 @@ impl Cluster {
         let rest = incomplete.iter().flat_map(|(place, read)| read.rest(place, &observed));
         let rest: Vec<Read<'_>> = rest.collect();
         self.read_all(&rest, claimant, &mut observed).await?;
-        // A list by the label does not show what others have, or what has lost the label. What was read by its name and not found does not exist.
+        // A list by the label does not show what others have, or what has lost the label. What was read by its name and
+        // not found does not exist.
         let by_name: BTreeSet<&ObjectId> = rest.iter().flat_map(Read::ids).collect();
         let listed = reads.iter().filter(|read| read.named.len() > 1);
         let unseen = listed.flat_map(|read| &read.named).filter(|(id, object)| {

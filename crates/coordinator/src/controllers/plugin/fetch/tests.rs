@@ -32,7 +32,8 @@ fn manifests_are_of_the_plugin_and_of_its_version() {
     }
 }
 
-/// Manifests of the largest size: `Deployments` with many small fields, which take the most memory as values. They are made as text.
+/// Manifests of the largest size: `Deployments` with many small fields, which take the most memory as values. They are
+/// made as text.
 fn large() -> String {
     let bytes_each = LARGEST as usize / MOST_OBJECTS - 250;
     let variable = r#"{"name":"A","value":"b"}"#;

@@ -60,8 +60,8 @@ impl Whole {
         }
     }
 
-    /// By what the Go coordinator compares, every custom resource is as the cloud lists it. Of a Registry it also wants a
-    /// token, which it makes itself.
+    /// By what the Go coordinator compares, every custom resource is as the cloud lists it. Of a Registry it also wants
+    /// a token, which it makes itself.
     pub async fn go_finds_everything(&self) {
         for Compared {
             kind,
