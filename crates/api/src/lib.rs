@@ -11,6 +11,7 @@ pub mod containership;
 pub mod names;
 pub mod node_identity;
 pub mod node_report;
+pub mod node_upgrade;
 pub mod plugin_inventory;
 mod schema;
 pub mod values;
@@ -20,6 +21,7 @@ pub use cluster_health::{ClusterHealth, ClusterHealthSpec, ClusterHealthStatus, 
 pub use condition::{Condition, ConditionStatus};
 pub use node_identity::{NodeIdentity, NodeIdentitySpec, NodeIdentityStatus, RecordedLabel};
 pub use node_report::{HostFacts, NodeReport, NodeReportStatus, RefusedKey, Tampering, UserKeys};
+pub use node_upgrade::{NodeUpgrade, NodeUpgradeSpec};
 pub use plugin_inventory::{AcceptedRelease, AppliedKind, AppliedObject, PluginInventory, PluginInventorySpec};
 pub use values::{
     ClusterName, InstanceGroupName, InvalidValue, LabelKey, LabelSource, LabelValue, Lifecycle, NodeName, NodeUid,
@@ -55,6 +57,7 @@ impl Role {
                 let mut crds = containership::crds();
                 crds.push(CloudSync::crd());
                 crds.push(PluginInventory::crd());
+                crds.push(NodeUpgrade::crd());
                 crds
             }
             Self::Agent => vec![node_report::crd()],

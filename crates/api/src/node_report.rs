@@ -207,7 +207,7 @@ pub struct UpgradeReport {
     /// Whether the agent follows the status of its own node, and not only `currentNode`: then several nodes may be upgraded at once.
     #[serde(default)]
     pub follows_own_status: bool,
-    /// Why the host would refuse every script, such as that nothing is pinned on it. Empty if it would not.
+    /// Why no script would run on the node: nothing is pinned on its host, or its agent cannot read the coordinator's orders. Empty if one would.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub host_problem: String,

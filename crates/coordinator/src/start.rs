@@ -25,6 +25,7 @@ use crate::terminate::Termination;
 /// | cluster-label, node-pool-label | `ClusterLabel`s, `NodePoolLabel`s | nothing: they report on those that do not count |
 /// | node-labels | Nodes, `ClusterLabel`s, `NodePoolLabel`s, the nodes of the cloud | labels of Nodes |
 /// | upgrade | `ClusterUpgrade`s, Nodes, the pods of the control plane | the progress and the status of `ClusterUpgrade`s; cordons Nodes and evicts pods |
+/// | node-upgrade | the progress of `ClusterUpgrade`s | a `NodeUpgrade` for each node in progress |
 /// | reports | Nodes, the nodes of the cloud | the status of the nodes and of the cluster, in the cloud |
 /// | reports of upgrades | the `ClusterUpgrade`s of the mirror | the progress of the upgrades, in the cloud |
 /// | terminate | the request to remove everything | deletes what its table lists |

@@ -4,7 +4,8 @@
 //! coordinator and [`agent::decide`] for the agent of a node. The model in `tests/model` calls the same two functions,
 //! so it cannot differ from what runs.
 //!
-//! - All state is in the `ClusterUpgrade`. Every write of it is conditional on the version that was observed.
+//! - All state is in the `ClusterUpgrade`. Every write of it is conditional on the version that was observed. What the
+//!   agent of a node reads is derived from it ([`node_upgrade`]).
 //! - An upgrade claims the cluster in one write and starts its first node in a later one, so that two coordinators
 //!   cannot start two upgrades.
 //! - A control-plane node is upgraded alone, and no worker before the control plane is done.
@@ -18,6 +19,7 @@ mod canary;
 mod cordon;
 pub mod drain;
 pub mod form;
+pub mod node_upgrade;
 pub mod observation;
 pub mod orders;
 pub mod outlook;

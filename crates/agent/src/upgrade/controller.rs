@@ -1,7 +1,8 @@
 //! The agent's upgrade controller: offers the script of an upgrade to the host while it is the turn of this node, and
 //! takes the offer back when it is not.
 //!
-//! - Whose turn it is, `tidewaiter_upgrade::agent::offer` decides. The host decides again, with what only it knows.
+//! - It watches the order of its own node alone, the `NodeUpgrade` that the coordinator derives from the progress.
+//!   `tidewaiter_upgrade::agent::offer` decides by it. The host decides again, with what only it knows.
 //! - A script that the host would refuse is not offered, and the refusal is final: it is written as the result of the
 //!   host, which then runs no script of this upgrade. So the coordinator can count the node as failed at once.
 //!   `current` is written last, and never names a script that is not whole.
@@ -14,9 +15,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_api::{NodeName, NodeUpgrade};
+use tidewaiter_kit::cache::TroubleCause;
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
@@ -25,7 +27,7 @@ use tidewaiter_kit::{
 };
 use tidewaiter_upgrade::agent::{Ledger, Offer, Refused, offer};
 use tidewaiter_upgrade::signed::Untrusted;
-use tidewaiter_upgrade::{Progress, Upgrade, form};
+use tidewaiter_upgrade::{Upgrade, form, node_upgrade};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
@@ -43,6 +45,9 @@ const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_sec
 
 /// The safety net for changes that are no event.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
+
+/// Until it is known whether there is an order. Nothing is asked for it.
+const FIRST_LIST: Duration = Duration::from_secs(1);
 
 /// Why nothing is offered, although it is the turn of this node.
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +110,7 @@ fn key() -> Key {
 
 /// The controller.
 struct UpgradeController {
-    upgrades: Cache<ClusterUpgrade>,
+    orders: Cache<NodeUpgrade>,
     host: Host,
     node: NodeName,
     relay: Relay,
@@ -146,19 +151,20 @@ pub(crate) fn start(
     let queue = Queue::new();
     queue.push(key());
     // Optional: a cluster may not have the definition yet.
-    let upgrades = Cache::<ClusterUpgrade>::namespaced(
+    let orders = Cache::<NodeUpgrade>::namespaced(
         clients.for_controller("upgrade-cache", DEFAULT_IN_FLIGHT),
         CONTAINERSHIP_NAMESPACE,
     )
+    .fields(&format!("metadata.name={node}"))
     .optional()
     .start(tasks, &context.kit);
-    upgrades.notify(queue.always(key()));
+    orders.notify(queue.always(key()));
     tasks.spawn(
         "upgrade/files",
         watcher.clone().run(queue.clone(), key(), tasks.shutdown_token()),
     );
     let controller = UpgradeController {
-        upgrades: upgrades.clone(),
+        orders,
         host,
         node,
         relay,
@@ -171,8 +177,8 @@ pub(crate) fn start(
         told,
         metrics: UpgradeMetrics::new(&context.kit.metrics)?,
     };
+    // It does not wait for the first list: while there is none, it reports why.
     Controller::new(controller, queue)
-        .reads(&upgrades)
         .backoff(RETRIES)
         .start(context.clone(), tasks);
     Ok(telling)
@@ -184,19 +190,27 @@ impl Reconciler for UpgradeController {
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, UpgradeError> {
         pass.about(self.about.reference());
-        let objects: Vec<Arc<ClusterUpgrade>> = self.upgrades.iter().collect();
-        let upgrades: Vec<Upgrade> = objects.iter().map(|object| form::read(object)).collect();
+        if !self.orders.is_synced() {
+            // What is offered stays, and so does what is reported, unless waiting does not help.
+            if self.unreadable().is_none() {
+                return Ok(Next::Pending(FIRST_LIST));
+            }
+            self.report(None, None).await?;
+            return Ok(Next::Pending(LOOK_AGAIN));
+        }
+        let order = self
+            .orders
+            .get(&Key::namespaced(CONTAINERSHIP_NAMESPACE, self.node.as_str()));
+        // Somebody else's finalizer may keep one that the coordinator has deleted.
+        let order = order.filter(|order| order.metadata.deletion_timestamp.is_none());
+        let upgrade = order.map(|order| node_upgrade::read(&order, &self.node));
+        let upgrades: Vec<Upgrade> = upgrade.iter().map(form::read).collect();
         let decided = {
             let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
             ledger.see(&upgrades);
             offer(&upgrades, &self.node, &ledger, self.clock.now())
         };
-        let of = |offered: &Offer<'_>| {
-            let mut all = objects.iter();
-            all.find(|object| object.metadata.uid.as_deref() == Some(&offered.upgrade.uid))
-                .map(|object| slim(object, offered.upgrade, &self.node))
-        };
-        let upgrade = decided.as_ref().ok().and_then(of);
+        let upgrade = upgrade.filter(|_| decided.is_ok());
         let id = upgrade.as_ref().map(|upgrade| form::id(upgrade).to_owned());
         let result = match (decided, upgrade) {
             (Ok(offered), Some(upgrade)) => self.make(offered, upgrade).await,
@@ -211,6 +225,18 @@ impl Reconciler for UpgradeController {
 }
 
 impl UpgradeController {
+    /// Why nobody can give this node an order, where waiting does not help; None if somebody can.
+    fn unreadable(&self) -> Option<String> {
+        let trouble = self.orders.trouble()?;
+        (trouble.cause != TroubleCause::Other).then(|| {
+            format!(
+                "no script begins here, because the orders of the coordinator cannot be read; upgrade it, and apply \
+                 deploy/crds/coordinator and deploy/agent, before the agents: {}",
+                trouble.error
+            )
+        })
+    }
+
     /// Offers the upgrade, unless it is offered already, or was refused for good. It is repeated from time to time
     /// while the host cannot run it yet, and while the host does not answer.
     async fn make(&self, offered: Offer<'_>, upgrade: ClusterUpgrade) -> Result<Next, UpgradeError> {
@@ -315,6 +341,7 @@ impl UpgradeController {
             turn,
             error: error.or(watching.as_ref().err()).map(|error| Chain(error).to_string()),
             is_overdue,
+            host_problem: self.unreadable().unwrap_or(looked.host_problem),
             ..looked
         };
         let report = found.report();
@@ -418,25 +445,6 @@ fn watch_folders(host: &Host, watcher: &Watcher) -> Result<(), UpgradeError> {
     Ok(())
 }
 
-/// What the host has to know of an upgrade: its progress is that of this node alone, which is current. So a host of before, which knows one start, reads
-/// the right one.
-fn slim(object: &ClusterUpgrade, upgrade: &Upgrade, node: &NodeName) -> ClusterUpgrade {
-    let own = upgrade.progress.nodes.get_key_value(node);
-    let progress = Progress {
-        cluster: upgrade.progress.cluster,
-        nodes: own.into_iter().map(|(name, state)| (name.clone(), *state)).collect(),
-        current: own.map(|(name, _)| name.clone()),
-        ..Progress::default()
-    };
-    let mut slim = ClusterUpgrade::new("", object.spec.clone());
-    slim.metadata.name.clone_from(&object.metadata.name);
-    slim.metadata.uid.clone_from(&object.metadata.uid);
-    slim.metadata.generation = object.metadata.generation;
-    slim.metadata.labels.clone_from(&object.metadata.labels);
-    slim.spec.status = Some(form::write(&progress));
-    slim
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -481,28 +489,6 @@ mod tests {
                 expected,
                 "{outcome:?} {age:?}"
             );
-        }
-    }
-
-    #[test]
-    fn the_host_gets_the_progress_of_its_node_in_the_old_form() {
-        let object: ClusterUpgrade = serde_json::from_value(serde_json::json!({
-            "apiVersion": "provision.containership.io/v3", "kind": "ClusterUpgrade", "metadata": {"name": "u", "uid": "1"},
-            "spec": {"type": "kubernetes", "targetVersion": "v1.36.3", "nodeTimeoutSeconds": 600, "status": {
-                "clusterStatus": "InProgress", "nodeStatuses": {"a": "InProgress", "b": "InProgress", "c": "Success"},
-                "currentNode": "b", "currentStartTime": "Sun Nov 22 05:29:17 UTC 2026", "starts": {"a": {"since": "2026-11-22T05:00:00Z"}}}}}))
-        .unwrap();
-        let upgrade = form::read(&object);
-        for (node, since) in [
-            ("a", "Sun Nov 22 05:00:00 UTC 2026"),
-            ("b", "Sun Nov 22 05:29:17 UTC 2026"),
-        ] {
-            let status = slim(&object, &upgrade, &node.parse().unwrap()).spec.status.unwrap();
-            assert_eq!(
-                (status.current_node.as_str(), status.current_start_time.as_str()),
-                (node, since)
-            );
-            assert_eq!((status.node_statuses.len(), status.starts.len()), (1, 0));
         }
     }
 

@@ -37,7 +37,7 @@ pub(super) struct Found<'a> {
     pub(super) is_overdue: bool,
     /// Whether the host permits scripts without a signature.
     pub(super) permits_unsigned: bool,
-    /// Why the host would refuse every script.
+    /// Why no script would run: the host would refuse each, or nobody can order one.
     pub(super) host_problem: String,
 }
 
@@ -120,7 +120,7 @@ impl UpgradeMetrics {
             )?,
             is_unprepared: metrics.gauge(
                 "tidewaiter_agent_upgrade_host_unprepared",
-                "1 while no upgrade script can run on this node, whosever turn it is: nothing is pinned on it, or what is pinned cannot be read; else 0.",
+                "1 while no upgrade script can run on this node, whosever turn it is: nothing is pinned on it, what is pinned cannot be read, or the agent cannot read the orders of the coordinator; else 0.",
             )?,
         })
     }

@@ -221,6 +221,7 @@ pub const ROWS: &[FullControl] = &[
             "nodepoollabels",
             "nodereports",
             "nodereports/status",
+            "nodeupgrades",
             "plugininventories",
             "plugins",
             "plugins/status",

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tidewaiter_api::containership::Plugin;
 use tidewaiter_api::{
     CloudSync, ClusterHealth, Condition, InstanceGroupName, LabelKey, LabelValue, NodeIdentity, NodeReport, NodeUid,
-    PluginInventory, crds,
+    NodeUpgrade, PluginInventory, crds,
 };
 use tidewaiter_testkit::{ControlPlane, Identity};
 
@@ -103,6 +103,50 @@ fn plugin_inventory() -> Value {
                 "objects": [{"name": "d", "digest": "ab", "fields": "cd"}]}],
         },
     })
+}
+
+/// A complete order.
+fn node_upgrade() -> Value {
+    json!({
+        "apiVersion": "tidewaiter.dev/v1alpha1",
+        "kind": "NodeUpgrade",
+        "metadata": {"name": "node-a", "namespace": "containership-core"},
+        "spec": {
+            "upgrade": {"name": "u", "uid": "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e", "generation": 7}, "id": "u",
+            "targetVersion": "v1.36.3", "nodeTimeoutSeconds": 900, "since": "2026-01-12T09:21:08Z",
+        },
+    })
+}
+
+/// `id` and `targetVersion` become parts of the names of files on the node.
+fn node_upgrade_cases() -> Vec<Case> {
+    vec![
+        harmful(
+            "/spec/id",
+            values(&["a", "A-b._0"]),
+            values(&["", "a/b", "a\n", &"a".repeat(254)]),
+        ),
+        harmful(
+            "/spec/targetVersion",
+            values(&["v1.2.3", "v1.2.3-rc.1+b"]),
+            values(&["", "1.2.3", "v1.2", "v1.2.3/../x", "v01.2.3"]),
+        ),
+        Case {
+            harmful: vec![json!(0), json!(-1), json!(86_401)],
+            ..case(
+                "/spec/nodeTimeoutSeconds",
+                vec![json!(1), json!(86_400)],
+                vec![json!("1"), json!(0.5)],
+            )
+        },
+        timestamps("/spec/since"),
+        case(
+            "/spec/upgrade/generation",
+            vec![json!(1)],
+            vec![json!("1"), Value::Null],
+        ),
+        case("/spec/upgrade/uid", values(&["a"]), vec![json!(1), Value::Null]),
+    ]
 }
 
 /// A complete report.
@@ -454,6 +498,8 @@ async fn the_api_server_refuses_what_the_types_refuse() {
     compare::<ClusterHealth>(client.clone(), Ask::Create, cluster_health(), cluster_health_cases()).await;
 
     compare::<NodeReport>(client.clone(), Ask::Create, node_report(), node_report_cases()).await;
+
+    compare::<NodeUpgrade>(client.clone(), Ask::Create, node_upgrade(), node_upgrade_cases()).await;
 
     let api = api_of::<CloudSync>(client.clone(), &cloud_sync());
     let create = PostParams::default();

@@ -2,8 +2,8 @@
 //!
 //! - `tidewaiter_upgrade::step` decides. This controller observes, writes what it orders, and says it in Events and conditions. It writes to Nodes, and
 //!   evicts pods, only if the policy of the upgrade says so, and only after the progress says it.
-//! - Everything is in the `ClusterUpgrade`, nothing in memory: the progress is in `spec.status`, where the Go coordinator wrote it and the agents read
-//!   it. A progress is written whole or not at all, on the condition that the upgrade is as it was observed. So a replica that is killed, or that does
+//! - Everything is in the `ClusterUpgrade`, nothing in memory: the progress is in `spec.status`, where the Go coordinator wrote it. What the agents read,
+//!   `node_upgrade` derives from it. A progress is written whole or not at all, on the condition that the upgrade is as it was observed. So a replica that is killed, or that does
 //!   not lead any more, cannot make two nodes current.
 //! - An upgrade is decided about on the newest state of itself, and on a state of the others that is at least as new. [`step`] depends on that.
 //! - Conditions are for people. Nothing is decided by them.
@@ -38,6 +38,7 @@ mod health;
 mod look;
 mod metrics;
 mod node;
+mod node_upgrade;
 mod patch;
 mod question;
 mod status;
@@ -125,6 +126,7 @@ pub(super) fn start(
     for pods in &pods {
         pods.notify(queue.all_keys(&upgrades).unless(ComponentPod::is_as));
     }
+    node_upgrade::start(&upgrades, reader, clients, context, tasks);
     let client = clients.for_controller(UpgradeController::NAME, DEFAULT_IN_FLIGHT);
     let controller = UpgradeController {
         upgrades: upgrades.clone(),

@@ -11,7 +11,6 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
 use kube::core::ObjectMeta;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
-use tidewaiter_api::CloudSync;
 use tidewaiter_api::containership::{
     AuthorizationRole, AuthorizationRoleBinding, AutoscalingGroup, AutoscalingPolicy, ClusterLabel, ClusterUpgrade,
     NodePoolLabel, Plugin, Registry, User,
@@ -19,6 +18,7 @@ use tidewaiter_api::containership::{
 use tidewaiter_api::names::{
     CLOUD_LIST_LABEL, CONTAINERSHIP_ACCOUNT, CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE, PLUGIN_STORE_LABEL,
 };
+use tidewaiter_api::{CloudSync, NodeUpgrade};
 use tidewaiter_kit::slim::OUR_MANAGERS;
 
 use super::sweep::{Count, Sweep, SweepError};
@@ -27,7 +27,7 @@ use super::sweep::{Count, Sweep, SweepError};
 const MIRROR: &str = "tidewaiter/sync-";
 
 /// The rows.
-pub(super) fn table() -> [Row; 21] {
+pub(super) fn table() -> [Row; 22] {
     [
         Row::plugins("plugininventories"),
         Row::of::<Secret>("pluginsecrets", Ours::Labelled(PLUGIN_STORE_LABEL)),
@@ -43,6 +43,8 @@ pub(super) fn table() -> [Row; 21] {
         Row::in_core::<AuthorizationRole>("authorizationroles", Ours::AppliedBy(MIRROR)),
         Row::of::<AutoscalingGroup>("autoscalinggroups", Ours::AppliedBy(MIRROR)),
         Row::of::<AutoscalingPolicy>("autoscalingpolicies", Ours::AppliedBy(MIRROR)),
+        // Before what they are derived from, which may stay.
+        Row::in_core::<NodeUpgrade>("nodeupgrades", Ours::AppliedBy(OUR_MANAGERS)),
         // One that a person created stays: the mirror did not write it.
         Row::in_core::<ClusterUpgrade>("clusterupgrades", Ours::AppliedBy(MIRROR)),
         Row::in_core::<ClusterLabel>("clusterlabels", Ours::AppliedBy(MIRROR)),

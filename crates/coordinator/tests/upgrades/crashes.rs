@@ -1,4 +1,5 @@
-//! Killed before or after any of its writes, the controller goes on where it was: no node is started twice, and none is left out.
+//! Killed before or after any of its writes, the controller goes on where it was: no node is started twice, none is left
+//! out, and each has its order until it is done.
 
 use serde_json::json;
 use tidewaiter_api::containership::UpgradeStatus;
@@ -7,8 +8,9 @@ use tidewaiter_testkit::{ApiProxy, ApiRequest, Moment};
 use crate::cluster::{MORE, coordinator, is_killed, kills};
 use crate::world::{OLD, Script, World, is_once};
 
-/// The writes of an upgrade of three nodes: of the progress the claim, three starts and the end, and as many of the status.
-const WRITES: usize = 10;
+/// The writes of an upgrade of three nodes: of the progress the claim, three starts and the end, as many of the status, and
+/// two of each order.
+const WRITES: usize = 16;
 
 #[tokio::test]
 async fn killed_at_any_write_the_upgrade_goes_on_where_it_was() {
@@ -25,8 +27,8 @@ async fn killed_at_any_write_the_upgrade_goes_on_where_it_was() {
             let running = world.run_with(&config).await;
             let killed = kills(&proxy, &running, nth, moment, is_counted);
             world.upgrade(&name, json!({})).await;
-            // The last write is that of the conditions.
-            let is_done = async || world.says_the_end(&name).await;
+            // The last writes are that of the conditions, and the end of the last order.
+            let is_done = async || world.says_the_end(&name).await && world.ordered().await.is_empty();
             let restart = async {
                 let was_killed = is_killed(&killed, format!("{moment:?} write {nth}"), nth >= WRITES, is_done).await;
                 proxy.clear_hook();
@@ -43,6 +45,7 @@ async fn killed_at_any_write_the_upgrade_goes_on_where_it_was() {
             assert_eq!(order, ["cp", "w1", "w2"], "{moment:?} write {nth}");
             assert!(is_once(&order));
             world.ends(&name, UpgradeStatus::Success).await;
+            world.orders_are(&[]).await;
             drop((running, restarted));
             for name in ["cp", "w1", "w2"] {
                 world.delete_node(name).await;
@@ -56,5 +59,5 @@ async fn killed_at_any_write_the_upgrade_goes_on_where_it_was() {
 
 /// What it decides: Events are reports.
 fn is_counted(request: &ApiRequest) -> bool {
-    request.is_write() && request.resource() == "clusterupgrades"
+    request.is_write() && matches!(request.resource(), "clusterupgrades" | "nodeupgrades")
 }

@@ -13,6 +13,7 @@ mod ends;
 mod forecast;
 mod holds;
 mod lives;
+mod orders;
 mod others;
 mod outcomes;
 mod several;

@@ -197,7 +197,9 @@ impl World {
         order
     }
 
+    /// Its agent follows its order, and sees nothing else.
     async fn act(&self, node: &str, script: Script) {
+        self.order(node).await;
         if script == Script::NeverReady {
             self.is_ready(node, false).await;
         }

@@ -148,8 +148,8 @@ async fn a_token_permits_nothing_else() {
                 [
                     "list users",
                     "watch users",
-                    "list clusterupgrades",
-                    "watch clusterupgrades",
+                    "list nodeupgrades",
+                    "watch nodeupgrades",
                     "list configmaps/tidewaiter-terminate",
                     "watch configmaps/tidewaiter-terminate",
                 ]

@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret, ServiceAcco
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt as _};
 use serde_json::{Value, json};
-use tidewaiter_api::PluginInventory;
 use tidewaiter_api::containership::{AutoscalingPolicy, ClusterLabel, ClusterUpgrade, User};
+use tidewaiter_api::{NodeUpgrade, PluginInventory};
 use tidewaiter_testkit::builders::node;
 use tidewaiter_testkit::{Action, ApiProxy, ApiRequest, Identity, Kubelet, Moment, eventually, throughout};
 
@@ -95,6 +95,8 @@ async fn populate(world: &World) {
     // A person's, which the upgrade controller has written to.
     world.apply_as("kubectl", upgrade("mine")).await;
     world.apply_as("tidewaiter/upgrade", upgrade("mine")).await;
+    // The order of a node of it goes.
+    world.apply_as("tidewaiter/node-upgrade", order("node-1")).await;
     world.apply_as("tidewaiter/sync-autoscaling-policies", policy(ID)).await;
     plugin(world).await;
     world.apply_as("kubectl", policy("mine")).await;
@@ -126,6 +128,12 @@ fn upgrade(name: &str) -> Value {
     json!({"apiVersion": "provision.containership.io/v3", "kind": "ClusterUpgrade", "metadata": {"name": name, "namespace": CORE},
         "spec": {"id": name, "type": "kubernetes", "addedAt": "1", "description": "", "targetVersion": "v1.30.1",
             "labelSelector": [], "nodeTimeoutSeconds": 60}})
+}
+
+fn order(node: &str) -> Value {
+    json!({"apiVersion": "tidewaiter.dev/v1alpha1", "kind": "NodeUpgrade", "metadata": {"name": node, "namespace": CORE},
+        "spec": {"upgrade": {"name": "mine", "uid": "u", "generation": 1}, "id": "mine", "targetVersion": "v1.30.1",
+            "nodeTimeoutSeconds": 60, "since": "2026-01-01T00:00:00Z"}})
 }
 
 fn policy(name: &str) -> Value {
@@ -237,6 +245,7 @@ impl World {
             ["44444444-4444-4444-8444-444444444444"]
         );
         assert_eq!(names(Api::<ClusterUpgrade>::namespaced(client(), CORE)).await, ["mine"]);
+        assert_eq!(names(Api::<NodeUpgrade>::namespaced(client(), CORE)).await, [""; 0]);
         assert_eq!(names(Api::<AutoscalingPolicy>::all(client())).await, ["mine"]);
     }
 }
@@ -254,6 +263,7 @@ async fn everything_of_ours_goes_and_nothing_else_and_nothing_comes_back() {
     assert_eq!(said["removed"]["plugininventories"], 2, "{said}");
     assert_eq!(said["removed"]["pluginsecrets"], 1, "{said}");
     assert_eq!(said["removed"]["users"], 1, "{said}");
+    assert_eq!(said["removed"]["nodeupgrades"], 1, "{said}");
     assert!(said["removed"]["serviceaccounts"].as_u64().unwrap() == 3, "{said}");
     world.only_others_are_left().await;
 

@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::State;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 use tidewaiter_api::containership::UpgradeStatus;
 use tidewaiter_api::node_report::UpgradeState;
-use tidewaiter_testkit::{eventually, issuer};
+use tidewaiter_api::{NodeReport, NodeUpgrade};
+use tidewaiter_kit::SystemClock;
+use tidewaiter_testkit::{Identity, eventually, issuer};
 use tokio::net::TcpListener;
 
 use crate::SOON;
@@ -159,6 +161,46 @@ async fn a_coordinator_with_a_certificate_of_another_authority_is_not_asked() {
         }
     })
     .await;
+}
+
+/// The coordinator deletes it, and a finalizer that keeps it does not keep the agent at it.
+#[tokio::test]
+async fn an_order_that_nobody_has_given_is_taken_back_whatever_keeps_it() {
+    let upgrading = Upgrading::start().await;
+    let host = Host::new(&upgrading, "w1");
+    let token = upgrading.node("w1").await;
+    let client = || upgrading.world.cluster.client(&Identity::Admin);
+    let orders: Api<NodeUpgrade> = Api::namespaced(client(), "containership-core");
+    let spec = json!({"upgrade": {"name": "evil", "uid": "evil", "generation": 1}, "id": "evil", "targetVersion": TARGET,
+        "nodeTimeoutSeconds": 900, "since": SystemClock::shared().now()});
+    let mut forged = NodeUpgrade::of_node("w1", serde_json::from_value(spec).unwrap());
+    forged.metadata.owner_references = None;
+    forged.metadata.finalizers = Some(vec!["example.com/kept".to_owned()]);
+    orders.create(&PostParams::default(), &forged).await.unwrap();
+    eventually("the order to be deleted", SOON, async || {
+        let order = orders.get("w1").await.map_err(|error| error.to_string())?;
+        order
+            .metadata
+            .deletion_timestamp
+            .map(drop)
+            .ok_or("it stands".to_owned())
+    })
+    .await;
+    let agent = host.agent(&upgrading, &token).await;
+    let reports: Api<NodeReport> = Api::all(client());
+    let report = eventually("what the agent has found", SOON, async || {
+        let report = reports.get("w1").await.map_err(|error| error.to_string())?;
+        let upgrade = report.status.and_then(|status| status.upgrade);
+        let found = upgrade.filter(|upgrade| upgrade.follows_own_status);
+        found.ok_or_else(|| agent.log_tail())
+    })
+    .await;
+    assert_eq!(
+        (report.state, report.id.as_str()),
+        (UpgradeState::None, ""),
+        "{report:?}"
+    );
+    runs_nothing(&host, &host.folder.join("ran"));
 }
 
 #[tokio::test]

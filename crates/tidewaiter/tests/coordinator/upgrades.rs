@@ -10,7 +10,8 @@ use std::process::{Command, Output};
 use http::Method;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use minisign::KeyPair;
 use serde_json::{Value, json};
 use tidewaiter_api::NodeReport;
@@ -317,6 +318,49 @@ async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
     host.shows("tidewaiter_agent_upgrade_host_unprepared 1").await;
     fs::rename(&aside, &trust).unwrap();
     host.shows("tidewaiter_agent_upgrade_host_unprepared 0").await;
+}
+
+/// An agent that cannot see its orders would let its node fail without a word.
+#[tokio::test]
+async fn an_agent_that_cannot_read_orders_says_so_and_goes_on_when_it_can() {
+    let upgrading = Upgrading::start().await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(upgrading.world.cluster.client(&Identity::Admin));
+    let name = "nodeupgrades.tidewaiter.dev";
+    definitions.delete(name, &DeleteParams::default()).await.unwrap();
+    let host = Host::new(&upgrading, "w1");
+    let token = upgrading.node("w1").await;
+    let agent = host.agent(&upgrading, &token).await;
+    let reports: Api<NodeReport> = Api::all(upgrading.world.cluster.client(&Identity::Admin));
+    let problem = async |words: &str| {
+        eventually(format!("the problem of the host to be {words:?}"), SOON, async || {
+            let report = reports.get("w1").await.map_err(|error| error.to_string())?;
+            let upgrade = report
+                .status
+                .and_then(|status| status.upgrade)
+                .ok_or("it says nothing")?;
+            let is_said = upgrade.host_problem.contains(words) && words.is_empty() == upgrade.host_problem.is_empty();
+            if is_said { Ok(()) } else { Err(format!("{upgrade:?}")) }
+        })
+        .await;
+    };
+    problem("the orders of the coordinator cannot be read; upgrade it, and apply deploy/crds/coordinator").await;
+    host.shows("tidewaiter_agent_upgrade_host_unprepared 1").await;
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds/coordinator/nodeupgrades.yaml");
+    upgrading.world.cluster.apply_manifests(deploy).await;
+    let upgrade = upgrading.upgrade().await;
+    let ran = host.folder.join("ran");
+    let script = format!("#!/bin/sh\ntouch {}\n", ran.display());
+    upgrading.script(&upgrade, &script, &["w1"]).await;
+    eventually("the script to run", SOON, async || {
+        let output = host.run();
+        if ran.exists() {
+            Ok(())
+        } else {
+            Err(format!("{output:?} {}", agent.log_tail()))
+        }
+    })
+    .await;
+    problem("").await;
 }
 
 /// The host of a node: its folders, its kubelet, and its program.

@@ -2,9 +2,10 @@
 //!
 //! Two coordinators act at any time, as if both led. Each plans with the code and sends one write, which arrives later,
 //! or never, and which the API server refuses if the upgrade was written since. The agents of three nodes see the
-//! newest state or any order that there was, at any time and as often as one likes; they lose what they do not have in
-//! their ledger. A script installs the kubelet and goes on; it succeeds, fails, hangs or is interrupted, and the last
-//! word of its host reaches the API server later, or never. A person upgrades a node by hand. Clocks differ.
+//! newest state, as those of older versions do, the order that is derived from it, or any order that there was, at any
+//! time and as often as one likes; they lose what they do not have in their ledger. A script installs the kubelet and
+//! goes on; it succeeds, fails, hangs or is interrupted, and the last word of its host reaches the API server later, or
+//! never. A person upgrades a node by hand. Clocks differ.
 //!
 //! No sequence of states repeats: each action changes the progress, a budget, a ledger, an age that only grows, or a
 //! version that only grows. So whatever can happen comes to an end, and it is enough to look at the states in which
@@ -20,7 +21,10 @@ use crate::world::{MINORS, SUPERSEDED, TARGETS, TIMEOUT, World};
 /// What the agent of a node looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
+    /// All upgrades, as agents of older versions see them.
     Newest,
+    /// The order that the coordinator derives from them. It says nothing of newer generations once the node has ended.
+    Order,
     /// The last order of this upgrade, whatever was seen since.
     Old(usize),
 }
@@ -102,7 +106,7 @@ impl Model for Protocol {
             let old = (0..PAIR)
                 .filter(|upgrade| host.orders[*upgrade].is_some_and(|order| order.superseded))
                 .map(View::Old);
-            let views = [View::Newest].into_iter().chain(old);
+            let views = [View::Newest, View::Order].into_iter().chain(old);
             if host.armed.is_some() {
                 actions.extend(views.map(|view| Action::Run(node, view)));
                 actions.push(Action::Restart(node));
@@ -343,6 +347,7 @@ impl Protocol {
     fn view(&self, state: &State, node: usize, view: View) -> Vec<Upgrade> {
         match view {
             View::Newest => self.world.newest(state),
+            View::Order => self.world.order(state, node),
             View::Old(upgrade) => {
                 let order = state.hosts[node].orders[upgrade];
                 order

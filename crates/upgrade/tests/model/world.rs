@@ -8,7 +8,8 @@ use tidewaiter_api::containership::{NodeSelector, SelectorOperator, UpgradeStatu
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, ROLE_CONTROL_PLANE_LABEL};
 use tidewaiter_upgrade::agent::{CLOCK_ERROR, Host as AgentHost, Ledger, Run};
 use tidewaiter_upgrade::{
-    Health, HostReport, Node, Observation, Policy, PoolLimit, Selector, Spec, Upgrade, Version, observation,
+    Health, HostReport, Node, Observation, Policy, PoolLimit, Selector, Spec, Upgrade, Version, node_upgrade,
+    observation,
 };
 
 use crate::state::{Cluster, Host, NODES, NodeState, OldOrder, PAIR, Progress, Said, State};
@@ -138,6 +139,14 @@ impl World {
     pub fn newest(&self, state: &State) -> Vec<Upgrade> {
         let existing = (0..PAIR).filter(|it| state.upgrades[*it].exists);
         existing.map(|it| self.upgrade(state, it)).collect()
+    }
+
+    /// What the agent of a node sees of them: its order, if it has a turn.
+    pub fn order(&self, state: &State, node: usize) -> Vec<Upgrade> {
+        let newest = self.newest(state);
+        let mut turns = node_upgrade::turns(&newest);
+        let turn = turns.find(|(name, _)| **name == self.names[node]);
+        turn.map(|(_, upgrade)| upgrade.clone()).into_iter().collect()
     }
 
     /// What the agent of a node saw when this order was new.
