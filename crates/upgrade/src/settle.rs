@@ -107,7 +107,9 @@ pub(crate) fn wake(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> 
         let next = verified.or_else(|| deadline(spec, since?));
         let is_due = verified.is_some_and(|end| seen.now >= end);
         let next = next.filter(|_| !is_due);
-        let is_pending = is_due || find(seen, name).is_some_and(|node| node.host == HostReport::Pending);
+        // An agent that says nothing may start later than the node: its first report is not watched either.
+        let may_speak = |node: &Node| matches!(node.host, HostReport::Silent | HostReport::Pending);
+        let is_pending = is_due || find(seen, name).is_some_and(may_speak);
         let read = is_pending.then(|| seen.now.checked_add(REPORT_PERIOD).ok()).flatten();
         next.into_iter().chain(read).min()
     });

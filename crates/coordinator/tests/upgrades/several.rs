@@ -78,11 +78,19 @@ async fn workers_of_each_pool_are_upgraded_at_once_and_one_with_an_old_agent_alo
     let progress = world.upgrades().get("u").await.unwrap().spec.status.unwrap();
     assert_eq!(progress.current_node, "b1");
     assert_eq!(progress.starts.keys().collect::<Vec<_>>(), ["a1"]);
+    world.orders_are(&["a1", "b1"]).await;
+    let order = world.order("b1").await;
     // Another coordinator goes on with both.
     running.stop().await;
     let _running = world.run().await;
     world.succeeds("a1").await;
     world.waits("u", "upgrading a2, b1;").await;
+    world.orders_are(&["a2", "b1"]).await;
+    assert_eq!(
+        world.order("b1").await,
+        order,
+        "the progress of the others does not concern it"
+    );
     // The agent of b2 looks at the current node alone.
     world.succeeds("b1").await;
     world.waits("u", "upgrading a2; 3 of 5 nodes").await;

@@ -303,6 +303,17 @@ async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
         }
     })
     .await;
+    // It has watched nothing of upgrades but the order of its node.
+    let audit = upgrading.world.cluster.audit().await;
+    let agents = audit.by(&Identity::service_account(AGENT, AGENT));
+    assert_eq!(agents.clone().of("clusterupgrades").count(), 0);
+    let orders = agents.of("nodeupgrades");
+    assert!(orders.count() > 0);
+    assert!(
+        orders
+            .iter()
+            .all(|asked| asked.uri.contains("fieldSelector=metadata.name%3Dw1"))
+    );
     // What a script prints stays on the node.
     assert!(!agent.log_tail().contains("hunter2"));
 

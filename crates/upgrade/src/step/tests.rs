@@ -1,5 +1,5 @@
 use super::*;
-use crate::observation::{Health, PoolLimit};
+use crate::observation::{Health, HostReport, PoolLimit};
 use crate::refusal::Refusal;
 use crate::testing::{MINUTE, at, in_progress, name, nodes, observation, says, upgrade, version};
 use crate::window::Windows;
@@ -494,11 +494,12 @@ fn a_start_that_cannot_be_read_begins_again() {
 
 #[test]
 fn it_wakes_at_the_next_deadline() {
-    let (upgrade, all, api_server) = (
+    let (upgrade, mut all, api_server) = (
         in_progress("u", "w1=InProgress"),
         nodes("w1=v1.35.4"),
         version("v1.36.3"),
     );
+    all[0].host = HostReport::Succeeded;
     let step = step(&observation(&upgrade, &[], &all, &api_server, 0));
     assert_eq!(step.wake, Some(at(0) + MINUTE * 10));
 }
