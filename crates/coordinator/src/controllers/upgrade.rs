@@ -16,14 +16,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource as _};
 use serde::{Deserialize, Serialize};
-use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
-use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, UPGRADE_FINALIZER};
+use tidewaiter_api::containership::ClusterUpgrade;
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_api::values::quoted;
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Backoff, Cache, Controller, ControllerContext, Events, Finalizer, Key, Next, Notice, Pass, Queue, Reconciler,
-    SharedClock, Tasks, Writer,
+    Backoff, Cache, Controller, ControllerContext, Events, Key, Next, Notice, Pass, Queue, Reconciler, SharedClock,
+    Tasks, Writer,
 };
 use tidewaiter_upgrade::{
     Effect, Fate, Health, Observation, Order, Spec, Step, Upgrade, form, misfit_warning, plan, preflight_warning,
@@ -52,8 +52,8 @@ use metrics::UpgradeMetrics;
 use node::{ComponentPod, UpgradeNode, observed};
 use question::{Answer, Question};
 
-/// Our own write is not in the cache yet. Its change starts a pass; this is the fallback.
-const CATCH_UP: Duration = Duration::from_secs(1);
+/// Our own write is not in the cache yet. A change of the progress starts a pass; one of the conditions starts none.
+const CATCH_UP: Duration = Duration::from_millis(100);
 
 /// A deadline takes effect this much later at most while something cannot be read.
 const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
@@ -121,7 +121,7 @@ pub(super) fn start(
     };
     let [kubeadm, kops] = CONTROL_PLANE_PODS;
     let pods = [pods(kubeadm, "upgrade-pods"), pods(kops, "upgrade-pods-kops")];
-    upgrades.notify(queue.all_keys(&upgrades));
+    upgrades.notify(queue.all_keys(&upgrades).unless(status::differs_in_conditions));
     nodes.notify(queue.all_keys(&upgrades).unless(UpgradeNode::is_as));
     for pods in &pods {
         pods.notify(queue.all_keys(&upgrades).unless(ComponentPod::is_as));
@@ -162,7 +162,7 @@ impl Reconciler for UpgradeController {
             return Ok(Next::UntilChanged);
         };
         self.metrics.set(pass.key(), &object);
-        if is_reported(&object) {
+        if status::is_reported(&object) {
             self.drains.set(pass.key(), &[]);
             return Ok(Next::UntilChanged);
         }
@@ -389,16 +389,8 @@ impl UpgradeController {
                 ..object.clone()
             };
             self.writer.apply_status(&desired, &seen_last).await?;
+            self.metrics.set(&Key::of(&desired), &desired);
         }
         Ok(forecast)
     }
-}
-
-/// Whether an upgrade is over, and its conditions say so.
-fn is_reported(object: &ClusterUpgrade) -> bool {
-    let progress = object.spec.status.as_ref();
-    let is_over = progress
-        .is_some_and(|progress| matches!(progress.cluster_status, UpgradeStatus::Success | UpgradeStatus::Failed));
-    let is_free = !Finalizer(UPGRADE_FINALIZER).is_on(&object.metadata);
-    is_over && is_free && object.status.as_ref().is_some_and(status::is_final)
 }

@@ -1,5 +1,7 @@
 //! Nodes that are drained before they are started. What kubelets do with the pods that are evicted is played.
 
+use std::time::Instant;
+
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
@@ -205,6 +207,39 @@ async fn the_pods_of_a_node_that_is_drained_are_watched() {
         watches.iter().all(|entry| entry.uri.contains("spec.nodeName%3Dw1")),
         "{watches:?}"
     );
+    world.is_at("w1", NEW).await;
+    world.ends("u", UpgradeStatus::Success).await;
+}
+
+/// Whoever may create pods may choose their node.
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the rate of passes is measured in real time")]
+async fn pods_that_come_to_a_drained_node_and_leave_it_start_few_passes() {
+    const PODS: usize = 1_000;
+    let world = World::start().await;
+    world.join("cp", NEW, &[]).await;
+    world.join("w1", OLD, &[]).await;
+    world.default_account("default").await;
+    world.pod("web", "w1", "web", "ReplicaSet").await;
+    world.budget("web", "web", 0).await;
+    let _running = world.run().await;
+    world.upgrade("u", drains(&json!({}))).await;
+    world.waits("u", "draining w1").await;
+    let (mark, begun) = (world.cluster.audit_mark().await, Instant::now());
+    for number in 0..PODS {
+        let name = format!("other-{number}");
+        world.pod(&name, "w1", "other", "ReplicaSet").await;
+        world.remove(&name).await;
+    }
+    // Each pass lists the budgets.
+    let audit = world.cluster.audit().await.since(mark).by(&coordinator());
+    let (passes, time) = (audit.of("poddisruptionbudgets").verb("list").count(), begun.elapsed());
+    let most = 15 + 3 * usize::try_from(time.as_secs()).unwrap() / 2;
+    assert!(passes <= most, "{passes} passes for {PODS} pods in {time:?}");
+    // The last pod is seen to leave.
+    world.permits("web", 1).await;
+    world.leaves("web").await;
+    world.waits("u", "upgrading w1").await;
     world.is_at("w1", NEW).await;
     world.ends("u", UpgradeStatus::Success).await;
 }

@@ -1,10 +1,12 @@
 //! What people read of an upgrade: its conditions and its Events. Pure.
 
 use jiff::Timestamp;
+use kube::api::ObjectMeta;
 use tidewaiter_api::containership::cluster_upgrade::{PROGRESSING, SUCCEEDED};
-use tidewaiter_api::containership::{ClusterUpgradeStatus, UpgradeStatus};
+use tidewaiter_api::containership::{ClusterUpgrade, ClusterUpgradeStatus, UpgradeStatus};
+use tidewaiter_api::names::UPGRADE_FINALIZER;
 use tidewaiter_api::{Condition, ConditionStatus, NodeName};
-use tidewaiter_kit::Notice;
+use tidewaiter_kit::{Finalizer, Notice};
 use tidewaiter_upgrade::drain::{Left, Why};
 use tidewaiter_upgrade::{Counts, Ending, NodeState, Observation, Order, Progress, Step, Upgrade};
 
@@ -66,8 +68,29 @@ fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
+/// Whether the upgrade is over, and its conditions say so.
+pub(super) fn is_reported(object: &ClusterUpgrade) -> bool {
+    let progress = object.spec.status.as_ref();
+    let is_over = progress
+        .is_some_and(|progress| matches!(progress.cluster_status, UpgradeStatus::Success | UpgradeStatus::Failed));
+    let is_free = !Finalizer(UPGRADE_FINALIZER).is_on(&object.metadata);
+    is_over && is_free && object.status.as_ref().is_some_and(is_final)
+}
+
+/// Whether two states of an upgrade differ in their conditions alone, which decide nothing. A pass writes them, and may
+/// name other pods each time: if that started another pass, the passes would not end.
+pub(super) fn differs_in_conditions(before: &ClusterUpgrade, after: &ClusterUpgrade) -> bool {
+    // Another spec is another generation.
+    let decisive = |object: &ClusterUpgrade| ObjectMeta {
+        resource_version: None,
+        managed_fields: None,
+        ..object.metadata.clone()
+    };
+    decisive(before) == decisive(after) && is_reported(before) == is_reported(after)
+}
+
 /// Whether the conditions say that the upgrade is over.
-pub(super) fn is_final(status: &ClusterUpgradeStatus) -> bool {
+fn is_final(status: &ClusterUpgradeStatus) -> bool {
     let mut conditions = status.conditions.iter();
     conditions.any(|condition| condition.type_ == SUCCEEDED && condition.status != ConditionStatus::Unknown)
 }
