@@ -23,7 +23,8 @@ use super::source::{Spot, at_home, cluster, membership_id, unlocked};
 use super::store::{References, Row, Scope, SecretColumn, Source, Store};
 use super::ties::{said, ties};
 use super::users::{
-    forget, hashed, join, leave, may_act_for, not_the_last_owner, only_owners_make_owners, replace_password, rewrite,
+    forget, hashed, join, join_existing, leave, may_act_for, not_the_last_owner, only_owners_make_owners,
+    replace_password, rewrite,
 };
 use super::view::{all_shown, shown, unix_millis};
 use crate::models::Kind;
@@ -234,7 +235,7 @@ pub(super) async fn set_role(cloud: &Cloud, call: &Call) -> Result<Response, Err
             let known = transaction.get(Kind::User, &id).await?;
             // An admin must not learn whether the user exists in another organization.
             known.filter(|_| operator).ok_or_else(Refusal::not_found)?;
-            join(transaction, &organization, &id, role, &owner).await?
+            join_existing(transaction, &organization, &id, role, &owner).await?
         };
         Ok(Reply::ok(&row.spec))
     })

@@ -16,6 +16,7 @@ use super::remember::{made, written};
 use super::source::{Spot, found};
 use super::store::{Row, SecretColumn, Source, Transaction};
 use super::ties::{bound_teams, said, ties};
+use super::users::only_own_key;
 use super::view::shown;
 use crate::models::Kind;
 
@@ -63,6 +64,7 @@ pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error
         let organization = home_of(transaction, kind, &spot).await?;
         let document = super::catalogue::respelled(transaction, document).await?;
         bound_teams(transaction, &organization, &document, None).await?;
+        only_own_key(transaction, &spot.user, &document, None).await?;
         let ties = ties(transaction, kind, spot.parent(kind), &organization, &document).await?;
         let id = Uuid::new_v4().to_string();
         let secret = state.sealed(kind, &id, &organization, document.credentials.as_ref(), None)?;
@@ -149,6 +151,7 @@ pub(super) async fn change(cloud: &Cloud, call: &Call) -> Result<Response, Error
         let document = super::catalogue::respelled(transaction, document).await?;
         super::catalogue::check_upgrade(transaction, &before, &document).await?;
         bound_teams(transaction, &before.organization_id, &document, Some(&before)).await?;
+        only_own_key(transaction, &spot.user, &document, Some(&before)).await?;
         let ties = ties(transaction, kind, &before.parent_id, &before.organization_id, &document).await?;
         let secret = state.sealed(
             kind,

@@ -16,7 +16,7 @@ use super::refusal::Refusal;
 use super::source::{at_home, membership_id};
 use super::store::{References, Row, SecretColumn, Source, Transaction};
 use super::ties::ties;
-use crate::models::{Document, Kind};
+use crate::models::{Document, Kind, SshKeySpec, stored};
 
 /// Removes the password in `field` of `body`, and returns its hash.
 pub(super) async fn hashed(cloud: &Cloud, body: &mut Map<String, Value>, field: &str) -> Result<Option<String>, Error> {
@@ -34,6 +34,22 @@ pub(super) async fn hashed(cloud: &Cloud, body: &mut Map<String, Value>, field: 
     let hash = hash.await.map_err(Error::internal)?;
     drop(permit);
     hash.map(Some)
+}
+
+/// Adds `user`, who existed before, to `organization` with `role`.
+pub(super) async fn join_existing(
+    transaction: &mut Transaction,
+    organization: &str,
+    user: &str,
+    role: OrgRole,
+    owner: &str,
+) -> Result<Row, Error> {
+    for row in transaction.children(Kind::SshKey, user).await? {
+        if let Ok(key) = stored::<SshKeySpec>(&row.spec) {
+            only_holder(transaction, organization, user, &key).await?;
+        }
+    }
+    join(transaction, organization, user, role, owner).await
 }
 
 /// Adds `user` to `organization` with `role`.
@@ -119,11 +135,61 @@ pub(super) async fn tell_elsewhere(transaction: &mut Transaction, row: &Row) -> 
     } else {
         &row.parent_id
     };
-    for (kind, id) in transaction.users_of(Kind::User, user).await? {
-        let organization = id.split('.').next().unwrap_or_default();
-        if kind == Kind::Membership && organization != row.organization_id {
-            transaction.tell(row, organization, "update").await?;
+    for organization in organizations_of(transaction, user).await? {
+        if organization != row.organization_id {
+            transaction.tell(row, &organization, "update").await?;
         }
+    }
+    Ok(())
+}
+
+async fn organizations_of(transaction: &mut Transaction, user: &str) -> Result<Vec<String>, Error> {
+    let mut used_by = transaction.users_of(Kind::User, user).await?;
+    used_by.retain(|(kind, _)| *kind == Kind::Membership);
+    let organization = |(_, id): (Kind, String)| id.split('.').next().unwrap_or_default().to_owned();
+    Ok(used_by.into_iter().map(organization).collect())
+}
+
+/// Checks that the SSH key in `document` is that of `user` alone wherever the user is a member. What is no SSH key is not checked,
+/// nor is the key of `before`, which an earlier version may have accepted for two users.
+pub(super) async fn only_own_key(
+    transaction: &mut Transaction,
+    user: &str,
+    document: &Document,
+    before: Option<&Row>,
+) -> Result<(), Error> {
+    let Some(said) = document.typed::<SshKeySpec>() else {
+        return Ok(());
+    };
+    let had = before.and_then(|row| stored::<SshKeySpec>(&row.spec).ok());
+    if had.is_some_and(|had| had.key.fingerprint() == said.key.fingerprint()) {
+        return Ok(());
+    }
+    for organization in organizations_of(transaction, user).await? {
+        only_holder(transaction, &organization, user, said).await?;
+    }
+    Ok(())
+}
+
+/// Checks that no other member of the organization has the key of `user`: a node logs in one user by a key. Whoever may change
+/// a key or add a member may see the members, so the other one is named.
+async fn only_holder(
+    transaction: &mut Transaction,
+    organization: &str,
+    user: &str,
+    key: &SshKeySpec,
+) -> Result<(), Error> {
+    for holder in transaction.holders(key).await? {
+        let membership = membership_id(organization, &holder);
+        if holder == user || transaction.get(Kind::Membership, &membership).await?.is_none() {
+            continue;
+        }
+        let message = format!(
+            "the SSH key {} is that of the user {holder} of the organization {organization}, and a node logs in only one user by a key: \
+             use another key, or delete it there first",
+            key.key.fingerprint()
+        );
+        return Err(Refusal::conflict(message).into());
     }
     Ok(())
 }

@@ -40,6 +40,7 @@ mod scripts;
 mod signed;
 mod silent;
 mod single_flight;
+mod sole_keys;
 mod stores;
 mod stream;
 mod world;

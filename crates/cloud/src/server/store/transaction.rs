@@ -15,7 +15,7 @@ use super::names;
 use super::quotas::Quotas;
 use super::reads::{Source, Statement, query};
 use super::row::{Row, SecretColumn};
-use crate::models::Kind;
+use crate::models::{Kind, Resource as _, SshKeySpec};
 use crate::server::Error;
 use crate::server::refusal::Refusal;
 
@@ -50,6 +50,17 @@ impl Transaction {
             users.extend(Kind::of(row.try_get(0)?).zip(Some(row.try_get(1)?)));
         }
         Ok(users)
+    }
+
+    /// The users who have this SSH key.
+    pub async fn holders(&mut self, key: &SshKeySpec) -> Result<Vec<String>, StoreError> {
+        let Some(name) = key.name(&Map::new()) else {
+            return Ok(Vec::new());
+        };
+        // By the index `names_of_ssh_keys`.
+        let statement = "SELECT scope_id FROM names WHERE kind = 'ssh-keys' AND name = $1";
+        let found = self.fetch(statement, &[&names::stored(&name.name)]).await?;
+        found.iter().map(|row| Ok(row.try_get(0)?)).collect()
     }
 
     /// Creates an object.
