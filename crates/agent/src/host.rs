@@ -22,6 +22,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 pub use folder::Opened;
+pub(crate) use folder::is_aside;
 pub(crate) use replace::is_next;
 pub use replace::{Prepared, Replaced};
 
@@ -117,6 +118,13 @@ impl HostError {
             action,
             path: path.to_owned(),
             source,
+        }
+    }
+
+    pub(crate) fn unusable(path: &str, problem: impl Into<String>) -> Self {
+        Self::Unusable {
+            path: path.to_owned(),
+            problem: problem.into(),
         }
     }
 

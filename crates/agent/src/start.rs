@@ -39,6 +39,14 @@ pub enum StartError {
         #[source]
         source: HostError,
     },
+    /// The agent could write what root has pinned.
+    #[error("pinnedFolder is {pinned:?}, which is in {folder:?}, where the agent writes: use another folder")]
+    Pinned {
+        /// The setting.
+        pinned: String,
+        /// The setting `folder` or `stateFolder`.
+        folder: String,
+    },
     /// The folder of what the agent remembers cannot be created.
     #[error("stateFolder is {folder:?}, and cannot be created: mount a folder of the host there, as deploy/agent does")]
     State {
@@ -80,6 +88,7 @@ pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> 
         folder: settings.folder.clone(),
         source,
     })?;
+    check_pinned(&settings)?;
     let watcher = Watcher::new();
     let upgrades = Upgrading::of(&settings, &host)?;
     if settings.foreign_lines == ForeignLines::Remove {
@@ -143,8 +152,20 @@ pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> 
     Ok(())
 }
 
+fn check_pinned(settings: &AgentSettings) -> Result<(), StartError> {
+    let pinned = &settings.pinned_folder;
+    let own = [&settings.folder, &settings.state_folder];
+    match own.into_iter().find(|own| Path::new(pinned).starts_with(own)) {
+        None => Ok(()),
+        Some(folder) => Err(StartError::Pinned {
+            pinned: pinned.clone(),
+            folder: folder.clone(),
+        }),
+    }
+}
+
 /// What the upgrade controller needs; None if upgrades are disabled.
-struct Upgrading(Option<(Host, NodeName, Relay, Watcher)>);
+struct Upgrading(Option<(Host, Host, NodeName, Relay, Watcher)>);
 
 impl Upgrading {
     /// Checks the settings before anything starts.
@@ -158,7 +179,8 @@ impl Upgrading {
         }
         let node = settings.node_name.as_deref().unwrap_or_default().parse()?;
         let relay = Relay::new(settings.coordinator.clone())?;
-        Ok(Self(Some((host.clone(), node, relay, Watcher::new()))))
+        let pinned = Host::of_root(Path::new(&settings.pinned_folder));
+        Ok(Self(Some((host.clone(), pinned, node, relay, Watcher::new()))))
     }
 }
 

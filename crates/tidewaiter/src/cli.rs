@@ -36,7 +36,9 @@ pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, Se
 pub(crate) use explain::{
     Explain, ExplainAccessArgs, ExplainForgeriesArgs, ExplainGroupArgs, ExplainNodeArgs, ExplainSources,
 };
-pub(crate) use host::{HostBreakGlassCommand, HostCommand, HostInstallArgs, HostRunArgs};
+pub(crate) use host::{
+    HostBreakGlassCommand, HostCommand, HostInstallArgs, HostKeysCommand, HostRunArgs, HostUninstallArgs, STATE,
+};
 pub(crate) use operators::OperatorsCommand;
 pub(crate) use plugin::{
     DiffFormat, PluginApproveArgs, PluginCommand, PluginDiffArgs, PluginPlace, PluginRollbackArgs,

@@ -1,48 +1,94 @@
 //! `tidewaiter host`: the commands on a node, as root.
 
 use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use tidewaiter_agent::break_glass;
 use tidewaiter_agent::upgrade::files::Outcome;
-use tidewaiter_agent::upgrade::install::Install;
+use tidewaiter_agent::upgrade::install::{Install, InstallError, read_key};
+use tidewaiter_agent::upgrade::keys;
+use tidewaiter_agent::upgrade::place::check_host;
 use tidewaiter_agent::upgrade::run::Runner;
+use tidewaiter_agent::upgrade::uninstall::Uninstall;
+use tidewaiter_cloud::signed::TrustedKey;
 use tidewaiter_kit::SystemClock;
 
 use crate::Failure;
-use crate::cli::{HostBreakGlassCommand, HostCommand, HostInstallArgs, HostRunArgs};
+use crate::cli::{
+    HostBreakGlassCommand, HostCommand, HostInstallArgs, HostKeysCommand, HostRunArgs, HostUninstallArgs, STATE,
+};
 
 pub(crate) fn main(command: &HostCommand) -> Result<(), Failure> {
     match command {
         HostCommand::Install(args) => install(args).map_err(Failure::Configuration),
+        HostCommand::Keys(command) => change_keys(command).map_err(Failure::Running),
+        HostCommand::Uninstall(args) => uninstall(args).map_err(Failure::Running),
         HostCommand::Run(args) => run(args).map_err(Failure::Running),
         HostCommand::BreakGlass(command) => change_break_glass(command).map_err(Failure::Running),
     }
 }
 
 fn install(args: &HostInstallArgs) -> Result<()> {
-    let mut keys = Vec::new();
-    for path in &args.keys {
-        let text = std::fs::read_to_string(path).with_context(|| format!("--key {}", path.display()))?;
-        let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-        let key = line.trim().parse().map_err(|rule: String| anyhow!(rule));
-        keys.push(key.with_context(|| format!("--key {}", path.display()))?);
-    }
+    check_host()?;
     let installed = Install {
         cluster: args.cluster.to_string(),
         node: args.node.clone(),
-        keys,
+        keys: read_keys(&args.keys, &args.folder)?,
         folder: args.folder.clone(),
+        pinned: args.pinned.clone(),
         units: args.units.clone(),
+        state: STATE.into(),
         program: match &args.program {
             Some(program) => program.clone(),
             None => std::env::current_exe().context("the path of this program")?,
         },
         kubelet: args.kubelet.clone(),
+        script_folder: args.script_folder.clone(),
     };
     let done = installed.install()?.join("\n");
     say(&format!(
         "{done}\n\nNext:\n  systemctl daemon-reload\n  systemctl enable --now tidewaiter-upgrade.path tidewaiter-upgrade.service\n"
+    ))
+}
+
+fn read_keys(paths: &[PathBuf], folder: &Path) -> Result<Vec<TrustedKey>, InstallError> {
+    paths.iter().map(|path| read_key(path, folder)).collect()
+}
+
+fn change_keys(command: &HostKeysCommand) -> Result<()> {
+    let lines = match command {
+        HostKeysCommand::List(args) => keys::list(&args.pinned)?,
+        HostKeysCommand::Add(args) => {
+            check_host()?;
+            keys::add(&args.pinned, &read_keys(&args.keys, &args.folder)?)?
+        }
+        HostKeysCommand::Remove(args) => {
+            check_host()?;
+            keys::remove(&args.pinned, &args.key, args.force)?
+        }
+    };
+    say(&format!("{}\n", lines.join("\n")))
+}
+
+fn uninstall(args: &HostUninstallArgs) -> Result<()> {
+    check_host()?;
+    let removed = Uninstall {
+        folder: args.folder.clone(),
+        pinned: args.pinned.clone(),
+        units: args.units.clone(),
+        state: args.state.clone(),
+        script_folder: args.script_folder.clone(),
+    };
+    let done = removed.uninstall()?;
+    if done.is_empty() {
+        return say("there is nothing to remove\n");
+    }
+    say(&format!(
+        "{}\n\nKept: authorized_keys, the break-glass keys, and in {} which scripts have run, so that none runs again after another installation.\n\n\
+         Next:\n  systemctl stop tidewaiter-upgrade.path\n  systemctl daemon-reload\n",
+        done.join("\n"),
+        args.state.display()
     ))
 }
 
@@ -58,7 +104,9 @@ fn change_break_glass(command: &HostBreakGlassCommand) -> Result<()> {
 fn run(args: &HostRunArgs) -> Result<()> {
     let runner = Runner {
         folder: args.folder.clone(),
+        pinned: args.pinned.clone(),
         state: args.state.clone(),
+        script_folder: args.script_folder.clone(),
         kubelet: args.kubelet.clone(),
         clock: SystemClock::shared(),
     };

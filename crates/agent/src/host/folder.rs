@@ -24,7 +24,12 @@ const LOCKS: IFlags = IFlags::IMMUTABLE.union(IFlags::APPEND);
 const ATTEMPTS: usize = 8;
 
 /// What is moved aside gets a name that begins so.
-pub(super) const ASIDE: &str = ".tidewaiter-displaced-";
+const ASIDE: &str = ".tidewaiter-displaced-";
+
+/// Whether it is the name of something that was moved aside.
+pub(crate) fn is_aside(name: &str) -> bool {
+    name.starts_with(ASIDE)
+}
 
 /// A chain of folders, and what had to be put right to open them.
 #[derive(Debug)]
@@ -75,6 +80,16 @@ impl Host {
             folders,
             repairs: Vec::new(),
         }))
+    }
+
+    /// As [`Host::look`]; None also when the agent's own folder is missing.
+    pub(crate) fn look_if_there(&self, path: &[&str]) -> Result<Option<Opened>, HostError> {
+        match self.look(path) {
+            Err(HostError::Call {
+                source: Errno::NOENT, ..
+            }) => Ok(None),
+            opened => opened,
+        }
     }
 
     /// Opens the folders of `path`. Creates those that are missing, takes away what is there in place of one, and corrects owner, mode and

@@ -35,7 +35,7 @@ use tracing::{info, warn};
 use super::files::{self, FileError, Order, Outcome, RunResult};
 use super::relay::{Relay, RelayError};
 use super::report::{Found, ToldUpgrade, UpgradeMetrics};
-use super::trust::{self, Asked, Trust, TrustError};
+use super::trust::{Asked, Trust, TrustError};
 use crate::host::{Host, HostError};
 use crate::identity::Identity;
 use crate::watcher::Watcher;
@@ -112,6 +112,8 @@ fn key() -> Key {
 struct UpgradeController {
     orders: Cache<NodeUpgrade>,
     host: Host,
+    /// What root has pinned.
+    pinned: Host,
     node: NodeName,
     relay: Relay,
     watcher: Watcher,
@@ -140,13 +142,13 @@ struct StandingOffer {
 /// # Errors
 /// When a metric's name is taken.
 pub(crate) fn start(
-    parts: (Host, NodeName, Relay, Watcher),
+    parts: (Host, Host, NodeName, Relay, Watcher),
     about: Identity,
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
 ) -> Result<watch::Receiver<ToldUpgrade>, MetricsError> {
-    let (host, node, relay, watcher) = parts;
+    let (host, pinned, node, relay, watcher) = parts;
     let (told, telling) = watch::channel(ToldUpgrade::Unknown);
     let queue = Queue::new();
     queue.push(key());
@@ -166,6 +168,7 @@ pub(crate) fn start(
     let controller = UpgradeController {
         orders,
         host,
+        pinned,
         node,
         relay,
         watcher,
@@ -261,6 +264,7 @@ impl UpgradeController {
         let script = self.relay.script(&target).await?;
         let order = Order { upgrade, script };
         let about = format!("{id} to {target}");
+        let pinned = self.pinned.clone();
         self.on_host(move |host| {
             let id = form::id(&order.upgrade);
             let asked = Asked {
@@ -269,7 +273,7 @@ impl UpgradeController {
                 newest: 0,
                 now,
             };
-            if let Err(error) = check(host, &order.script, &asked) {
+            if let Err(error) = check(&pinned, &order.script, &asked) {
                 if error.is_final() {
                     refuse(host, id, &error, now)?;
                 }
@@ -334,8 +338,8 @@ impl UpgradeController {
 
     /// Says what became of the turn of this node, and what the host permits. An error of the offer comes before one of the folder, which is returned.
     async fn report(&self, turn: Option<&str>, error: Option<&UpgradeError>) -> Result<(), UpgradeError> {
-        let watcher = self.watcher.clone();
-        let (looked, watching) = self.on_host(move |host| Ok(look(host, &watcher))).await?;
+        let (pinned, watcher) = (self.pinned.clone(), self.watcher.clone());
+        let (looked, watching) = self.on_host(move |host| Ok(look(host, &pinned, &watcher))).await?;
         let is_overdue = self.is_overdue();
         let found = Found {
             turn,
@@ -349,9 +353,9 @@ impl UpgradeController {
         let was = matches!(&*self.told.borrow(), ToldUpgrade::Reported(told) if told.unsigned_scripts);
         if report.unsigned_scripts && !was {
             warn!(
-                "trust/unsigned-scripts permits scripts without a signature: whoever can write a ClusterUpgrade, or serve a script, is root on this node"
+                "unsigned-scripts permits scripts without a signature: whoever can write a ClusterUpgrade, or serve a script, is root on this node"
             );
-            let note = "trust/unsigned-scripts on this node permits upgrade scripts without a signature. Sign them, and remove the file.";
+            let note = "unsigned-scripts on this node permits upgrade scripts without a signature. Sign them, and remove the file.";
             let about: ObjectReference = self.about.reference();
             self.events.publish(
                 &about,
@@ -389,8 +393,8 @@ fn is_to_be_repeated(result: Option<&RunResult>, stands: Duration, now: Timestam
 }
 
 /// Whether the host would run the script.
-fn check(host: &Host, script: &str, asked: &Asked<'_>) -> Result<(), UpgradeError> {
-    Trust::read(host)?.open(script, asked)?;
+fn check(pinned: &Host, script: &str, asked: &Asked<'_>) -> Result<(), UpgradeError> {
+    Trust::read(pinned)?.open(script, asked)?;
     Ok(())
 }
 
@@ -415,9 +419,9 @@ fn refuse(host: &Host, id: &str, error: &UpgradeError, now: Timestamp) -> Result
 }
 
 /// What the host says, permits and lacks, and whether its folders could be watched, which is done first.
-fn look(host: &Host, watcher: &Watcher) -> (Found<'static>, Result<(), UpgradeError>) {
-    let watching = watch_folders(host, watcher);
-    let trust = Trust::read(host);
+fn look(host: &Host, pinned: &Host, watcher: &Watcher) -> (Found<'static>, Result<(), UpgradeError>) {
+    let watching = watch_folders(host, pinned, watcher);
+    let trust = Trust::read(pinned);
     let found = Found {
         // One that does not count is none.
         result: host.result().unwrap_or_default(),
@@ -429,14 +433,14 @@ fn look(host: &Host, watcher: &Watcher) -> (Found<'static>, Result<(), UpgradeEr
 }
 
 /// Watches the folder of the scripts and, if it is there, that of what is pinned.
-fn watch_folders(host: &Host, watcher: &Watcher) -> Result<(), UpgradeError> {
+fn watch_folders(host: &Host, pinned: &Host, watcher: &Watcher) -> Result<(), UpgradeError> {
     let scripts = host.ensure(&files::FOLDER)?;
     // One that cannot be opened is reported when it is read.
-    let trust = host.look(&trust::FOLDER).unwrap_or_default();
+    let pinned = pinned.look_if_there(&[]).unwrap_or_default();
     let folders: Vec<_> = scripts
         .folders
         .iter()
-        .chain(trust.iter().flat_map(|trust| &trust.folders))
+        .chain(pinned.iter().flat_map(|pinned| &pinned.folders))
         .collect();
     let added = watcher.add_folders(&folders);
     let added = added.map_err(|source| HostError::call("watched", "scripts/upgrade", source))?;
@@ -512,16 +516,16 @@ mod tests {
             gid: rustix::process::getegid().as_raw(),
         };
         let host = Host::new(scratch.path(), owner, Arc::new(Broken(AtomicBool::new(true))));
-        let watcher = Watcher::new();
-        let (found, watching) = look(&host, &watcher);
+        let (pinned, watcher) = (scratch.path().join("pinned"), Watcher::new());
+        let pins = Host::of_root(&pinned);
+        let (found, watching) = look(&host, &pins, &watcher);
         assert!(watching.is_err());
         assert!(found.host_problem.contains("nothing is pinned"), "{found:?}");
-        let trust = scratch.path().join("trust");
-        std::fs::create_dir(&trust).unwrap();
+        std::fs::create_dir(&pinned).unwrap();
         for (name, text) in [("cluster", "c"), ("node", "w1"), ("unsigned-scripts", "allow")] {
-            std::fs::write(trust.join(name), text).unwrap();
+            std::fs::write(pinned.join(name), text).unwrap();
         }
-        let (found, watching) = look(&host, &watcher);
+        let (found, watching) = look(&host, &pins, &watcher);
         assert!(watching.is_err() && found.permits_unsigned, "{found:?}");
         assert_eq!(found.host_problem, "");
     }

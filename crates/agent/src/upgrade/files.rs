@@ -13,13 +13,12 @@ use std::fmt::Display;
 use std::os::fd::OwnedFd;
 
 use jiff::Timestamp;
-use rustix::fs::{FileType, fstat};
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_upgrade::Version;
 use tidewaiter_upgrade::form::id;
 
-use crate::host::{Found, Host, HostError, Opened};
+use crate::host::{Host, HostError, Opened};
 
 /// The folder, below the agent's.
 pub const FOLDER: [&str; 2] = ["scripts", "upgrade"];
@@ -39,14 +38,6 @@ pub enum FileError {
     /// It cannot be used.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// It is something else, or somebody else can write it.
-    #[error("{name} {problem}")]
-    Foreign {
-        /// The file.
-        name: String,
-        /// What is wrong with it.
-        problem: String,
-    },
     /// Its content is wrong.
     #[error("{name} is malformed: {reason}")]
     Malformed {
@@ -131,7 +122,7 @@ impl Host {
     /// When a file cannot be written. `current` is then as it was.
     pub fn offer(&self, name: &str, order: &Order) -> Result<(), FileError> {
         let opened = self.ensure(&FOLDER)?;
-        let folder = opened.last().ok_or_else(|| foreign("scripts/upgrade", "is missing"))?;
+        let folder = opened.last().ok_or_else(|| missing("scripts/upgrade"))?;
         let upgrade = serde_json::to_vec(&order.upgrade).map_err(|error| malformed(name, &error))?;
         let path = format!("{}/{name}\n", self.path_of(&FOLDER));
         let put = |name: &str, content: &[u8], mode| {
@@ -168,14 +159,14 @@ impl Host {
             self.check_own(folder, name)?;
         }
         let Some(folder) = opened.last() else { return Ok(None) };
-        let Some(path) = read_own(self, folder, CURRENT)? else {
+        let Some(path) = read_text(self, folder, CURRENT)? else {
             return Ok(None);
         };
         let within = format!("{}/", self.path_of(&FOLDER));
         let name = path.trim_end().strip_prefix(&within);
         let name = name.filter(|name| !name.contains('/'));
         let name = name.ok_or_else(|| malformed(CURRENT, &format!("it must be the path of a script in {within}")))?;
-        let required = |name: &str| read_own(self, folder, name)?.ok_or_else(|| foreign(name, "is missing"));
+        let required = |name: &str| read_text(self, folder, name)?.ok_or_else(|| missing(name));
         let script = required(name)?;
         let order = order_name(name);
         let upgrade: ClusterUpgrade =
@@ -197,7 +188,7 @@ impl Host {
         let Some(folder) = opened.as_ref().and_then(Opened::last) else {
             return Ok(None);
         };
-        let text = read_own(self, folder, RESULT)?;
+        let text = read_text(self, folder, RESULT)?;
         text.map(|text| serde_json::from_str(&text).map_err(|error| malformed(RESULT, &error)))
             .transpose()
     }
@@ -208,50 +199,27 @@ impl Host {
     /// When it cannot be written.
     pub fn tell(&self, result: &RunResult) -> Result<(), FileError> {
         let opened = self.ensure(&FOLDER)?;
-        let folder = opened.last().ok_or_else(|| foreign("scripts/upgrade", "is missing"))?;
+        let folder = opened.last().ok_or_else(|| missing("scripts/upgrade"))?;
         let content = serde_json::to_vec(result).map_err(|error| malformed(RESULT, &error))?;
         let found = self.find(folder, RESULT)?;
         self.replace(folder, RESULT, &content, FILE_MODE, &found)?;
         Ok(())
     }
-
-    /// Refuses a folder that somebody else owns or can write.
-    pub(super) fn check_own(&self, folder: &OwnedFd, name: &str) -> Result<(), FileError> {
-        let stat = fstat(folder).map_err(|source| HostError::call("read", name, source))?;
-        let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        if is_folder && stat.st_uid == self.owner().uid && stat.st_mode & 0o022 == 0 {
-            Ok(())
-        } else {
-            Err(foreign(name, OTHERS))
-        }
-    }
 }
 
-const OTHERS: &str = "belongs to another user, or other users can write it: see who changed it, correct owner and mode";
-
-/// The content of a file that only its owner can write; None if it is missing.
-pub(super) fn read_own(host: &Host, folder: &OwnedFd, name: &str) -> Result<Option<String>, FileError> {
-    let file = match host.find(folder, name)? {
-        Found::Absent => return Ok(None),
-        Found::Other(what) => return Err(foreign(name, format!("is {what}, and must be a file"))),
-        Found::File(file) => file,
-    };
-    if file.owner.uid != host.owner().uid || file.mode & 0o022 != 0 || file.links != 1 {
-        return Err(foreign(name, OTHERS));
-    }
-    let text = String::from_utf8(file.content).map_err(|_| malformed(name, "it must be text"))?;
-    Ok(Some(text))
+/// The text of a file that only its owner can write; None if it is missing.
+pub(super) fn read_text(host: &Host, folder: &OwnedFd, name: &str) -> Result<Option<String>, FileError> {
+    let content = host.read_own(folder, name, name)?;
+    let text = content.map(|content| String::from_utf8(content).map_err(|_| malformed(name, "it must be text")));
+    text.transpose()
 }
 
 fn order_name(script: &str) -> String {
     format!("{}.json", script.trim_end_matches(".sh"))
 }
 
-fn foreign(name: &str, problem: impl Into<String>) -> FileError {
-    FileError::Foreign {
-        name: name.to_owned(),
-        problem: problem.into(),
-    }
+fn missing(name: &str) -> FileError {
+    HostError::unusable(name, "is missing").into()
 }
 
 fn malformed(name: &str, reason: &(impl Display + ?Sized)) -> FileError {

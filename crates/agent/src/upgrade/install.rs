@@ -1,23 +1,25 @@
-//! `tidewaiter host install`: pins what the host trusts, and writes the units that run scripts. It starts nothing. Nothing is written if a program that the
-//! units start is one that somebody else than root can exchange.
+//! `tidewaiter host install`: pins what the host trusts, and writes the units that run scripts. It starts nothing.
+//!
+//! - Everything is checked before anything is written: that nobody but root can exchange the programs that the units
+//!   start and the folders that decide, that none of them is where the agent's container can write, and that everything
+//!   can be written.
+//! - What counts comes from the flags. What an earlier version has pinned in the agent's folder is removed, and not
+//!   taken over.
 
-mod programs;
-
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use tidewaiter_api::NodeName;
 use tidewaiter_signature::TrustedKey;
 
-use super::files::{self, FileError};
-use super::run::own;
-use super::trust::{self, TrustError};
+use super::place::{PlaceError, check_apart, check_executable, check_folder, check_program, check_writable};
+use super::trust::{self, Trust, TrustError};
+use super::{files, former, keys};
+use crate::break_glass::DEFAULT_FOLDER as DEFAULT_PINNED;
 use crate::host::{Host, HostError};
-use programs::check_program;
 
 /// The units, as files of the repository: with the paths of a default installation.
-const UNITS: [(&str, &str); 3] = [
+pub(super) const UNITS: [(&str, &str); 3] = [
     (
         "tidewaiter-upgrade.path",
         include_str!("../../../../deploy/host/tidewaiter-upgrade.path"),
@@ -50,12 +52,18 @@ pub struct Install {
     pub keys: Vec<TrustedKey>,
     /// The folder that the agent shares.
     pub folder: PathBuf,
+    /// The folder of what is pinned.
+    pub pinned: PathBuf,
     /// The folder of the units.
     pub units: PathBuf,
+    /// The folder of what the host remembers.
+    pub state: PathBuf,
     /// The program that the units start.
     pub program: PathBuf,
     /// The kubelet, whose version counts; None for the one in the PATH of systemd.
     pub kubelet: Option<PathBuf>,
+    /// The folder in which scripts run; None for `state`.
+    pub script_folder: Option<PathBuf>,
 }
 
 /// Why it is not installed.
@@ -74,35 +82,27 @@ pub enum InstallError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// A path would be several words in a unit.
-    #[error("{} must be an absolute path of letters, digits, '.', '_', '-' and '/'", .0.display())]
+    #[error("{} must be an absolute path of letters, digits, '.', '_', '-' and '/', without '..'", .0.display())]
     Path(PathBuf),
-    /// A program is missing, or cannot be looked at.
-    #[error("{} cannot be read", path.display())]
-    Unreadable {
-        /// The file or folder.
+    /// A place that cannot be used.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// A key that is no key.
+    #[error("--key {} {rule}", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What it must be.
+        rule: String,
+    },
+    /// A file with a key.
+    #[error("--key {} cannot be read", path.display())]
+    KeyFile {
+        /// The file.
         path: PathBuf,
         /// Why.
         #[source]
         source: std::io::Error,
-    },
-    /// A program is something else.
-    #[error("{} is no file", .0.display())]
-    NoFile(PathBuf),
-    /// Somebody else than root can replace a program that the units start as root.
-    #[error(
-        "{} has the owner {uid} and the mode {mode:o}, so others than root could replace {}, which the units start as root: put it into a folder of \
-         root, for example with install -o root -g root -m 0755 {} /usr/local/bin/, and use that one",
-        part.display(), program.display(), program.display()
-    )]
-    Replaceable {
-        /// The program, or a folder above it.
-        part: PathBuf,
-        /// The program.
-        program: PathBuf,
-        /// The owner of the part.
-        uid: u32,
-        /// Its permissions.
-        mode: u32,
     },
 }
 
@@ -112,93 +112,101 @@ impl From<HostError> for InstallError {
     }
 }
 
-impl From<FileError> for InstallError {
-    fn from(error: FileError) -> Self {
-        Self::Trust(error.into())
-    }
+/// Reads a file that minisign writes. It must not be in the agent's folder, where the agent's container could exchange it.
+///
+/// # Errors
+/// When it cannot be read, is no key, or is in the agent's folder.
+pub fn read_key(path: &Path, folder: &Path) -> Result<TrustedKey, InstallError> {
+    check_apart(path, folder)?;
+    let text = std::fs::read_to_string(path).map_err(|source| InstallError::KeyFile {
+        path: path.to_owned(),
+        source,
+    })?;
+    trust::key(&text).map_err(|rule| InstallError::Key {
+        path: path.to_owned(),
+        rule,
+    })
 }
 
 impl Install {
     /// Installs it again if it is installed. Returns what was done, in words, one line for each step.
     ///
     /// # Errors
-    /// When a file cannot be written. What was written before stays.
+    /// When it may not be installed so, and then nothing is written; or when a file cannot be written, and then what was
+    /// written before stays.
     pub fn install(&self) -> Result<Vec<String>, InstallError> {
-        let (program, folder) = (plain(&self.program)?, plain(&self.folder)?);
-        let kubelet = self.kubelet.as_deref().map(plain).transpose()?;
-        for started in [Some(&self.program), self.kubelet.as_ref()].into_iter().flatten() {
-            check_program(started)?;
+        let units = self.check()?;
+        let shared = at(&self.folder)?;
+        shared.ensure(&files::FOLDER)?;
+        let pinned = at(&self.pinned)?;
+        let mut done = self.pin(&pinned)?;
+        let folder = at(&self.units)?;
+        for (name, text) in units {
+            done.push(format!("wrote {}", keys::put(&folder, name, &text)?));
         }
-        let arguments = kubelet
-            .map(|kubelet| format!(" --kubelet {kubelet}"))
-            .unwrap_or_default();
-        let mut done = Vec::new();
-        let host = at(&self.folder)?;
-        host.ensure(&files::FOLDER)?;
-        self.pin(&host, &mut done)?;
-        let units = at(&self.units)?;
-        let opened = units.ensure(&[])?;
-        for (name, text) in UNITS {
-            let more = format!("{DEFAULT_ARGUMENTS}{arguments}\n");
-            let text = text.replace(&format!("{DEFAULT_ARGUMENTS}\n"), &more);
-            let text = text.replace(DEFAULT_PROGRAM, program).replace(DEFAULT_FOLDER, folder);
-            if let Some(folder) = opened.last() {
-                put(&units, folder, name, &text)?;
-            }
-            done.push(format!("wrote {}", self.units.join(name).display()));
-        }
+        done.extend(former::discard(&shared, &self.keys)?);
         Ok(done)
     }
 
-    fn pin(&self, host: &Host, done: &mut Vec<String>) -> Result<(), InstallError> {
-        let opened = host.ensure(&trust::FOLDER)?;
-        let Some(folder) = opened.last() else {
-            return Ok(());
-        };
-        let shown = |name: &str| self.folder.join(trust::FOLDER[0]).join(name).display().to_string();
-        let node = self.node.as_str();
+    /// Returns the units, with their names.
+    fn check(&self) -> Result<Vec<(&'static str, String)>, InstallError> {
+        let (program, folder, pinned) = (plain(&self.program)?, plain(&self.folder)?, plain(&self.pinned)?);
+        plain(&self.units)?;
+        let programs = [Some(&self.program), self.kubelet.as_ref()].into_iter().flatten();
+        let places = [&self.pinned, &self.units, &self.state];
+        let places = places.into_iter().chain(&self.script_folder);
+        for path in programs.clone().chain(places.clone()) {
+            check_apart(path, &self.folder)?;
+        }
+        for started in programs {
+            check_program(started)?;
+        }
+        for place in places {
+            check_folder(place)?;
+        }
+        check_writable(&self.folder)?;
+        check_executable(self.script_folder.as_ref().unwrap_or(&self.state))?;
+
+        let mut arguments = String::new();
+        let is_other = self.pinned != Path::new(DEFAULT_PINNED);
+        for (flag, path) in [
+            ("pinned", is_other.then_some(pinned)),
+            ("kubelet", self.kubelet.as_deref().map(plain).transpose()?),
+            ("script-folder", self.script_folder.as_deref().map(plain).transpose()?),
+        ] {
+            if let Some(path) = path {
+                arguments = format!("{arguments} --{flag} {path}");
+            }
+        }
+        let units = UNITS.map(|(name, text)| {
+            let more = format!("{DEFAULT_ARGUMENTS}{arguments}\n");
+            let text = text.replace(&format!("{DEFAULT_ARGUMENTS}\n"), &more);
+            (
+                name,
+                text.replace(DEFAULT_PROGRAM, program).replace(DEFAULT_FOLDER, folder),
+            )
+        });
+        Ok(units.into())
+    }
+
+    fn pin(&self, pinned: &Host) -> Result<Vec<String>, InstallError> {
+        let mut done = Vec::new();
         for (name, value, what) in [
             (
                 trust::CLUSTER,
                 self.cluster.as_str(),
                 "scripts for another cluster do not run",
             ),
-            (trust::NODE, node, "scripts for another node do not run"),
+            (trust::NODE, self.node.as_str(), "scripts for another node do not run"),
         ] {
-            put(host, folder, name, &format!("{value}\n"))?;
-            done.push(format!("wrote {}: {value}; {what}", shown(name)));
+            let path = keys::put(pinned, name, &format!("{value}\n"))?;
+            done.push(format!("wrote {path}: {value}; {what}"));
         }
-        let names: Vec<String> = (1..=self.keys.len())
-            .map(|number| format!("key-{number}{}", trust::KEY))
-            .collect();
-        for (name, key) in names.iter().zip(&self.keys) {
-            put(
-                host,
-                folder,
-                name,
-                &format!("untrusted comment: minisign public key\n{key}\n"),
-            )?;
-            done.push(format!(
-                "wrote {}: scripts that the key {key} signs may run as root",
-                shown(name)
-            ));
+        done.extend(keys::replace(pinned, &self.keys)?);
+        if Trust::read(pinned)?.permits_unsigned() {
+            done.push(keys::unsigned(pinned));
         }
-        for name in trust::names(folder)? {
-            if !names.contains(&name) {
-                host.take_away(folder, &name)?;
-                done.push(format!(
-                    "removed {}: scripts that this key signed do not run any more",
-                    shown(&name)
-                ));
-            }
-        }
-        if trust::Trust::read(host)?.permits_unsigned() {
-            done.push(format!(
-                "{} permits scripts without a signature: remove it when all scripts are signed",
-                shown(trust::UNSIGNED)
-            ));
-        }
-        Ok(())
+        Ok(done)
     }
 }
 
@@ -208,20 +216,14 @@ fn at(folder: &Path) -> Result<Host, InstallError> {
         path: folder.to_owned(),
         source,
     })?;
-    Ok(own(folder))
-}
-
-fn put(host: &Host, folder: &OwnedFd, name: &str, text: &str) -> Result<(), HostError> {
-    let found = host.find(folder, name)?;
-    host.replace(folder, name, text.as_bytes(), 0o644, &found)?;
-    Ok(())
+    Ok(Host::of_root(folder))
 }
 
 /// Units separate words by spaces, and have characters of their own.
 fn plain(path: &Path) -> Result<&str, InstallError> {
     let is_plain = |text: &&str| {
         let permitted = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
-        text.starts_with('/') && text.chars().all(permitted)
+        text.starts_with('/') && text.chars().all(permitted) && text.split('/').all(|part| part != "..")
     };
     path.to_str()
         .filter(is_plain)

@@ -10,7 +10,7 @@
 //! - What is recorded as running does not run when this process has the lock. It is settled, also when its order is
 //!   gone.
 //! - What runs is a copy in a folder that the agent cannot reach: a file that is exchanged after it was checked does
-//!   not run.
+//!   not run. Where the copy cannot run, nothing is recorded, and the order is tried again.
 //! - A script is killed at the deadline, so that it does not run beside that of the next node. So is its way back.
 //! - At most one script runs in a process, and its way back in another one. systemd kills what a script has left when
 //!   the process ends, before the next one starts.
@@ -19,9 +19,10 @@
 mod execute;
 mod record;
 
+use std::fs::File;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 
 use tidewaiter_api::NodeName;
 use tidewaiter_kit::{Chain, SharedClock};
@@ -31,8 +32,9 @@ use tidewaiter_upgrade::{InvalidVersion, Upgrade, Version, form};
 
 use super::files::{FileError, Order, Outcome, RunResult};
 use super::trust::{Asked, Trust, TrustError};
-use crate::host::{AllCalls, Host, HostError, Owner};
-use execute::{Execution, Way, printed};
+use crate::host::{Host, HostError};
+pub(super) use execute::SCRIPT;
+use execute::{CopyError, Execution, Way, printed};
 use record::{Record, WayBack};
 
 /// Why the host cannot even refuse.
@@ -73,6 +75,10 @@ enum NotRun {
     Target(InvalidVersion),
     #[error("current was changed or removed while the order was checked")]
     Withdrawn,
+    #[error(transparent)]
+    Folder(#[from] RunError),
+    #[error(transparent)]
+    Copy(#[from] CopyError),
     #[error("the script cannot be started")]
     Start(#[source] std::io::Error),
 }
@@ -101,7 +107,7 @@ impl NotRun {
             Self::Refused(Refused::AtVersion { version, target }) if version.is(target) => return Outcome::Succeeded,
             Self::Refused(Refused::RunBefore) => return Outcome::Interrupted,
             Self::Refused(refused) => matches!(refused, Refused::AtVersion { .. } | Refused::UnknownVersion),
-            Self::File(_) | Self::Withdrawn => false,
+            Self::File(_) | Self::Folder(_) | Self::Copy(_) | Self::Withdrawn => false,
         };
         if is_final { Outcome::Refused } else { Outcome::Blocked }
     }
@@ -118,8 +124,12 @@ impl From<HostError> for NotRun {
 pub struct Runner {
     /// The folder that the agent shares.
     pub folder: PathBuf,
+    /// The folder of what is pinned, which the agent cannot write.
+    pub pinned: PathBuf,
     /// The folder of the record, which the agent cannot reach.
     pub state: PathBuf,
+    /// The folder in which scripts run; None for `state`.
+    pub script_folder: Option<PathBuf>,
     /// The kubelet, whose version counts.
     pub kubelet: PathBuf,
     /// The time.
@@ -133,29 +143,22 @@ impl Runner {
     /// # Errors
     /// When neither the record nor the result can be written.
     pub fn run(&self) -> Result<Option<RunResult>, RunError> {
-        let state = self.open_state()?;
+        let state = opened(&self.state)?;
         let Some(_lock) = record::lock(&state)? else {
             return Ok(None);
         };
         self.carry_out(&state)
     }
 
-    fn open_state(&self) -> Result<Host, RunError> {
-        use std::os::unix::fs::DirBuilderExt as _;
-        let made = std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.state);
-        made.map_err(|source| RunError::State {
-            path: self.state.clone(),
-            source,
-        })?;
-        Ok(own(&self.state))
+    /// Copies a script to where it can run. Before that, nothing may be recorded as begun.
+    fn copy(&self, script: &str) -> Result<PathBuf, NotRun> {
+        let folder = self.script_folder.as_ref().unwrap_or(&self.state);
+        Ok(execute::copy(&opened(folder)?, script)?)
     }
 
     /// None if there is no order, or it is over.
     fn carry_out(&self, state: &Host) -> Result<Option<RunResult>, RunError> {
-        let host = own(&self.folder);
+        let host = Host::of_root(&self.folder);
         let order = match host.ordered() {
             Ok(None) => return self.settle(&host, state),
             Ok(Some(order)) => order,
@@ -257,7 +260,7 @@ impl Runner {
 
     /// Checks the order, records the run, decides again, and runs the script.
     fn start(&self, host: &Host, state: &Host, order: &Order, id: &str) -> Result<RunResult, NotRun> {
-        let trust = Trust::read(host)?;
+        let trust = Trust::read(&Host::of_root(&self.pinned))?;
         let mut record = Record::read(state)?;
         let upgrades = [identified(order, id)];
         let target = target(order)?;
@@ -276,12 +279,13 @@ impl Runner {
             now: self.clock.now(),
         };
         let decided = decide(&upgrades, view, repeatable)?;
+        let path = self.copy(script.body())?;
         record.begin(&upgrades, id, script.generation(), version.as_ref());
         record.write(state)?;
         let version = self.version_for(&record, id, is_again);
         let run = self.decide_again(host, order, &record, trust.node(), version.as_ref(), decided.again)?;
         host.tell(&self.running(id, &run))?;
-        let execution = Execution::new(state, script.body(), trust.node(), &run, &*self.clock);
+        let execution = Execution::new(path, trust.node(), &run, &*self.clock);
         let result = execution.start(Way::There).map_err(NotRun::Start)?;
         record.ended = Some(id.to_owned());
         let is_due = result.outcome == Outcome::Failed && script.has_way_back();
@@ -322,7 +326,7 @@ impl Runner {
     /// # Errors
     /// When neither the record nor the result can be written.
     pub fn way_back(&self) -> Result<Option<RunResult>, RunError> {
-        let state = self.open_state()?;
+        let state = opened(&self.state)?;
         let Some(_lock) = record::lock(&state)? else {
             return Ok(None);
         };
@@ -332,8 +336,8 @@ impl Runner {
         };
         // It begins at most once, whatever happens then.
         record.write(&state)?;
-        let host = own(&self.folder);
-        let result = self.go_back(&host, &state, &record, &script, &failed);
+        let host = Host::of_root(&self.folder);
+        let result = self.go_back(&host, &record, &script, &failed);
         let result =
             result.unwrap_or_else(|refused| and(failed, &format!("its way back does not run: {}", Chain(&refused))));
         host.tell(&result)?;
@@ -341,15 +345,8 @@ impl Runner {
     }
 
     /// Not if the kubelet is new: the coordinator may count the node as done, and start the next one.
-    fn go_back(
-        &self,
-        host: &Host,
-        state: &Host,
-        record: &Record,
-        script: &str,
-        failed: &RunResult,
-    ) -> Result<RunResult, NotRun> {
-        let trust = Trust::read(host)?;
+    fn go_back(&self, host: &Host, record: &Record, script: &str, failed: &RunResult) -> Result<RunResult, NotRun> {
+        let trust = Trust::read(&Host::of_root(&self.pinned))?;
         let ordered = host.ordered()?;
         let is_same = |order: &Order| form::id(&order.upgrade) == failed.id && digest(&order.script) == script;
         let order = ordered.filter(is_same).ok_or(NotRun::Withdrawn)?;
@@ -359,7 +356,7 @@ impl Runner {
         // A program that was half replaced has no version, and is what a way back is for.
         let version = self.version().or_else(|| before.clone());
         let run = self.decide_again(host, &order, record, trust.node(), version.as_ref(), Again::No)?;
-        let execution = Execution::new(state, script.body(), trust.node(), &run, &*self.clock);
+        let execution = Execution::new(self.copy(script.body())?, trust.node(), &run, &*self.clock);
         // A folder that is full is no reason not to begin.
         let _ = host.tell(&RunResult {
             outcome: Outcome::RollingBack,
@@ -461,13 +458,23 @@ fn identified(order: &Order, id: &str) -> Upgrade {
     }
 }
 
-/// A folder of whoever runs this: root.
-pub(super) fn own(folder: &Path) -> Host {
-    let owner = Owner {
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
+/// A folder of root, which is created if it is missing.
+fn opened(folder: &Path) -> Result<Host, RunError> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|source| RunError::State {
+        path: folder.to_owned(),
+        source,
+    })?;
+    Ok(Host::of_root(folder))
+}
+
+/// Holds the lock, and says whether a way back is due; None if a script runs.
+pub(super) fn hold(state: &Host) -> Result<Option<(File, bool)>, HostError> {
+    let Some(lock) = record::lock(state)? else {
+        return Ok(None);
     };
-    Host::new(folder, owner, Arc::new(AllCalls))
+    let is_due = Record::read(state).is_ok_and(|record| record.way_back.is_some());
+    Ok(Some((lock, is_due)))
 }
 
 #[cfg(test)]

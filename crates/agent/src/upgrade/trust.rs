@@ -1,6 +1,9 @@
-//! What an operator has pinned on the host, in the folder `trust`: the cluster, the name of the Node, and the keys that may sign scripts.
+//! What an operator has pinned on the host for upgrades: the cluster, the name of the Node, and the keys that may sign scripts.
 //!
-//! It never comes from the cluster. Each file must belong to the owner of the agent's files, and nobody else may write it.
+//! - It never comes from the cluster. It is in the folder of the break-glass keys, which the agent's container can only
+//!   read. Each file must belong to root, and nobody else may write it.
+//! - Earlier versions had it in [`FORMER`], below the agent's folder, where the agent's container can write. Nothing
+//!   there counts.
 
 use std::os::fd::OwnedFd;
 
@@ -10,11 +13,7 @@ use tidewaiter_signature::TrustedKey;
 use tidewaiter_upgrade::Version;
 use tidewaiter_upgrade::signed::{Expected, Untrusted, VerifiedScript, open, open_unsigned};
 
-use super::files::{FileError, read_own};
-use crate::host::{Host, HostError, Opened};
-
-/// The folder, below the agent's.
-pub const FOLDER: [&str; 1] = ["trust"];
+use crate::host::{Host, HostError};
 
 /// The file with the id of the cluster.
 pub const CLUSTER: &str = "cluster";
@@ -28,6 +27,9 @@ pub const KEY: &str = ".pub";
 /// The file that permits scripts without a signature, with the content `allow`.
 pub const UNSIGNED: &str = "unsigned-scripts";
 
+/// The folder of earlier versions, below the agent's.
+pub const FORMER: &str = "trust";
+
 /// What is pinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trust {
@@ -40,19 +42,20 @@ pub struct Trust {
 /// What is pinned cannot be read. No script runs then.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// The folder is missing.
+    /// The file with the cluster is missing.
     #[error(
-        "nothing is pinned on this node, because there is no folder trust: run tidewaiter host install on the node"
+        "nothing is pinned for upgrades on this node, because {0} is missing: run tidewaiter host install on the node, \
+         also if an earlier version has pinned keys in /etc/containership/trust, which do not count any more"
     )]
-    Missing,
+    Missing(String),
     /// A file of the host.
     #[error(transparent)]
-    File(#[from] FileError),
+    Host(#[from] HostError),
     /// A file has wrong content.
-    #[error("trust/{name} {rule}")]
+    #[error("{path} {rule}")]
     Content {
         /// The file.
-        name: String,
+        path: String,
         /// What it must be.
         rule: String,
     },
@@ -61,13 +64,7 @@ pub enum TrustError {
 impl TrustError {
     /// Whether a person has to change what is pinned. A file that cannot be read may be read later.
     pub(super) fn is_final(&self) -> bool {
-        !matches!(self, Self::File(FileError::Host(_)))
-    }
-}
-
-impl From<HostError> for TrustError {
-    fn from(error: HostError) -> Self {
-        Self::File(error.into())
+        !matches!(self, Self::Host(error) if !matches!(error, HostError::Unusable { .. }))
     }
 }
 
@@ -75,39 +72,31 @@ impl Trust {
     /// Reads the folder. Files with other names do not count.
     ///
     /// # Errors
-    /// If the folder or a file is missing, has wrong content, or somebody else can write it.
-    pub fn read(host: &Host) -> Result<Self, TrustError> {
-        let opened = host.look(&FOLDER)?;
-        let folder = opened.as_ref().and_then(Opened::last).ok_or(TrustError::Missing)?;
-        host.check_own(folder, "trust")?;
-        let line = |name: &str| -> Result<Option<String>, TrustError> {
-            let text = read_own(host, folder, name)?;
-            let last = |text: &String| {
-                text.lines()
-                    .rfind(|line| !line.trim().is_empty())
-                    .map(|line| line.trim().to_owned())
-            };
-            Ok(text.as_ref().map(|text| last(text).unwrap_or_default()))
-        };
-        let cluster = line(CLUSTER)?.filter(|cluster| !cluster.is_empty());
-        let node = line(NODE)?.and_then(|node| node.parse().ok());
-        let permits_unsigned = match line(UNSIGNED)?.as_deref() {
+    /// If a file is missing, has wrong content, or somebody else can write it or the folder.
+    pub fn read(pinned: &Host) -> Result<Self, TrustError> {
+        let missing = || TrustError::Missing(pinned.path_of(&[CLUSTER]));
+        let cluster = line(pinned, CLUSTER)?.ok_or_else(missing)?;
+        if cluster.is_empty() {
+            return Err(wrong(pinned, CLUSTER, "must be the id of the cluster"));
+        }
+        let node = line(pinned, NODE)?.and_then(|node| node.parse().ok());
+        let permits_unsigned = match line(pinned, UNSIGNED)?.as_deref() {
             None => false,
             Some("allow") => true,
-            Some(_) => return Err(wrong(UNSIGNED, "must be the word allow, or not be there")),
+            Some(_) => return Err(wrong(pinned, UNSIGNED, "must be the word allow, or not be there")),
         };
-        let mut keys = Vec::new();
-        for name in names(folder)? {
-            if let Some(key) = line(&name)? {
-                keys.push(key.parse().map_err(|rule: String| wrong(&name, &rule))?);
-            }
-        }
         Ok(Self {
-            cluster: cluster.ok_or_else(|| wrong(CLUSTER, "must be the id of the cluster"))?,
-            node: node.ok_or_else(|| wrong(NODE, "must be the name of the Node"))?,
-            keys,
+            cluster,
+            node: node.ok_or_else(|| wrong(pinned, NODE, "must be the name of the Node"))?,
+            keys: keys(pinned)?.into_iter().map(|(_, key)| key).collect(),
             permits_unsigned,
         })
+    }
+
+    /// The id of the cluster.
+    #[must_use]
+    pub fn cluster(&self) -> &str {
+        &self.cluster
     }
 
     /// The name of the Node.
@@ -143,24 +132,68 @@ impl Trust {
     }
 }
 
-fn wrong(name: &str, rule: &str) -> TrustError {
+fn wrong(pinned: &Host, name: &str, rule: &str) -> TrustError {
     TrustError::Content {
-        name: name.to_owned(),
+        path: pinned.path_of(&[name]),
         rule: rule.to_owned(),
     }
 }
 
+/// The last line of a file that has text; None if the file is missing.
+fn line(pinned: &Host, name: &str) -> Result<Option<String>, HostError> {
+    let content = pinned.read_trusted(name)?;
+    Ok(content.map(|content| last_line(&String::from_utf8_lossy(&content)).to_owned()))
+}
+
+fn last_line(text: &str) -> &str {
+    let line = text.lines().rfind(|line| !line.trim().is_empty());
+    line.unwrap_or_default().trim()
+}
+
+/// The key in a file that minisign writes.
+///
+/// # Errors
+/// What it must be.
+pub fn key(text: &str) -> Result<TrustedKey, String> {
+    last_line(text).parse()
+}
+
+/// The pinned keys, each with the name of its file, in the order of these.
+///
+/// # Errors
+/// If a file has wrong content, or somebody else can write it.
+pub(super) fn keys(pinned: &Host) -> Result<Vec<(String, TrustedKey)>, TrustError> {
+    let Some(folder) = pinned.trusted_folder()? else {
+        return Ok(Vec::new());
+    };
+    let mut keys = Vec::new();
+    for name in names(&folder)? {
+        if let Some(text) = line(pinned, &name)? {
+            let key = text.parse().map_err(|rule: String| wrong(pinned, &name, &rule))?;
+            keys.push((name, key));
+        }
+    }
+    Ok(keys)
+}
+
 /// The names of the files with keys, in order.
 pub(super) fn names(folder: &OwnedFd) -> Result<Vec<String>, HostError> {
-    let failed = |source| HostError::call("read", "trust", source);
+    let mut names = entries(folder)?;
+    names.retain(|name| name.ends_with(KEY));
+    names.sort();
+    Ok(names)
+}
+
+/// What a folder has.
+pub(super) fn entries(folder: &OwnedFd) -> Result<Vec<String>, HostError> {
+    let failed = |source| HostError::call("read", "a folder", source);
     let mut names = Vec::new();
     for entry in Dir::read_from(folder).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
-        if name.ends_with(KEY) {
+        if name != "." && name != ".." {
             names.push(name);
         }
     }
-    names.sort();
     Ok(names)
 }
 

@@ -207,6 +207,14 @@ async fn wrong_settings_are_refused() {
             ],
             "upgrades is enabled, and ownerUid is 2000000: set ownerUid to 0, or upgrades to disabled",
         ),
+        (
+            &[
+                ("NODE_NAME", "n"),
+                ("TIDEWAITER_FOLDER", "/tmp"),
+                ("TIDEWAITER_PINNED_FOLDER", "/tmp/pinned"),
+            ],
+            "pinnedFolder is \"/tmp/pinned\", which is in \"/tmp\", where the agent writes",
+        ),
     ] {
         let world = World::start().await;
         let process = world.unready(world.cluster.kubeconfig(&world::account()), variables);

@@ -208,6 +208,17 @@ fn values_that_cannot_be_meant_are_refused_by_name() {
             json!({"image": image, "agent": {"enabled": true, "settings": {"ownerUid": -1}}}),
             &["/agent/settings/ownerUid"],
         ),
+        (
+            json!({"image": image, "agent": {"enabled": true, "settings": {"pinnedFolder": "/etc/containership/trust"}}}),
+            &[
+                "agent.settings.pinnedFolder is /etc/containership/trust",
+                "agent.settings.folder",
+            ],
+        ),
+        (
+            json!({"image": image, "agent": {"enabled": true, "settings": {"stateFolder": "/srv", "pinnedFolder": "/srv"}}}),
+            &["agent.settings.pinnedFolder is /srv", "agent.settings.stateFolder"],
+        ),
     ] {
         let refusal = template(&values, &[]).refusal();
         for wanted in wanted {

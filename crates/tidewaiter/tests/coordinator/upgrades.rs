@@ -318,16 +318,16 @@ async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
     assert!(!agent.log_tail().contains("hunter2"));
 
     // What the host permits and lacks is seen while no upgrade is in progress.
-    let unsigned = host.shared().join("trust/unsigned-scripts");
+    let unsigned = host.pinned().join("unsigned-scripts");
     fs::write(&unsigned, "allow\n").unwrap();
     host.shows("tidewaiter_agent_unsigned_scripts_permitted 1").await;
     fs::remove_file(&unsigned).unwrap();
     host.shows("tidewaiter_agent_unsigned_scripts_permitted 0").await;
     host.shows("tidewaiter_agent_upgrade_host_unprepared 0").await;
-    let [trust, aside] = ["trust", "trust-aside"].map(|name| host.shared().join(name));
-    fs::rename(&trust, &aside).unwrap();
+    let [cluster, aside] = ["cluster", "aside"].map(|name| host.pinned().join(name));
+    fs::rename(&cluster, &aside).unwrap();
     host.shows("tidewaiter_agent_upgrade_host_unprepared 1").await;
-    fs::rename(&aside, &trust).unwrap();
+    fs::rename(&aside, &cluster).unwrap();
     host.shows("tidewaiter_agent_upgrade_host_unprepared 0").await;
 }
 
@@ -390,28 +390,25 @@ impl Host {
             admin: format!("127.0.0.1:{}", free_port()),
         };
         fs::create_dir(&host.folder).unwrap();
-        let key = host.folder.join("minisign.pub");
-        fs::write(&key, upgrading.pair.pk.to_box().unwrap().into_string()).unwrap();
         let kubelet = host.folder.join("kubelet");
         fs::write(&kubelet, "#!/bin/sh\necho Kubernetes v1.35.4\n").unwrap();
         fs::set_permissions(&kubelet, Permissions::from_mode(0o755)).unwrap();
-        let output = host.tidewaiter(&[
-            "install",
-            "--cluster",
-            &upgrading.cloud.cluster,
-            "--node",
-            node,
-            "--key",
-            key.to_str().unwrap(),
-            "--units",
-            host.folder.join("units").to_str().unwrap(),
-            // The units are not used here. Others may be able to replace what was built.
-            "--program",
-            "/usr/bin/env",
-        ]);
-        let said = String::from_utf8(output.stdout.clone()).unwrap();
-        assert!(said.contains("trust/key-1.pub: scripts that the key"), "{output:?}");
+        // As `tidewaiter host install` pins it on a host, which this is not.
+        fs::create_dir(host.pinned()).unwrap();
+        let key = upgrading.pair.pk.to_box().unwrap().into_string();
+        for (name, text) in [
+            ("cluster", &*upgrading.cloud.cluster),
+            ("node", node),
+            ("operator.pub", &key),
+        ] {
+            fs::write(host.pinned().join(name), text).unwrap();
+        }
+        fs::create_dir(host.shared()).unwrap();
         host
+    }
+
+    pub fn pinned(&self) -> PathBuf {
+        self.folder.join("pinned")
     }
 
     pub fn shared(&self) -> PathBuf {
@@ -432,6 +429,8 @@ impl Host {
         let [state, kubelet] = ["state", "kubelet"].map(|name| self.folder.join(name));
         self.tidewaiter(&[
             "run",
+            "--pinned",
+            self.pinned().to_str().unwrap(),
             "--state",
             state.to_str().unwrap(),
             "--kubelet",
@@ -460,6 +459,7 @@ impl Host {
             )
             .env("TIDEWAITER_FOLDER", self.shared())
             .env("TIDEWAITER_STATE_FOLDER", self.folder.join("agent-state"))
+            .env("TIDEWAITER_PINNED_FOLDER", self.pinned())
             .env("TIDEWAITER_HEALTH_ADDRESS", format!("127.0.0.1:{}", free_port()))
             .env("TIDEWAITER_ADMIN_ADDRESS", &self.admin)
             .env("TIDEWAITER_OWNER_UID", user[0].to_string())

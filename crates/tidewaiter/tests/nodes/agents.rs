@@ -49,6 +49,53 @@ pub async fn are_installed(site: &Site) {
     .await;
 }
 
+/// Tries, as root in the mount namespace of the agent, which is what whoever has its pod can do.
+const WRITES_AS_THE_AGENT: &str = r#"
+for file in /proc/[0-9]*/cmdline; do
+    case "$(tr '\0' ' ' <"$file" 2>/dev/null)" in
+    /*tidewaiter\ agent\ *) pod=${file%/cmdline}/root ;;
+    esac
+done
+touch "$pod/etc/containership/evil"
+for name in cluster unsigned-scripts break-glass; do
+    if touch "$pod/etc/tidewaiter/pinned/$name" 2>/root/said; then exit 1; fi
+    cat /root/said
+done
+find /etc/tidewaiter/pinned -type f
+"#;
+
+/// What decides what runs as root on a node cannot be written in its agent's pod, and the commands that write it do nothing there.
+pub async fn cannot_pin(site: &Site) {
+    let evil = "untrusted comment: x\nRWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\n";
+    let evil = site.file("evil.pub", evil);
+    let select = "-n tidewaiter-agent get pods -o jsonpath={.items[*].metadata.name} --field-selector spec.nodeName=";
+    for node in &site.nodes {
+        node.put(&evil, "0600", "/etc/containership/evil.pub").await;
+        let pod = site.kubectl(&format!("{select}{}", node.name())).await;
+        let cluster = "--cluster 22222222-2222-4222-8222-222222222222";
+        for command in [
+            format!(
+                "install {cluster} --node {} --key /etc/containership/evil.pub",
+                node.name()
+            ),
+            "keys add /etc/containership/evil.pub".to_owned(),
+            "uninstall".to_owned(),
+        ] {
+            let exec = format!(
+                "-n tidewaiter-agent exec {} -- /usr/local/bin/tidewaiter host {command}",
+                pod.trim()
+            );
+            let refused = site.try_kubectl(&exec).await.unwrap_err();
+            assert!(refused.contains("this is not the system of a host"), "{refused}");
+        }
+        let said = node.run(["sh", "-ec", WRITES_AS_THE_AGENT]).await;
+        assert_eq!(said.matches("Read-only file system").count(), 3, "{said}");
+        assert!(!said.contains("\n/etc/tidewaiter/pinned"), "{said}");
+        node.run(["sh", "-c", "rm /etc/containership/evil*; ! ls /etc/containership/trust"])
+            .await;
+    }
+}
+
 /// Without the agents and the keys of users. A pinned key stays.
 pub async fn are_uninstalled(site: &Site) {
     let pin = "echo 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK4hoRzVPA3U8qoef7QtvY6RmkwgDL47zndwzs8V+7J7' >/etc/tidewaiter/pinned/break-glass";

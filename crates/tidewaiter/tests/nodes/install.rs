@@ -78,6 +78,7 @@ async fn works_and_goes(site: &Site) {
         unreachable!()
     };
     agents::are_installed(site).await;
+    agents::cannot_pin(site).await;
     // As long as a kubelet would take to restart the controller: three probes of ten seconds.
     let flooded = now();
     let address = master.address();

@@ -100,7 +100,12 @@ impl World {
 
     /// Offers a script, signed for this node and version, as the agent does.
     async fn offer(&self, id: &str, script: &str, version: &str) {
-        let key = self.pair.sk.to_box(None).unwrap().into_string();
+        self.offer_by(&self.pair, id, script, version).await;
+    }
+
+    /// The same with another key.
+    async fn offer_by(&self, pair: &KeyPair, id: &str, script: &str, version: &str) {
+        let key = pair.sk.to_box(None).unwrap().into_string();
         let key = SigningKey::read::<SignatureError>(&key, || unreachable!("it has no password")).unwrap();
         let now = SystemClock::shared().now().as_second();
         let target: Version = version.parse().unwrap();
@@ -214,6 +219,104 @@ async fn a_real_kubelet_is_upgraded_by_the_units_and_a_power_cut_does_not_run_a_
     assert_eq!(world.node.run(["cat", "/root/calls"]).await, CALLS, "{result:?}");
     world.node.has_kubelet(KubeletVersion::Current).await;
     world.node.ready().await;
+
+    what_the_agent_can_write_pins_nothing(&world).await;
+    a_new_key_and_a_mount_without_exec(&world).await;
+    is_removed(&world).await;
     drop(world.node);
     drop(world.control_plane);
+}
+
+/// What whoever has the agent's container can write: what earlier versions trusted.
+const FORMER: &str = "
+mkdir /etc/containership/trust
+cd /etc/containership/trust
+echo $1 >cluster
+echo w1 >node
+echo $2 >key-1.pub
+echo allow >unsigned-scripts
+";
+const INSTALL_AGAIN: &str = "tidewaiter host install --cluster $1 --node w1 --key /root/minisign.pub";
+
+/// Neither the unit nor another installation believes it.
+async fn what_the_agent_can_write_pins_nothing(world: &World) {
+    let foreign = KeyPair::generate_unencrypted_keypair().unwrap();
+    let key = foreign.pk.to_base64();
+    world.node.run(["sh", "-ec", FORMER, "sh", CLUSTER, &key]).await;
+    let script = "#!/bin/sh\ntouch /root/foreign\n";
+    let current = KubeletVersion::Current.as_str();
+    world.offer_by(&foreign, "fifth", script, current).await;
+    let result = world.says("fifth", Outcome::Refused).await;
+    assert!(result.message.contains("which is not trusted"), "{result:?}");
+    let said = world.node.run(["sh", "-ec", INSTALL_AGAIN, "sh", CLUSTER]).await;
+    assert!(
+        said.contains(&format!("the key {key} is not pinned in the new one")),
+        "{said}"
+    );
+    world.offer_by(&foreign, "sixth", script, current).await;
+    world.says("sixth", Outcome::Refused).await;
+    let left = world.node.run([
+        "sh",
+        "-c",
+        "ls /root/foreign /etc/containership/trust 2>/dev/null || true",
+    ]);
+    assert_eq!(left.await, "");
+}
+
+const NO_EXEC: &str = "
+mount --bind /var/lib/tidewaiter-host /var/lib/tidewaiter-host
+mount -o remount,bind,noexec /var/lib/tidewaiter-host
+printf %s \"$1\" >/root/new.pub
+tidewaiter host keys add /root/new.pub
+tidewaiter host keys list
+";
+
+/// The script of a new key waits, and runs when it can.
+async fn a_new_key_and_a_mount_without_exec(world: &World) {
+    world.node.links_kubelet(KubeletVersion::Previous).await;
+    let new = KeyPair::generate_unencrypted_keypair().unwrap();
+    let file = new.pk.to_box().unwrap().into_string();
+    let said = world.node.run(["sh", "-ec", NO_EXEC, "sh", &file]).await;
+    for pair in [&world.pair, &new] {
+        assert!(said.contains(&format!("key {} in", pair.pk.to_base64())), "{said}");
+    }
+    let current = KubeletVersion::Current.as_str();
+    world.offer_by(&new, "seventh", SCRIPT, current).await;
+    let result = world.says("seventh", Outcome::Blocked).await;
+    assert!(result.message.contains("mounted with noexec"), "{result:?}");
+    assert_eq!(world.kubelet().await, KubeletVersion::Previous.as_str());
+    world.node.run(["umount", "/var/lib/tidewaiter-host"]).await;
+    // As the agent does after a minute.
+    world.node.run(["systemctl", "start", "tidewaiter-upgrade"]).await;
+    world.says("seventh", Outcome::Succeeded).await;
+    world.node.has_kubelet(KubeletVersion::Current).await;
+}
+
+/// The units, and what was pinned.
+const INSTALLED: &str = "find /etc/systemd/system /etc/tidewaiter/pinned /etc/containership/scripts \
+    -name 'tidewaiter-upgrade*' -o -path '*/pinned/*' -o -path '*/scripts/upgrade*'";
+
+/// Not while a script runs.
+async fn is_removed(world: &World) {
+    world.node.links_kubelet(KubeletVersion::Previous).await;
+    let current = KubeletVersion::Current.as_str();
+    let waits = format!("#!/bin/sh\nuntil [ -e /root/goes-on ]; do sleep 0.1; done\n{SCRIPT}");
+    world.offer("eighth", &waits, current).await;
+    world.says("eighth", Outcome::Running).await;
+    let refused = world
+        .node
+        .try_run(["tidewaiter", "host", "uninstall"])
+        .await
+        .unwrap_err();
+    assert!(refused.contains("an upgrade script runs"), "{refused}");
+    world.node.run(["touch", "/root/goes-on"]).await;
+    world.says("eighth", Outcome::Succeeded).await;
+    eventually("the unit to end", SOON, async || {
+        world.node.try_run(["tidewaiter", "host", "uninstall"]).await.map(drop)
+    })
+    .await;
+    assert_eq!(world.node.run(["sh", "-ec", INSTALLED]).await, "");
+    let again = world.node.run(["tidewaiter", "host", "uninstall"]).await;
+    assert_eq!(again, "there is nothing to remove\n");
+    world.node.ready().await;
 }

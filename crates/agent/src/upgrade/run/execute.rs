@@ -3,10 +3,13 @@
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tidewaiter_api::NodeName;
 use tidewaiter_kit::Clock;
@@ -16,7 +19,7 @@ use super::super::files::{Outcome, RunResult};
 use crate::host::{Host, HostError};
 
 /// The name of the copy that runs.
-const SCRIPT: &str = "script.sh";
+pub(in crate::upgrade) const SCRIPT: &str = "script.sh";
 
 /// How much of what the script printed last is kept.
 const TAIL: usize = 4096;
@@ -42,9 +45,8 @@ pub(super) enum Way {
 /// A script that may run until the deadline. The deadline is a time of day. What is left until then is measured before the script begins, too, so that a
 /// clock that is put back does not lengthen it.
 pub(super) struct Execution<'a> {
-    /// Where the copy is.
-    pub(super) state: &'a Host,
-    pub(super) script: &'a str,
+    /// The copy.
+    path: PathBuf,
     pub(super) node: &'a NodeName,
     pub(super) run: &'a Run,
     pub(super) clock: &'a dyn Clock,
@@ -53,18 +55,12 @@ pub(super) struct Execution<'a> {
 }
 
 impl<'a> Execution<'a> {
-    pub(super) fn new(
-        state: &'a Host,
-        script: &'a str,
-        node: &'a NodeName,
-        run: &'a Run,
-        clock: &'a dyn Clock,
-    ) -> Self {
+    /// `path` is that of [`copy`].
+    pub(super) fn new(path: PathBuf, node: &'a NodeName, run: &'a Run, clock: &'a dyn Clock) -> Self {
         let left = Duration::try_from(run.until.duration_since(clock.now())).unwrap_or_default();
         let end = clock.monotonic().saturating_add(left);
         Self {
-            state,
-            script,
+            path,
             node,
             run,
             clock,
@@ -79,17 +75,9 @@ impl<'a> Execution<'a> {
 
     /// Runs the script. It gets the node, the id, the version, the deadline and the way in variables.
     pub(super) fn start(&self, way: Way) -> io::Result<RunResult> {
-        let Self {
-            state,
-            script,
-            node,
-            run,
-            clock,
-            ..
-        } = *self;
-        let path = copy(state, script).map_err(io::Error::other)?;
+        let Self { node, run, clock, .. } = *self;
         let (output, writer) = io::pipe()?;
-        let mut command = Command::new(&path);
+        let mut command = Command::new(&self.path);
         command
             .env("TIDEWAITER_NODE", node.as_str())
             .env("TIDEWAITER_UPGRADE", &run.upgrade)
@@ -192,12 +180,34 @@ pub(super) fn printed(command: &mut Command, clock: &dyn Clock) -> Option<String
     String::from_utf8(text).ok().filter(|_| is_whole && status.success())
 }
 
-/// A copy that only this process can change.
-fn copy(state: &Host, script: &str) -> Result<std::path::PathBuf, HostError> {
-    let opened = state.ensure(&[])?;
-    if let Some(folder) = opened.last() {
-        let found = state.find(folder, SCRIPT)?;
-        state.replace(folder, SCRIPT, script.as_bytes(), 0o700, &found)?;
+/// Why a script cannot be copied to where it can run.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CopyError {
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// A mount option that an operator has set, so it is not circumvented.
+    #[error(
+        "{path} cannot be executed, because its file system is mounted with noexec: mount it with exec, or run tidewaiter host install again \
+         with --script-folder and a folder of another file system"
+    )]
+    NoExec {
+        path: String,
+        #[source]
+        source: Errno,
+    },
+}
+
+/// A copy that only root can change, and that can be executed.
+pub(super) fn copy(folder: &Host, script: &str) -> Result<PathBuf, CopyError> {
+    let opened = folder.ensure(&[])?;
+    if let Some(fd) = opened.last() {
+        let found = folder.find(fd, SCRIPT)?;
+        folder.replace(fd, SCRIPT, script.as_bytes(), 0o700, &found)?;
     }
-    Ok(state.path_of(&[SCRIPT]).into())
+    let path = folder.path_of(&[SCRIPT]);
+    access(&*path, Access::EXEC_OK).map_err(|source| CopyError::NoExec {
+        path: path.clone(),
+        source,
+    })?;
+    Ok(path.into())
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tidewaiter_upgrade::agent::Ledger;
 use tidewaiter_upgrade::{Upgrade, Version};
 
-use super::super::files::{FileError, RunResult, read_own};
+use super::super::files::{FileError, RunResult, read_text};
 use crate::host::{Host, HostError};
 
 const RECORD: &str = "upgrades.json";
@@ -55,7 +55,7 @@ impl Record {
         let Some(folder) = opened.last() else {
             return Ok(Self::default());
         };
-        let text = read_own(state, folder, RECORD)?;
+        let text = read_text(state, folder, RECORD)?;
         text.map_or(Ok(Self::default()), |text| {
             serde_json::from_str(&text).map_err(|error| malformed(&error))
         })

@@ -3,11 +3,11 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use minisign::KeyPair;
+use minisign::{KeyPair, PublicKey};
 use serde_json::json;
 use tempfile::TempDir;
 use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
@@ -20,6 +20,8 @@ use super::super::files;
 use super::super::install::Install;
 use super::*;
 
+mod host;
+
 const CLUSTER: &str = "22222222-2222-4222-8222-222222222222";
 const ID: &str = "eeeeeeee-0000-4000-8000-000000000001";
 const OTHER_ID: &str = "eeeeeeee-0000-4000-8000-000000000002";
@@ -28,6 +30,7 @@ const OTHER_ID: &str = "eeeeeeee-0000-4000-8000-000000000002";
 struct World {
     scratch: TempDir,
     key: SigningKey,
+    public: PublicKey,
     runner: Runner,
     _alone: MutexGuard<'static, ()>,
 }
@@ -60,29 +63,53 @@ impl World {
         let key = SigningKey::read::<SignatureError>(&text, || unreachable!("it has no password")).unwrap();
         let folder = scratch.path().join("containership");
         let kubelet = scratch.path().join("kubelet");
-        let install = Install {
-            cluster: CLUSTER.to_owned(),
-            node: "w1".parse().unwrap(),
-            keys: vec![pk.to_base64().parse().unwrap()],
-            folder: folder.clone(),
-            units: scratch.path().join("units"),
-            program: "/usr/bin/env".into(),
-            kubelet: None,
-        };
-        install.install().unwrap();
         let world = Self {
             key,
+            public: pk,
             runner: Runner {
                 folder,
+                pinned: scratch.path().join("etc/pinned"),
                 state: scratch.path().join("state"),
+                script_folder: None,
                 kubelet,
                 clock: SystemClock::shared(),
             },
             scratch,
             _alone: alone,
         };
+        world.installs(&[&world.public]).install().unwrap();
         world.kubelet("v1.35.4", "");
         world
+    }
+
+    fn installs(&self, keys: &[&PublicKey]) -> Install {
+        Install {
+            cluster: CLUSTER.to_owned(),
+            node: "w1".parse().unwrap(),
+            keys: keys.iter().map(|key| key.to_base64().parse().unwrap()).collect(),
+            folder: self.runner.folder.clone(),
+            pinned: self.runner.pinned.clone(),
+            units: self.scratch.path().join("units"),
+            state: self.runner.state.clone(),
+            program: "/usr/bin/env".into(),
+            kubelet: None,
+            script_folder: None,
+        }
+    }
+
+    fn pinned(&self, name: &str) -> PathBuf {
+        self.runner.pinned.join(name)
+    }
+
+    /// The files with keys.
+    fn key_files(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.runner.pinned).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> = paths
+            .filter(|path| path.extension().is_some_and(|it| it == "pub"))
+            .collect();
+        files.sort();
+        files
     }
 
     fn kubelet(&self, version: &str, more: &str) {
@@ -146,7 +173,7 @@ impl World {
         }))
         .unwrap();
         let name = files::script_name(&"v1.36.3".parse().unwrap(), offered.id);
-        own(&self.runner.folder)
+        Host::of_root(&self.runner.folder)
             .offer(&name, &Order { upgrade, script })
             .unwrap();
     }
@@ -168,13 +195,16 @@ impl World {
         let result = self.run().unwrap();
         let is_refused = matches!(result.outcome, Outcome::Refused | Outcome::Blocked);
         assert!(is_refused && self.runs() == 0, "{result:?}");
-        assert_eq!(own(&self.runner.folder).result().unwrap(), Some(result.clone()));
+        assert_eq!(
+            Host::of_root(&self.runner.folder).result().unwrap(),
+            Some(result.clone())
+        );
         result.message
     }
 
     /// The process ends just after it has recorded the run.
     fn interrupt(&self, offered: &Offered) {
-        let state = self.runner.open_state().unwrap();
+        let state = opened(&self.runner.state).unwrap();
         let mut record = Record::read(&state).unwrap();
         record.begin(&[], offered.id, Some(offered.signed), None);
         record.write(&state).unwrap();
@@ -225,7 +255,7 @@ fn with_way_back(offered: &Offered, there: &str, back: &str) -> String {
 }
 
 impl World {
-    fn installs(&self, version: &str) -> String {
+    fn links(&self, version: &str) -> String {
         format!("echo 'echo Kubernetes {version}' >> {}", self.runner.kubelet.display())
     }
 
@@ -284,7 +314,7 @@ fn the_way_back_of_a_script_that_failed_runs_and_is_verified() {
         let world = World::new();
         let command = |what: &str| {
             if what.starts_with('v') {
-                world.installs(what)
+                world.links(what)
             } else {
                 what.to_owned()
             }
@@ -308,7 +338,7 @@ fn a_way_back_does_not_begin_when_its_order_is_gone_changed_or_over() {
         ),
         (|world| world.offer(&world.offered()), "current was changed or removed"),
         (
-            |world| fs::remove_file(world.path("trust/key-1.pub")).unwrap(),
+            |world| fs::remove_file(&world.key_files()[0]).unwrap(),
             "its way back does not run",
         ),
         (
@@ -361,7 +391,7 @@ fn the_version_of_before_is_that_of_the_first_beginning() {
     let offered = world.offered();
     let repeatable = |body: String| body.replace(WAY_BACK, &format!("{REPEATABLE}\n{WAY_BACK}"));
     // The first run was interrupted when it had installed a version in between.
-    let state = world.runner.open_state().unwrap();
+    let state = opened(&world.runner.state).unwrap();
     let mut record = Record::read(&state).unwrap();
     let before: Version = "v1.35.4".parse().unwrap();
     record.begin(&[], offered.id, Some(offered.signed), Some(&before));
@@ -484,14 +514,14 @@ fn what_attackers_do_to_the_files_is_refused_and_the_refusal_names_the_check() {
     fn mode(path: &Path, mode: u32) {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
-    let attacks: [(Attack, &str); 12] = [
+    let attacks: [(Attack, &str); 13] = [
         (
             |world| replaced(&world.upgrade_file("current"), world.upgrade_file("current.moved")),
             "current is a symbolic link, and must be a file",
         ),
         (
             |world| mode(&world.upgrade_file("current"), 0o666),
-            "current belongs to another user, or other users can write it",
+            "current belongs to another user, has a second name, or other users can write it",
         ),
         (
             |world| mode(&world.path("scripts/upgrade"), 0o777),
@@ -521,27 +551,31 @@ fn what_attackers_do_to_the_files_is_refused_and_the_refusal_names_the_check() {
                 let script = world.upgrade_file(&format!("upgrade-kubernetes-v1.36.3-{ID}.sh"));
                 fs::hard_link(&script, script.with_extension("link")).unwrap();
             },
-            "belongs to another user, or other users can write it",
+            "belongs to another user, has a second name, or other users can write it",
         ),
         (
-            |world| fs::write(world.path("trust/cluster"), "33333333-2222-4222-8222-222222222222\n").unwrap(),
+            |world| fs::write(world.pinned("cluster"), "33333333-2222-4222-8222-222222222222\n").unwrap(),
             "is signed for the cluster 22222222",
         ),
         (
-            |world| fs::remove_file(world.path("trust/key-1.pub")).unwrap(),
+            |world| fs::remove_file(&world.key_files()[0]).unwrap(),
             "which is not trusted",
         ),
         (
-            |world| mode(&world.path("trust/key-1.pub"), 0o664),
-            "key-1.pub belongs to another user",
+            |world| mode(&world.key_files()[0], 0o664),
+            ".pub belongs to another user, has a second name",
         ),
         (
-            |world| fs::remove_dir_all(world.path("trust")).unwrap(),
+            |world| mode(&world.runner.pinned, 0o777),
+            "etc/pinned belongs to another user, or other users can write it",
+        ),
+        (
+            |world| fs::remove_dir_all(&world.runner.pinned).unwrap(),
             "nothing is pinned",
         ),
         (
-            |world| fs::write(world.path("trust/unsigned-scripts"), "yes\n").unwrap(),
-            "trust/unsigned-scripts must be the word allow",
+            |world| fs::write(world.pinned("unsigned-scripts"), "yes\n").unwrap(),
+            "etc/pinned/unsigned-scripts must be the word allow",
         ),
     ];
     for (attack, why) in attacks {
@@ -600,11 +634,11 @@ impl World {
             at: self.runner.clock.now(),
             tail: String::new(),
         };
-        own(&self.runner.folder).tell(&result).unwrap();
+        Host::of_root(&self.runner.folder).tell(&result).unwrap();
     }
 
     fn withdraw(&self) {
-        own(&self.runner.folder).withdraw().unwrap();
+        Host::of_root(&self.runner.folder).withdraw().unwrap();
     }
 }
 
@@ -637,7 +671,7 @@ fn a_power_cut_interrupts_a_script_whatever_the_kubelet_is_then() {
         ("v1.37.0", true, 0, Outcome::Interrupted, 0, "the kubelet is at v1.37.0"),
     ] {
         let world = World::new();
-        let state = world.runner.open_state().unwrap();
+        let state = opened(&world.runner.state).unwrap();
         world.power_cut(repeatable, began);
         let mut record = Record::read(&state).unwrap();
         record.begin(&[], ID, None, Some(&"v1.35.4".parse().unwrap()));
@@ -663,7 +697,7 @@ fn what_was_interrupted_is_settled_without_its_order() {
     let result = world.run().unwrap();
     assert_eq!((result.outcome, world.runs()), (Outcome::Interrupted, 0), "{result:?}");
     assert_eq!(result.id, ID);
-    assert_eq!(own(&world.runner.folder).result().unwrap(), Some(result));
+    assert_eq!(Host::of_root(&world.runner.folder).result().unwrap(), Some(result));
     assert_eq!(world.run(), None);
 }
 
@@ -686,7 +720,7 @@ fn a_kubelet_at_the_version_has_nothing_to_run() {
 fn a_refusal_because_of_the_script_or_the_keys_is_final() {
     for removes_result in [false, true] {
         let world = World::new();
-        let key = world.path("trust/key-1.pub");
+        let key = world.key_files().remove(0);
         let aside = key.with_extension("aside");
         fs::rename(&key, &aside).unwrap();
         let mut offered = world.offered();
@@ -731,7 +765,7 @@ fn a_way_back_that_was_interrupted_is_settled() {
             "{result:?}"
         );
     }
-    let state = world.runner.open_state().unwrap();
+    let state = opened(&world.runner.state).unwrap();
     let due = Record::read(&state).unwrap();
     for (is_due, is_withdrawn, words) in [
         (true, true, "its way back does not run: current was changed or removed"),
@@ -864,7 +898,7 @@ fn scripts_without_a_signature_run_only_where_the_host_permits_it() {
     let offered = world.offered();
     world.offer_text(&offered, offered.body.clone());
     assert!(world.refused().contains("the script is not signed"));
-    fs::write(world.path("trust/unsigned-scripts"), "allow\n").unwrap();
+    fs::write(world.pinned("unsigned-scripts"), "allow\n").unwrap();
     let offered = Offered {
         id: OTHER_ID,
         ..offered
@@ -877,7 +911,7 @@ fn scripts_without_a_signature_run_only_where_the_host_permits_it() {
 fn a_damaged_record_is_not_an_empty_one() {
     let world = World::new();
     world.offer(&world.offered());
-    let state = world.runner.open_state().unwrap();
+    let state = opened(&world.runner.state).unwrap();
     Record::default().write(&state).unwrap();
     fs::write(world.runner.state.join("upgrades.json"), "{").unwrap();
     assert!(world.refused().contains("upgrades.json is malformed"));
@@ -887,79 +921,9 @@ fn a_damaged_record_is_not_an_empty_one() {
 fn one_script_runs_at_a_time() {
     let world = World::new();
     world.offer(&world.offered());
-    let state = world.runner.open_state().unwrap();
+    let state = opened(&world.runner.state).unwrap();
     let held = record::lock(&state).unwrap();
     assert_eq!((world.run(), world.runs()), (None, 0));
     drop(held);
     assert!(world.run().is_some());
-}
-
-#[test]
-fn an_installation_pins_the_new_keys_and_takes_the_others_away() {
-    let world = World::new();
-    let key = || -> tidewaiter_signature::TrustedKey {
-        let KeyPair { pk, .. } = KeyPair::generate_unencrypted_keypair().unwrap();
-        pk.to_base64().parse().unwrap()
-    };
-    let install = |keys| Install {
-        cluster: CLUSTER.to_owned(),
-        node: "w1".parse().unwrap(),
-        keys,
-        folder: world.runner.folder.clone(),
-        units: world.scratch.path().join("units"),
-        program: "/usr/bin/env".into(),
-        kubelet: Some("/usr/bin/id".into()),
-    };
-    install(vec![key(), key()]).install().unwrap();
-    let said = install(vec![key()]).install().unwrap().join("\n");
-    assert!(
-        said.contains("key-2.pub: scripts that this key signed do not run any more"),
-        "{said}"
-    );
-    assert!(!world.path("trust/key-2.pub").exists());
-    let unit = fs::read_to_string(world.scratch.path().join("units/tidewaiter-upgrade.service")).unwrap();
-    let command = format!(
-        "ExecStart=/usr/bin/env host run --folder {} --kubelet /usr/bin/id\n",
-        world.runner.folder.display()
-    );
-    assert!(unit.contains(&command), "{unit}");
-    world.offer(&world.offered());
-    assert!(world.refused().contains("which is not trusted"));
-    let odd = Install {
-        program: "/opt/tide waiter".into(),
-        ..install(vec![key()])
-    };
-    assert!(
-        odd.install()
-            .unwrap_err()
-            .to_string()
-            .contains("must be an absolute path")
-    );
-}
-
-/// A program below `/tmp`: whoever creates it after the folder was cleaned would be root at the next boot.
-#[test]
-fn a_program_that_others_can_replace_is_not_installed() {
-    let world = World::new();
-    let program = world.scratch.path().join("tidewaiter");
-    fs::write(&program, "").unwrap();
-    fs::set_permissions(world.scratch.path(), Permissions::from_mode(0o1777)).unwrap();
-    let units = world.scratch.path().join("other-units");
-    let install = |program: &Path, kubelet: Option<PathBuf>| Install {
-        cluster: CLUSTER.to_owned(),
-        node: "w1".parse().unwrap(),
-        keys: Vec::new(),
-        folder: world.path("other"),
-        units: units.clone(),
-        program: program.to_owned(),
-        kubelet,
-    };
-    for install in [
-        install(&program, None),
-        install(Path::new("/usr/bin/env"), Some(program.clone())),
-    ] {
-        let said = install.install().unwrap_err().to_string();
-        assert!(said.contains("so others than root could replace"), "{said}");
-        assert!(!units.exists() && !world.path("other").exists(), "nothing is written");
-    }
 }

@@ -1,0 +1,427 @@
+//! What root does on a host: it installs, changes keys, and removes everything; and what somebody in the agent's
+//! container can do beside it.
+
+use super::super::super::uninstall::Uninstall;
+use super::super::super::{install, keys, trust};
+use super::*;
+
+fn pair() -> (PublicKey, SigningKey) {
+    let KeyPair { pk, sk } = KeyPair::generate_unencrypted_keypair().unwrap();
+    let text = sk.to_box(None).unwrap().into_string();
+    let key = SigningKey::read::<SignatureError>(&text, || unreachable!("it has no password")).unwrap();
+    (pk, key)
+}
+
+impl World {
+    /// What an earlier version has pinned, or whoever has the agent's container.
+    fn pins_formerly(&self, keys: &[&PublicKey]) {
+        let former = self.path("trust");
+        fs::create_dir(&former).unwrap();
+        for (name, text) in [("cluster", CLUSTER), ("node", "w1"), ("unsigned-scripts", "allow")] {
+            fs::write(former.join(name), text).unwrap();
+        }
+        for (number, key) in keys.iter().enumerate() {
+            fs::write(former.join(format!("key-{number}.pub")), key.to_base64()).unwrap();
+        }
+    }
+
+    fn uninstalls(&self) -> Uninstall {
+        Uninstall {
+            folder: self.runner.folder.clone(),
+            pinned: self.runner.pinned.clone(),
+            units: self.scratch.path().join("units"),
+            state: self.runner.state.clone(),
+            script_folder: None,
+        }
+    }
+
+    fn is_installed(&self) -> bool {
+        self.pinned("cluster").exists() || self.scratch.path().join("units/tidewaiter-upgrade.service").exists()
+    }
+
+    /// An order that this key has signed.
+    fn offers_by(&mut self, key: SigningKey, offered: &Offered) {
+        let own = std::mem::replace(&mut self.key, key);
+        self.offer(offered);
+        self.key = own;
+    }
+}
+
+#[test]
+fn what_the_agent_can_write_pins_nothing() {
+    let mut world = World::new();
+    let (foreign, key) = pair();
+    world.pins_formerly(&[&foreign]);
+    let offered = world.offered();
+    world.offers_by(key, &offered);
+    assert!(world.refused().contains("which is not trusted"));
+    let unsigned = Offered {
+        id: OTHER_ID,
+        ..offered
+    };
+    world.offer_text(&unsigned, unsigned.body.clone());
+    assert!(world.refused().contains("the script is not signed"));
+    // Nor before the new folder is there.
+    fs::remove_dir_all(&world.runner.pinned).unwrap();
+    let said = Trust::read(&Host::of_root(&world.runner.pinned))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        said.contains("/etc/containership/trust, which do not count any more"),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_installation_removes_what_an_earlier_one_has_pinned_and_trusts_only_its_flags() {
+    let mut world = World::new();
+    let ((own, _), (foreign, key)) = (pair(), pair());
+    world.pins_formerly(&[&own, &foreign]);
+    fs::create_dir_all(world.path("trust/a\x1b[31m/b")).unwrap();
+    symlink("/etc/passwd", world.path("trust/link.pub")).unwrap();
+    let said = world.installs(&[&own]).install().unwrap().join("\n");
+    for words in [
+        format!("the key {} is pinned in the new folder", own.to_base64()),
+        format!("the key {} is not pinned in the new one", foreign.to_base64()),
+        "unsigned-scripts, which the agent's pod could write: scripts without a signature do not run any more"
+            .to_owned(),
+        "trust/a\\u{1b}[31m, which".to_owned(),
+        "trust/link.pub, which the agent's pod could write: it does not count any more".to_owned(),
+    ] {
+        assert!(said.contains(&words), "{words}: {said}");
+    }
+    assert!(!world.path("trust").exists() && Path::new("/etc/passwd").exists());
+    assert!(!world.pinned("unsigned-scripts").exists());
+    let offered = world.offered();
+    world.offers_by(key, &offered);
+    assert!(world.refused().contains("which is not trusted"));
+}
+
+#[test]
+fn an_installation_pins_the_new_keys_and_takes_the_others_away() {
+    let world = World::new();
+    let [one, two, three] = [pair().0, pair().0, pair().0];
+    world.installs(&[&one, &two]).install().unwrap();
+    assert_eq!(world.key_files().len(), 2);
+    let mut again = world.installs(&[&three]);
+    again.kubelet = Some("/usr/bin/id".into());
+    again.script_folder = Some(world.scratch.path().join("scripts"));
+    let said = again.install().unwrap().join("\n");
+    assert_eq!(
+        said.matches("scripts that this key signed do not run any more").count(),
+        2,
+        "{said}"
+    );
+    assert_eq!(world.key_files().len(), 1);
+    for (unit, verb) in [("upgrade", ""), ("upgrade-way-back", " --way-back")] {
+        let unit = world.scratch.path().join(format!("units/tidewaiter-{unit}.service"));
+        let unit = fs::read_to_string(unit).unwrap();
+        let [folder, pinned] = [&world.runner.folder, &world.runner.pinned].map(|path| path.display());
+        let command = format!(
+            "ExecStart=/usr/bin/env host run{verb} --folder {folder} --pinned {pinned} --kubelet /usr/bin/id --script-folder {}/scripts\n",
+            world.scratch.path().display()
+        );
+        assert!(unit.contains(&command), "{unit}");
+    }
+    world.offer(&world.offered());
+    assert!(world.refused().contains("which is not trusted"));
+}
+
+/// Among them a program below `/tmp`: whoever creates it after the folder was cleaned would be root at the next boot.
+#[test]
+fn everything_is_checked_before_anything_is_written() {
+    type Change = fn(&World, &mut Install);
+    let changes: [(Change, &str); 12] = [
+        (
+            |world, it| it.program = world.scratch.path().join("open/program"),
+            "so others than root could replace",
+        ),
+        (
+            |world, it| it.kubelet = Some(world.scratch.path().join("open/program")),
+            "so others than root could replace",
+        ),
+        (
+            |_, it| it.program = "/opt/tide waiter".into(),
+            "must be an absolute path",
+        ),
+        (|_, it| it.units = "/etc/../etc/systemd/system".into(), "without '..'"),
+        (
+            |world, it| it.pinned = world.scratch.path().join("open/pinned"),
+            "so others than root could change",
+        ),
+        (
+            |world, it| it.units = world.scratch.path().join("open"),
+            "so others than root could change",
+        ),
+        (
+            |world, it| it.pinned = world.path("other/trust"),
+            "which the agent's pod can write",
+        ),
+        (
+            |world, it| it.pinned = world.scratch.path().join("into/trust"),
+            "which the agent's pod can write",
+        ),
+        (
+            |world, it| it.program = world.path("other/program"),
+            "which the agent's pod can write",
+        ),
+        (
+            |world, it| it.script_folder = Some(world.path("other")),
+            "which the agent's pod can write",
+        ),
+        (
+            |world, it| it.units = world.scratch.path().join("kubelet/units"),
+            "kubelet/units",
+        ),
+        // Nothing can be created there, as in the agent's container.
+        (|_, it| it.units = "/proc/sys/units".into(), "/proc/sys"),
+    ];
+    for (change, words) in changes {
+        let world = World::new();
+        let scratch = world.scratch.path();
+        for folder in ["open", "containership/other"] {
+            fs::create_dir(scratch.join(folder)).unwrap();
+            fs::write(scratch.join(folder).join("program"), "").unwrap();
+        }
+        fs::set_permissions(scratch.join("open"), Permissions::from_mode(0o1777)).unwrap();
+        symlink(world.path("other"), scratch.join("into")).unwrap();
+        let (key, _) = pair();
+        let mut install = world.installs(&[&key]);
+        install.pinned = scratch.join("new/pinned");
+        install.units = scratch.join("new/units");
+        change(&world, &mut install);
+        let said = Chain(&install.install().unwrap_err()).to_string();
+        assert!(said.contains(words), "{words}: {said}");
+        assert!(!scratch.join("new").exists(), "nothing is written: {words}");
+        for folder in ["open", "containership/other"] {
+            assert_eq!(fs::read_dir(scratch.join(folder)).unwrap().count(), 1, "{words}");
+        }
+    }
+}
+
+#[test]
+fn a_key_that_the_agent_could_have_exchanged_is_not_read() {
+    let world = World::new();
+    let (key, _) = pair();
+    world.pins_formerly(&[&key]);
+    let refused = |path: &Path| Chain(&install::read_key(path, &world.runner.folder).unwrap_err()).to_string();
+    let said = refused(&world.path("trust/key-0.pub"));
+    assert!(said.contains("which the agent's pod can write"), "{said}");
+    let file = world.scratch.path().join("minisign.pub");
+    assert!(refused(&file).contains("cannot be read"));
+    fs::write(&file, "no key\n").unwrap();
+    assert!(refused(&file).contains("minisign.pub must be"));
+    fs::write(&file, format!("untrusted comment: x\n{}\n", key.to_base64())).unwrap();
+    let read = install::read_key(&file, &world.runner.folder).unwrap();
+    assert_eq!(read.to_string(), key.to_base64());
+}
+
+#[test]
+fn a_new_key_counts_beside_the_old_one_until_that_is_removed() {
+    let mut world = World::new();
+    let (new, key) = pair();
+    let new: tidewaiter_signature::TrustedKey = new.to_base64().parse().unwrap();
+    let pinned = world.runner.pinned.clone();
+    let listed = || {
+        keys::list(&pinned)
+            .unwrap()
+            .into_iter()
+            .filter(|line| line.starts_with("key "))
+            .count()
+    };
+    let old = trust::keys(&Host::of_root(&pinned)).unwrap().remove(0).1;
+    let said = keys::remove(&pinned, &old, false).unwrap_err().to_string();
+    assert!(said.contains("is the last key") && listed() == 1, "{said}");
+    for _ in 0..2 {
+        keys::add(&pinned, std::slice::from_ref(&new)).unwrap();
+        assert_eq!(listed(), 2);
+    }
+    let first = world.offered();
+    world.offer(&first);
+    assert_eq!(world.run().unwrap().outcome, Outcome::Succeeded);
+    let second = Offered {
+        id: OTHER_ID,
+        ..first.clone()
+    };
+    world.offers_by(key, &second);
+    assert_eq!((world.run().unwrap().outcome, world.runs()), (Outcome::Succeeded, 2));
+
+    keys::remove(&pinned, &old, false).unwrap();
+    assert!(
+        keys::remove(&pinned, &old, true)
+            .unwrap_err()
+            .to_string()
+            .contains("is not pinned")
+    );
+    let third = Offered {
+        id: "eeeeeeee-0000-4000-8000-000000000003",
+        ..first
+    };
+    world.offer(&third);
+    let result = world.run().unwrap();
+    assert_eq!((result.outcome, world.runs()), (Outcome::Refused, 2), "{result:?}");
+    let said = keys::remove(&pinned, &new, true).unwrap().join("\n");
+    assert!(
+        said.contains("no script with a signature runs") && listed() == 0,
+        "{said}"
+    );
+    fs::remove_file(world.pinned("cluster")).unwrap();
+    let said = keys::add(&pinned, &[new]).unwrap_err().to_string();
+    assert!(said.contains("run tidewaiter host install"), "{said}");
+}
+
+/// A mount that goes with the test.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn without_exec(path: &Path) -> Self {
+        fs::create_dir_all(path).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "noexec", "tmpfs"])
+            .arg(path)
+            .status();
+        assert!(
+            mounted.unwrap().success(),
+            "this test mounts a file system: run it as root"
+        );
+        Self(path.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg("--lazy").arg(&self.0).status();
+        assert!(unmounted.unwrap().success());
+    }
+}
+
+#[test]
+fn a_script_that_cannot_run_where_its_copy_is_waits_and_is_not_lost() {
+    let mut world = World::new();
+    let mounted = Mounted::without_exec(&world.runner.state);
+    world.offer(&world.offered());
+    for _ in 0..2 {
+        let result = world.run().unwrap();
+        assert_eq!((result.outcome, world.runs()), (Outcome::Blocked, 0), "{result:?}");
+        assert!(
+            result.message.contains("mounted with noexec") && result.message.contains("--script-folder"),
+            "{result:?}"
+        );
+    }
+    let mut install = world.installs(&[&world.public]);
+    let said = install.install().unwrap_err().to_string();
+    assert!(
+        said.contains("mounted with noexec") && said.contains("--script-folder"),
+        "{said}"
+    );
+    let folder = world.scratch.path().join("scripts");
+    install.script_folder = Some(folder.clone());
+    install.install().unwrap();
+    // The record stays where it is.
+    world.runner.script_folder = Some(folder.clone());
+    assert_eq!((world.run().unwrap().outcome, world.runs()), (Outcome::Succeeded, 1));
+    assert_eq!(
+        fs::metadata(folder.join("script.sh")).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
+    assert_eq!((world.run(), world.runs()), (None, 1));
+    drop(mounted);
+}
+
+#[test]
+fn what_was_installed_is_removed_and_what_lets_people_in_stays() {
+    let world = World::new();
+    world.pins_formerly(&[]);
+    world.offer(&world.offered());
+    world.run().unwrap();
+    let wanted = world.scratch.path().join("units/multi-user.target.wants");
+    fs::create_dir(&wanted).unwrap();
+    for unit in ["tidewaiter-upgrade.path", "tidewaiter-upgrade.service", "other.service"] {
+        symlink(format!("../{unit}"), wanted.join(unit)).unwrap();
+    }
+    let kept = [world.pinned("break-glass"), world.path("home/.ssh/authorized_keys")];
+    fs::create_dir_all(world.path("home/.ssh")).unwrap();
+    for file in &kept {
+        fs::write(file, "line\n").unwrap();
+    }
+    fs::write(world.pinned("unsigned-scripts"), "allow\n").unwrap();
+
+    let done = world.uninstalls().uninstall().unwrap();
+    let said = done.join("\n");
+    for gone in [
+        world.pinned("cluster"),
+        world.pinned("node"),
+        world.pinned("unsigned-scripts"),
+        world.scratch.path().join("units/tidewaiter-upgrade.path"),
+        world.scratch.path().join("units/tidewaiter-upgrade.service"),
+        world.scratch.path().join("units/tidewaiter-upgrade-way-back.service"),
+        wanted.join("tidewaiter-upgrade.path"),
+        world.upgrade_file("current"),
+        world.upgrade_file("result.json"),
+        world.path("scripts/upgrade"),
+        world.path("trust"),
+        world.runner.state.join("script.sh"),
+    ] {
+        assert!(fs::symlink_metadata(&gone).is_err(), "{}", gone.display());
+        assert!(
+            said.contains(&format!("removed {}", gone.display())),
+            "{}: {said}",
+            gone.display()
+        );
+    }
+    assert_eq!(fs::read_dir(&wanted).unwrap().count(), 1);
+    assert!(kept.iter().all(|file| fs::read_to_string(file).unwrap() == "line\n"));
+    assert_eq!(world.uninstalls().uninstall().unwrap(), Vec::<String>::new());
+
+    // A script that ran does not run again.
+    world.installs(&[&world.public]).install().unwrap();
+    world.offer(&world.offered());
+    assert_eq!(world.run().unwrap().outcome, Outcome::Interrupted);
+    assert_eq!(world.runs(), 1);
+}
+
+#[test]
+fn nothing_is_removed_while_a_script_runs_or_its_way_back_is_due() {
+    let world = World::new();
+    let offered = world.offered();
+    let held = {
+        let state = opened(&world.runner.state).unwrap();
+        record::lock(&state).unwrap().unwrap()
+    };
+    let said = world.uninstalls().uninstall().unwrap_err().to_string();
+    assert!(
+        said.contains("an upgrade script runs") && world.is_installed(),
+        "{said}"
+    );
+    drop(held);
+    world.failed(with_way_back(&offered, "true", "true"));
+    let said = world.uninstalls().uninstall().unwrap_err().to_string();
+    assert!(
+        said.contains("its way back has not begun") && world.is_installed(),
+        "{said}"
+    );
+    world.way_back();
+    world.uninstalls().uninstall().unwrap();
+    assert!(!world.is_installed());
+}
+
+/// Whoever has the agent's container leaves links and folders where root removes files.
+#[test]
+fn a_removal_follows_no_links() {
+    let world = World::new();
+    world.offer(&world.offered());
+    let beside = world.scratch.path().join("beside");
+    fs::create_dir_all(beside.join("upgrade")).unwrap();
+    fs::write(beside.join("upgrade/current"), "").unwrap();
+    fs::rename(world.path("scripts/upgrade"), world.path("scripts/aside")).unwrap();
+    symlink(beside.join("upgrade"), world.path("scripts/upgrade")).unwrap();
+    symlink(&beside, world.path("trust")).unwrap();
+    world.uninstalls().uninstall().unwrap();
+    assert!(beside.join("upgrade/current").exists());
+    assert!(!world.path("trust").exists() && !world.path("scripts/upgrade").exists());
+    fs::create_dir_all(world.upgrade_file("folder/inner")).unwrap();
+    for _ in 0..2 {
+        let said = world.uninstalls().uninstall().unwrap().join("\n");
+        assert!(said.contains("scripts/upgrade: look at the folders in it"), "{said}");
+    }
+}
