@@ -41,9 +41,9 @@ done
 mkdir sys/fs/cgroup/systemd
 mount -t cgroup -o none,name=systemd cgroup sys/fs/cgroup/systemd
 
-# kubelet sets these for the whole machine: it gets files instead. Each boot has an id of its own.
-for setting in kernel/panic kernel/panic_on_oops kernel/keys/root_maxbytes kernel/keys/root_maxkeys vm/overcommit_memory \
-    vm/panic_on_oom; do
+# kubelet and systemd set these for the whole machine: they get files instead. Each boot has an id of its own.
+for setting in fs/file-max fs/nr_open kernel/panic kernel/panic_on_oops kernel/keys/root_maxbytes kernel/keys/root_maxkeys \
+    vm/overcommit_memory vm/panic_on_oom; do
     mkdir -p "run/settings/${setting%/*}"
     cat "proc/sys/$setting" >"run/settings/$setting"
     mount --bind "run/settings/$setting" "proc/sys/$setting"

@@ -9,8 +9,10 @@ use tidewaiter_testkit::{ControlPlane, Process, Program, Scratch, eventually};
 
 use crate::{SOON, node};
 
-/// What kubelet and containers might set.
-const SETTINGS: [&str; 7] = [
+/// What kubelet, systemd and containers might set.
+const SETTINGS: [&str; 9] = [
+    "fs/file-max",
+    "fs/nr_open",
     "kernel/keys/root_maxbytes",
     "kernel/keys/root_maxkeys",
     "kernel/panic",
