@@ -119,7 +119,7 @@ fn folder<'de, D: Deserializer<'de>>(value: D) -> Result<String, D::Error> {
 fn expiry<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
     let refused = || {
         D::Error::custom(
-            "must be a duration with a unit (h, m or s), from 12h on, for example 72h; leave it out, and keys do not expire",
+            "must be a duration with units (d, h, m or s), from 12h on, for example 3d or 72h; leave it out, and keys do not expire",
         )
     };
     let Some(text) = Option::<String>::deserialize(value).map_err(|_| refused())? else {
@@ -131,13 +131,21 @@ fn expiry<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Er
         .ok_or_else(refused)
 }
 
+/// As Go and Kubernetes write it (`1h30m`), and with days of 24 hours before that (`7d`, `1d12h`).
 fn parsed(text: &str) -> Option<Duration> {
-    let duration: SignedDuration = text.parse().ok()?;
-    Duration::try_from(duration).ok()
+    let (days, rest) = text.split_once('d').unwrap_or(("0", text));
+    let days: u64 = days.parse().ok()?;
+    let rest: SignedDuration = if rest.is_empty() {
+        SignedDuration::ZERO
+    } else {
+        rest.parse().ok()?
+    };
+    Duration::from_secs(days.checked_mul(86_400)?).checked_add(Duration::try_from(rest).ok()?)
 }
 
 fn grace<'de, D: Deserializer<'de>>(value: D) -> Result<Duration, D::Error> {
-    let refused = || D::Error::custom("must be a duration with a unit (h, m or s), for example 168h, or 0s for none");
+    let refused =
+        || D::Error::custom("must be a duration with units (d, h, m or s), for example 7d or 1h30m, or 0s for none");
     let text = String::deserialize(value).map_err(|_| refused())?;
     parsed(&text).ok_or_else(refused)
 }
@@ -174,13 +182,41 @@ mod tests {
     }
 
     #[test]
+    fn durations_are_as_people_write_them() {
+        for (text, seconds) in [
+            ("90s", 90),
+            ("1h30m", 5_400),
+            ("1h 30m", 5_400),
+            ("1.5h", 5_400),
+            ("7d", 604_800),
+            ("1d12h", 129_600),
+            ("0s", 0),
+        ] {
+            let settings = read(json!({"foreignLinesGrace": text})).unwrap();
+            assert_eq!(settings.foreign_lines_grace, Duration::from_secs(seconds), "{text}");
+        }
+        for text in [
+            "",
+            "7",
+            "d",
+            "-1d",
+            "1dd",
+            "1w",
+            "99999999999999999999d",
+            "18446744073709551615d",
+        ] {
+            assert!(read(json!({"foreignLinesGrace": text})).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn a_wrong_value_says_what_is_allowed() {
         for (setting, value, words) in [
             ("keysExpireAfter", json!("11h"), "from 12h on"),
-            ("keysExpireAfter", json!(72), "with a unit"),
+            ("keysExpireAfter", json!(72), "with units"),
             ("keysExpireAfter", json!("-72h"), "from 12h on"),
-            ("foreignLinesGrace", json!(168), "with a unit"),
-            ("foreignLinesGrace", json!("-1h"), "with a unit"),
+            ("foreignLinesGrace", json!(168), "with units"),
+            ("foreignLinesGrace", json!("-1h"), "with units"),
             ("pinnedFolder", json!("etc"), "must be an absolute path"),
             ("folder", json!("etc"), "must be an absolute path"),
             ("folder", json!("/"), "must be an absolute path"),
