@@ -123,10 +123,7 @@ pub const EXCLUSIVE_ROLE_LABELS: [&str; 3] = [ROLE_API_SERVER_LABEL, ROLE_NODE_L
 
 /// Labels that kubelets and cloud controllers set on every Node from its properties, besides those under
 /// [`OBSERVED_PREFIXES`]. Source: Kubernetes' well-known labels; the AWS cloud controller sets `k8s.io/cloud-provider-aws`.
-const OBSERVED_LABELS: [&str; 6] = [
-    "kubernetes.io/arch",
-    "kubernetes.io/hostname",
-    "kubernetes.io/os",
+const OBSERVED_LABELS: [&str; 3] = [
     "node.kubernetes.io/instance-type",
     "node.kubernetes.io/windows-build",
     "k8s.io/cloud-provider-aws",
@@ -136,13 +133,40 @@ const OBSERVED_LABELS: [&str; 6] = [
 /// `topology.ebs.csi.aws.com/`, …).
 const OBSERVED_PREFIXES: [&str; 3] = ["beta.kubernetes.io/", "failure-domain.beta.kubernetes.io/", "topology."];
 
-/// Whether a label never belongs to an `InstanceGroup`, even if one defines it. Either a kubelet or a cloud controller sets it
+/// Labels of Nodes that the controller never writes, and prefixes of such labels: by them a kubelet names its machine, or they are the
+/// coordinator's. The admission policy `tidewaiter-controller-nodes` has the same list.
+const OF_OTHERS: [&str; 7] = [
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    MANAGED_LABEL,
+    "cluster.containership.io/",
+    "nodepool.containership.io/",
+    "tidewaiter.dev/",
+];
+
+/// Whether a label of a Node is one that the controller never writes, whatever a group defines.
+#[must_use]
+pub fn belongs_to_others(key: &str) -> bool {
+    OF_OTHERS.iter().any(|other| {
+        if other.ends_with('/') {
+            key.starts_with(other)
+        } else {
+            key == *other
+        }
+    })
+}
+
+/// Whether a label never belongs to an `InstanceGroup`, even if one defines it. It is another's ([`belongs_to_others`]), or a kubelet or a cloud controller sets it
 /// from the Node's properties, or it excludes the Node from load balancers. The latter grants nothing: the kubelet may set it
 /// (`NodeRestriction` permits it), administrators set it on workers, and its removal would send traffic to the Node.
 #[must_use]
 pub fn belongs_to_no_group(key: &str) -> bool {
     let prefixed = |prefix: &&str| key.contains('/') && key.starts_with(*prefix);
-    key == EXCLUDE_FROM_LOAD_BALANCERS_LABEL || OBSERVED_LABELS.contains(&key) || OBSERVED_PREFIXES.iter().any(prefixed)
+    key == EXCLUDE_FROM_LOAD_BALANCERS_LABEL
+        || belongs_to_others(key)
+        || OBSERVED_LABELS.contains(&key)
+        || OBSERVED_PREFIXES.iter().any(prefixed)
 }
 
 /// Effect of the taint with the key [`UNIDENTIFIED_TAINT`] that quarantine sets.
@@ -220,6 +244,8 @@ mod tests {
             "topology.kubernetes.io/zone",
             "topology.ebs.csi.aws.com/zone",
             "failure-domain.beta.kubernetes.io/region",
+            "cluster.containership.io/env",
+            MANAGED_LABEL,
             EXCLUDE_FROM_LOAD_BALANCERS_LABEL,
         ] {
             assert!(belongs_to_no_group(key), "{key}");
@@ -227,6 +253,7 @@ mod tests {
         for key in [
             "team",
             "topology.team",
+            NODE_POOL_LABEL,
             "kubernetes.io/role",
             "node.kubernetes.io/mine",
             INSTANCE_GROUP_LABEL,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use tidewaiter_api::names::{
     EXCLUDE_FROM_LOAD_BALANCERS_LABEL, GPU_LABEL, GVISOR_LABEL, INSTANCE_GROUP_LABEL, KOPS_CONTROLLER_PKI_LABEL,
-    ROLE_API_SERVER_LABEL, ROLE_CONTROL_PLANE_LABEL, ROLE_NODE_LABEL, belongs_to_no_group,
+    ROLE_API_SERVER_LABEL, ROLE_CONTROL_PLANE_LABEL, ROLE_NODE_LABEL, belongs_to_no_group, belongs_to_others,
 };
 use tidewaiter_api::values::quoted;
 use tidewaiter_api::{InstanceGroupName, InvalidValue, LabelKey, LabelSource, LabelValue, Lifecycle};
@@ -326,6 +326,11 @@ impl Asked {
         let LabelText::Text(text) = &self.text else {
             return Err("is not a string: put the value in quotes".to_owned());
         };
+        if belongs_to_others(key) {
+            return Err(
+                "belongs to the kubelet or to the coordinator, and no group can define it: remove it".to_owned(),
+            );
+        }
         if key == INSTANCE_GROUP_LABEL && text != group.as_str() {
             return Err(format!("names another group than {group}, the group of the node"));
         }

@@ -64,10 +64,12 @@ tolerations:
 {{- /* Called with (dict "role" NAME "values" VALUES). */ -}}
 {{- define "tidewaiter.spread" -}}
 topologySpreadConstraints:
-  {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  {{- range $key, $unsatisfiable := dict "kubernetes.io/hostname" .values.topologySpread.nodes "topology.kubernetes.io/zone" .values.topologySpread.zones }}
   - maxSkew: 1
-    topologyKey: {{ . }}
-    whenUnsatisfiable: {{ $.values.topologySpread.whenUnsatisfiable }}
+    topologyKey: {{ $key }}
+    whenUnsatisfiable: {{ $unsatisfiable }}
+    # A node that takes no pod, because it is cordoned or lost, is none over which to spread.
+    nodeTaintsPolicy: Honor
     labelSelector:
       matchLabels:
         {{- include "tidewaiter.labels" $.role | nindent 8 }}
@@ -123,4 +125,29 @@ metadata:
 {{- /* The port of an address HOST:PORT. */ -}}
 {{- define "tidewaiter.port" -}}
 {{- regexFind "[0-9]+$" . -}}
+{{- end -}}
+
+{{- /* The binding of an admission policy. Called with (dict "name" NAME "action" ACTION). */ -}}
+{{- define "tidewaiter.binding" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ .name }}
+spec:
+  policyName: {{ .name }}
+  # To try a policy first: [Warn, Audit], or [Audit] alone.
+  validationActions: {{ if eq .action "Warn" }}[Warn, Audit]{{ else }}[{{ .action }}]{{ end }}
+{{- end -}}
+
+{{- /* Which labels a write changes: variables of a policy on Nodes. Most writes are heartbeats, which change none. */ -}}
+{{- define "tidewaiter.changedLabels" -}}
+- name: labels
+  expression: object.metadata.?labels.orValue({})
+- name: before
+  expression: "request.operation == 'CREATE' ? {} : oldObject.metadata.?labels.orValue({})"
+- name: changed
+  expression: >-
+    variables.labels == variables.before ? [] :
+    variables.labels.filter(k, !(k in variables.before) || variables.before[k] != variables.labels[k]) +
+    variables.before.filter(k, !(k in variables.labels))
 {{- end -}}

@@ -13,9 +13,9 @@ use tidewaiter_coordinator::controllers::{self, NodePoolSource};
 use tidewaiter_coordinator::node_pools::NodePools;
 use tidewaiter_kit::Pause;
 use tidewaiter_testkit::builders::node;
-use tidewaiter_testkit::{AuditMark, Identity, Kubelet, Reused, eventually, leaks, settled, throughout};
+use tidewaiter_testkit::{AuditMark, ControlPlane, Identity, Kubelet, Reused, eventually, leaks, settled, throughout};
 
-use crate::cluster::{self, Wiring, coordinator, prepared};
+use crate::cluster::{self, Wiring, coordinator, define, deploy};
 pub use crate::cluster::{Running, SOON};
 
 /// A cluster of a test's own. Dropped, it searches what it showed for the secrets of the tests.
@@ -29,11 +29,25 @@ impl Drop for World {
     }
 }
 
+/// Without the policy on kubelets: here they write labels, as on a cluster that does not enforce it.
+async fn prepare(cluster: &ControlPlane) {
+    define(cluster).await;
+    let folder = deploy("coordinator");
+    for file in ["deployment.yaml", "rbac.yaml"] {
+        cluster.apply_manifests(folder.join(file)).await;
+    }
+    let policies = std::fs::read_to_string(folder.join("admission.yaml")).unwrap();
+    let others = policies
+        .split("---\n")
+        .filter(|policy| !policy.contains("tidewaiter-coordinator-kubelets"));
+    cluster.apply(&others.collect::<Vec<_>>().join("---\n")).await;
+}
+
 impl World {
     pub async fn start() -> Self {
         leaks::capture_logs();
         Self {
-            cluster: prepared().await,
+            cluster: ControlPlane::reused(prepare).await,
         }
     }
 

@@ -253,6 +253,28 @@ fn the_group_is_named_as_the_cloud_names_it() {
     );
 }
 
+/// The admission policy would refuse the patch, and with it all labels of the node.
+#[test]
+fn a_label_of_a_kubelet_or_of_the_coordinator_is_refused_alone() {
+    let group = "role: Node\nnodeLabels:\n  good: x\n  kubernetes.io/hostname: x\n  cluster.containership.io/env: prod\n  containership.io/node-pool-id: a";
+    let labels = labels("", group);
+    assert_eq!(
+        wanted(&labels),
+        [
+            "containership.io/node-pool-id=a",
+            "good=x",
+            "node-role.kubernetes.io/node="
+        ]
+    );
+    let rejected = labels
+        .rejected
+        .iter()
+        .map(|label| (label.key.as_str(), label.reason.as_str()));
+    let reason = "belongs to the kubelet or to the coordinator, and no group can define it: remove it";
+    let expected = ["cluster.containership.io/env", "kubernetes.io/hostname"].map(|key| (key, reason));
+    assert_eq!(rejected.collect::<Vec<_>>(), expected);
+}
+
 #[test]
 fn a_label_that_kubernetes_refuses_is_refused_alone() {
     let group = "role: Node\nnodeLabels:\n  good: x\n  bad key: x\n  bad-value: a b\n  flag: true\n  number: 1.0\n  list: [a]\n  empty:\n  Upper.Example/x: z";

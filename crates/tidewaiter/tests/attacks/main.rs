@@ -23,6 +23,7 @@ mod floods;
 mod instance_groups;
 mod kubelets;
 mod lease;
+mod policies;
 mod provider_ids;
 mod verdicts;
 #[path = "../controller/world.rs"]

@@ -12,7 +12,8 @@ const PROVIDER_IDS: [&str; 12] = [
     "LONG",
     "aws:///us-east-1a/i-LONG",
     "foo://bar",
-    "gce://project/us-central1-a/instance",
+    // Of another instance, the admission policy refuses it.
+    "gce://project/us-central1-a/NAME",
     "i-0123456789abcdef0",
     "aws:////i-0123456789abcdef0",
     "AWS:///us-east-1a/i-0123456789abcdef0",
@@ -58,7 +59,9 @@ pub async fn try_all(field: &Field) -> Vec<String> {
 
 async fn registers(field: &Field, number: usize, provider_id: &str) -> String {
     let name = format!("malformed-{number}");
-    let provider_id = provider_id.replace("LONG", &"x".repeat(10 * 1024));
+    let provider_id = provider_id
+        .replace("LONG", &"x".repeat(10 * 1024))
+        .replace("NAME", &name);
     let forged = node(&name).provider_id(&provider_id).label("mine", "yes").build();
     Kubelet::register(&field.world.cluster, &forged).await;
     name

@@ -3,8 +3,10 @@
 
 mod accepted;
 mod life;
+mod policies;
 mod random;
 mod rendered;
+mod settings;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -13,6 +13,9 @@ use crate::{chart, template};
 
 const CASES: u32 = 32;
 
+/// Settings that the chart sets itself, and refuses with a remedy.
+const OF_THE_CHART: &str = "#/$defs/ofTheChart";
+
 fn schema() -> Value {
     let text = std::fs::read_to_string(chart().join("values.schema.json")).unwrap();
     serde_json::from_str(&text).unwrap()
@@ -33,6 +36,10 @@ fn values(root: &Value, schema: &Value) -> BoxedStrategy<Value> {
     }
     if let Some(options) = schema["enum"].as_array() {
         return select(options.clone()).boxed();
+    }
+    // What templates/checks.yaml checks.
+    if let Some(examples) = schema["examples"].as_array() {
+        return select(examples.clone()).boxed();
     }
     if let Some(options) = schema["anyOf"].as_array() {
         return Union::new(options.iter().map(|option| values(root, option))).boxed();
@@ -73,6 +80,9 @@ fn texts(pattern: &str) -> BoxedStrategy<String> {
 fn fields(root: &Value, schema: &Value) -> BoxedStrategy<Value> {
     let mut object = Just(Map::new()).boxed();
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        if field["$ref"] == OF_THE_CHART {
+            continue;
+        }
         let required = schema["required"]
             .as_array()
             .is_some_and(|names| names.contains(&json!(name)));
@@ -159,15 +169,12 @@ async fn what_the_schema_accepts_is_rendered_and_accepted_by_the_api_server() {
     outcome.unwrap();
 }
 
-/// The objects that permit keys that the schema does not know: the roles check their settings, and Helm sets `global`.
-const OPEN: [&str; 8] = [
-    "/agent/settings",
-    "/cloud/settings",
-    "/controller/settings",
-    "/coordinator/settings",
-    "/coordinator/settings/cloud",
-    "/coordinator/settings/endpoints",
-    "/coordinator/settings/registries",
+/// The objects that permit keys that the schema does not know: rows by plugin or kind, and what Helm sets.
+const OPEN: [&str; 5] = [
+    "/cloud/settings/quotas",
+    "/coordinator/settings/pluginApproval",
+    "/coordinator/settings/pluginNamespaces",
+    "/coordinator/settings/pluginServiceAccounts",
     "/global",
 ];
 
@@ -176,6 +183,12 @@ fn paths(root: &Value, schema: &Value, path: &str, found: &mut Vec<(String, bool
     let schema = resolved(root, schema);
     if schema["type"] == "object" && schema["patternProperties"].is_null() {
         found.push((path.to_owned(), schema["additionalProperties"] != false));
+    }
+    for option in schema["anyOf"].as_array().into_iter().flatten() {
+        let option = resolved(root, option);
+        if option["type"] == "object" && option["additionalProperties"].is_null() {
+            found.push((path.to_owned(), true));
+        }
     }
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         paths(root, field, &format!("{path}/{name}"), found);

@@ -93,6 +93,25 @@ fn pods_restart_when_the_settings_change_and_not_otherwise() {
     assert_eq!(checksum(&["--set", "restartOnChange=false"]), Value::Null);
 }
 
+/// The variables of other Services would be settings that nobody wrote.
+#[test]
+fn no_pod_gets_the_variables_of_services() {
+    for set in SETS {
+        for object in objects(&template_of(&values_of(set), &[]).output()) {
+            let spec = match object["kind"].as_str().unwrap() {
+                "Pod" => &object["spec"],
+                "Deployment" | "DaemonSet" => &object["spec"]["template"]["spec"],
+                _ => continue,
+            };
+            assert_eq!(
+                spec["enableServiceLinks"], false,
+                "{set}: {}",
+                object["metadata"]["name"]
+            );
+        }
+    }
+}
+
 /// Each replica of both roles is scraped, and the alerts on the cluster need the controller: `absent` would fire without it.
 #[test]
 fn monitoring_has_what_belongs_to_the_roles() {
@@ -146,133 +165,6 @@ fn the_agent_is_refused_where_tokens_do_not_name_their_node() {
     template(&values, &["--kube-version", "1.32.0"]).output();
     let refusal = template(&values, &["--kube-version", "1.31.9"]).refusal();
     assert!(refusal.contains("the agent needs 1.32 or later"), "{refusal}");
-}
-
-/// Each refusal names the value and the remedy.
-#[test]
-fn values_that_cannot_be_meant_are_refused_by_name() {
-    let image = json!({"repository": "registry.example.com/tidewaiter"});
-    let cloud =
-        json!({"enabled": true, "settings": {"publicUrl": "https://c.example.com", "database": "postgres://a@b/c"}});
-    let with = |pointer: &str, value: Value| {
-        let mut cloud = cloud.clone();
-        *cloud.pointer_mut(pointer).unwrap() = value;
-        json!({"image": image, "cloud": cloud})
-    };
-    for (values, wanted) in [
-        (
-            json!({"image": image}),
-            &[
-                "controller.enabled",
-                "coordinator.enabled",
-                "agent.enabled",
-                "cloud.enabled",
-            ][..],
-        ),
-        (
-            json!({"controller": {"enabled": true}}),
-            &["image.repository is not set", "docs/install.md"],
-        ),
-        (
-            json!({"image": image, "controller": {"enabled": true, "settings": {"healthAddress": "0.0.0.0:1"}}}),
-            &["controller.settings.healthAddress", "remove it"],
-        ),
-        (
-            json!({"image": image, "coordinator": {"enabled": true}}),
-            &[
-                "coordinator.settings.cloud.apiBaseUrl is not set",
-                "docs/coordinator.md",
-            ],
-        ),
-        (
-            json!({"image": image, "coordinator": {"settings": {"lease": {"namespace": "default", "name": "a"}}}}),
-            &["/coordinator/settings/lease/namespace", "containership-core"],
-        ),
-        (
-            with("/settings/publicUrl", json!("")),
-            &["cloud.settings.publicUrl is not set"],
-        ),
-        (
-            with("/settings/database", json!("sqlite:///data/cloud.db")),
-            &["/cloud/settings/database", "postgres"],
-        ),
-        (
-            json!({"image": image, "cloud": cloud, "controller": {"enabled": true, "env": {"HCLOUD_TOKEN": "a"}}}),
-            &["controller.env.HCLOUD_TOKEN", "controller.hetznerToken"],
-        ),
-        (
-            json!({"image": image, "agent": {"enabled": true, "settings": {"onStop": "delete"}}}),
-            &["/agent/settings/onStop", "'keep', 'clear'"],
-        ),
-        (
-            json!({"image": image, "agent": {"enabled": true, "settings": {"ownerUid": -1}}}),
-            &["/agent/settings/ownerUid"],
-        ),
-        (
-            json!({"image": image, "agent": {"enabled": true, "settings": {"pinnedFolder": "/etc/containership/trust"}}}),
-            &[
-                "agent.settings.pinnedFolder is /etc/containership/trust",
-                "agent.settings.folder",
-            ],
-        ),
-        (
-            json!({"image": image, "agent": {"enabled": true, "settings": {"stateFolder": "/srv", "pinnedFolder": "/srv"}}}),
-            &["agent.settings.pinnedFolder is /srv", "agent.settings.stateFolder"],
-        ),
-    ] {
-        let refusal = template(&values, &[]).refusal();
-        for wanted in wanted {
-            assert!(refusal.contains(wanted), "no {wanted} in {refusal}");
-        }
-    }
-    let class = json!({"cloud": {"priorityClass": {"name": "system-cloud"}}});
-    let mut values = with("/enabled", json!(true));
-    values["cloud"]["priorityClass"] = class["cloud"]["priorityClass"].clone();
-    let refusal = template(&values, &[]).refusal();
-    assert!(
-        refusal.contains("cloud.priorityClass.name is system-cloud"),
-        "{refusal}"
-    );
-}
-
-/// The agent would not start.
-#[test]
-fn upgrade_scripts_are_refused_where_their_files_do_not_belong_to_root() {
-    let agent = |settings: Value, env: Value| {
-        let agent = json!({"enabled": true, "settings": settings, "env": env});
-        template(
-            &json!({"image": {"repository": "registry.example.com/tidewaiter"}, "agent": agent}),
-            &[],
-        )
-    };
-    let none = json!({});
-    let both = json!({"ownerUid": 2_000_000, "upgrades": "enabled"});
-    for (settings, env) in [
-        (both, none.clone()),
-        (
-            json!({"upgrades": "enabled"}),
-            json!({"TIDEWAITER_OWNER_UID": "2000000"}),
-        ),
-        (
-            json!({"ownerUid": 2_000_000}),
-            json!({"TIDEWAITER_UPGRADES": "enabled"}),
-        ),
-    ] {
-        let refusal = agent(settings, env).refusal();
-        for wanted in [
-            "agent.settings.upgrades is enabled",
-            "agent.settings.ownerUid is 2000000",
-            "Set ownerUid to 0, or upgrades to disabled",
-        ] {
-            assert!(refusal.contains(wanted), "no {wanted} in {refusal}");
-        }
-    }
-    for settings in [
-        json!({"ownerUid": 2_000_000, "upgrades": "disabled"}),
-        json!({"ownerUid": 0, "ownerGid": 2000, "upgrades": "enabled"}),
-    ] {
-        agent(settings, none.clone()).output();
-    }
 }
 
 #[test]

@@ -4,10 +4,10 @@ pub mod gce;
 mod hetzner;
 
 use tidewaiter_api::ConditionStatus::{False, True};
-use tidewaiter_testkit::Kubelet;
 use tidewaiter_testkit::builders::{controller_config, node};
+use tidewaiter_testkit::{ControlPlane, Kubelet};
 
-use crate::world::{CLUSTER, Controller, Labels, World};
+use crate::world::{CLUSTER, Controller, Labels, World, repository};
 
 /// A machine of the cloud, as its own Node speaks of it.
 #[derive(Clone)]
@@ -37,9 +37,14 @@ impl Machine {
     }
 }
 
-/// A world with the groups `nodes` and `masters`.
+/// A world with the groups `nodes` and `masters`, and without admission policies: a kubelet may claim any instance, and the controller
+/// refuses it.
 pub async fn world() -> World {
-    let world = World::start().await;
+    let cluster = ControlPlane::start().await;
+    for path in ["deploy/crds", "deploy/controller/rbac.yaml"] {
+        cluster.apply_manifests(repository().join(path)).await;
+    }
+    let world = World::as_it_is(cluster).await;
     world.group("nodes", &[("team", "red")]);
     world.group_as("masters", "Master", &[("vault", "open")]);
     world

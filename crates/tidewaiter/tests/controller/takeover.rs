@@ -180,7 +180,7 @@ async fn the_way_in_place_of_kops_controller_leads_there_and_back() {
         "docker build -f deploy/image/Containerfile --target kops-controller -t REGISTRY/kops-controller:0.1.0 .",
     );
     page.run("kubectl apply -f deploy/crds").await;
-    page.run("kubectl apply -f deploy/controller/rbac.yaml -f deploy/takeover")
+    page.run("kubectl apply -f deploy/controller/rbac.yaml -f deploy/controller/admission.yaml -f deploy/takeover")
         .await;
 
     let image =
@@ -216,7 +216,7 @@ async fn the_way_in_place_of_kops_controller_leads_there_and_back() {
     page.run(DELETE_PODS).await;
     controller.stops().await;
     nodes.run(KOPS, KOPS_IMAGE).await;
-    page.run("kubectl delete -f deploy/takeover -f deploy/controller/rbac.yaml -f deploy/crds")
+    page.run("kubectl delete -f deploy/takeover -f deploy/controller/rbac.yaml -f deploy/controller/admission.yaml -f deploy/crds")
         .await;
     page.ends();
     as_kops_left_it(&world).await;
@@ -231,7 +231,8 @@ async fn as_kops_left_it(world: &World) {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    let kinds = "crds,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,services,daemonsets";
+    let kinds = "crds,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,services,daemonsets,\
+                 validatingadmissionpolicies,validatingadmissionpolicybindings";
     let left = kubectl(&["get", "-A", "-o", "name", kinds]).await;
     let left: Vec<&str> = left
         .lines()

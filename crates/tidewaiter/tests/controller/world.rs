@@ -74,9 +74,10 @@ pub fn service_account() -> Identity {
 /// Applies what `deploy/` holds for the controller.
 async fn deploy(cluster: &ControlPlane) {
     cluster.apply_manifests(repository().join("deploy/crds")).await;
-    cluster
-        .apply_manifests(repository().join("deploy/controller/rbac.yaml"))
-        .await;
+    for file in ["rbac.yaml", "admission.yaml"] {
+        let path = repository().join("deploy/controller").join(file);
+        cluster.apply_manifests(path).await;
+    }
 }
 
 pub fn repository() -> PathBuf {

@@ -82,7 +82,7 @@ pub async fn takes_over(site: &Site) {
     leaves_the_lease_to_others(site).await;
 
     site.kubectl("apply -f deploy/crds").await;
-    site.kubectl("apply -f deploy/controller/rbac.yaml -f deploy/takeover")
+    site.kubectl("apply -f deploy/controller/rbac.yaml -f deploy/controller/admission.yaml -f deploy/takeover")
         .await;
     site.is_labelled(worker.name(), WORKERS).await;
     site.is_labelled(master.name(), CONTROL_PLANE).await;
