@@ -1,8 +1,8 @@
 //! The order for a node, a `NodeUpgrade`: the part of a `ClusterUpgrade` that concerns it, as the coordinator writes it
 //! and its agent reads it.
 //!
-//! It is a view of the `ClusterUpgrade` that may be late or missing, and adds nothing to it: what an agent decides by it,
-//! it would have decided by the `ClusterUpgrade` of that generation.
+//! It is a view of the `ClusterUpgrade` that may be late or missing, and adds nothing to it: what an agent decides by
+//! it, it would have decided by the `ClusterUpgrade` of that generation.
 
 use std::collections::BTreeMap;
 

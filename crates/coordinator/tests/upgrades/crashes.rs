@@ -1,5 +1,5 @@
-//! Killed before or after any of its writes, the controller goes on where it was: no node is started twice, none is left
-//! out, and each has its order until it is done.
+//! Killed before or after any of its writes, the controller goes on where it was: no node is started twice, none is
+//! left out, and each has its order until it is done.
 
 use serde_json::json;
 use tidewaiter_api::containership::UpgradeStatus;
@@ -8,8 +8,8 @@ use tidewaiter_testkit::{ApiProxy, ApiRequest, Moment};
 use crate::cluster::{MORE, coordinator, is_killed, kills};
 use crate::world::{OLD, Script, World, is_once};
 
-/// The writes of an upgrade of three nodes: of the progress the claim, three starts and the end, as many of the status, and
-/// two of each order.
+/// The writes of an upgrade of three nodes: of the progress the claim, three starts and the end, as many of the status,
+/// and two of each order.
 const WRITES: usize = 16;
 
 #[tokio::test]

@@ -1,10 +1,11 @@
-//! Node upgrade controller: gives each node in progress its order, a `NodeUpgrade`, which is all that its agent watches.
+//! Node upgrade controller: gives each node in progress its order, a `NodeUpgrade`, which is all that its agent
+//! watches.
 //!
-//! - The orders follow from the progress of the `ClusterUpgrade`s, which is written before: a crash in between delays an
-//!   order, or its end, until the next leader derives them again. Nothing is decided by an order.
+//! - The orders follow from the progress of the `ClusterUpgrade`s, which is written before: a crash in between delays
+//!   an order, or its end, until the next leader derives them again. Nothing is decided by an order.
 //! - All orders are ours: one that nobody should have is deleted, and an edit is undone.
-//! - An order is written when a node is started, and deleted when it has ended. It keeps the generation with which it was
-//!   written, because the progress of the others changes the `ClusterUpgrade` all the time.
+//! - An order is written when a node is started, and deleted when it has ended. It keeps the generation with which it
+//!   was written, because the progress of the others changes the `ClusterUpgrade` all the time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -105,8 +106,8 @@ impl Reconciler for NodeUpgradeController {
 }
 
 impl NodeUpgradeController {
-    /// Leaves an order as it is that we have written at an earlier generation, and that differs in nothing else. One that
-    /// somebody has edited gets the present generation, which no agent has seen a newer one of.
+    /// Leaves an order as it is that we have written at an earlier generation, and that differs in nothing else. One
+    /// that somebody has edited gets the present generation: no agent has seen a newer one of the `ClusterUpgrade`.
     fn keep_generation(&self, order: &mut NodeUpgrade, cached: &NodeUpgrade) {
         let (now, then) = (order.spec.upgrade.generation, cached.spec.upgrade.generation);
         order.spec.upgrade.generation = then;
