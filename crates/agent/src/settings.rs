@@ -135,7 +135,8 @@ fn expiry<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Er
 fn parsed(text: &str) -> Option<Duration> {
     let (days, rest) = text.split_once('d').unwrap_or(("0", text));
     let days: u64 = days.parse().ok()?;
-    let rest: SignedDuration = if rest.is_empty() {
+    let is_whole_days = rest.is_empty() && !text.is_empty();
+    let rest: SignedDuration = if is_whole_days {
         SignedDuration::ZERO
     } else {
         rest.parse().ok()?
