@@ -42,6 +42,7 @@ use board::Board;
 pub use brake::MassDeletion;
 pub use cloud_list::CloudList;
 pub(crate) use cloud_list::{Changed, Effect};
+pub(crate) use cloud_sync::CLOUD_SYNC_CONTROLLER;
 use cloud_sync::Release;
 pub use held_roles::HeldRoles;
 use kind::MirroredKind;

@@ -3,18 +3,20 @@
 //! The request is an object, the marker: ConfigMap [`MARKER`]. While it exists, no other controller starts a pass, on any replica and after
 //! any restart, and the leader removes what `terminate/table.rs` lists. Sweeps are repeated until one finds nothing, and then every
 //! minute, so what a pass under way has still written is removed, too. The marker shows the progress. Deleting it ends the termination:
-//! everything is synced again.
+//! everything is synced again. An installation that finds the marker of one before it says so (`terminate/leftover.rs`).
 //!
 //! Any replica creates the marker, which is why it has a client that is not fenced; only the leader deletes anything.
 
+mod leftover;
 mod marker;
 mod sweep;
 mod table;
 
 use std::sync::Arc;
 
-use kube::Client;
+use kube::api::{Api, ListParams};
 use kube::core::ObjectMeta;
+use kube::{Client, ResourceExt as _};
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, TERMINATE_MARKER};
 use tidewaiter_kit::cache::Gone;
 use tidewaiter_kit::client::{DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
@@ -25,6 +27,7 @@ use tidewaiter_kit::{
 };
 
 use crate::controllers::{ByPlugin, PluginAccount, PluginRemoval};
+use leftover::Leftover;
 pub use marker::Progress;
 use marker::{Marker, requested};
 use sweep::Terminator;
@@ -54,10 +57,13 @@ impl Termination {
         let switch = Arc::new(PauseSwitch::new(true));
         let pause = switch.pause();
         markers.notify(follows(&switch, &markers));
-        let first = first_list(switch, markers.clone(), context.clone());
+        let leftover = Leftover::of(markers.clone());
+        let check = leftover.clone();
+        context.kit.checks.register("terminate", move || check.check());
+        let first = first_list(switch, leftover.clone(), markers.clone(), context.clone());
         role.tasks.spawn("terminate/marker", first);
         let client = role.clients.for_controller(Terminator::NAME, MOST_IN_FLIGHT);
-        sweep(client, accounts, &markers, &context, role);
+        sweep(client, accounts, leftover, &markers, &context, role);
         let writer = role.unfenced.for_controller("terminate-request", 1);
         let clock = Arc::clone(&context.kit.clock);
         let termination = Self {
@@ -87,9 +93,23 @@ impl Termination {
     }
 }
 
+/// How far the termination is that somebody requested in this cluster; `None` if nobody did. Needs what the role of the
+/// coordinator permits.
+///
+/// # Errors
+/// When the API server does not say it.
+pub async fn read(client: Client) -> Result<Option<Progress>, kube::Error> {
+    let markers = Api::<Marker>::namespaced(client, CONTAINERSHIP_NAMESPACE);
+    let named = ListParams::default().fields(&format!("metadata.name={MARKER}"));
+    let found = markers.list(&named).await?;
+    let marker = found.items.iter().find(|marker| marker.name_any() == MARKER);
+    Ok(marker.map(Progress::of))
+}
+
 fn sweep(
     client: Client,
     accounts: &ByPlugin<PluginAccount>,
+    leftover: Leftover,
     markers: &Cache<Marker>,
     context: &ControllerContext,
     role: &mut Role<'_>,
@@ -103,7 +123,13 @@ fn sweep(
         ..context.clone()
     };
     let plugins = PluginRemoval::new(&client, accounts.clone());
-    let terminator = Terminator::new(client, plugins, markers.clone(), Arc::clone(&context.kit.clock));
+    let terminator = Terminator::new(
+        client,
+        plugins,
+        leftover,
+        markers.clone(),
+        Arc::clone(&context.kit.clock),
+    );
     Controller::new(terminator, queue)
         .reads(markers)
         .start(context, role.tasks);
@@ -116,11 +142,17 @@ fn follows(switch: &Arc<PauseSwitch>, markers: &Cache<Marker>) -> Trigger<Marker
 }
 
 /// Without a marker, there is no change that would end the pause.
-async fn first_list(switch: Arc<PauseSwitch>, markers: Cache<Marker>, context: ControllerContext) -> Result<(), Gone> {
+async fn first_list(
+    switch: Arc<PauseSwitch>,
+    leftover: Leftover,
+    markers: Cache<Marker>,
+    context: ControllerContext,
+) -> Result<(), Gone> {
     let Some(synced) = context.shutdown.run_until_cancelled(markers.synced()).await else {
         return Ok(());
     };
     synced?;
+    leftover.first_list();
     switch.update(|| !markers.is_empty());
     context.shutdown.cancelled().await;
     Ok(())

@@ -35,6 +35,7 @@ pub(crate) use cloud::{
 pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
 pub(crate) use explain::{
     Explain, ExplainAccessArgs, ExplainForgeriesArgs, ExplainGroupArgs, ExplainNodeArgs, ExplainSources,
+    ExplainTerminateArgs,
 };
 pub(crate) use host::{
     HostBreakGlassCommand, HostCommand, HostInstallArgs, HostKeysCommand, HostRunArgs, HostUninstallArgs, STATE,

@@ -26,6 +26,9 @@ use super::board::Board;
 use super::held_roles::HeldRoles;
 use plan::{Plan, patience, plan, release, release_ended};
 
+/// The name of the controller, under which the fields of `CloudSync` are written.
+pub(crate) const CLOUD_SYNC_CONTROLLER: &str = "cloud-sync";
+
 /// Between two writes with the same conditions and the same kinds held: counts change with every object.
 const REST: Duration = Duration::from_secs(5);
 
@@ -136,7 +139,7 @@ struct CloudSyncController {
 }
 
 impl Reconciler for CloudSyncController {
-    const NAME: &'static str = "cloud-sync";
+    const NAME: &'static str = CLOUD_SYNC_CONTROLLER;
     type Error = WriteError;
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, WriteError> {

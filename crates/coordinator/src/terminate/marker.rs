@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::{Deserialize, Serialize};
+use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, TERMINATE_MARKER};
 
 use super::marker_meta;
 
@@ -141,6 +142,22 @@ impl Progress {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.state == State::Removed.word()
+    }
+
+    /// What it means for an installation that is to work, and how that begins.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        let what = if self.is_complete() { "was" } else { "is being" };
+        let by = if self.requested_by.is_empty() {
+            "somebody"
+        } else {
+            &self.requested_by
+        };
+        format!(
+            "everything that the coordinator manages {what} removed, as {by} requested at {}, and nothing is synced until the request is \
+             withdrawn: kubectl -n {CONTAINERSHIP_NAMESPACE} delete configmap {TERMINATE_MARKER}",
+            self.requested_at
+        )
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
@@ -15,15 +15,20 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tidewaiter_api::names::{AUTHORIZATION_ROLE_BINDING_FINALIZER, AUTHORIZATION_ROLE_FINALIZER, UPGRADE_FINALIZER};
 use tidewaiter_cloud::models::{CLUSTER_LABEL_PREFIX, NODE_POOL_LABEL_PREFIX};
-use tidewaiter_kit::{Cache, Chain, Next, Pass, ReconcileError, Reconciler, Retry, SharedClock, WriteError, Writer};
+use tidewaiter_kit::{Cache, Chain, Next, Pass, Reconciler, SharedClock, WriteError, Writer};
 use tracing::info;
 
+mod error;
 mod plugins;
 
+use super::leftover::Leftover;
 use super::marker::{Marker, Progress, State, progressed, removed};
 use super::marker_key;
-use super::table::{Ours, Row, table};
-use crate::controllers::{Account, PluginError, PluginRemoval, detached};
+use super::table::{CLOUD_SYNCS, Ours, Row, table};
+use crate::controllers::{Account, PluginRemoval, detached};
+use crate::mirror::CLOUD_SYNC_CONTROLLER;
+use error::Failure;
+pub(super) use error::SweepError;
 
 /// Writes at once.
 const CONCURRENCY: usize = 16;
@@ -48,6 +53,10 @@ pub(super) struct Terminator {
     writer: Writer,
     plugins: PluginRemoval,
     markers: Cache<Marker>,
+    leftover: Leftover,
+    /// Writes as the controller of `CloudSync`.
+    shows: Writer,
+    clock: SharedClock,
     counts: Mutex<Counts>,
 }
 
@@ -71,24 +80,19 @@ pub(super) struct Sweep<'a> {
     terminator: &'a Terminator,
 }
 
-/// Something could not be removed. The rest was.
-#[derive(Debug)]
-pub(super) struct SweepError {
-    row: &'static str,
-    failed: Box<Failure>,
-}
-
-#[derive(Debug)]
-enum Failure {
-    List(kube::Error),
-    Write { count: usize, first: WriteError },
-    Plugin(PluginError),
-}
-
 impl Terminator {
-    pub(super) fn new(client: Client, plugins: PluginRemoval, markers: Cache<Marker>, clock: SharedClock) -> Self {
+    pub(super) fn new(
+        client: Client,
+        plugins: PluginRemoval,
+        leftover: Leftover,
+        markers: Cache<Marker>,
+        clock: SharedClock,
+    ) -> Self {
         Self {
-            writer: Writer::new(client.clone(), Self::NAME, clock),
+            writer: Writer::new(client.clone(), Self::NAME, Arc::clone(&clock)),
+            shows: Writer::new(client.clone(), CLOUD_SYNC_CONTROLLER, Arc::clone(&clock)),
+            leftover,
+            clock,
             plugins,
             client,
             markers,
@@ -125,10 +129,7 @@ impl Terminator {
             progressed(state, message, &counts.removed)
         };
         match self.writer.apply(&desired, Some(&marker)).await {
-            Err(error) if !error.is_conflict() && !error.is_gone() => Err(SweepError {
-                row: "marker",
-                failed: Box::new(Failure::Write { count: 1, first: error }),
-            }),
+            Err(error) if !error.is_conflict() && !error.is_gone() => Err(SweepError::write("marker", error)),
             _ => Ok(()),
         }
     }
@@ -145,7 +146,9 @@ impl Reconciler for Terminator {
         self.resume(&marker);
         let sweep = Sweep { terminator: self };
         let (mut removed, mut waiting, mut failed) = (0, Vec::new(), None);
-        for row in &table() {
+        let shown = self.leftover.check().err();
+        // What it shows itself is not to be removed.
+        for row in table().iter().filter(|row| shown.is_none() || row.name != CLOUD_SYNCS) {
             if !self.is_requested() {
                 return Ok(Next::UntilChanged);
             }
@@ -177,6 +180,10 @@ impl Reconciler for Terminator {
             info!("terminated: nothing that the coordinator manages is left");
         }
         self.record(State::Removed, "").await?;
+        if let Some(message) = shown {
+            let written = self.leftover.show(&message, &self.shows, &self.clock).await;
+            written.map_err(|error| SweepError::write(CLOUD_SYNCS, error))?;
+        }
         Ok(Next::After(WATCHFUL))
     }
 }
@@ -344,46 +351,4 @@ fn our_labels(node: &ObjectMeta) -> impl Iterator<Item = &String> {
             .iter()
             .any(|prefix| key.starts_with(prefix))
     })
-}
-
-impl fmt::Display for SweepError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.failed {
-            Failure::List(_) => write!(f, "cannot list {}", self.row),
-            Failure::Write { count, .. } => write!(f, "{count} writes to {} failed, the first", self.row),
-            Failure::Plugin(_) => f.write_str("cannot remove the objects of a plugin"),
-        }
-    }
-}
-
-impl std::error::Error for SweepError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(match &*self.failed {
-            Failure::List(error) => error,
-            Failure::Write { first, .. } => first,
-            Failure::Plugin(error) => error,
-        })
-    }
-}
-
-impl ReconcileError for SweepError {
-    fn retry(&self) -> Retry {
-        match &*self.failed {
-            Failure::List(error) => Retry::of(error),
-            // Whatever the reason is, it may be removed while an administrator watches.
-            Failure::Write { first, .. } => match first.retry() {
-                Retry::Slow => Retry::Backoff,
-                retry => retry,
-            },
-            Failure::Plugin(error) => error.retry(),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        match &*self.failed {
-            Failure::List(_) => "list",
-            Failure::Write { first, .. } => first.class(),
-            Failure::Plugin(error) => error.class(),
-        }
-    }
 }

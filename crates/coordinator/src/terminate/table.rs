@@ -26,6 +26,9 @@ use super::sweep::{Count, Sweep, SweepError};
 /// The mirror's controllers, one for each kind, write as `tidewaiter/sync-…`.
 const MIRROR: &str = "tidewaiter/sync-";
 
+/// The name of the row of `CloudSync`.
+pub(super) const CLOUD_SYNCS: &str = "cloudsyncs";
+
 /// The rows.
 pub(super) fn table() -> [Row; 22] {
     [
@@ -52,7 +55,7 @@ pub(super) fn table() -> [Row; 22] {
         Row::in_core::<Plugin>("plugins", Ours::AppliedBy(MIRROR)),
         Row::in_core::<Registry>("registries", Ours::AppliedBy(MIRROR)),
         Row::in_core::<User>("users", Ours::AppliedBy(MIRROR)),
-        Row::of::<CloudSync>("cloudsyncs", Ours::AppliedBy(OUR_MANAGERS)),
+        Row::of::<CloudSync>(CLOUD_SYNCS, Ours::AppliedBy(OUR_MANAGERS)),
     ]
 }
 

@@ -23,6 +23,16 @@ pub(crate) enum Explain {
     Access(ExplainAccessArgs),
     /// Says where each node records who has logged in; reads nothing
     Logins,
+    /// Says whether somebody requested that everything that the coordinator manages is removed, and how to begin anew; fails if so; changes
+    /// nothing
+    Terminate(ExplainTerminateArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainTerminateArgs {
+    /// The kubeconfig file [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

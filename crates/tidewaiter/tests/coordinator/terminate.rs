@@ -1,5 +1,7 @@
 //! `DELETE /terminate`: everything that the coordinator manages goes, nothing else does, and nothing comes back.
 
+mod leftover;
+
 use std::sync::Arc;
 use std::time::Duration;
 
