@@ -207,6 +207,10 @@ pub struct UpgradeReport {
     /// Whether the agent follows the status of its own node, and not only `currentNode`: then several nodes may be upgraded at once.
     #[serde(default)]
     pub follows_own_status: bool,
+    /// From when on the signature of the script counts, if it does not yet (UTC). No script runs before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
+    pub not_before: Option<Timestamp>,
     /// Why no script would run on the node: nothing is pinned on its host, or its agent cannot read the coordinator's orders. Empty if one would.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]

@@ -97,6 +97,7 @@ pub fn write(progress: &Progress) -> UpgradeProgress {
             .collect(),
         verifying: stored_times(&progress.verifying),
         fallen_back: stored_times(&progress.fallen_back),
+        postponed: stored_times(&progress.postponed),
         soaking_since: progress.soaking_since,
     }
 }
@@ -185,6 +186,7 @@ pub fn progress(status: Option<&UpgradeProgress>) -> Progress {
         cordons: cordons.collect(),
         verifying: times(&status.verifying),
         fallen_back: times(&status.fallen_back),
+        postponed: times(&status.postponed),
         soaking_since: status.soaking_since,
         ..Progress::default()
     };

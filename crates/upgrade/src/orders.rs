@@ -77,6 +77,13 @@ pub enum Order {
     },
     /// A node is to be upgraded from now on.
     Start(NodeName),
+    /// A node in progress has its time from this moment on, because the signature of its script does not count before.
+    Postpone {
+        /// The node.
+        node: NodeName,
+        /// When.
+        to: Timestamp,
+    },
     /// A node in progress has everything but the minimum time from now on, or not any more.
     Verify {
         /// The node.
@@ -257,6 +264,12 @@ impl Progress {
                     .insert(node.clone(), NodeState::InProgress { since: Some(now) });
                 self.current = Some(node.clone());
             }
+            Order::Postpone { node, to } => {
+                let state = NodeState::InProgress { since: Some(*to) };
+                if let Some(NodeState::InProgress { since }) = self.nodes.insert(node.clone(), state) {
+                    self.postponed.insert(node.clone(), whole_seconds(since.unwrap_or(now)));
+                }
+            }
             Order::Verify { node, holds } => note(&mut self.verifying, node, *holds, now),
             Order::FallBack { node, holds } => note(&mut self.fallen_back, node, *holds, now),
             Order::Succeed(node) => self.settle(node, NodeState::Success),
@@ -273,6 +286,7 @@ impl Progress {
         self.nodes.insert(node.clone(), state);
         self.verifying.remove(node);
         self.fallen_back.remove(node);
+        self.postponed.remove(node);
         let current = self.in_progress().map(|(name, _)| name.clone()).next();
         self.current = current;
     }

@@ -108,6 +108,7 @@ fn next(seen: &Observation<'_>) -> Vec<String> {
         Order::Soak { healthy: true } => "The canaries are done, and the cluster is healthy.".to_owned(),
         Order::Soak { healthy: false } => "The canaries are done, and the cluster is not healthy.".to_owned(),
         Order::Release(node) => format!("The node {node} is in service again."),
+        Order::Postpone { node, to } => format!("The node {node} has its time from {to} on, when its script counts."),
         Order::Verify { node, holds: true } => {
             format!("The node {node} is at the version and Ready, and is done when it stays so for minReadySeconds.")
         }
@@ -194,7 +195,11 @@ fn in_words(seen: &Observation<'_>, spec: &Spec, node: &Planned) -> NodeOutlook 
             let done = verified.map(|end| format!("; it is done if it stays at the version and Ready until {end}"));
             let fails = || deadline(spec, *since).map(|deadline| format!("; it fails at {deadline}"));
             let end = done.or_else(fails).unwrap_or_default();
-            format!("in progress since {since}{end}")
+            if *since > seen.now {
+                format!("waits until {since}, when the signature of its script counts{end}")
+            } else {
+                format!("in progress since {since}{end}")
+            }
         }
         Fate::Started(NodeState::InProgress { since: None }) => "in progress".to_owned(),
         Fate::Started(NodeState::Success) => "done".to_owned(),

@@ -8,14 +8,19 @@
 //!   renews every ten seconds, must have been renewed at the end of the minimum time, where there is one.
 //! - It has failed as soon as its host reports anything else that is final, and otherwise at its deadline. At the
 //!   deadline no script runs any more, so a node that has everything but the minimum time is still waited for.
+//! - A node whose script is signed for later has its time from then on. Its agent says so, which could be a lie: so it is
+//!   postponed once, and by a day at most. Nobody else is started because of it.
 //! - A node that was done and is not so for the minimum time has failed, too. Until then nothing is started. The
 //!   beginning is recorded as well, because the Node that the coordinator sees may be older than its progress.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
 
 use crate::observation::{HostReport, Node, NodeState, Observation, Progress, Spec};
 use crate::orders::{NodeFailure, Order, REPORT_PERIOD};
+
+/// By how much the start of a node may be postponed.
+const MOST_POSTPONED: SignedDuration = SignedDuration::from_hours(24);
 
 /// The next order for a node that was started.
 pub(crate) fn settle(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Option<Order> {
@@ -35,6 +40,12 @@ fn settle_node(
     let node = find(seen, name);
     if let Some(HostReport::Failed(why)) = node.map(|node| &node.host) {
         return Some(Order::Fail(name.clone(), NodeFailure::Host(why.clone())));
+    }
+    if let Some(HostReport::Early(to)) = node.map(|node| &node.host)
+        && since.is_some_and(|since| may_postpone(seen, spec, progress, name, since, *to))
+    {
+        let (node, to) = (name.clone(), *to);
+        return Some(Order::Postpone { node, to });
     }
     let is_verifying = progress.verifying.contains_key(name);
     let verify = |holds| {
@@ -65,6 +76,20 @@ fn settle_node(
         ready: node.is_some_and(|node| node.ready),
     };
     is_over.then(|| Order::Fail(name.clone(), failure))
+}
+
+/// Whether a node that was started then has its time from `to` on instead. Not one of an upgrade that ends.
+fn may_postpone(
+    seen: &Observation<'_>,
+    spec: &Spec,
+    progress: &Progress,
+    name: &NodeName,
+    since: Timestamp,
+    to: Timestamp,
+) -> bool {
+    let ends = spec.policy.aborted || seen.upgrade.deleted;
+    let latest = since.checked_add(MOST_POSTPONED).unwrap_or(since);
+    !ends && !progress.postponed.contains_key(name) && since < to && to <= latest
 }
 
 /// The next order for a node that was done. One whose Node is gone has not fallen back. Without a minimum time none
@@ -108,7 +133,12 @@ pub(crate) fn wake(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> 
         let is_due = verified.is_some_and(|end| seen.now >= end);
         let next = next.filter(|_| !is_due);
         // An agent that says nothing may start later than the node: its first report is not watched either.
-        let may_speak = |node: &Node| matches!(node.host, HostReport::Silent | HostReport::Pending);
+        let may_speak = |node: &Node| {
+            matches!(
+                node.host,
+                HostReport::Silent | HostReport::Pending | HostReport::Early(_)
+            )
+        };
         let is_pending = is_due || find(seen, name).is_some_and(may_speak);
         let read = is_pending.then(|| seen.now.checked_add(REPORT_PERIOD).ok()).flatten();
         next.into_iter().chain(read).min()

@@ -6,69 +6,30 @@
 //!   of several: so a key is replaced without a moment in which a host trusts neither.
 //! - The generation of a signature is the time at which it was made, in seconds since 1970. A host that has run a newer one refuses an older one, of whatever upgrade: so
 //!   a script that was replaced, because it was wrong, cannot come back.
+//! - A signature may have a beginning. Then it counts for a window, and a script that begins in it is stopped at its end:
+//!   so two nodes whose windows do not overlap never run their scripts at once, whatever the cluster says.
 //! - The blocks are never run: what runs is [`VerifiedScript::body`].
 //! - Refused, a script says which check refused it.
 
-use std::fmt::Write as _;
+mod statement;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tidewaiter_api::NodeName;
-use tidewaiter_signature::{SignatureError, SigningKey, TrustedKey, sha256, statement, verify};
+use tidewaiter_signature::{SignatureError, TrustedKey, sha256, verify};
 
 use crate::agent::Repeatable;
 use crate::version::Version;
-
-/// The first line of each signed text: no signature for another purpose counts.
-const PURPOSE: &str = "tidewaiter upgrade script 1";
+pub use statement::Statement;
+use statement::{Form, PURPOSES};
 
 /// Before each line of a block.
 const COMMENT: &str = "# ";
-
-/// The names of the parts, in the order of the text.
-const PARTS: [&str; 8] = [
-    "cluster",
-    "node",
-    "upgrade",
-    "generation",
-    "type",
-    "version",
-    "sha256",
-    "expires",
-];
-
-/// A block: the purpose, the parts, and the four lines of the signature.
-const BLOCK: usize = 1 + PARTS.len() + 4;
-
-/// The only type of upgrades that is supported.
-const TYPE: &str = "kubernetes";
-
-/// How far the clock of whoever signs may be ahead.
-const AHEAD: SignedDuration = SignedDuration::from_mins(5);
 
 /// With this line in the comment at its beginning, a script declares that it may run again after it was begun.
 pub const REPEATABLE: &str = "# tidewaiter: repeatable";
 
 /// With this line there, it declares that it takes back what it did when it is run with `TIDEWAITER_WAY_BACK=1`.
 pub const WAY_BACK: &str = "# tidewaiter: way back";
-
-/// What is signed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Statement {
-    /// The id of the cluster.
-    pub cluster: String,
-    /// The name of the Node.
-    pub node: NodeName,
-    /// The id of the upgrade.
-    pub upgrade: String,
-    /// When it was signed, in seconds since 1970.
-    pub generation: i64,
-    /// The version to upgrade to.
-    pub version: Version,
-    /// The digest of the script ([`digest`]).
-    pub sha256: String,
-    /// From when on it does not count.
-    pub expires: Timestamp,
-}
 
 /// What a host expects, and what it trusts.
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +80,9 @@ pub enum Untrusted {
         /// That in the signature.
         signed: String,
     },
+    /// It does not count yet.
+    #[error("the signature counts from {0} on: the script runs then, if it is still the turn of the node")]
+    Early(Timestamp),
     /// It is too old.
     #[error("the signature expired at {0}: sign the script again")]
     Expired(Timestamp),
@@ -142,10 +106,10 @@ pub enum Untrusted {
 impl Untrusted {
     /// Whether a person has to sign the script again, or to correct what is pinned. Which upgrade the cloud serves a
     /// script for follows from what its cluster reported last, so that for another upgrade may be followed by the right
-    /// one.
+    /// one. One that is early is in time later.
     #[must_use]
     pub fn is_final(&self) -> bool {
-        !matches!(self, Self::Other { part: "upgrade", .. })
+        !matches!(self, Self::Other { part: "upgrade", .. } | Self::Early(_))
     }
 }
 
@@ -167,6 +131,17 @@ impl<'a> VerifiedScript<'a> {
     #[must_use]
     pub fn generation(&self) -> Option<i64> {
         self.statement.as_ref().map(|statement| statement.generation)
+    }
+
+    /// When a script that should have ended at `until` must have ended: at the end of the window of its signature, if
+    /// that is earlier.
+    #[must_use]
+    pub fn limit(&self, until: Timestamp) -> Timestamp {
+        let window = self
+            .statement
+            .as_ref()
+            .filter(|statement| statement.not_before.is_some());
+        window.map_or(until, |statement| until.min(statement.end()))
     }
 
     /// Whether it may run again after it was begun.
@@ -195,106 +170,6 @@ impl<'a> VerifiedScript<'a> {
     }
 }
 
-impl Statement {
-    /// The text that is signed.
-    ///
-    /// # Errors
-    /// When a part is empty, or is not printable ASCII without spaces.
-    pub fn text(&self) -> Result<String, SignatureError> {
-        let values = [
-            self.cluster.as_str(),
-            self.node.as_str(),
-            &self.upgrade,
-            &self.generation.to_string(),
-            TYPE,
-            &self.version.to_string(),
-            &self.sha256,
-            &self.expires.to_string(),
-        ];
-        let parts: Vec<(&'static str, &str)> = PARTS.into_iter().zip(values).collect();
-        statement(PURPOSE, &parts)
-    }
-
-    /// The block that is appended to the script.
-    ///
-    /// # Errors
-    /// When it cannot be signed.
-    pub fn block(&self, key: &SigningKey) -> Result<String, SignatureError> {
-        let text = self.text()?;
-        let name = format!("upgrade-{}-{}", self.upgrade, self.node);
-        let signature = key.sign(&text, &name, self.generation)?;
-        let mut block = String::new();
-        for line in text.lines().chain(signature.lines()) {
-            // A String takes everything.
-            let _ = writeln!(block, "{COMMENT}{line}");
-        }
-        Ok(block)
-    }
-
-    /// Reads the text of a statement; it must be exactly what [`text`](Self::text) writes.
-    fn parse(text: &str) -> Result<Self, Untrusted> {
-        let mut lines = text.lines();
-        if lines.next() != Some(PURPOSE) {
-            return Err(Untrusted::Malformed("first line"));
-        }
-        let mut values = [""; PARTS.len()];
-        for (name, value) in PARTS.into_iter().zip(&mut values) {
-            let rest = lines.next().and_then(|line| line.strip_prefix(name)?.strip_prefix(' '));
-            *value = rest.ok_or(Untrusted::Malformed(name))?;
-        }
-        let [cluster, node, upgrade, generation, type_, version, sha256, expires] = values;
-        if type_ != TYPE {
-            return Err(other("type", type_, TYPE));
-        }
-        let parsed = Self {
-            cluster: cluster.to_owned(),
-            node: node.parse().map_err(|_| Untrusted::Malformed("node"))?,
-            upgrade: upgrade.to_owned(),
-            generation: generation.parse().map_err(|_| Untrusted::Malformed("generation"))?,
-            version: version.parse().map_err(|_| Untrusted::Malformed("version"))?,
-            sha256: sha256.to_owned(),
-            expires: expires.parse().map_err(|_| Untrusted::Malformed("expires"))?,
-        };
-        if parsed.text()? == text {
-            Ok(parsed)
-        } else {
-            Err(Untrusted::Malformed("text"))
-        }
-    }
-
-    /// Whether this statement, whose signature counts, is for the script and for what the host expects.
-    fn check(&self, body: &str, expected: &Expected<'_>) -> Result<(), Untrusted> {
-        for (part, signed, wanted) in [
-            ("cluster", self.cluster.as_str(), expected.cluster),
-            ("node", self.node.as_str(), expected.node.as_str()),
-            ("upgrade", &self.upgrade, expected.upgrade),
-            ("version", &self.version.to_string(), &expected.version.to_string()),
-        ] {
-            if signed != wanted {
-                return Err(other(part, signed, wanted));
-            }
-        }
-        let found = sha256(body.as_bytes());
-        if found != self.sha256 {
-            let signed = self.sha256.clone();
-            return Err(Untrusted::Digest { found, signed });
-        }
-        if expected.now >= self.expires {
-            return Err(Untrusted::Expired(self.expires));
-        }
-        let of = |seconds| Timestamp::from_second(seconds).map_err(|_| Untrusted::Malformed("generation"));
-        let signed = of(self.generation)?;
-        if signed > expected.now + AHEAD {
-            return Err(Untrusted::Future(signed));
-        }
-        if self.generation < expected.newest {
-            let newest = of(expected.newest)?;
-            return Err(Untrusted::Older { signed, newest });
-        }
-        Ok(())
-    }
-}
-
 fn other(part: &'static str, signed: &str, wanted: &str) -> Untrusted {
     Untrusted::Other {
         part,
@@ -308,7 +183,7 @@ fn split(text: &str) -> (&str, &str) {
     let mut at = 0;
     for line in text.split_inclusive('\n') {
         let purpose = line.trim_end_matches('\n').strip_prefix(COMMENT);
-        if purpose == Some(PURPOSE) {
+        if purpose.is_some_and(|purpose| PURPOSES.contains(&purpose)) {
             break;
         }
         at += line.len();
@@ -342,11 +217,8 @@ pub fn digest(text: &str) -> String {
 pub fn statements(text: &str) -> Result<Vec<Statement>, Untrusted> {
     let blocks = blocks_of(split(text).1);
     let read = |block: &Vec<&str>| {
-        if block.len() < BLOCK {
-            return Err(Untrusted::Malformed("end"));
-        }
-        let (text, _) = block.split_at(1 + PARTS.len());
-        Statement::parse(&format!("{}\n", text.join("\n")))
+        let (text, _) = halves(block)?;
+        Statement::parse(&text)
     };
     blocks.iter().map(read).collect()
 }
@@ -371,6 +243,8 @@ pub fn open<'a>(text: &'a str, expected: &Expected<'_>) -> Result<VerifiedScript
                 refused = SignatureError::UnknownKey(key).into();
             }
             Err(Untrusted::Signature(SignatureError::UnknownKey(_))) => {}
+            // It is in time later, whatever the others are.
+            Err(_) if matches!(refused, Untrusted::Early(_)) => {}
             Err(error) => refused = error,
         }
     }
@@ -383,17 +257,30 @@ fn blocks_of(blocks: &str) -> Vec<Vec<&str>> {
         .lines()
         .map(|line| line.strip_prefix(COMMENT).unwrap_or_default())
         .collect();
-    lines.chunks(BLOCK).map(<[&str]>::to_vec).collect()
+    let mut rest = lines.as_slice();
+    let mut blocks = Vec::new();
+    while let Some(first) = rest.first() {
+        let (block, others) = rest.split_at(Form::of(first).lines().min(rest.len()));
+        blocks.push(block.to_vec());
+        rest = others;
+    }
+    blocks
+}
+
+/// The text of a statement, and its signature.
+fn halves(block: &[&str]) -> Result<(String, String), Untrusted> {
+    let form = Form::of(block.first().unwrap_or(&""));
+    if block.len() < form.lines() {
+        return Err(Untrusted::Malformed("end"));
+    }
+    let (text, signature) = block.split_at(1 + form.parts().len());
+    Ok((format!("{}\n", text.join("\n")), signature.join("\n")))
 }
 
 /// The signature is checked before anything that it signs is believed.
 fn judge(block: &[&str], body: &str, expected: &Expected<'_>) -> Result<Statement, Untrusted> {
-    if block.len() < BLOCK {
-        return Err(Untrusted::Malformed("end"));
-    }
-    let (text, signature) = block.split_at(1 + PARTS.len());
-    let text = format!("{}\n", text.join("\n"));
-    verify(expected.keys, &text, &signature.join("\n"))?;
+    let (text, signature) = halves(block)?;
+    verify(expected.keys, &text, &signature)?;
     let statement = Statement::parse(&text)?;
     statement.check(body, expected)?;
     Ok(statement)

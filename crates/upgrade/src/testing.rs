@@ -131,6 +131,7 @@ pub(crate) fn says(seen: &Observation<'_>) -> String {
         Order::Release(node) => format!("release {node}"),
         Order::Soak { healthy } => format!("soak {healthy}"),
         Order::Start(node) => format!("start {node}"),
+        Order::Postpone { node, to } => format!("postpone {node} to {}", to.duration_since(at(0)).as_secs()),
         Order::Verify { node, holds } => format!("verify {node} {holds}"),
         Order::FallBack { node, holds } => format!("fall back {node} {holds}"),
         Order::Succeed(node) => format!("succeed {node}"),

@@ -27,7 +27,7 @@ use tidewaiter_kit::{
 };
 use tidewaiter_upgrade::agent::{Ledger, Offer, Refused, offer};
 use tidewaiter_upgrade::signed::Untrusted;
-use tidewaiter_upgrade::{Upgrade, form, node_upgrade};
+use tidewaiter_upgrade::{Upgrade, Version, form, node_upgrade};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
@@ -74,6 +74,14 @@ impl UpgradeError {
             Self::Relay(_) | Self::File(_) | Self::Thread(_) => false,
         }
     }
+
+    /// From when on the signature of the script counts, if it does not yet.
+    fn not_before(&self) -> Option<Timestamp> {
+        match self {
+            Self::Untrusted(Untrusted::Early(time)) => Some(*time),
+            _ => None,
+        }
+    }
 }
 
 impl From<HostError> for UpgradeError {
@@ -98,6 +106,9 @@ impl ReconcileError for UpgradeError {
     }
 
     fn notice(&self) -> Option<Notice> {
+        if self.not_before().is_some() {
+            return None;
+        }
         let note = format!("No upgrade script runs on this node: {}.", Chain(self));
         Some(Notice::warning("UpgradeScriptRefused", "Upgrade", note))
     }
@@ -265,23 +276,8 @@ impl UpgradeController {
         let order = Order { upgrade, script };
         let about = format!("{id} to {target}");
         let pinned = self.pinned.clone();
-        self.on_host(move |host| {
-            let id = form::id(&order.upgrade);
-            let asked = Asked {
-                upgrade: id,
-                version: &target,
-                newest: 0,
-                now,
-            };
-            if let Err(error) = check(&pinned, &order.script, &asked) {
-                if error.is_final() {
-                    refuse(host, id, &error, now)?;
-                }
-                return Err(error);
-            }
-            Ok(host.offer(&files::script_name(&target, id), &order)?)
-        })
-        .await?;
+        self.on_host(move |host| offer_checked(&pinned, host, &order, &target, now))
+            .await?;
         info!(upgrade = about, until = %offered.until, "it is the turn of this node: the script is offered to the host");
         self.written(uid);
         Ok(next)
@@ -344,6 +340,7 @@ impl UpgradeController {
         let found = Found {
             turn,
             error: error.or(watching.as_ref().err()).map(|error| Chain(error).to_string()),
+            not_before: error.and_then(UpgradeError::not_before),
             is_overdue,
             host_problem: self.unreadable().unwrap_or(looked.host_problem),
             ..looked
@@ -390,6 +387,30 @@ fn is_to_be_repeated(result: Option<&RunResult>, stands: Duration, now: Timestam
     };
     let age = Duration::try_from(now.duration_since(result.at)).unwrap_or_default();
     result.outcome == Outcome::Blocked && age >= LOOK_AGAIN
+}
+
+/// Offers the order if the host would run its script, and refuses it for good if a person has to change something.
+fn offer_checked(
+    pinned: &Host,
+    host: &Host,
+    order: &Order,
+    target: &Version,
+    now: Timestamp,
+) -> Result<(), UpgradeError> {
+    let id = form::id(&order.upgrade);
+    let asked = Asked {
+        upgrade: id,
+        version: target,
+        newest: 0,
+        now,
+    };
+    if let Err(error) = check(pinned, &order.script, &asked) {
+        if error.is_final() {
+            refuse(host, id, &error, now)?;
+        }
+        return Err(error);
+    }
+    Ok(host.offer(&files::script_name(target, id), order)?)
 }
 
 /// Whether the host would run the script.
@@ -453,7 +474,10 @@ fn watch_folders(host: &Host, pinned: &Host, watcher: &Watcher) -> Result<(), Up
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use minisign::KeyPair;
     use rustix::io::Errno;
+    use tidewaiter_signature::{SignatureError, SigningKey};
+    use tidewaiter_upgrade::signed::{Statement, digest};
 
     use super::*;
     use crate::host::{Call, HostCalls, Owner};
@@ -494,6 +518,76 @@ mod tests {
                 "{outcome:?} {age:?}"
             );
         }
+    }
+
+    /// A script that is not signed is refused for good, unless the host had an order of the upgrade; one that is signed
+    /// for later is neither refused nor offered.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "files of the test")]
+    fn only_a_host_that_never_had_an_order_is_told_that_its_script_is_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (host, pinned) = (
+            Host::of_root(&scratch.path().join("shared")),
+            scratch.path().join("pinned"),
+        );
+        std::fs::create_dir(scratch.path().join("shared")).unwrap();
+        let KeyPair { pk, sk } = KeyPair::generate_unencrypted_keypair().unwrap();
+        let key = sk.to_box(None).unwrap().into_string();
+        let key = SigningKey::read::<SignatureError>(&key, || unreachable!("it has no password")).unwrap();
+        std::fs::create_dir(&pinned).unwrap();
+        for (name, text) in [("cluster", "c"), ("node", "w1"), ("a.pub", &pk.to_base64())] {
+            std::fs::write(pinned.join(name), text).unwrap();
+        }
+        let pinned = Host::of_root(&pinned);
+        let (now, version): (_, Version) = (
+            Timestamp::from_second(1_790_000_000).unwrap(),
+            "v1.36.3".parse().unwrap(),
+        );
+        let text = "#!/bin/sh\n";
+        let later = now + jiff::SignedDuration::from_hours(1);
+        let statement = Statement {
+            cluster: "c".to_owned(),
+            node: "w1".parse().unwrap(),
+            upgrade: "u".to_owned(),
+            generation: now.as_second(),
+            version: version.clone(),
+            sha256: digest(text),
+            not_before: Some(later),
+            expires: later + jiff::SignedDuration::from_hours(1),
+        };
+        let upgrade = ClusterUpgrade::new(
+            "u",
+            serde_json::from_value(
+                serde_json::json!({"type": "kubernetes", "targetVersion": "v1.36.3", "nodeTimeoutSeconds": 600}),
+            )
+            .unwrap(),
+        );
+        let early = format!("{text}{}", statement.block(&key).unwrap());
+        let order = |script: &str| Order {
+            upgrade: upgrade.clone(),
+            script: script.to_owned(),
+        };
+        let error = offer_checked(&pinned, &host, &order(&early), &version, now).unwrap_err();
+        assert_eq!(error.not_before(), Some(later), "{error}");
+        assert!(error.notice().is_none() && host.result().unwrap().is_none() && host.ordered().unwrap().is_none());
+        // Its time has come.
+        offer_checked(&pinned, &host, &order(&early), &version, later).unwrap();
+        // The host has the order, and says what becomes of it.
+        assert!(offer_checked(&pinned, &host, &order(text), &version, now).is_err());
+        assert!(host.result().unwrap().is_none());
+        host.withdraw().unwrap();
+        host.tell(&result(Outcome::Running, now)).unwrap();
+        assert!(offer_checked(&pinned, &host, &order(text), &version, now).is_err());
+        assert_eq!(host.result().unwrap().unwrap().outcome, Outcome::Running);
+        // It had one of another upgrade.
+        let other = RunResult {
+            id: "other".to_owned(),
+            ..result(Outcome::Running, now)
+        };
+        host.tell(&other).unwrap();
+        assert!(offer_checked(&pinned, &host, &order(text), &version, now).is_err());
+        let told = host.result().unwrap().unwrap();
+        assert_eq!((told.id.as_str(), told.outcome), ("u", Outcome::Refused), "{told:?}");
     }
 
     /// Lets nothing be opened for a change any more.

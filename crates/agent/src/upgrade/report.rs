@@ -1,5 +1,6 @@
 //! What the agent says of upgrades on its node: in the `NodeReport` and in metrics. Pure but for the metrics.
 
+use jiff::Timestamp;
 use prometheus::IntGauge;
 use tidewaiter_api::node_report::{UpgradeReport, UpgradeState};
 use tidewaiter_kit::metrics::{Metrics, MetricsError};
@@ -31,6 +32,8 @@ pub(super) struct Found<'a> {
     pub(super) turn: Option<&'a str>,
     /// Why the script is not offered to the host.
     pub(super) error: Option<String>,
+    /// From when on the signature of the script counts, if that is the reason.
+    pub(super) not_before: Option<Timestamp>,
     /// What the host says.
     pub(super) result: Option<RunResult>,
     /// Whether the host has had the offer for so long that it would have answered.
@@ -52,7 +55,10 @@ impl Found<'_> {
             .filter(|result| id.is_empty() || result.id == id || result.id.is_empty());
         let mut report = match (self.error, answer) {
             (_, Some(result)) if result.outcome != Outcome::Blocked => reported(result),
-            (Some(message), _) => said(UpgradeState::Blocked, message),
+            (Some(message), _) => UpgradeReport {
+                not_before: self.not_before,
+                ..said(UpgradeState::Blocked, message)
+            },
             (None, Some(result)) => reported(result),
             (None, None) if id.is_empty() => UpgradeReport::default(),
             (None, None) if self.is_overdue => said(UpgradeState::Offered, UNANSWERED.to_owned()),
@@ -128,6 +134,7 @@ impl UpgradeMetrics {
     pub(super) fn show(&self, report: &UpgradeReport, is_turn: bool, is_overdue: bool) {
         let is_refused = is_turn
             && match report.state {
+                UpgradeState::Blocked if report.not_before.is_some() => false,
                 UpgradeState::Blocked | UpgradeState::Refused | UpgradeState::Interrupted => true,
                 UpgradeState::Offered => is_overdue,
                 _ => false,
@@ -143,6 +150,8 @@ mod tests {
     use tidewaiter_kit::ManualClock;
 
     use super::*;
+
+    use UpgradeState as State;
 
     fn result(id: &str, outcome: Outcome) -> RunResult {
         RunResult {
@@ -169,7 +178,6 @@ mod tests {
     #[test]
     fn what_the_host_says_counts_for_its_upgrade_and_silence_is_said() {
         use Outcome::{Blocked, Failed, Interrupted, Refused, RollingBack, Running, Succeeded};
-        use UpgradeState as State;
         for (turn, error, answer, is_overdue, expected) in [
             (None, None, None, false, (State::None, "", 0)),
             (Some("a"), None, None, false, (State::Offered, "a", 0)),
@@ -247,5 +255,21 @@ mod tests {
             let (state, id, refused) = expected;
             assert_eq!(shown(found), (state, id.to_owned(), refused), "{case}");
         }
+    }
+
+    #[test]
+    fn a_script_that_counts_later_is_blocked_until_then_and_not_refused() {
+        let early = |answer: Option<RunResult>| Found {
+            turn: Some("a"),
+            error: Some("e".to_owned()),
+            not_before: Some(Timestamp::MAX),
+            result: answer,
+            ..Found::default()
+        };
+        assert_eq!(shown(early(None)), (State::Blocked, "a".to_owned(), 0));
+        assert_eq!(early(None).report().not_before, Some(Timestamp::MAX));
+        // What the host has begun or said for good comes first.
+        let failed = early(Some(result("a", Outcome::Failed))).report();
+        assert_eq!((failed.state, failed.not_before), (State::Failed, None));
     }
 }

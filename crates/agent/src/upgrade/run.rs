@@ -11,7 +11,8 @@
 //!   gone.
 //! - What runs is a copy in a folder that the agent cannot reach: a file that is exchanged after it was checked does
 //!   not run. Where the copy cannot run, nothing is recorded, and the order is tried again.
-//! - A script is killed at the deadline, so that it does not run beside that of the next node. So is its way back.
+//! - A script is killed at the deadline, so that it does not run beside that of the next node. So is its way back. Where
+//!   its signature has a window, it neither begins before that nor runs beyond it.
 //! - At most one script runs in a process, and its way back in another one. systemd kills what a script has left when
 //!   the process ends, before the next one starts.
 //! - A way back begins at most once, and only if everything that let its script run still holds.
@@ -27,7 +28,7 @@ use std::process::Command;
 use tidewaiter_api::NodeName;
 use tidewaiter_kit::{Chain, SharedClock};
 use tidewaiter_upgrade::agent::{self, Again, Refused, Repeatable, Run, confirm, decide};
-use tidewaiter_upgrade::signed::{Untrusted, digest};
+use tidewaiter_upgrade::signed::{Untrusted, VerifiedScript, digest};
 use tidewaiter_upgrade::{InvalidVersion, Upgrade, Version, form};
 
 use super::files::{FileError, Order, Outcome, RunResult};
@@ -284,6 +285,7 @@ impl Runner {
         record.write(state)?;
         let version = self.version_for(&record, id, is_again);
         let run = self.decide_again(host, order, &record, trust.node(), version.as_ref(), decided.again)?;
+        let run = within(&script, run);
         host.tell(&self.running(id, &run))?;
         let execution = Execution::new(path, trust.node(), &run, &*self.clock);
         let result = execution.start(Way::There).map_err(NotRun::Start)?;
@@ -356,6 +358,7 @@ impl Runner {
         // A program that was half replaced has no version, and is what a way back is for.
         let version = self.version().or_else(|| before.clone());
         let run = self.decide_again(host, &order, record, trust.node(), version.as_ref(), Again::No)?;
+        let run = within(&script, run);
         let execution = Execution::new(self.copy(script.body())?, trust.node(), &run, &*self.clock);
         // A folder that is full is no reason not to begin.
         let _ = host.tell(&RunResult {
@@ -439,6 +442,14 @@ impl Runner {
 
 fn target(order: &Order) -> Result<Version, NotRun> {
     order.upgrade.spec.target_version.parse().map_err(NotRun::Target)
+}
+
+/// The run, which ends with the window of the signature.
+fn within(script: &VerifiedScript<'_>, run: Run) -> Run {
+    Run {
+        until: script.limit(run.until),
+        ..run
+    }
 }
 
 /// The same result, with more words.

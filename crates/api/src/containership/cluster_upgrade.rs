@@ -347,6 +347,14 @@ pub struct UpgradeProgress {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub fallen_back: BTreeMap<String, Start>,
+    /// The nodes in progress that were started before the signature of their script counts, and when they were started first. Each has its
+    /// time from when on the signature counts.
+    #[serde(
+        default,
+        deserialize_with = "null_is_empty",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub postponed: BTreeMap<String, Start>,
     /// Since when the cluster has been healthy after the canaries (UTC).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]

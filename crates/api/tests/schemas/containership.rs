@@ -315,7 +315,7 @@ async fn the_policy_of_an_upgrade_is_checked() {
         "drain": true, "drainTimeoutSeconds": 600, "onDrainTimeout": "fail",
         "maintenanceWindows": [window]});
     upgrade["spec"]["status"]["cordons"] = json!({"node-1": {"since": "2026-11-22T06:00:00Z", "before": true}});
-    for times in ["verifying", "fallenBack"] {
+    for times in ["verifying", "fallenBack", "postponed"] {
         upgrade["spec"]["status"][times] = json!({"node-1": {"since": "2026-11-22T06:00:00Z"}});
     }
     upgrade["spec"]["status"]["soakingSince"] = json!("2026-11-22T06:00:00Z");
@@ -358,6 +358,11 @@ async fn the_policy_of_an_upgrade_is_checked() {
         ),
         case(
             "/spec/status/fallenBack",
+            vec![Value::Null, json!({"node-1": {"since": "2026-11-22T06:00:00Z"}})],
+            vec![json!({"node-1": {"since": "yesterday"}}), json!({"node-1": {}})],
+        ),
+        case(
+            "/spec/status/postponed",
             vec![Value::Null, json!({"node-1": {"since": "2026-11-22T06:00:00Z"}})],
             vec![json!({"node-1": {"since": "yesterday"}}), json!({"node-1": {}})],
         ),

@@ -5,6 +5,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use tidewaiter_upgrade::signed::{Statement, digest as script_digest, is_signed, statements};
 use zeroize::Zeroizing;
 
@@ -17,13 +18,16 @@ use super::refusal::Refusal;
 use super::remember::written;
 use super::script_templates::template;
 use super::source::Spot;
-use super::store::{References, Row, SecretColumn, Source, Transaction};
+use super::store::{References, Row, ScriptWindow as Window, SecretColumn, Source, Transaction};
 use crate::models::Kind;
 use crate::models::UpgradeScript;
 use crate::models::values::KubernetesVersion;
 
 /// For how long a signature of the server counts: an agent asks for the script when it is the turn of its node.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(24);
+
+/// What the window of a node of the control plane is longer than `nodeTimeoutSeconds`.
+const SLACK: SignedDuration = SignedDuration::from_mins(1);
 
 fn script_id(upgrade: &str, node: &str) -> String {
     if node.is_empty() {
@@ -149,7 +153,7 @@ pub(super) async fn script(cloud: &Cloud, call: &Call) -> Result<Response, Error
     if let Some(upgrade) = upgrades.first()
         && let Some(script) = stored(cloud, upgrade, &node, template.as_ref()).await?
     {
-        let script = signed(cloud, &script, &upgrade.id, &node, &wanted)?;
+        let script = signed(cloud, call, &script, upgrade, &node).await?;
         return Ok(script_response(call, script));
     }
     let message = format!(
@@ -183,27 +187,74 @@ async fn stored(
 }
 
 /// The script with a signature of each key of the server. One that an operator has signed, or that a server without keys serves, stays as it is.
-fn signed(cloud: &Cloud, script: &str, upgrade: &str, node: &Row, version: &str) -> Result<String, Error> {
+async fn signed(cloud: &Cloud, call: &Call, script: &str, upgrade: &Row, node: &Row) -> Result<String, Error> {
     let mut text = script.to_owned();
-    let keys = cloud.script_keys.load();
+    let keys = cloud.script_keys.load_full();
     if keys.is_empty() || is_signed(script) {
         return Ok(text);
     }
     let name = node.text("name").unwrap_or_default();
     let unsigned =
         || Refusal::conflict("the node has no name, so its script cannot be signed: set the name of its Node");
-    let now = cloud.clock.now();
+    let now = Timestamp::from_second(cloud.clock.now().as_second()).map_err(Error::internal)?;
+    let window = window(cloud, call, upgrade, node, now).await?;
     let statement = Statement {
         cluster: node.cluster_id.clone(),
         node: name.parse().map_err(|_| unsigned())?,
-        upgrade: upgrade.to_owned(),
+        upgrade: upgrade.id.clone(),
         generation: now.as_second(),
-        version: version.parse().map_err(Error::internal)?,
+        version: upgrade
+            .text("targetVersion")
+            .unwrap_or_default()
+            .parse()
+            .map_err(Error::internal)?,
         sha256: script_digest(script),
-        expires: Timestamp::from_second((now + LIFETIME).as_second()).map_err(Error::internal)?,
+        not_before: window.as_ref().map(|window| window.begin),
+        expires: window.map_or(now + LIFETIME, |window| window.end),
     };
     for key in keys.iter() {
         text.push_str(&statement.block(key).map_err(Error::internal)?);
     }
     Ok(text)
+}
+
+/// The window in which a node of the control plane may run the script; None for a worker. The windows of the nodes of a
+/// control plane never overlap, whatever its cluster says: so nobody who has the cluster starts several of them at once.
+async fn window(
+    cloud: &Cloud,
+    call: &Call,
+    upgrade: &Row,
+    node: &Row,
+    now: Timestamp,
+) -> Result<Option<Window>, Error> {
+    let pool = cloud.store.get(Kind::NodePool, &node.parent_id).await?;
+    if pool.is_none_or(|pool| pool.text("kubernetes_mode") != Some("master")) {
+        return Ok(None);
+    }
+    let timeout = upgrade.spec.get("nodeTimeoutSeconds").and_then(Value::as_i64);
+    let length = SignedDuration::from_secs(timeout.unwrap_or_default()) + SLACK;
+    let (cluster, node, upgrade) = (node.cluster_id.clone(), node.id.clone(), upgrade.id.clone());
+    let given = cloud.store.write(call.by(), async move |transaction| {
+        let mut windows = transaction.script_windows(&cluster).await?;
+        windows.retain(|window| now < window.end);
+        let known = windows
+            .iter()
+            .find(|window| window.node == node && window.upgrade == upgrade);
+        if let Some(known) = known {
+            return Ok(known.clone());
+        }
+        let others = windows.iter().filter(|window| window.node != node);
+        let begin = others.map(|window| window.end).max().unwrap_or(now);
+        let end = begin + length;
+        let window = Window {
+            node,
+            upgrade,
+            begin,
+            end,
+        };
+        windows.push(window.clone());
+        transaction.set_script_windows(&cluster, &windows).await?;
+        Ok(window)
+    });
+    given.await.map(Some)
 }

@@ -12,7 +12,7 @@ use reqwest::Method;
 use serde_json::json;
 use tidewaiter_cloud::signed::{SignatureError, SigningKey, TrustedKey};
 use tidewaiter_kit::SystemClock;
-use tidewaiter_upgrade::signed::{Expected, Statement, Untrusted, digest, open};
+use tidewaiter_upgrade::signed::{Expected, Statement, Untrusted, digest, open, statements};
 
 use crate::fixture::{Place, SCRIPT};
 use crate::world::{Answer, World, on_both};
@@ -87,6 +87,53 @@ async fn a_server_with_two_keys_signs_each_script_with_both_for_the_node_that_as
     assert!(refused.body.contains("the node has no name"), "{}", refused.body);
 }
 
+/// Whoever has the cluster can say of all nodes at once that it is their turn.
+async fn the_nodes_of_a_control_plane_that_the_server_signs_for_never_have_the_same_window(world: World) {
+    let (file, _) = key(&world, "key", None);
+    let world = signing(world, vec![file.clone()]).await.unwrap();
+    let owner = world.owner().await;
+    world.catalogue(&owner).await;
+    let place = world.fill(&owner, &world.organization, &world.owner).await;
+    let pools = format!("~/clusters/{}/node-pools", place.of("cluster"));
+    let masters = json!({"name": "masters", "count": 3, "kubernetes_mode": "master", "kubernetes_version": "1.30.1", "etcd": true,
+        "is_schedulable": true});
+    let pool = world.post(&owner, &pools, masters).await.is(201).field("id");
+    let mut nodes = Vec::new();
+    for name in ["cp-1", "cp-2", "cp-3"] {
+        let node = world
+            .post(&owner, &format!("{pools}/{pool}/nodes"), json!({"name": name}))
+            .await;
+        nodes.push(node.is(201).field("id"));
+    }
+    let window = async |node: &str| {
+        let served = ask(&world, place.of("key"), &place, node).await.is(200).body;
+        let mut statements = statements(&served).unwrap();
+        assert_eq!(statements.len(), 1);
+        let statement = statements.remove(0);
+        (statement.not_before, statement.expires)
+    };
+    let now = SystemClock::shared().now();
+    let windows = [
+        window(&nodes[0]).await,
+        window(&nodes[1]).await,
+        window(&nodes[2]).await,
+    ];
+    let [first, second, third] = windows.map(|(begin, end)| (begin.unwrap(), end));
+    assert!((first.0 - now).get_seconds().abs() < 60, "{first:?}");
+    assert_eq!((second.0, third.0), (first.1, second.1));
+    for (begin, end) in [first, second, third] {
+        // nodeTimeoutSeconds, and a minute.
+        assert_eq!((end - begin).get_seconds(), 960);
+    }
+    // A node that asks again has its window, and a worker none.
+    assert_eq!(window(&nodes[1]).await, (Some(second.0), second.1));
+    assert_eq!(window(place.of("nodes")).await.0, None);
+    // Also after a restart of the server.
+    let world = signing(world, vec![file]).await.unwrap();
+    let again = ask(&world, place.of("key"), &place, &nodes[0]).await.is(200).body;
+    assert_eq!(statements(&again).unwrap()[0].not_before, Some(first.0));
+}
+
 #[tokio::test]
 async fn what_an_operator_has_signed_is_served_as_it_is() {
     let world = World::sqlite().await;
@@ -105,6 +152,7 @@ async fn what_an_operator_has_signed_is_served_as_it_is() {
         generation: now,
         version: "v1.30.1".parse().unwrap(),
         sha256: digest(SCRIPT),
+        not_before: None,
         expires: Timestamp::from_second(now + 3600).unwrap(),
     };
     let signed = format!("{SCRIPT}{}", statement.block(&offline).unwrap());
@@ -146,6 +194,7 @@ async fn a_script_that_is_signed_for_something_else_is_refused_when_it_is_set() 
         generation: now,
         version: "v1.30.1".parse().unwrap(),
         sha256: digest(SCRIPT),
+        not_before: None,
         expires: Timestamp::from_second(now + 3600).unwrap(),
     };
     let signed = |statement: &Statement| format!("{SCRIPT}{}", statement.block(&key).unwrap());
@@ -273,7 +322,10 @@ async fn the_closest_script_is_served(world: World) {
     assert_eq!(ask().await.is(200).body, template);
 }
 
-on_both!(the_closest_script_is_served);
+on_both!(
+    the_closest_script_is_served,
+    the_nodes_of_a_control_plane_that_the_server_signs_for_never_have_the_same_window
+);
 
 #[tokio::test]
 async fn script_templates_are_listed_read_and_deleted() {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
 use tidewaiter_cloud::models::values::{ClusterId, PluginId, Slug, UpgradeId, Version};
 
@@ -53,9 +53,11 @@ pub(crate) struct SignArgs {
 pub(super) const SIGN_SCRIPT_NEXT: &str = "\
 Redirect the output to a file, and upload it:
   tidewaiter cloud sign-script -f upgrade.sh --cluster ID --upgrade ID \\
-      --target-version v1.36.3 --node node-1 --node node-2 \\
+      --target-version v1.36.3 --control-plane cp-1 --control-plane cp-2 \\
+      --node node-1 --node node-2 \\
       --secret-key ~/.minisign/minisign.key > signed.sh
   tidewaiter cloud set-script UPGRADE -f signed.sh
+The time of the first node of --control-plane begins now, or with --not-before.
 A node runs the script only if the public key is pinned there
 (tidewaiter host install --key minisign.pub).";
 
@@ -82,8 +84,27 @@ pub(crate) struct SignScriptArgs {
     pub(crate) target_version: tidewaiter_upgrade::Version,
 
     /// A Node that may run it, by its name in the cluster (`kubectl get nodes`); repeat it for each node
-    #[arg(long = "node", value_name = "NAME", required = true)]
+    #[arg(long = "node", value_name = "NAME", required_unless_present = "control_plane")]
     pub(crate) nodes: Vec<NodeName>,
+
+    /// A Node of the control plane that may run it; repeat it for each, in the order in which they are upgraded (`tidewaiter upgrade plan`).
+    /// Each has a time of its own, one after the other; the nodes of --node have theirs after them
+    #[arg(long, value_name = "NAME")]
+    pub(crate) control_plane: Vec<NodeName>,
+
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "20m",
+        value_parser = stagger,
+        requires = "control_plane",
+        help = "How long the time of each node of --control-plane is, from 2m to 24h. Give them nodeTimeoutSeconds and some minutes"
+    )]
+    pub(crate) stagger: SignedDuration,
+
+    /// From when on the signatures are valid (RFC 3339, for example 2026-11-28T02:00:00Z) [default: now]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) not_before: Option<Timestamp>,
 
     #[arg(
         long,
@@ -110,9 +131,14 @@ pub(crate) struct SignScriptArgs {
 }
 
 fn lifetime(text: &str) -> Result<SignedDuration, String> {
-    let parsed: Option<SignedDuration> = text.parse().ok();
     let permitted = SignedDuration::from_mins(1)..=SignedDuration::from_hours(720);
-    parsed
-        .filter(|duration| permitted.contains(duration))
-        .ok_or_else(|| "must be a duration with a unit, from 1m to 720h, for example 24h".to_owned())
+    let parsed = text.parse().ok().filter(|duration| permitted.contains(duration));
+    parsed.ok_or_else(|| "must be a duration with a unit, from 1m to 720h, for example 24h".to_owned())
+}
+
+/// Longer than the error of clocks, by which a script is stopped earlier.
+fn stagger(text: &str) -> Result<SignedDuration, String> {
+    let permitted = SignedDuration::from_mins(2)..=SignedDuration::from_hours(24);
+    let parsed = text.parse().ok().filter(|duration| permitted.contains(duration));
+    parsed.ok_or_else(|| "must be a duration with a unit, from 2m to 24h, for example 20m".to_owned())
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow};
+use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
 use tidewaiter_cloud::models::{PluginManifests, Unknown, UpgradeScript, parse};
 use tidewaiter_cloud::signed::{self, SigningKey, Statement, manifests_digest};
@@ -16,6 +17,9 @@ use super::documents::values;
 use crate::cli::{SignArgs, SignScriptArgs};
 use crate::password::{self, Variable};
 use crate::text_file;
+
+/// The shortest time for the nodes after those of the control plane.
+const SHORTEST: SignedDuration = SignedDuration::from_mins(1);
 
 /// Prints the signature, or, without a key, the text to sign.
 pub(super) fn sign(args: &SignArgs) -> Result<()> {
@@ -47,32 +51,82 @@ pub(super) fn sign_script(args: &SignScriptArgs) -> Result<()> {
         .parse()
         .with_context(|| args.filename.display().to_string())?;
     let key = key(&args.secret_key, args.password_file.as_deref())?;
-    let now = SystemClock::shared().now().as_second();
-    let expires = jiff::Timestamp::from_second(now + args.expires_in.as_secs())?;
+    let now = Timestamp::from_second(SystemClock::shared().now().as_second())?;
+    let turns = turns(args, now)?;
     let mut signed = text.as_str().to_owned();
-    for node in &args.nodes {
+    for turn in &turns {
         let statement = script::Statement {
             cluster: args.cluster.to_string(),
-            node: node.clone(),
+            node: turn.node.clone(),
             upgrade: args.upgrade.to_string(),
-            generation: now,
+            generation: now.as_second(),
             version: args.target_version.clone(),
             sha256: script::digest(text.as_str()),
-            expires,
+            not_before: turn.not_before,
+            expires: turn.expires,
         };
         signed.push_str(&statement.block(&key)?);
     }
     // What the cloud would refuse, for example because of its length, is not printed.
     let signed: UpgradeScript = signed.parse().context("the signed script")?;
     print(signed.as_str())?;
-    let nodes: Vec<&str> = args.nodes.iter().map(NodeName::as_str).collect();
-    let next = format!(
-        "signed for {} until {expires}; upload it: tidewaiter cloud set-script {} -f FILE",
-        nodes.join(", "),
+    for turn in &turns {
+        let begin = turn
+            .not_before
+            .map(|begin| format!(" from {begin}"))
+            .unwrap_or_default();
+        note(&format!("signed for {}{begin} until {}", turn.node, turn.expires));
+    }
+    if args.control_plane.is_empty() && turns.len() > 1 {
+        note("these nodes can run it at the same time: give those of the control plane with --control-plane");
+    }
+    note(&format!(
+        "upload it: tidewaiter cloud set-script {} -f FILE",
         args.upgrade
-    );
-    note(&next);
+    ));
     Ok(())
+}
+
+/// When a node may run the script.
+struct Turn<'a> {
+    node: &'a NodeName,
+    not_before: Option<Timestamp>,
+    expires: Timestamp,
+}
+
+/// Those of the control plane one after the other, and then the others together.
+fn turns(args: &SignScriptArgs, now: Timestamp) -> Result<Vec<Turn<'_>>> {
+    let expires = now + args.expires_in;
+    let mut begin = args.not_before.unwrap_or(now);
+    let mut turns = Vec::new();
+    for node in &args.control_plane {
+        let not_before = Some(begin);
+        begin += args.stagger;
+        let expires = begin;
+        turns.push(Turn {
+            node,
+            not_before,
+            expires,
+        });
+    }
+    let is_late = if args.nodes.is_empty() {
+        begin > expires
+    } else {
+        begin + SHORTEST > expires
+    };
+    if is_late {
+        return Err(anyhow!(
+            "--expires-in {:#}: the signatures expire at {expires}, and the last node has its time after that; give more",
+            args.expires_in
+        ));
+    }
+    let not_before = (begin > now).then_some(begin);
+    turns.extend(args.nodes.iter().map(|node| Turn {
+        node,
+        not_before,
+        expires,
+    }));
+    Ok(turns)
 }
 
 /// Says something beside the output.

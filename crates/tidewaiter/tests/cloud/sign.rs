@@ -5,7 +5,7 @@ use minisign::KeyPair;
 use serde_json::json;
 use tidewaiter_cloud::signed::{Statement, TrustedKey, manifests_digest, verify};
 use tidewaiter_kit::SystemClock;
-use tidewaiter_upgrade::signed::{Expected, open};
+use tidewaiter_upgrade::signed::{Expected, Statement as Signed, open, statements};
 
 use crate::world::Person;
 
@@ -134,7 +134,9 @@ async fn a_script_is_signed_for_its_nodes_and_with_two_keys() {
     // The script is on standard output, and what comes next beside it.
     let signing = sign(&person.file("upgrade.sh", SCRIPT), &old_key, &[]).await;
     for words in [
-        "signed for w1, w2 until ",
+        "signed for w1 until ",
+        "signed for w2 until ",
+        "give those of the control plane with --control-plane",
         &format!("tidewaiter cloud set-script {UPGRADE} -f FILE"),
     ] {
         assert!(signing.err.contains(words), "{words} in {}", signing.err);
@@ -159,6 +161,74 @@ async fn a_script_is_signed_for_its_nodes_and_with_two_keys() {
         .refused(1, &["minisign.pub", "it is a public key", "the other file"]);
     let long = sign(&file, &old_key, &["--expires-in", "721h"]).await;
     assert!(long.code == 2 && long.err.contains("from 1m to 720h"), "{}", long.err);
+}
+
+/// Those of the control plane one after the other, and then the others.
+#[tokio::test]
+async fn the_nodes_of_the_control_plane_have_windows_that_follow_each_other() {
+    let person = Person::new().await;
+    let pair = KeyPair::generate_unencrypted_keypair().unwrap();
+    let key = person.file("minisign.key", &pair.sk.to_box(None).unwrap().into_string());
+    let script = person.file("upgrade.sh", SCRIPT);
+    let base = format!(
+        "cloud sign-script --cluster {CLUSTER} --upgrade {UPGRADE} --target-version v1.36.3 -f {script} --secret-key {key}"
+    );
+    let run = async |more: &str| {
+        let line = format!("{base} {more}");
+        let words: Vec<&str> = line.split(' ').collect();
+        person.run(&words).await
+    };
+    // The begin and the end of each, in minutes after the beginning.
+    let begin = SystemClock::shared().now().as_second() + 3600;
+    let begin = jiff::Timestamp::from_second(begin).unwrap();
+    let minutes = |signed: &str| {
+        let minutes = |time: jiff::Timestamp| time.duration_since(begin).as_secs().div_euclid(60);
+        let of = |signed: &Signed| {
+            let begin = signed.not_before.map(minutes);
+            format!("{} {begin:?} {}", signed.node, minutes(signed.expires))
+        };
+        statements(signed).unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    let later = format!("--control-plane b --control-plane a --node w1 --node w2 --not-before {begin}");
+    let signed = run(&later).await.well();
+    let expected = ["b Some(0) 20", "a Some(20) 40", "w1 Some(40) 1380", "w2 Some(40) 1380"];
+    assert_eq!(minutes(&signed)[..2], expected[..2]);
+    for (found, expected) in minutes(&signed).iter().zip(expected) {
+        // The others expire a day after the signing, to the second.
+        assert!(
+            found[..8] == expected[..8] && found.contains("13") == expected.contains("13"),
+            "{found}"
+        );
+    }
+    let short = run("--control-plane b --control-plane a --stagger 5m").await;
+    assert!(
+        short.err.contains("signed for b from ") && !short.err.contains("give those"),
+        "{}",
+        short.err
+    );
+    let windows = statements(&short.well()).unwrap();
+    assert_eq!(windows[0].expires, windows[1].not_before.unwrap());
+    assert_eq!((windows[1].expires - windows[0].not_before.unwrap()).get_seconds(), 600);
+    // Workers alone have no beginning, as before.
+    assert_eq!(statements(&run("--node w1").await.well()).unwrap()[0].not_before, None);
+    for (wrong, code, words) in [
+        ("", 2, "--node <NAME>"),
+        ("--control-plane a --stagger 1m", 2, "from 2m to 24h"),
+        ("--node a --stagger 20m", 2, "--control-plane"),
+        ("--control-plane a --expires-in 10m", 1, "give more"),
+        ("--control-plane a --node w1 --expires-in 20m", 1, "give more"),
+        ("--node w1 --not-before tomorrow", 2, "--not-before"),
+    ] {
+        let line = format!("{base} {wrong}");
+        let words_of: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).collect();
+        let refused = person.run(&words_of).await;
+        assert!(
+            refused.code == code && refused.err.contains(words),
+            "{wrong}: {} {}",
+            refused.code,
+            refused.err
+        );
+    }
 }
 
 /// The password of an account is not tried on a key.

@@ -137,6 +137,7 @@ impl Upgrading {
                 generation: now,
                 version: target.parse().unwrap(),
                 sha256: digest(script),
+                not_before: None,
                 expires: Timestamp::from_second(now + 3600).unwrap(),
             };
             signed.push_str(&statement.block(&key).unwrap());

@@ -117,6 +117,7 @@ impl World {
             generation: now,
             version: target,
             sha256: digest(script),
+            not_before: None,
             expires: Timestamp::from_second(now + 3600).unwrap(),
         };
         let script = format!("{script}{}", statement.block(&key).unwrap());

@@ -79,6 +79,7 @@ fn drain_canaries_and_what_they_record_are_read_and_written() {
     assert_eq!(canary(json!({"soakSeconds": 60})), None);
     let cordons = json!({"a": {"since": "2026-11-22T05:29:17Z", "before": true}, "b": {"since": "2026-11-22T05:30:00Z", "before": false}});
     let status = json!({"clusterStatus": "InProgress", "nodeStatuses": {}, "currentNode": "", "currentStartTime": "", "cordons": cordons,
+        "postponed": {"a": {"since": "2026-11-22T05:34:00Z"}},
         "verifying": {"a": {"since": "2026-11-22T05:32:00Z"}}, "fallenBack": {"b": {"since": "2026-11-22T05:33:00Z"}}, "soakingSince": "2026-11-22T05:31:00Z"});
     let progress = read(&object(&json!({ "status": status }))).progress;
     assert!(progress.cordons[&name("a")].before && !progress.cordons[&name("b")].before);

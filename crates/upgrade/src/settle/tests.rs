@@ -94,6 +94,53 @@ fn a_node_is_done_when_its_host_succeeded_and_it_was_at_the_version_and_ready_fo
     assert_eq!(of(&at_once, &reported(DONE, &pending), 10), waits);
 }
 
+/// `w1` was started at the time 0, has ten minutes, and its script counts later.
+#[test]
+fn a_node_whose_script_counts_later_has_its_time_from_then_on_once_and_within_a_day() {
+    let waits = "wait: upgrading w1";
+    let late = "fail w1 (after nodeTimeoutSeconds its kubelet is at v1.35.4, and the node is Ready)";
+    for (early, seconds, expected) in [
+        (1000, 10, format!("postpone w1 to 1000; {waits}")),
+        // The report came when the time was over.
+        (1000, 600, format!("postpone w1 to 1000; {waits}")),
+        (86_400, 10, format!("postpone w1 to 86400; {waits}")),
+        (86_401, 10, waits.to_owned()),
+        (86_401, 600, format!("{late}; {ENDS}")),
+        // It counts already.
+        (0, 10, waits.to_owned()),
+        (0, 600, format!("{late}; {ENDS}")),
+    ] {
+        let all = reported(OLD, &HostReport::Early(at(early)));
+        let upgrade = upgrade("cp=Success w1=InProgress");
+        assert_eq!(of(&upgrade, &all, seconds), expected, "{early} {seconds}");
+    }
+    let mut postponed = upgrade("cp=Success w1=InProgress");
+    let to = at(1000);
+    postponed
+        .progress
+        .apply(&Order::Postpone { node: name("w1"), to }, at(10));
+    let all = reported(OLD, &HostReport::Early(at(2000)));
+    for (seconds, expected) in [
+        (1599, waits.to_owned()),
+        // A host that says so again is not believed.
+        (1600, format!("{late}; {ENDS}")),
+    ] {
+        assert_eq!(of(&postponed, &all, seconds), expected, "{seconds}");
+    }
+    // It is asked again, because nothing else says that it runs.
+    let seen = observation(&postponed, &[], &all, &version("v1.36.3"), 100).now;
+    assert_eq!(
+        step(&observation(&postponed, &[], &all, &version("v1.36.3"), 100)).wake,
+        Some(seen + REPORT_PERIOD)
+    );
+    // Nobody is started because of it.
+    let mut aborted = upgrade("cp=Success w1=InProgress");
+    aborted.spec.as_mut().unwrap().policy.aborted = true;
+    assert_eq!(of(&aborted, &all, 10), waits);
+    postponed.progress.apply(&Order::Succeed(name("w1")), at(1100));
+    assert!(postponed.progress.postponed.is_empty());
+}
+
 /// The coordinator was away: the node was not Ready in between.
 #[test]
 fn a_change_of_ready_begins_the_minimum_time_again() {

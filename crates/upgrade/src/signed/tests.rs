@@ -1,4 +1,5 @@
 use minisign::KeyPair;
+use tidewaiter_signature::SigningKey;
 
 use super::*;
 use crate::testing::{name, version};
@@ -29,6 +30,7 @@ fn statement_of(script: &str) -> Statement {
         generation: SIGNED,
         version: version("v1.36.3"),
         sha256: digest(script),
+        not_before: None,
         expires: at(SIGNED + HOUR),
     }
 }
@@ -80,6 +82,102 @@ fn the_text_of_a_statement_is_as_documented() {
         digest(SCRIPT)
     );
     assert_eq!(statement_of(SCRIPT).text().unwrap(), text);
+}
+
+#[test]
+fn the_text_of_a_statement_with_a_beginning_is_as_documented() {
+    let statement = Statement {
+        not_before: Some(at(SIGNED + 1200)),
+        ..statement_of(SCRIPT)
+    };
+    let before = statement_of(SCRIPT).text().unwrap();
+    let text = before.replace("script 1\n", "script 2\n");
+    let text = text.replace("expires ", "notbefore 2026-09-21T14:33:20Z\nexpires ");
+    assert_eq!(statement.text().unwrap(), text);
+    let (key, _) = pair();
+    let signed = signed_as(&statement, &key);
+    assert!(is_signed(&signed));
+    assert_eq!(body(&signed), SCRIPT);
+    // Both forms, in one text.
+    let both = format!("{signed}{}", statement_of(SCRIPT).block(&key).unwrap());
+    assert_eq!(statements(&both).unwrap(), [statement, statement_of(SCRIPT)]);
+}
+
+/// The error of two clocks is thirty seconds.
+#[test]
+fn nodes_whose_windows_follow_each_other_never_run_at_once() {
+    let (key, trusted) = pair();
+    let window = |node: &str, begin| Statement {
+        node: name(node),
+        not_before: Some(at(SIGNED + begin)),
+        expires: at(SIGNED + begin + 600),
+        ..statement_of(SCRIPT)
+    };
+    let blocks = [window("w1", 0), window("w2", 600)].map(|window| window.block(&key).unwrap());
+    let text = format!("{SCRIPT}{}", blocks.concat());
+    let runs = |node: &str, time| {
+        let (node, target) = (name(node), version("v1.36.3"));
+        let expected = Expected {
+            keys: std::slice::from_ref(&trusted),
+            cluster: CLUSTER,
+            node: &node,
+            upgrade: UPGRADE,
+            version: &target,
+            newest: 0,
+            now: at(SIGNED + time),
+        };
+        // Whatever the order says.
+        let end = open(&text, &expected).map(|script| script.limit(at(SIGNED + 999_999)));
+        end.map(|end| end.as_second() - SIGNED)
+    };
+    for time in [0, 1, 569] {
+        assert_eq!(runs("w1", time), Ok(570), "{time}");
+        assert_eq!(runs("w2", time), Err(Untrusted::Early(at(SIGNED + 600))), "{time}");
+    }
+    for time in [570, 599, 600, 1169] {
+        assert_eq!(runs("w1", time), Err(Untrusted::Expired(at(SIGNED + 600))), "{time}");
+        let second = if time < 600 {
+            Err(Untrusted::Early(at(SIGNED + 600)))
+        } else {
+            Ok(1170)
+        };
+        assert_eq!(runs("w2", time), second, "{time}");
+    }
+    assert!(runs("w2", 1170).unwrap_err().is_final() && !runs("w2", 0).unwrap_err().is_final());
+}
+
+/// An earlier one that has expired says less, and one that counts is enough.
+#[test]
+fn of_several_signatures_of_a_node_one_that_counts_later_is_waited_for() {
+    let (key, trusted) = pair();
+    let world = World::trusting(&trusted);
+    let block = |not_before: Option<i64>, expires| {
+        let not_before = not_before.map(|time| at(SIGNED + time));
+        let expires = at(SIGNED + expires);
+        let statement = Statement {
+            not_before,
+            expires,
+            ..statement_of(SCRIPT)
+        };
+        statement.block(&key).unwrap()
+    };
+    let (early, expired, good) = (block(Some(600), 1200), block(None, 30), block(None, HOUR));
+    for (blocks, expected) in [
+        ([&early, &expired], Err(Untrusted::Early(at(SIGNED + 600)))),
+        ([&expired, &early], Err(Untrusted::Early(at(SIGNED + 600)))),
+        ([&early, &good], Ok(None)),
+        ([&good, &early], Ok(None)),
+    ] {
+        let text = format!("{SCRIPT}{}{}", blocks[0], blocks[1]);
+        let opened = world.says(&text).map(|script| script.statement.unwrap().not_before);
+        assert_eq!(opened, expected, "{text}");
+    }
+    // Without a beginning, the signature limits no run.
+    let plain = format!("{SCRIPT}{good}");
+    assert_eq!(
+        world.says(&plain).unwrap().limit(at(SIGNED + 999_999)),
+        at(SIGNED + 999_999)
+    );
 }
 
 #[test]

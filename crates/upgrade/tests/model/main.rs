@@ -32,10 +32,11 @@ fn two_upgrades_and_two_coordinators() {
     check(
         "two upgrades",
         Protocol {
-            world: World::new(1, false),
+            world: World::new(1, false, false),
             max_unavailable: 1,
             second: true,
             reports: false,
+            min_ready: false,
             faults: 1,
         },
     );
@@ -46,10 +47,11 @@ fn two_workers_at_once() {
     check(
         "two workers at once",
         Protocol {
-            world: World::new(2, false),
+            world: World::new(2, false, false),
             max_unavailable: 2,
             second: false,
             reports: false,
+            min_ready: false,
             faults: 1,
         },
     );
@@ -60,11 +62,28 @@ fn scripts_that_go_on_after_the_kubelet_is_new() {
     check(
         "one upgrade with reports",
         Protocol {
-            world: World::new(1, true),
+            world: World::new(1, true, false),
             max_unavailable: 1,
             second: false,
             reports: true,
+            min_ready: false,
             faults: 1,
+        },
+    );
+}
+
+/// A node that dies for good has failed, and with two faults a moment that nobody sees comes with another one.
+#[test]
+fn kubelets_that_die_after_the_script_has_succeeded() {
+    check(
+        "one upgrade with a minimum time",
+        Protocol {
+            world: World::new(1, true, true),
+            max_unavailable: 1,
+            second: false,
+            reports: true,
+            min_ready: true,
+            faults: 2,
         },
     );
 }

@@ -5,7 +5,8 @@
 //! newest state, as those of older versions do, the order that is derived from it, or any order that there was, at any
 //! time and as often as one likes; they lose what they do not have in their ledger. A script installs the kubelet and
 //! goes on; it succeeds, fails, hangs or is interrupted, and the last word of its host reaches the API server later, or
-//! never. A person upgrades a node by hand. Clocks differ.
+//! never. A person upgrades a node by hand. Clocks differ. With a minimum time that nodes are Ready, a kubelet dies at any
+//! time, and the API server shows it as Ready for a while; or it is not Ready for a moment, which no coordinator may see.
 //!
 //! No sequence of states repeats: each action changes the progress, a budget, a ledger, an age that only grows, or a
 //! version that only grows. So whatever can happen comes to an end, and it is enough to look at the states in which
@@ -16,7 +17,7 @@ use tidewaiter_upgrade::Upgrade;
 use tidewaiter_upgrade::agent::{self, Again, Refused, Repeatable};
 
 use crate::state::{Cluster, Host, NODES, NodeState, OldOrder, PAIR, Progress, Said, Script, State, Write};
-use crate::world::{MINORS, SUPERSEDED, TARGETS, TIMEOUT, World};
+use crate::world::{GRACE, MIN_READY, MINORS, SUPERSEDED, TARGETS, TIMEOUT, World};
 
 /// What the agent of a node looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +56,12 @@ pub enum Action {
     Fail(usize),
     /// The last word of the host about this upgrade reaches the API server.
     Report(usize, usize),
-    /// The node becomes Ready.
+    /// The node becomes Ready, or a kubelet that has died begins again.
     BecomeReady(usize),
+    /// The node is not Ready any more.
+    Unready(usize),
+    /// The kubelet dies.
+    Die(usize),
     /// The node is broken for good.
     Break(usize),
     /// A person brings the node to the version of the first upgrade.
@@ -72,7 +77,10 @@ pub struct Protocol {
     /// Whether the agents report what became of the script. Then it has a life of its own; otherwise it ends when it
     /// has installed the kubelet.
     pub reports: bool,
-    /// How often a write is lost, a node breaks, or a person acts.
+    /// Whether a node must be Ready for a minimum time, and kubelets die. Then one coordinator leads, because the minimum
+    /// time is by its clock, and there are two nodes, because that has enough states: the third is at the version.
+    pub min_ready: bool,
+    /// How often a write is lost, a node or a kubelet breaks, or a person acts.
     pub faults: u8,
 }
 
@@ -81,10 +89,14 @@ impl Model for Protocol {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
+        let mut first = State::new(false);
+        if self.min_ready {
+            first.hosts[2].version = TARGETS[0];
+        }
         if self.second {
-            vec![State::new(false), State::new(true)]
+            vec![first, State::new(true)]
         } else {
-            vec![State::new(false)]
+            vec![first]
         }
     }
 
@@ -93,7 +105,7 @@ impl Model for Protocol {
             actions.push(Action::CreateSecond);
         }
         actions.push(Action::Tick);
-        for coordinator in 0..PAIR {
+        for coordinator in 0..self.coordinators() {
             if state.writes[coordinator].is_some() {
                 actions.push(Action::Arrive(coordinator));
                 actions.push(Action::Lose(coordinator));
@@ -101,7 +113,7 @@ impl Model for Protocol {
                 actions.extend((0..PAIR).map(|upgrade| Action::Plan { coordinator, upgrade }));
             }
         }
-        for node in (0..NODES).filter(|node| !state.hosts[*node].dead) {
+        for node in (0..self.nodes()).filter(|node| !state.hosts[*node].dead) {
             let host = &state.hosts[node];
             let old = (0..PAIR)
                 .filter(|upgrade| host.orders[*upgrade].is_some_and(|order| order.superseded))
@@ -120,8 +132,11 @@ impl Model for Protocol {
                 actions.push(Action::Succeed(node));
                 actions.extend((0..PAIR).map(|upgrade| Action::Report(node, upgrade)));
             }
-            if !host.ready {
+            if !host.ready || !host.lives {
                 actions.push(Action::BecomeReady(node));
+            }
+            if self.min_ready && host.ready && host.lives {
+                actions.extend([Action::Unready(node), Action::Die(node)]);
             }
             actions.extend([Action::Break(node), Action::ByHand(node)]);
         }
@@ -132,14 +147,14 @@ impl Model for Protocol {
         match action {
             Action::CreateSecond => state.upgrades[1].exists = true,
             Action::Plan { coordinator, upgrade } => {
-                state.writes[coordinator] = Some(self.plan(before, coordinator, upgrade)?);
+                state.writes[coordinator] = Some(self.plan(&mut state, coordinator, upgrade)?);
             }
             Action::Arrive(coordinator) => arrive(&mut state, coordinator),
             Action::Lose(coordinator) => {
                 self.fault(&mut state)?;
                 state.writes[coordinator] = None;
             }
-            Action::Tick => tick(&mut state),
+            Action::Tick => self.tick(&mut state),
             Action::Look(node, view) => self.look(&mut state, node, view),
             Action::Run(node, view) => self.run(&mut state, node, view),
             Action::Restart(node) => state.hosts[node].armed = None,
@@ -165,11 +180,26 @@ impl Model for Protocol {
                 let host = &mut state.hosts[node];
                 host.reported[upgrade] = host.said[upgrade] != Said::Nothing;
             }
-            Action::BecomeReady(node) => state.hosts[node].ready = true,
+            Action::BecomeReady(node) => {
+                let host = &mut state.hosts[node];
+                // Nobody can know that it was away for a moment.
+                host.steady = (host.steady + host.silent).min(MIN_READY);
+                (host.lives, host.silent) = (true, 0);
+                host.becomes(true);
+            }
+            Action::Unready(node) => {
+                self.fault(&mut state)?;
+                state.hosts[node].becomes(false);
+            }
+            Action::Die(node) => {
+                self.fault(&mut state)?;
+                state.hosts[node].lives = false;
+            }
             Action::Break(node) => {
                 self.fault(&mut state)?;
                 let host = &mut state.hosts[node];
-                (host.dead, host.ready, host.armed, host.script) = (true, false, None, None);
+                (host.dead, host.armed, host.script) = (true, None, None);
+                host.becomes(false);
             }
             Action::ByHand(node) => {
                 self.fault(&mut state)?;
@@ -185,6 +215,12 @@ impl Model for Protocol {
                 .hosts
                 .iter_mut()
                 .for_each(|host| host.said = [Said::Nothing; PAIR]);
+        }
+        if !self.min_ready {
+            for host in &mut state.hosts {
+                (host.lives, host.silent, host.unchanged, host.steady) = (true, 0, 0, 0);
+            }
+            (state.broken.unsteady, state.broken.fallen) = (false, false);
         }
         state.forget();
         (state != *before).then_some(state)
@@ -216,6 +252,28 @@ impl Model for Protocol {
             Property::always("no node is done before its script", |_, state: &State| {
                 !state.broken.early
             }),
+            Property::always("no node is done before the minimum time", |_, state: &State| {
+                !state.broken.unsteady
+            }),
+            Property::always(
+                "nothing is started and no upgrade succeeds after a node fell back",
+                |_, state: &State| !state.broken.fallen,
+            ),
+            Property::sometimes("a node falls back and fails", |model: &Self, state: &State| {
+                let failed = |node: usize| {
+                    state.upgrades[0].progress.nodes[node] == NodeState::Failed
+                        && state.hosts[node].said[0] == Said::Succeeded
+                };
+                !model.min_ready || (0..NODES).any(failed)
+            }),
+            Property::sometimes(
+                "a kubelet that has died is Ready in the minimum time",
+                |model: &Self, state: &State| {
+                    let verifying = &state.upgrades[0].progress.verifying;
+                    let dying = |(host, age): (&Host, &Option<i8>)| host.ready && !host.lives && age.is_some();
+                    !model.min_ready || state.hosts.iter().zip(verifying).any(dying)
+                },
+            ),
             Property::sometimes(
                 "a kubelet is new and Ready while its script runs",
                 |model: &Self, state: &State| {
@@ -235,8 +293,8 @@ impl Model for Protocol {
             Property::sometimes("an upgrade fails", |_, state: &State| {
                 state.upgrades[0].progress.cluster == Cluster::Failed
             }),
-            Property::sometimes("two coordinators write at once", |_, state: &State| {
-                state.writes.iter().all(Option::is_some)
+            Property::sometimes("two coordinators write at once", |model: &Self, state: &State| {
+                model.coordinators() < PAIR || state.writes.iter().all(Option::is_some)
             }),
             Property::sometimes("two upgrades have a claim", |model: &Self, state: &State| {
                 let claims = state
@@ -315,8 +373,20 @@ fn tick(state: &mut State) {
                 *age = (*age + 1).min(TIMEOUT);
             }
         }
+        let times = progress.verifying.iter_mut().chain(&mut progress.fallen_back);
+        times.flatten().for_each(|age| *age = (*age + 1).min(GRACE));
     }
     for host in &mut state.hosts {
+        host.unchanged = (host.unchanged + 1).min(GRACE);
+        if host.ready && host.lives && host.version == TARGETS[0] {
+            host.steady = (host.steady + 1).min(MIN_READY);
+        }
+        if !host.lives && host.ready {
+            host.silent += 1;
+            if host.silent >= GRACE {
+                host.becomes(false);
+            }
+        }
         host.orders.iter_mut().flatten().for_each(|order| order.age += 1);
         host.orders
             .iter_mut()
@@ -336,8 +406,28 @@ impl Protocol {
         (state.faults <= self.faults).then_some(())
     }
 
-    fn plan(&self, state: &State, coordinator: usize, upgrade: usize) -> Option<Write> {
+    fn coordinators(&self) -> usize {
+        if self.min_ready { 1 } else { PAIR }
+    }
+
+    fn nodes(&self) -> usize {
+        if self.min_ready { 2 } else { NODES }
+    }
+
+    /// Time passes. Without a minimum time, nothing that only it reads changes.
+    fn tick(&self, state: &mut State) {
+        tick(state);
+        if !self.min_ready {
+            state
+                .hosts
+                .iter_mut()
+                .for_each(|host| (host.unchanged, host.steady) = (0, 0));
+        }
+    }
+
+    fn plan(&self, state: &mut State, coordinator: usize, upgrade: usize) -> Option<Write> {
         let progress = self.world.step(state, coordinator, upgrade)?;
+        state.judge(&state.upgrades[upgrade].progress.clone(), &progress);
         Some(Write {
             upgrade: u8::try_from(upgrade).unwrap(),
             progress,
@@ -405,13 +495,20 @@ impl Protocol {
             return false;
         }
         let mut later = state.clone();
-        tick(&mut later);
-        let mut pairs = (0..PAIR).flat_map(|coordinator| (0..PAIR).map(move |upgrade| (coordinator, upgrade)));
+        self.tick(&mut later);
+        let mut pairs =
+            (0..self.coordinators()).flat_map(|coordinator| (0..PAIR).map(move |upgrade| (coordinator, upgrade)));
         later == *state && pairs.all(|(coordinator, upgrade)| self.world.step(state, coordinator, upgrade).is_none())
     }
 }
 
 impl Host {
+    fn becomes(&mut self, ready: bool) {
+        if self.ready != ready {
+            (self.ready, self.unchanged, self.steady) = (ready, 0, 0);
+        }
+    }
+
     fn end(&mut self, said: Said) {
         if let Some(script) = self.script.take() {
             self.said[usize::from(script.upgrade)] = said;
@@ -433,6 +530,24 @@ impl Host {
 }
 
 impl State {
+    /// Whether a coordinator may decide this, as things are.
+    fn judge(&mut self, before: &Progress, after: &Progress) {
+        let nodes = before.nodes.iter().zip(&after.nodes);
+        let (mut starts, mut has_fallen) = (after.cluster == Cluster::Success, false);
+        for (host, (before, after)) in self.hosts.iter().zip(nodes) {
+            starts |= *before == NodeState::NotStarted && matches!(after, NodeState::InProgress(_));
+            let is_well = host.ready && host.version == TARGETS[0];
+            match (before, after) {
+                (NodeState::InProgress(_), NodeState::Success) => {
+                    self.broken.unsteady |= !is_well || host.steady < MIN_READY;
+                }
+                (_, NodeState::Success) => has_fallen |= !is_well,
+                _ => {}
+            }
+        }
+        self.broken.fallen |= starts && has_fallen;
+    }
+
     /// What the agent has seen. An agent that looks at an old order sees nothing new.
     fn see(&mut self, node: usize, view: View) {
         if view == View::Newest {
@@ -459,6 +574,6 @@ impl State {
         let host = &mut self.hosts[node];
         self.broken.down |= version < host.version;
         host.version = version;
-        host.ready = false;
+        host.becomes(false);
     }
 }

@@ -30,6 +30,9 @@ pub struct Progress {
     pub cluster: Cluster,
     pub nodes: [NodeState; NODES],
     pub current: Option<u8>,
+    /// For how many ticks each node has had everything but the minimum time, or has fallen back.
+    pub verifying: [Option<i8>; NODES],
+    pub fallen_back: [Option<i8>; NODES],
 }
 
 /// A `ClusterUpgrade` in the API server.
@@ -81,6 +84,14 @@ pub struct Host {
     /// An index into the versions of the model.
     pub version: u8,
     pub ready: bool,
+    /// Whether the kubelet lives. The API server shows one that has died as Ready for [`GRACE`](crate::world::GRACE)
+    /// ticks.
+    pub lives: bool,
+    /// For how many ticks it has not renewed the Lease of its Node.
+    pub silent: i8,
+    /// For how many ticks `ready` has been as it is, and the kubelet has lived and been Ready at the version.
+    pub unchanged: i8,
+    pub steady: i8,
     /// For good: nothing happens on it any more.
     pub dead: bool,
     /// The upgrade whose run is recorded and has not begun.
@@ -108,6 +119,10 @@ pub struct Broken {
     pub ahead: bool,
     /// A node was counted as done before its script had succeeded.
     pub early: bool,
+    /// A node was counted as done that was not Ready for the minimum time with a kubelet that lived.
+    pub unsteady: bool,
+    /// A node was started, or the upgrade was over well, although one that was done had fallen back.
+    pub fallen: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -127,11 +142,17 @@ impl State {
             cluster: Cluster::NotStarted,
             nodes: [NodeState::NotStarted; NODES],
             current: None,
+            verifying: [None; NODES],
+            fallen_back: [None; NODES],
         };
         let upgrade = |exists| Upgrade { exists, progress };
         let host = Host {
             version: 0,
             ready: true,
+            lives: true,
+            silent: 0,
+            unchanged: 0,
+            steady: 0,
             dead: false,
             armed: None,
             script: None,
@@ -159,6 +180,8 @@ impl State {
                 continue;
             }
             upgrade.progress.nodes = [NodeState::NotStarted; NODES];
+            upgrade.progress.verifying = [None; NODES];
+            upgrade.progress.fallen_back = [None; NODES];
             for host in &mut self.hosts {
                 let is_idle = host.armed.is_none() && host.script.is_none();
                 if is_idle && host.orders[index].is_none() {

@@ -20,6 +20,10 @@ const TICK: SignedDuration = CLOCK_ERROR;
 /// After so many ticks a node has failed.
 pub const TIMEOUT: i8 = 2;
 
+/// A node is done when it has been Ready for so many ticks, and a kubelet that has died is Ready for so many ticks.
+pub const MIN_READY: i8 = 1;
+pub const GRACE: i8 = 2;
+
 /// The versions: at the beginning, the target of the second upgrade, and that of the first one.
 const VERSIONS: [&str; 3] = ["v1.35.4", "v1.35.9", "v1.36.3"];
 
@@ -47,12 +51,13 @@ pub struct World {
     nodes: [Node; NODES],
     upgrades: [Upgrade; PAIR],
     reports: bool,
+    min_ready: bool,
 }
 
 impl World {
     /// With so many workers at once, and agents that report what became of the script, or do not. With more than one,
-    /// their agents follow the status of their own node.
-    pub fn new(max_unavailable: usize, reports: bool) -> Self {
+    /// their agents follow the status of their own node. With a minimum time that nodes are Ready, or without.
+    pub fn new(max_unavailable: usize, reports: bool, min_ready: bool) -> Self {
         let names = ["cp", "w1", "w2"].map(|name| name.parse().unwrap());
         let versions = VERSIONS.map(|version| version.parse().unwrap());
         let node = |index: usize| {
@@ -96,6 +101,7 @@ impl World {
                 timeout: TICK * i32::from(TIMEOUT),
                 policy: Policy {
                     max_unavailable: (max_unavailable > 1).then_some(PoolLimit::Nodes(max_unavailable)),
+                    min_ready: TICK * i32::from(if min_ready { MIN_READY } else { 0 }),
                     ..Policy::default()
                 },
             }),
@@ -105,6 +111,7 @@ impl World {
             nodes: [node(0), node(1), node(2)],
             upgrades: [upgrade(0), upgrade(1)],
             reports,
+            min_ready,
             names,
             versions,
         }
@@ -226,6 +233,13 @@ impl World {
             };
             upgrade.progress.nodes.insert(name.clone(), node);
         }
+        let times = |ages: &[Option<i8>; NODES]| {
+            let ages = self.names.iter().zip(ages);
+            ages.filter_map(|(name, age)| Some((name.clone(), at(-(*age)?))))
+                .collect()
+        };
+        upgrade.progress.verifying = times(&progress.verifying);
+        upgrade.progress.fallen_back = times(&progress.fallen_back);
         upgrade
     }
 
@@ -241,6 +255,10 @@ impl World {
         };
         node.kubelet = Some(self.versions[usize::from(host.version)].clone());
         node.ready = host.ready;
+        if self.min_ready {
+            node.ready_changed = Some(at(-host.unchanged));
+            node.renewed = Some(at(-host.silent));
+        }
         node
     }
 
@@ -250,6 +268,9 @@ impl World {
             Some(observation::NodeState::InProgress { since }) => NodeState::InProgress(age(since.unwrap())),
             Some(observation::NodeState::Success) => NodeState::Success,
             Some(observation::NodeState::Failed) => NodeState::Failed,
+        };
+        let ages = |times: &BTreeMap<NodeName, Timestamp>| {
+            [0, 1, 2].map(|node: usize| times.get(&self.names[node]).map(|since| age(*since)))
         };
         let position = |current: &NodeName| self.names.iter().position(|name| name == current);
         Progress {
@@ -265,6 +286,8 @@ impl World {
                 .as_ref()
                 .and_then(position)
                 .and_then(|it| u8::try_from(it).ok()),
+            verifying: ages(&progress.verifying),
+            fallen_back: ages(&progress.fallen_back),
         }
     }
 }

@@ -47,6 +47,7 @@ struct Offered {
     signed_for: &'static str,
     version: &'static str,
     signed: i64,
+    not_before: Option<i64>,
     lifetime: i64,
     node: &'static str,
     began: i64,
@@ -135,6 +136,7 @@ impl World {
             signed_for: "w1",
             version: "v1.36.3",
             signed: now,
+            not_before: None,
             lifetime: 3600,
             node: "w1",
             began: now,
@@ -151,6 +153,7 @@ impl World {
             generation: offered.signed,
             version: offered.version.parse().unwrap(),
             sha256: digest(&offered.body),
+            not_before: offered.not_before.map(|time| Timestamp::from_second(time).unwrap()),
             expires: Timestamp::from_second(offered.signed + offered.lifetime).unwrap(),
         };
         format!("{}{}", offered.body, statement.block(&self.key).unwrap())
@@ -464,6 +467,48 @@ fn a_script_that_hangs_is_killed_at_the_deadline_with_what_it_started() {
     let pid = fs::read_to_string(pid).unwrap();
     let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     assert!(state.is_empty() || state.contains(") Z "), "{state}");
+}
+
+/// Whatever the order says: so no writer of upgrades starts two nodes at once.
+#[test]
+fn a_script_runs_in_the_window_of_its_signature_alone() {
+    let world = World::new();
+    let offered = world.offered();
+    let now = offered.signed;
+    let early = Offered {
+        not_before: Some(now + 600),
+        ..offered.clone()
+    };
+    world.offer(&early);
+    let refused = world.refused();
+    assert!(refused.contains("counts from"), "{refused}");
+    // It is not the last word.
+    let body = "#!/bin/sh\nsleep 600\n".to_owned();
+    world.offer(&Offered {
+        body,
+        not_before: Some(now),
+        // The window ends in three seconds, but for the error of clocks.
+        lifetime: 33,
+        ..offered
+    });
+    let result = world.run().unwrap();
+    assert_eq!(result.outcome, Outcome::TimedOut, "{result:?}");
+}
+
+#[test]
+fn a_way_back_ends_with_the_window_of_the_signature() {
+    let world = World::new();
+    let offered = world.offered();
+    let hangs = with_way_back(&offered, "exit 1", "sleep 600");
+    world.offer(&Offered {
+        body: hangs.clone(),
+        not_before: Some(offered.signed),
+        lifetime: 38,
+        ..offered
+    });
+    assert_eq!(world.run().unwrap().outcome, Outcome::RollingBack, "{hangs}");
+    let result = world.runner.way_back().unwrap().unwrap();
+    assert!(result.message.contains("deadline") && !result.rolled_back, "{result:?}");
 }
 
 #[test]

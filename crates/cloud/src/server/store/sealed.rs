@@ -90,7 +90,7 @@ impl Transaction {
     }
 
     /// Runs a statement that must be committed although it is no change.
-    async fn run_silently(&mut self, statement: Statement) -> Result<(), StoreError> {
+    pub(super) async fn run_silently(&mut self, statement: Statement) -> Result<(), StoreError> {
         self.run(statement).await?;
         self.silent = true;
         Ok(())

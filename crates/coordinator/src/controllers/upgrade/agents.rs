@@ -37,6 +37,7 @@ const DISABLED: &str = "its agent has upgrades disabled (agent.settings.upgrades
 /// The states after which nothing of the upgrade runs on the node any more, and nothing of it will.
 const FINAL_FAILURES: [&str; 4] = ["Refused", "Failed", "TimedOut", "Interrupted"];
 const SUCCEEDED: &str = "Succeeded";
+const BLOCKED: &str = "Blocked";
 
 /// A slim report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
@@ -66,6 +67,9 @@ pub(super) struct Agent {
     state: String,
     #[serde(default)]
     message: String,
+    /// From when on the signature of its script counts. A text, like the state.
+    #[serde(default)]
+    not_before: Option<String>,
     /// Whether it follows the status of its own node.
     #[serde(default)]
     pub(super) follows_own_status: bool,
@@ -128,6 +132,10 @@ impl Agent {
     fn report(&self) -> HostReport {
         if self.state == SUCCEEDED {
             return HostReport::Succeeded;
+        }
+        let early = self.not_before.as_ref().filter(|_| self.state == BLOCKED);
+        if let Some(early) = early.and_then(|time| time.parse().ok()) {
+            return HostReport::Early(early);
         }
         if !FINAL_FAILURES.contains(&self.state.as_str()) {
             return HostReport::Pending;
@@ -271,6 +279,20 @@ mod tests {
         ] {
             assert_eq!(said("u", state), expected, "{state}");
             assert_eq!(said("other", state), HostReport::Pending, "{state} of another upgrade");
+        }
+    }
+
+    #[test]
+    fn a_script_that_counts_later_is_known_while_it_is_blocked() {
+        let early = HostReport::Early("2026-11-22T06:00:00Z".parse().unwrap());
+        for (state, not_before, expected) in [
+            ("Blocked", "2026-11-22T06:00:00Z", early),
+            ("Blocked", "tomorrow", HostReport::Pending),
+            ("Running", "2026-11-22T06:00:00Z", HostReport::Pending),
+            ("Succeeded", "2026-11-22T06:00:00Z", HostReport::Succeeded),
+        ] {
+            let said = agent(json!({"id": "u", "state": state, "notBefore": not_before})).report();
+            assert_eq!(said, expected, "{state} {not_before}");
         }
     }
 

@@ -37,6 +37,7 @@ pub(super) fn patch(stored: Option<&UpgradeProgress>, progress: &Progress) -> Op
         ("starts", changes(&before.starts, &after.starts)),
         ("verifying", changes(&before.verifying, &after.verifying)),
         ("fallenBack", changes(&before.fallen_back, &after.fallen_back)),
+        ("postponed", changes(&before.postponed, &after.postponed)),
     ] {
         if !changed.is_empty() {
             status[field] = changed.into();
@@ -81,7 +82,7 @@ pub(super) fn with_finalizer(patch: Option<Value>, object: &ObjectMeta, in_progr
 #[cfg(test)]
 mod tests {
     use tidewaiter_api::containership::UpgradeStatus;
-    use tidewaiter_upgrade::Order;
+    use tidewaiter_upgrade::{NodeFailure, Order};
 
     use super::*;
 
@@ -155,11 +156,25 @@ mod tests {
         let since = json!({"a": {"since": "2026-11-22T05:40:00Z"}});
         let verify = |holds| Order::Verify { node: node(), holds };
         let fall_back = |holds| Order::FallBack { node: node(), holds };
+        let to = "2026-11-22T06:00:00Z".parse().unwrap();
+        let postpone = Order::Postpone { node: node(), to };
         for (order, field, expected) in [
+            (postpone, "postponed", &since),
             (verify(true), "verifying", &since),
             (verify(false), "verifying", &json!({"a": null})),
             (verify(true), "verifying", &since),
             (Order::Succeed(node()), "verifying", &json!({"a": null})),
+            (Order::Start(node()), "currentNode", &json!("a")),
+            (
+                Order::Postpone { node: node(), to },
+                "currentStartTime",
+                &json!("Sun Nov 22 06:00:00 UTC 2026"),
+            ),
+            (
+                Order::Fail(node(), NodeFailure::Host(String::new())),
+                "postponed",
+                &json!({"a": null}),
+            ),
             (fall_back(true), "fallenBack", &since),
             (fall_back(false), "fallenBack", &json!({"a": null})),
         ] {

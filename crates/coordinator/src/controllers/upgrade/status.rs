@@ -249,6 +249,13 @@ fn notice(order: &Order, target: &str) -> Option<Notice> {
             "Upgrade",
             format!("Node {node} is to be upgraded to {target}."),
         ),
+        Order::Postpone { node, to } => Notice::normal(
+            "NodeUpgradePostponed",
+            "Upgrade",
+            format!(
+                "Node {node} waits: the signature of its script counts from {to} on, and nodeTimeoutSeconds begin then."
+            ),
+        ),
         // The condition says it, and with thousands of nodes it would be thousands of Events.
         Order::Verify { .. } => return None,
         Order::FallBack { node, holds: true } => Notice::warning(
