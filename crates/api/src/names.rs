@@ -121,17 +121,40 @@ pub const TOKEN_SOURCE_ANNOTATION: &str = "tidewaiter.dev/token-source";
 /// Source: kops-controller removes exactly these three and leaves every other unknown label unchanged.
 pub const EXCLUSIVE_ROLE_LABELS: [&str; 3] = [ROLE_API_SERVER_LABEL, ROLE_NODE_LABEL, ROLE_CONTROL_PLANE_LABEL];
 
-/// Labels that kubelets and cloud controllers set on every Node from its properties, besides those under
-/// [`OBSERVED_PREFIXES`]. Source: Kubernetes' well-known labels; the AWS cloud controller sets `k8s.io/cloud-provider-aws`.
-const OBSERVED_LABELS: [&str; 3] = [
+/// The labels by which kOps places what it schedules on a split control plane. The node's own kops-channels sets them, so they
+/// belong to no group and are never removed from a proven Node.
+///
+/// Source: `ClusterComponentLabel` in `pkg/nodelabels` of kOps.
+pub const ROLE_COMPONENT_LABELS: [&str; 5] = [
+    "node-role.kops.k8s.io/cloud-controller-manager",
+    "node-role.kops.k8s.io/kops-channel",
+    "node-role.kops.k8s.io/kops-controller",
+    "node-role.kops.k8s.io/cert-manager",
+    "node-role.kops.k8s.io/capi-manager",
+];
+
+/// Labels that kubelets and cloud controllers set on a Node from its properties, besides those under [`OBSERVED_PREFIXES`].
+///
+/// Source: the kubelet's `pkg/kubelet/apis/well_known_labels.go`; Kubernetes' well-known labels; the AWS cloud controller
+/// (`k8s.io/cloud-provider-aws`); the Hetzner CSI driver, whose topology the kubelet sets.
+const OBSERVED_LABELS: [&str; 7] = [
+    "kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
     "node.kubernetes.io/instance-type",
     "node.kubernetes.io/windows-build",
     "k8s.io/cloud-provider-aws",
+    "csi.hetzner.cloud/location",
 ];
 
-/// Deprecated prefixes of such labels, and prefixes of topology labels (`topology.kubernetes.io/`,
-/// `topology.ebs.csi.aws.com/`, …).
-const OBSERVED_PREFIXES: [&str; 3] = ["beta.kubernetes.io/", "failure-domain.beta.kubernetes.io/", "topology."];
+/// Deprecated prefixes of such labels, prefixes of topology labels (`topology.kubernetes.io/`, `topology.ebs.csi.aws.com/`,
+/// `topology.k8s.aws/`, …), and that of the Hetzner cloud controller.
+const OBSERVED_PREFIXES: [&str; 4] = [
+    "beta.kubernetes.io/",
+    "failure-domain.beta.kubernetes.io/",
+    "topology.",
+    "instance.hetzner.cloud/",
+];
 
 /// Labels of Nodes that the controller never writes, and prefixes of such labels: by them a kubelet names its machine, or they are the
 /// coordinator's. The admission policy `tidewaiter-controller-nodes` has the same list.
@@ -157,16 +180,20 @@ pub fn belongs_to_others(key: &str) -> bool {
     })
 }
 
-/// Whether a label never belongs to an `InstanceGroup`, even if one defines it. It is another's ([`belongs_to_others`]), or a kubelet or a cloud controller sets it
-/// from the Node's properties, or it excludes the Node from load balancers. The latter grants nothing: the kubelet may set it
+/// Whether a kubelet or a cloud controller sets this label from the properties of the Node. Most are set only when the Node
+/// registers, so a label that is removed does not come back: Tidewaiter never removes one.
+#[must_use]
+pub fn is_observed(key: &str) -> bool {
+    let prefixed = |prefix: &&str| key.contains('/') && key.starts_with(*prefix);
+    OBSERVED_LABELS.contains(&key) || OBSERVED_PREFIXES.iter().any(prefixed)
+}
+
+/// Whether a label never belongs to an `InstanceGroup`, even if one defines it. It [`is_observed`], [`belongs_to_others`], or
+/// excludes the Node from load balancers. The latter grants nothing: the kubelet may set it
 /// (`NodeRestriction` permits it), administrators set it on workers, and its removal would send traffic to the Node.
 #[must_use]
 pub fn belongs_to_no_group(key: &str) -> bool {
-    let prefixed = |prefix: &&str| key.contains('/') && key.starts_with(*prefix);
-    key == EXCLUDE_FROM_LOAD_BALANCERS_LABEL
-        || belongs_to_others(key)
-        || OBSERVED_LABELS.contains(&key)
-        || OBSERVED_PREFIXES.iter().any(prefixed)
+    key == EXCLUDE_FROM_LOAD_BALANCERS_LABEL || belongs_to_others(key) || is_observed(key)
 }
 
 /// Effect of the taint with the key [`UNIDENTIFIED_TAINT`] that quarantine sets.
@@ -244,11 +271,13 @@ mod tests {
             "topology.kubernetes.io/zone",
             "topology.ebs.csi.aws.com/zone",
             "failure-domain.beta.kubernetes.io/region",
-            "cluster.containership.io/env",
-            MANAGED_LABEL,
-            EXCLUDE_FROM_LOAD_BALANCERS_LABEL,
+            "instance.hetzner.cloud/provided-by",
         ] {
-            assert!(belongs_to_no_group(key), "{key}");
+            assert!(is_observed(key) && belongs_to_no_group(key), "{key}");
+        }
+        let excludes = EXCLUDE_FROM_LOAD_BALANCERS_LABEL;
+        for key in [excludes, "cluster.containership.io/env", MANAGED_LABEL] {
+            assert!(!is_observed(key) && belongs_to_no_group(key), "{key}");
         }
         for key in [
             "team",

@@ -155,6 +155,10 @@ pub struct RecordedLabel {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub file: String,
+    /// The value that the Node had when the controller first recorded the key. It is given back when the definition no longer has
+    /// the key; a key without it is removed then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<LabelValue>,
 }
 
 impl NodeIdentity {
@@ -218,6 +222,7 @@ mod tests {
                 value: "c".parse().unwrap(),
                 source: LabelSource::GroupNodeLabels,
                 file: "instancegroup/nodes".to_owned(),
+                before: Some("d".parse().unwrap()),
             }],
             ..NodeIdentityStatus::default()
         };

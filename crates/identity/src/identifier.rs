@@ -39,6 +39,7 @@ pub type AnswerFn<'a> = dyn Fn(usize, Result<Identity, Refusal>) + Send + Sync +
 /// | refusal | meaning | evidence of forgery | query again |
 /// | --- | --- | --- | --- |
 /// | `NameMismatch` | the Node's name is not one of the instance's names | yes | when the Node changes or the identity expires |
+/// | `NameScheme` | EC2: the Node's name is one of the instance's names, of the scheme that the cluster does not use | no: the setting may be wrong | when the Node changes or the identity expires |
 /// | `AddressMismatch` | the Node lists addresses, and none belongs to the instance | yes | when the Node changes or the identity expires |
 /// | `GroupChanged` | Hetzner Cloud: the label names another group than the one for which the Node was verified | no: it is unknown who changed it | when the identity expires |
 /// | `Duplicate` | another Node claims the instance with equal evidence | no: it is unknown which of the two is forged | when either Node changes |

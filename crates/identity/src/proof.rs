@@ -6,6 +6,7 @@
 //! | | `enforce` | `warn` |
 //! | --- | --- | --- |
 //! | the Node's name is not one of the instance's names | `NameMismatch` | a [`NameWarning`] |
+//! | it is one, and of the other scheme than `instance-id` or `private-dns` says | `NameScheme` | |
 //! | the Node lists internal addresses, and none belongs to the instance | `AddressMismatch` | `AddressMismatch` |
 //! | another Node claims the instance and has one of its names | `Duplicate` | `Duplicate` |
 //! | another Node claims the instance and has any other name | no effect: the other Node is refused | `Duplicate` |
@@ -24,12 +25,17 @@ use crate::refusal::{Mark, Refusal};
 
 /// The rule for the name of a Node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum NodeNames {
     /// It must be one of the names that the cloud gives its instance. This is the proof, because the Node's client certificate
     /// binds its name.
     #[default]
     Enforce,
+    /// On EC2, the same, and it must be the id of the instance.
+    InstanceId,
+    /// On EC2, the same, and it must be the private DNS name of the instance. The name is that of the address, which an
+    /// earlier instance may have had, and its certificate.
+    PrivateDns,
     /// Any name, for clusters with custom node names. Then the only protection is uniqueness: if two Nodes claim one instance,
     /// both are refused.
     Warn,
@@ -51,6 +57,28 @@ pub struct Proven {
     identity: Arc<Identity>,
     warning: Option<NameWarning>,
     mark: Mark,
+}
+
+impl NodeNames {
+    /// Whether a Node of this name can be the instance.
+    fn accept(self, name: &NodeName, identity: &Identity) -> bool {
+        let is_id = name.as_str() == identity.instance;
+        identity.has_name(name.as_str())
+            && match self {
+                Self::Enforce | Self::Warn => true,
+                Self::InstanceId => is_id,
+                Self::PrivateDns => !is_id,
+            }
+    }
+
+    /// How the Nodes are named, where it is by one of two schemes.
+    pub(crate) fn scheme(self) -> &'static str {
+        match self {
+            Self::InstanceId => "the ids of their instances",
+            Self::PrivateDns => "the private DNS names of their instances",
+            Self::Enforce | Self::Warn => "a name of their instances",
+        }
+    }
 }
 
 impl Proven {
@@ -93,7 +121,8 @@ impl Proven {
 /// Decides whether the Node of `claim` is the instance that the cloud described.
 ///
 /// # Errors
-/// [`Refusal::NameMismatch`], [`Refusal::AddressMismatch`] or [`Refusal::Duplicate`], according to the table above.
+/// [`Refusal::NameMismatch`], [`Refusal::NameScheme`], [`Refusal::AddressMismatch`] or [`Refusal::Duplicate`], according to the table
+/// above.
 pub fn prove(claim: &Claim, identity: Arc<Identity>, names: NodeNames) -> Result<Proven, Refusal> {
     let warning = check_name(claim, &identity, names)?;
     check_addresses(claim, &identity)?;
@@ -106,17 +135,16 @@ pub fn prove(claim: &Claim, identity: Arc<Identity>, names: NodeNames) -> Result
 }
 
 fn check_name(claim: &Claim, identity: &Identity, names: NodeNames) -> Result<Option<NameWarning>, Refusal> {
+    let (instance, node) = (identity.instance.clone(), claim.node.clone());
     match names {
-        _ if identity.has_name(claim.node.as_str()) => Ok(None),
-        NodeNames::Enforce => Err(Refusal::NameMismatch {
-            instance: identity.instance.clone(),
-            node: claim.node.clone(),
+        _ if names.accept(&claim.node, identity) => Ok(None),
+        NodeNames::Warn => Ok(Some(NameWarning { node, instance })),
+        _ if identity.has_name(claim.node.as_str()) => Err(Refusal::NameScheme { instance, node, names }),
+        _ => Err(Refusal::NameMismatch {
+            instance,
+            node,
             names: identity.names.clone(),
         }),
-        NodeNames::Warn => Ok(Some(NameWarning {
-            node: claim.node.clone(),
-            instance: identity.instance.clone(),
-        })),
     }
 }
 
@@ -138,7 +166,7 @@ fn check_rivals(claim: &Claim, identity: &Identity, names: NodeNames) -> Result<
         .rivals
         .iter()
         .filter(|rival| **rival != claim.node)
-        .filter(|rival| names == NodeNames::Warn || identity.has_name(rival.as_str()))
+        .filter(|rival| names == NodeNames::Warn || names.accept(rival, identity))
         .cloned()
         .collect();
     if rivals.is_empty() {
@@ -224,6 +252,29 @@ mod tests {
             ("ip-10-0-0-1", &[], &[], REFUSED, "warning"),
             ("ip-10-0-0-1.ec2.internal.example.com", &[], &[], REFUSED, "warning"),
         ]);
+    }
+
+    /// A certificate outlives its instance, and an address has another one then.
+    #[test]
+    fn a_name_of_the_other_scheme_proves_nothing() {
+        for (names, node, rivals, expected) in [
+            (NodeNames::InstanceId, ID, &[OWN][..], "ok"),
+            (NodeNames::InstanceId, OWN, &[], "NameScheme"),
+            (NodeNames::InstanceId, "other", &[], "NameMismatch, forged"),
+            (NodeNames::PrivateDns, OWN, &[ID], "ok"),
+            (NodeNames::PrivateDns, ID, &[], "NameScheme"),
+            (NodeNames::PrivateDns, "other", &[], "NameMismatch, forged"),
+        ] {
+            let claim = claim(node, &[], rivals);
+            assert_eq!(outcome(&claim, names), expected, "{names:?} {claim:?}");
+        }
+        let refusal = prove(&claim(OWN, &[], &[]), instance(), NodeNames::InstanceId).unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            format!(
+                "node {OWN} has a name of instance {ID}, but the Nodes of this cluster have the ids of their instances"
+            )
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tidewaiter_api::values::quoted;
 use tidewaiter_api::{ClusterName, ConditionStatus, InstanceGroupName, NodeIdentityStatus, NodeName, ProviderId};
 
 pub use crate::mark::Mark;
+use crate::proof::NodeNames;
 
 /// The reason why a Node gets no labels. [`Identifier`](crate::Identifier) defines what each means and when to query again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +74,16 @@ pub enum Refusal {
         node: NodeName,
         /// The names that the cloud gives the instance.
         names: Vec<String>,
+    },
+    /// The Node's name is one that the cloud gives the instance, of the scheme that this cluster does not use.
+    #[error("node {node} has a name of instance {instance}, but the Nodes of this cluster have {}", .names.scheme())]
+    NameScheme {
+        /// The instance that the Node claims to be.
+        instance: String,
+        /// The Node.
+        node: NodeName,
+        /// The rule of this cluster.
+        names: NodeNames,
     },
     /// The Node lists addresses, and none of them belongs to the instance.
     ///
@@ -214,6 +225,7 @@ impl Refusal {
             Self::ForeignProject { .. } => "ForeignProject",
             Self::NotInGroup { .. } | Self::NotManaged { .. } => "NotInGroup",
             Self::NameMismatch { .. } => "NameMismatch",
+            Self::NameScheme { .. } => "NameScheme",
             Self::AddressMismatch { .. } => "AddressMismatch",
             Self::ZoneMismatch { .. } => "ZoneMismatch",
             Self::ProjectMismatch { .. } => "ProjectMismatch",
@@ -242,6 +254,9 @@ impl Refusal {
             }
             Self::NameMismatch { .. } => {
                 "Find out who registered this Node. If the cluster uses custom node names, set nodeNames: warn."
+            }
+            Self::NameScheme { .. } => {
+                "If the Nodes of this cluster are named so, correct nodeNames or kOps' file. Otherwise, find out who registered this Node: it may have the certificate of an earlier instance."
             }
             Self::AddressMismatch { .. } => {
                 "Find out who registered this Node, and check the --node-ip of its kubelet."

@@ -12,7 +12,7 @@ use crate::document::{InvalidFile, Mapping};
 use crate::spec::spec_of_cluster;
 
 /// Source: kOps. A cluster with this suffix finds its API by gossip and publishes no DNS name.
-pub(crate) const GOSSIP: &str = ".k8s.local";
+const GOSSIP: &str = ".k8s.local";
 const A_MAPPING: &str = "a mapping";
 const A_STRING: &str = "a string";
 const SUBNETS: &str = "a list of mappings";

@@ -13,7 +13,6 @@ use tidewaiter_api::ClusterName;
 use tidewaiter_api::values::quoted;
 use tidewaiter_kit::files;
 
-use crate::cluster_summary::GOSSIP;
 use crate::document::{Field, InvalidFile, Mapping, parse};
 use crate::store::StateUrl;
 
@@ -30,6 +29,9 @@ pub struct ControllerConfig {
     pub region: Option<String>,
     /// `server.provider.gce.projectID`, if present.
     pub project: Option<String>,
+    /// Whether the nodes on AWS are named by their addresses, and not by the ids of their instances:
+    /// `server.provider.aws.useIPBasedNodeNames`, or else the opposite of `server.useInstanceIDForNodeName`, if present.
+    pub address_based_names: Option<bool>,
 }
 
 /// A configuration, with warnings for the operator.
@@ -165,9 +167,13 @@ const NOT_IMPLEMENTED: [(&str, &str); 6] = [
 ];
 
 /// What no replica does while Tidewaiter holds the Lease, by the key that asks for it.
-const LOST_DUTIES: [(&str, &str); 2] = [
+const LOST_DUTIES: [(&str, &str); 3] = [
     ("enableCloudIPAM", "new Nodes get no pod range"),
     ("capi", "nobody does the work for the Cluster API"),
+    (
+        "discovery",
+        "pods do not learn the addresses of new control-plane nodes",
+    ),
 ];
 const DO_NOT_SWITCH: &str = "do not switch from kops-controller (see docs/takeover.md)";
 
@@ -205,15 +211,10 @@ impl ControllerConfig {
             config_base: config_base(&root, cloud)?,
             region: region(&root)?,
             project: project(&root)?,
+            address_based_names: address_based_names(&root)?,
         };
         let keys = root.keys().filter(|key| !is_all_read(&root, key));
-        let mut warnings: Vec<_> = keys.filter_map(|key| warning(file, &root, key, cloud)).collect();
-        if config.cluster_name.as_str().ends_with(GOSSIP) {
-            warnings.push(format!(
-                "{file}: clusterName ends with {GOSSIP}: while Tidewaiter leads, pods do not learn the addresses of new control-plane nodes: \
-                 {DO_NOT_SWITCH}"
-            ));
-        }
+        let warnings = keys.filter_map(|key| warning(file, &root, key, cloud)).collect();
         Ok(Loaded { config, warnings })
     }
 }
@@ -279,6 +280,17 @@ fn region(root: &Mapping<'_>) -> Result<Option<String>, InvalidFile> {
     }
 }
 
+fn address_based_names(root: &Mapping<'_>) -> Result<Option<bool>, InvalidFile> {
+    if let Some(field) = of_provider(root, Cloud::Aws, "useIPBasedNodeNames")? {
+        return field.boolean().map(Some);
+    }
+    let Some(server) = root.get_any_case(SERVER)? else {
+        return Ok(None);
+    };
+    let field = server.mapping("a mapping")?.get_any_case("useInstanceIDForNodeName")?;
+    field.map(|field| field.boolean().map(|by_id| !by_id)).transpose()
+}
+
 /// Whether `key` is the server, and contains nothing but a value that is read.
 fn is_all_read(root: &Mapping<'_>, key: &str) -> bool {
     let mut mapping = root.clone();
@@ -314,7 +326,7 @@ fn warning(file: &str, root: &Mapping<'_>, key: &str, cloud: Cloud) -> Option<St
     Some(match not_implemented {
         Some((known, why)) => {
             let used = match cloud {
-                Cloud::Aws if *known == SERVER => "; only provider.aws.Region is used",
+                Cloud::Aws if *known == SERVER => "; only the region and the names of nodes are used",
                 Cloud::Gce if *known == SERVER => "; only provider.gce.projectID is used",
                 _ => "",
             };

@@ -3,6 +3,7 @@
 //! All other fields are ignored; the ones that are read are strict. A group without a known role is invalid: its nodes
 //! get no labels from it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use tidewaiter_api::{ClusterName, InstanceGroupName};
@@ -19,8 +20,8 @@ pub const GROUPS_FOLDER: &str = "instancegroup";
 pub struct InstanceGroup {
     /// `metadata.name`, which is also the name of its file.
     pub name: InstanceGroupName,
-    /// `spec.role`.
-    pub role: Role,
+    /// `spec.role`. Never empty.
+    pub roles: BTreeSet<Role>,
     /// `spec.kubelet.nodeLabels`.
     pub kubelet: NodeLabelField,
     /// `spec.nodeLabels`.
@@ -34,16 +35,18 @@ pub struct InstanceGroup {
 }
 
 /// `spec.role` of an InstanceGroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+///
+/// In the order of kOps' `AllInstanceGroupRoles`: where one role has to stand for all of a group, it is the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Runs the control plane; `Master` in files of older kOps versions.
     ControlPlane,
+    /// Runs only an API server.
+    ApiServer,
     /// A worker.
     Node,
     /// An SSH jump host; usually not a node.
     Bastion,
-    /// Runs only an API server.
-    ApiServer,
     /// Runs only etcd.
     Etcd,
     /// Runs only the scheduler.
@@ -63,15 +66,30 @@ impl Role {
         ("Scheduler", Self::Scheduler),
         ("KubeControllerManager", Self::KubeControllerManager),
     ];
-    const ALLOWED: &str =
-        "one of ControlPlane, Master, Node, Bastion, APIServer, Etcd, Scheduler, KubeControllerManager";
+    const ALLOWED: &str = "one of ControlPlane, Master, Node, Bastion, APIServer, Etcd, Scheduler, KubeControllerManager, or \
+        several with a comma between";
 
-    /// Reads `role` from an InstanceGroup's `spec`.
-    pub(crate) fn of(spec: &Mapping<'_>) -> Result<Self, InvalidFile> {
+    /// Reads `role` from an InstanceGroup's `spec`: in newer kOps versions a list, such as `APIServer,Scheduler`. Never
+    /// empty.
+    pub(crate) fn all_of(spec: &Mapping<'_>) -> Result<BTreeSet<Self>, InvalidFile> {
         let field = spec.require("role", Self::ALLOWED)?;
+        let named = |text: &str| {
+            Self::NAMES
+                .iter()
+                .find(|(name, _)| *name == text)
+                .map(|(_, role)| *role)
+        };
         let text = field.text(Self::ALLOWED)?;
-        let known = Self::NAMES.iter().find(|(name, _)| *name == text);
-        known.map(|(_, role)| *role).ok_or_else(|| field.must_be(Self::ALLOWED))
+        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let roles: Option<BTreeSet<Self>> = names.map(named).collect();
+        let roles = roles.filter(|roles| !roles.is_empty());
+        roles.ok_or_else(|| field.must_be(Self::ALLOWED))
+    }
+
+    /// The role that stands for all of the group.
+    pub(crate) fn of(spec: &Mapping<'_>) -> Result<Self, InvalidFile> {
+        let roles = Self::all_of(spec)?;
+        Ok(roles.first().copied().unwrap_or(Self::Node))
     }
 }
 
@@ -105,7 +123,7 @@ impl InstanceGroup {
             let machine_type = spec.get("machineType").and_then(|field| field.text("").ok());
             Ok(Self {
                 name: expected.clone(),
-                role: Role::of(spec)?,
+                roles: Role::all_of(spec)?,
                 kubelet: kubelet_labels(spec, "kubelet")?,
                 node_labels: spec.node_labels("nodeLabels")?,
                 gpu_machine: machine_type.is_some_and(has_gpu),
@@ -151,7 +169,7 @@ mod tests {
     #[test]
     fn the_group_that_kops_writes() {
         let group = parse(NODES).unwrap();
-        assert_eq!((group.name.as_str(), group.role), ("nodes-a", Role::Node));
+        assert_eq!((group.name.as_str(), group.roles), ("nodes-a", [Role::Node].into()));
         assert_eq!(
             group.kubelet.entries["example.com/tier"],
             LabelText::Text("batch".to_owned())
@@ -166,7 +184,7 @@ mod tests {
     #[test]
     fn a_document_may_begin_with_its_mark() {
         let group = parse_as("control-plane-a", CONTROL_PLANE).unwrap();
-        assert_eq!(group.role, Role::ControlPlane);
+        assert_eq!(group.roles, [Role::ControlPlane].into());
     }
 
     #[test]
@@ -175,8 +193,8 @@ mod tests {
             assert_eq!(
                 parse(&NODES.replace("role: Node", &format!("role: {name}")))
                     .unwrap()
-                    .role,
-                role,
+                    .roles,
+                [role].into(),
                 "{name}"
             );
         }
@@ -199,9 +217,16 @@ mod tests {
     }
 
     #[test]
+    fn a_group_may_have_several_roles() {
+        let group = parse(&NODES.replace("role: Node", "role: Scheduler, APIServer,Scheduler")).unwrap();
+        assert_eq!(group.roles, [Role::ApiServer, Role::Scheduler].into());
+        assert_eq!(group.roles.first(), Some(&Role::ApiServer));
+    }
+
+    #[test]
     fn a_group_without_a_role_that_we_know_is_refused() {
-        let allowed =
-            "must be one of ControlPlane, Master, Node, Bastion, APIServer, Etcd, Scheduler, KubeControllerManager";
+        let allowed = "must be one of ControlPlane, Master, Node, Bastion, APIServer, Etcd, Scheduler, KubeControllerManager, \
+            or several with a comma between";
         for (role, found) in [
             ("", format!("is missing: {allowed}")),
             ("  role:\n", format!("is missing: {allowed}")),
@@ -210,6 +235,8 @@ mod tests {
             ("  role: \"\"\n", format!("is \"\", {allowed}")),
             ("  role: [Node]\n", format!("is a list, {allowed}")),
             ("  role: true\n", format!("is the boolean true, {allowed}")),
+            ("  role: Node,Worker\n", format!("is \"Node,Worker\", {allowed}")),
+            ("  role: \",\"\n", format!("is \",\", {allowed}")),
         ] {
             let found_now = error(&NODES.replace("  role: Node\n", role));
             assert_eq!(

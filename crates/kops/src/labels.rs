@@ -6,11 +6,12 @@
 //! rejected individually, where kOps' patch fails as a whole. And `kops.k8s.io/instancegroup` is always the group that
 //! the cloud confirms, whatever the file contains, because tools and users rely on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidewaiter_api::names::{
     EXCLUDE_FROM_LOAD_BALANCERS_LABEL, GPU_LABEL, GVISOR_LABEL, INSTANCE_GROUP_LABEL, KOPS_CONTROLLER_PKI_LABEL,
-    ROLE_API_SERVER_LABEL, ROLE_CONTROL_PLANE_LABEL, ROLE_NODE_LABEL, belongs_to_no_group, belongs_to_others,
+    ROLE_API_SERVER_LABEL, ROLE_COMPONENT_LABELS, ROLE_CONTROL_PLANE_LABEL, ROLE_NODE_LABEL, belongs_to_no_group,
+    belongs_to_others,
 };
 use tidewaiter_api::values::quoted;
 use tidewaiter_api::{InstanceGroupName, InvalidValue, LabelKey, LabelSource, LabelValue, Lifecycle};
@@ -111,7 +112,7 @@ fn overlay(definition: &Definition, lifecycle: Lifecycle, tags: &[(String, Strin
     let (cluster, group) = (&definition.cluster, &definition.group);
     let group_file = InstanceGroup::file(&group.name);
     let mut layers = Layers::default();
-    if group.role == Role::ControlPlane {
+    if has_control_plane_kubelet(&group.roles) {
         for field in &cluster.control_plane_kubelet {
             layers.lay(LabelSource::ClusterKubelet, CLUSTER_FILE, field);
         }
@@ -119,7 +120,7 @@ fn overlay(definition: &Definition, lifecycle: Lifecycle, tags: &[(String, Strin
         layers.lay(LabelSource::ClusterKubelet, CLUSTER_FILE, &cluster.kubelet);
     }
     layers.lay(LabelSource::GroupKubelet, &group_file, &group.kubelet);
-    for key in role_labels(group.role) {
+    for key in group.roles.iter().copied().flat_map(role_labels) {
         layers.lay_one(key, "", LabelSource::Role, &group_file, "spec.role");
     }
     layers.lay(LabelSource::GroupNodeLabels, &group_file, &group.node_labels);
@@ -155,7 +156,7 @@ fn added_by_kops(group: &InstanceGroup, cluster: Option<&Cluster>) -> impl Itera
         feature: "nvidiaGPU",
         in_group: group.nvidia_gpu,
     });
-    let gvisor = (group.gvisor && group.role == Role::Node).then_some(Added {
+    let gvisor = (group.gvisor && group.roles.contains(&Role::Node)).then_some(Added {
         key: GVISOR_LABEL,
         feature: "gvisor",
         in_group: true,
@@ -167,9 +168,10 @@ fn added_by_kops(group: &InstanceGroup, cluster: Option<&Cluster>) -> impl Itera
 /// no group (see [`belongs_to_no_group`]).
 pub(crate) fn keys_of_group<'a>(group: &'a InstanceGroup, cluster: Option<&Cluster>) -> impl Iterator<Item = &'a str> {
     let files = group.kubelet.entries.keys().chain(group.node_labels.entries.keys());
+    let roles = group.roles.iter().copied().flat_map(role_labels);
     files
         .map(String::as_str)
-        .chain(role_labels(group.role).iter().copied())
+        .chain(roles.map(|key| -> &'a str { key }))
         .chain(added_by_kops(group, cluster).map(|added| added.key))
         .chain([INSTANCE_GROUP_LABEL])
         .filter(|key| !belongs_to_no_group(key))
@@ -189,8 +191,16 @@ pub(crate) fn is_of_kops(key: &str) -> bool {
     let lifecycles = [Lifecycle::Spot, Lifecycle::Scheduled]
         .into_iter()
         .filter_map(lifecycle_label);
-    let roles = [Role::ControlPlane, Role::Node, Role::ApiServer];
-    let mut known = lifecycles.chain(roles.into_iter().flat_map(role_labels).copied());
+    let roles = [
+        Role::ControlPlane,
+        Role::Node,
+        Role::ApiServer,
+        Role::Etcd,
+        Role::Scheduler,
+        Role::KubeControllerManager,
+    ];
+    let roles = roles.into_iter().flat_map(role_labels).copied();
+    let mut known = lifecycles.chain(roles).chain(ROLE_COMPONENT_LABELS);
     OTHERS_OF_KOPS.contains(&key) || (known.any(|known| known == key) && !belongs_to_no_group(key))
 }
 
@@ -203,8 +213,18 @@ fn role_labels(role: Role) -> &'static [&'static str] {
         ],
         Role::Node => &[ROLE_NODE_LABEL],
         Role::ApiServer => &[ROLE_API_SERVER_LABEL],
-        Role::Bastion | Role::Etcd | Role::Scheduler | Role::KubeControllerManager => &[],
+        Role::Etcd => &["node-role.kubernetes.io/etcd"],
+        Role::Scheduler => &["node-role.kubernetes.io/scheduler"],
+        Role::KubeControllerManager => &["node-role.kubernetes.io/kube-controller-manager"],
+        Role::Bastion => &[],
     }
+}
+
+/// Whether the labels of the control plane's kubelet are those of a group. kOps versions with a split control plane count all
+/// of its roles; those before gave a group of API servers the labels of workers, and it keeps them.
+fn has_control_plane_kubelet(roles: &BTreeSet<Role>) -> bool {
+    let split = [Role::Etcd, Role::Scheduler, Role::KubeControllerManager];
+    roles.contains(&Role::ControlPlane) || split.iter().any(|role| roles.contains(role))
 }
 
 fn lifecycle_label(lifecycle: Lifecycle) -> Option<&'static str> {

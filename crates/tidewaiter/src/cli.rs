@@ -329,10 +329,14 @@ pub(crate) struct LogFlags {
 }
 
 #[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum NodeNamesFlag {
-    /// A Node with any other name is refused
+    /// A Node with any other name is refused; on AWS by the scheme of kOps' file, if it names one
     Enforce,
+    /// It must be the id of the instance (AWS)
+    InstanceId,
+    /// It must be the private DNS name of the instance (AWS)
+    PrivateDns,
     /// Any name is accepted; if two Nodes claim one instance, both are refused
     Warn,
 }

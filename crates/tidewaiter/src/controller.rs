@@ -81,6 +81,8 @@ impl Given {
         };
         let about_region = cloud::check_region(&given, &args.conf, &settings.origins)?;
         given.warnings.extend(about_region);
+        let about_names = cloud::check_node_names(&given, &args.conf, &settings.origins)?;
+        given.warnings.extend(about_names);
         Ok((role, given))
     }
 
@@ -98,7 +100,7 @@ async fn start(given: &Given, mut role: Role<'_>) -> Result<()> {
     let parts = ControllerRole {
         cluster: config.cluster_name.clone(),
         clients: role.clients.clone(),
-        identities: identities(cloud.identifier, settings, &kit),
+        identities: identities(cloud.identifier, given, &kit),
         definitions: definitions(config, settings, cloud.store, &kit)?,
         store_unread: match settings.label_source {
             LabelsFrom::Tags => Some("labelSource is tags, so the state store is not read"),
@@ -117,10 +119,10 @@ async fn start(given: &Given, mut role: Role<'_>) -> Result<()> {
     Ok(())
 }
 
-fn identities(identifier: Arc<dyn Identifier>, settings: &ControllerSettings, kit: &Kit) -> Arc<Lookup> {
+fn identities(identifier: Arc<dyn Identifier>, given: &Given, kit: &Kit) -> Arc<Lookup> {
     let lookup = LookupSettings {
-        node_names: settings.node_names,
-        expiry: settings.identity_expiry(),
+        node_names: cloud::node_names(given),
+        expiry: given.settings.identity_expiry(),
         ..LookupSettings::default()
     };
     Arc::new(Lookup::new(identifier, kit.clock.clone(), lookup))

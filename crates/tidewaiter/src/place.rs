@@ -26,6 +26,7 @@ pub(crate) fn config(place: &Place) -> Result<Option<ControllerConfig>> {
         config_base: base.parse().context("--state (KOPS_STATE_STORE)")?,
         region: None,
         project: None,
+        address_based_names: None,
     }))
 }
 

@@ -178,7 +178,7 @@ fn undefined(seen: &Observation, proven: &Proven, error: &DefinitionError, now: 
 
 /// Proven and defined: its labels become those of its group's definition.
 fn defined(seen: &Observation, proven: &Proven, labels: &NodeLabels, now: Timestamp) -> Plan {
-    let keys = Keys::of(seen.recorded(), labels);
+    let keys = Keys::of(&seen.node, seen.recorded(), labels);
     let foreign = Foreign::of(seen, &proven.identity().group, labels);
     let (foreign_before, foreign_after) = foreign.conditions(now);
     let content = |recorded: Vec<RecordedLabel>, foreign: Option<Condition>| {
@@ -191,7 +191,7 @@ fn defined(seen: &Observation, proven: &Proven, labels: &NodeLabels, now: Timest
 
     let mut plan = Plan::nothing(NodeState::Verified);
     plan.foreign = foreign.count();
-    plan.patch = keys.patch(&seen.node, foreign.to_remove());
+    plan.patch = keys.patch(foreign.to_remove());
     plan.narrowed = (wide != narrow).then_some(narrow);
     plan.record = seen.unless_recorded(wide);
     plan.notices.extend(
@@ -205,6 +205,7 @@ fn defined(seen: &Observation, proven: &Proven, labels: &NodeLabels, now: Timest
             .iter()
             .map(|label| Notice::warning("LabelRejected", "Label", rejected_words(label))),
     );
+    plan.done.extend(keys.notice(&proven.identity().group));
     match seen.policy.foreign_labels {
         ForeignLabels::Remove => plan.done.extend(foreign.notice()),
         ForeignLabels::Report => plan.notices.extend(foreign.notice()),

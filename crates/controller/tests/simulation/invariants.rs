@@ -6,6 +6,8 @@
 //! - From a proven Node, only recorded keys and roles are removed, or with `foreignLabels: remove` the keys that groups
 //!   define; from other Nodes, labels are removed only in quarantine.
 //! - A record keeps every key that we have set and that is still on the Node.
+//! - What was there before us is there after us: a label with which a Node was created is on record with its value when we
+//!   take its key, and its key is not removed as ours, only given back. What a kubelet set is never removed.
 //! - The startup taint is added only in quarantine, and removed only with a proof.
 //! - No other field of a Node is changed. No write is a no-op, except a patch that confirms that a recorded key is absent.
 
@@ -14,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
-use tidewaiter_api::names::{EXCLUSIVE_ROLE_LABELS, UNIDENTIFIED_TAINT};
+use tidewaiter_api::names::{EXCLUSIVE_ROLE_LABELS, UNIDENTIFIED_TAINT, is_observed};
 use tidewaiter_controller::node_controller::{ForeignLabels, OnForgery, Policy};
 use tidewaiter_testkit::sim::{Faults, Objects, Observer, Verb, Write};
 
@@ -47,6 +49,10 @@ pub struct Invariants {
 #[derive(Debug, Default)]
 pub struct Seen {
     pub violations: Vec<String>,
+    /// By the Node's uid: the labels that it was created with, and that nobody has changed since nor we have recorded.
+    pub created: BTreeMap<String, Labels>,
+    /// By the Node's uid: those of them whose keys are on record.
+    pub before: BTreeMap<String, Labels>,
     /// By the Node's uid and the key.
     pub setters: BTreeMap<String, BTreeMap<String, Setter>>,
     /// By uid of the Node: when a user deleted its record, and the keys that the record held.
@@ -102,14 +108,28 @@ pub fn condition<'a>(record: &'a Value, name: &str) -> &'a Value {
     found.unwrap_or(&Value::Null)
 }
 
-/// Whether a no-op patch confirms that a recorded key is absent: only then the record may forget it.
+/// The values that recorded keys of the Node with this uid had before.
+fn recorded_before(record: Option<&Value>, uid: &str) -> Labels {
+    let record = record.filter(|record| record["spec"]["nodeUID"] == uid);
+    let all = record.and_then(|record| record["status"]["labels"].as_array());
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    all.into_iter()
+        .flatten()
+        .filter_map(|label| text(&label["key"]).zip(text(&label["before"])))
+        .collect()
+}
+
+/// Whether a no-op patch confirms that a recorded key is absent, or as before: only then the record may forget it.
 fn confirms_a_removal(write: &Write, objects: Objects<'_>) -> bool {
     let Some(node) = write.after().filter(|_| write.resource == "nodes") else {
         return false;
     };
     let there = labels(node);
-    let held = recorded(objects.get("nodeidentities", "", &write.name), uid(node));
-    held.into_iter().any(|key| !there.contains_key(key))
+    let record = objects.get("nodeidentities", "", &write.name);
+    let before = recorded_before(record, uid(node));
+    let held = recorded(record, uid(node));
+    held.into_iter()
+        .any(|key| !there.contains_key(key) || before.get(key) == there.get(key))
 }
 
 impl Observer for Invariants {
@@ -159,20 +179,32 @@ impl Invariants {
     fn node(&self, write: &Write, ours: bool, objects: Objects<'_>) {
         let Some(after) = write.after() else {
             let gone = uid(write.before().unwrap());
-            self.seen.lock().unwrap().setters.remove(gone);
+            let mut seen = self.seen.lock().unwrap();
+            seen.setters.remove(gone);
+            seen.created.remove(gone);
+            seen.before.remove(gone);
             return;
         };
         let (old, new) = (write.before().map(labels).unwrap_or_default(), labels(after));
         if ours {
             self.patch(write, objects);
         }
-        let setter = if ours { Setter::Us } else { Setter::Others };
+        let before = recorded_before(objects.get("nodeidentities", "", &write.name), uid(after));
         let mut seen = self.seen.lock().unwrap();
+        match write.before() {
+            None => drop(seen.created.insert(uid(after).to_owned(), new.clone())),
+            Some(_) => {
+                let created = seen.created.entry(uid(after).to_owned()).or_default();
+                created.retain(|key, value| new.get(key) == Some(value));
+            }
+        }
         let setters = seen.setters.entry(uid(after).to_owned()).or_default();
         setters.retain(|key, _| new.contains_key(key));
         for (key, value) in &new {
+            // What is given back is theirs.
+            let theirs = !ours || before.get(key) == Some(value);
             if old.get(key) != Some(value) {
-                setters.insert(key.clone(), setter);
+                setters.insert(key.clone(), if theirs { Setter::Others } else { Setter::Us });
             }
         }
     }
@@ -192,10 +224,12 @@ impl Invariants {
         {
             recorded.extend(keys.iter().map(String::as_str));
         }
+        let before_us = recorded_before(record, uid(before));
         let quarantined = self.may_quarantine(before);
         let (old, new) = (labels(before), labels(after));
         for (key, value) in new.iter().filter(|(key, value)| old.get(*key) != Some(*value)) {
-            if !proven.is_some_and(|number| self.was_given(number, key, value, write.at)) {
+            let given_back = before_us.get(key) == Some(value);
+            if !proven.is_some_and(|number| given_back || self.was_given(number, key, value, write.at)) {
                 self.violated(format!("{key}={value} is set without a proof: {write}"));
             }
             if !recorded.contains(key.as_str()) {
@@ -207,8 +241,12 @@ impl Invariants {
             let role = EXCLUSIVE_ROLE_LABELS.contains(&key.as_str());
             let ours = proven.is_some() && (role || recorded.contains(key.as_str()) || removes);
             let cleaned = quarantined && Truth::is_definable(key);
-            if !(ours || cleaned) {
+            if !(ours || cleaned) || is_observed(key) {
                 self.violated(format!("{key} is not ours to remove: {write}"));
+            }
+            let first = self.seen.lock().unwrap().before.get(uid(before)).cloned();
+            if !(role || cleaned) && first.is_some_and(|first| first.contains_key(key)) {
+                self.violated(format!("{key} was there before us: {write}"));
             }
         }
         let ((was, others_before), (is, others_after)) = (taints(before), taints(after));
@@ -250,9 +288,30 @@ impl Invariants {
         let mut seen = self.seen.lock().unwrap();
         seen.deleted.insert(owner.to_owned(), (write.at, keys));
         seen.verified.remove(owner);
+        seen.before.remove(owner);
         for setter in seen.setters.get_mut(owner).into_iter().flat_map(BTreeMap::values_mut) {
             *setter = Setter::Others;
         }
+    }
+
+    /// What the record of the Node `owner` says of the labels with which the Node was created.
+    fn before(&self, write: &Write, after: &Value, owner: &str) {
+        let (held, said) = (recorded(Some(after), owner), recorded_before(Some(after), owner));
+        let mut seen = self.seen.lock().unwrap();
+        let Seen { created, before, .. } = &mut *seen;
+        let (created, before) = (
+            created.entry(owner.to_owned()).or_default(),
+            before.entry(owner.to_owned()).or_default(),
+        );
+        before.retain(|key, _| held.contains(key.as_str()));
+        before.extend(created.extract_if(.., |key, _| held.contains(key.as_str())));
+        let wrong: Vec<String> = before
+            .iter()
+            .filter(|(key, value)| said.get(*key) != Some(*value))
+            .map(|(key, value)| format!("{key} was {value} before us: {write}"))
+            .collect();
+        drop(seen);
+        wrong.into_iter().for_each(|wrong| self.violated(wrong));
     }
 
     fn record(&self, write: &Write, objects: Objects<'_>) {
@@ -274,6 +333,7 @@ impl Invariants {
         for key in dropped.filter(|key| there.contains_key(*key)).filter(set_by_us) {
             self.violated(format!("the record forgets {key}, which is on the Node: {write}"));
         }
+        self.before(write, after, owner);
         if condition(after, "Verified")["status"] == "True" {
             self.seen.lock().unwrap().verified.insert(owner.to_owned());
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use tidewaiter_api::names::is_observed;
 use tidewaiter_controller::node_controller::{ForeignLabels, OnForgery};
 use tidewaiter_testkit::sim::{Verb, Write};
 
@@ -116,7 +117,7 @@ fn wrong(world: &World, node: &Value, record: Option<&Value>, forged: usize, nod
         }
     }
     for key in there.keys().filter(|key| !wanted.contains_key(*key)) {
-        let foreign = truth.wanted(1 - group).contains_key(key);
+        let foreign = truth.wanted(1 - group).contains_key(key) && !is_observed(key);
         if set_by_us(key) {
             wrong.push(format!("it has our {key}, which its group does not define"));
         } else if foreign && world.policy.foreign_labels == ForeignLabels::Remove {

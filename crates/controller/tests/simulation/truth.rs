@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tidewaiter_api::Lifecycle;
-use tidewaiter_api::names::{EXCLUSIVE_ROLE_LABELS, INSTANCE_GROUP_LABEL};
+use tidewaiter_api::names::{EXCLUSIVE_ROLE_LABELS, INSTANCE_GROUP_LABEL, is_observed};
 use tidewaiter_kops::{Cluster, Definition, InstanceGroup, node_labels};
 
 /// The number of instances of which a random history has Nodes. A Node and its instance have the same number.
@@ -17,8 +17,8 @@ pub const INSTANCES: usize = 12;
 /// The number of an instance that does not exist.
 pub const MISSING: usize = 99;
 pub const GROUPS: [(&str, &str); 2] = [("nodes", "Node"), ("masters", "Master")];
-/// The keys that groups define.
-pub const KEYS: [&str; 2] = ["example.com/a", "example.com/b"];
+/// The keys that groups define; the last one is that of the kubelet, which each Node has.
+pub const KEYS: [&str; 3] = ["example.com/a", "example.com/b", "kubernetes.io/hostname"];
 /// A key that no group ever defines.
 pub const MINE: &str = "example.com/mine";
 pub const CLUSTER: &str = "c.example.com";
@@ -121,15 +121,15 @@ impl Truth {
         self.definitions[group].iter().any(gives)
     }
 
-    /// Whether groups may define this key.
+    /// Whether a key can be that of a group.
     pub fn is_definable(key: &str) -> bool {
-        key != MINE
+        key != MINE && !is_observed(key)
     }
 
     /// Whether only a proven Node may have this key: a group defines it, or it is one of kOps' own.
     pub fn needs_proof(&self, key: &str) -> bool {
         let given = (0..GROUPS.len()).any(|group| self.wanted(group).contains_key(key));
-        given || EXCLUSIVE_ROLE_LABELS.contains(&key) || key == INSTANCE_GROUP_LABEL
+        (given && !is_observed(key)) || EXCLUSIVE_ROLE_LABELS.contains(&key) || key == INSTANCE_GROUP_LABEL
     }
 
     /// The groups of an instance while it ran, at any time after `since`.

@@ -199,6 +199,11 @@ fn a_forgery_is_recognized_by_its_message() {
             node,
             names: Vec::new(),
         },
+        Refusal::NameScheme {
+            instance: instance.clone(),
+            node: "a".parse().unwrap(),
+            names: NodeNames::InstanceId,
+        },
         Refusal::AddressMismatch {
             instance: instance.clone(),
             node: "a".parse().unwrap(),

@@ -52,7 +52,7 @@ fn the_yaml_that_older_kops_writes_loads() {
     assert_eq!((config.cloud, config.region), (Cloud::Gce, None));
     assert_eq!(config.project.as_deref(), Some("test-project"));
     assert_eq!(config.config_base.to_string(), "gs://state/cluster.k8s.local");
-    assert_eq!(warnings.len(), 3, "{warnings:?}");
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
 }
 
 #[test]
@@ -69,8 +69,8 @@ fn a_cluster_that_must_not_be_switched_is_warned_of_with_the_consequence() {
         ),
         (format!("{PLAIN}capi: {{enabled: true}}\n"), "capi … the Cluster API"),
         (
-            PLAIN.replace("c.example.com", "c.k8s.local"),
-            ".k8s.local … pods do not learn",
+            format!("{PLAIN}discovery: {{enabled: true}}\n"),
+            "discovery … pods do not learn",
         ),
     ] {
         let warnings = load(&text).warnings;
@@ -80,7 +80,13 @@ fn a_cluster_that_must_not_be_switched_is_warned_of_with_the_consequence() {
         };
         assert!(words.clone().all(|word| warning.contains(word)), "{warning}");
     }
-    for off in ["enableCloudIPAM: false", "capi: {enabled: false}"] {
+    // The name decides nothing: kOps publishes no DNS names for such a cluster also without gossip.
+    assert_eq!(load(&PLAIN.replace("c.example.com", "c.k8s.local")).warnings, [""; 0]);
+    for off in [
+        "enableCloudIPAM: false",
+        "capi: {enabled: false}",
+        "discovery: {enabled: false}",
+    ] {
         let warnings = load(&format!("{PLAIN}{off}\n")).warnings;
         assert!(!warnings[0].contains(do_not), "{warnings:?}");
     }
@@ -89,7 +95,7 @@ fn a_cluster_that_must_not_be_switched_is_warned_of_with_the_consequence() {
 #[test]
 fn the_warning_about_the_server_names_what_is_used_on_this_cloud() {
     for (cloud, used) in [
-        ("aws", "; only provider.aws.Region is used"),
+        ("aws", "; only the region and the names of nodes are used"),
         ("gce", "; only provider.gce.projectID is used"),
         ("hetzner", ""),
     ] {
@@ -252,5 +258,33 @@ fn a_file_that_cannot_be_read_says_so_and_why() {
     assert_eq!(
         Chain(&error).to_string(),
         "/dev/zero: cannot be read: must be a file, but is a device"
+    );
+}
+
+#[test]
+fn the_names_of_nodes_on_aws() {
+    for (server, expected) in [
+        ("", None),
+        ("server: {Listen: x}", None),
+        ("server: {provider: {aws: {Region: us-test-1}}}", None),
+        ("server: {provider: {aws: {useIPBasedNodeNames: true}}}", Some(true)),
+        ("server: {Provider: {AWS: {UseIPBasedNodeNames: false}}}", Some(false)),
+        ("server: {useInstanceIDForNodeName: true}", Some(false)),
+        (
+            "server: {useInstanceIDForNodeName: true, provider: {aws: {useIPBasedNodeNames: true}}}",
+            Some(true),
+        ),
+    ] {
+        assert_eq!(
+            load(&format!("{PLAIN}{server}\n")).config.address_based_names,
+            expected,
+            "{server}"
+        );
+    }
+    let text = format!("{PLAIN}server: {{provider: {{aws: {{useIPBasedNodeNames: often}}}}}}\n");
+    assert!(
+        error(&text).contains("server.provider.aws.useIPBasedNodeNames: is \"often\", must be true or false"),
+        "{}",
+        error(&text)
     );
 }

@@ -57,9 +57,19 @@ fn each_role_gives_its_labels() {
         ("Node", &["node-role.kubernetes.io/node="]),
         ("APIServer", &["node-role.kubernetes.io/api-server="]),
         ("Bastion", &[]),
-        ("Etcd", &[]),
-        ("Scheduler", &[]),
-        ("KubeControllerManager", &[]),
+        ("Etcd", &["node-role.kubernetes.io/etcd="]),
+        ("Scheduler", &["node-role.kubernetes.io/scheduler="]),
+        (
+            "KubeControllerManager",
+            &["node-role.kubernetes.io/kube-controller-manager="],
+        ),
+        (
+            "Scheduler,APIServer",
+            &[
+                "node-role.kubernetes.io/api-server=",
+                "node-role.kubernetes.io/scheduler=",
+            ],
+        ),
     ] {
         let labels = labels("", &format!("role: {role}"));
         assert_eq!(wanted(&labels), expected, "{role}");
@@ -100,7 +110,8 @@ fn the_control_planes_kubelet_is_for_the_control_plane_alone() {
         ("Node", ["a=plain", "b=plain"]),
         ("APIServer", ["a=plain", "b=plain"]),
         ("Bastion", ["a=plain", "b=plain"]),
-        ("Etcd", ["a=plain", "b=plain"]),
+        ("Etcd", ["a=control", "c=control"]),
+        ("APIServer,Scheduler", ["a=control", "c=control"]),
     ] {
         let labels = labels(cluster, &format!("role: {role}"));
         assert_eq!(wanted(&labels)[..2], expected, "{role}");

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use aws_config::{BehaviorVersion, SdkConfig};
 use tidewaiter_api::values::quoted;
 use tidewaiter_controller::node_controller::LabelsFrom;
-use tidewaiter_identity::{ClientSettings, CloudGroups, GroupsUnavailable, Identifier, aws, gce, hetzner};
+use tidewaiter_identity::{ClientSettings, CloudGroups, GroupsUnavailable, Identifier, NodeNames, aws, gce, hetzner};
 use tidewaiter_kit::Kit;
 use tidewaiter_kit::settings::Origins;
 use tidewaiter_kops::{self as kops, StoreOptions};
@@ -130,6 +130,48 @@ pub(super) fn check_region(given: &Given, file: &Path, origins: &Origins) -> Res
     }))
 }
 
+/// The rule for the names of Nodes: on AWS with the scheme of kOps' file, where the setting names none.
+pub(crate) fn node_names(given: &Given) -> NodeNames {
+    match (given.settings.node_names, given.config.address_based_names) {
+        (NodeNames::Enforce, Some(true)) if given.config.cloud == kops::Cloud::Aws => NodeNames::PrivateDns,
+        (NodeNames::Enforce, Some(false)) if given.config.cloud == kops::Cloud::Aws => NodeNames::InstanceId,
+        (set, _) => set,
+    }
+}
+
+/// Checks the scheme of the setting against the one of kOps' file, and warns if there is none.
+///
+/// # Errors
+/// If the setting names a scheme on another cloud, or setting and file name different ones.
+pub(super) fn check_node_names(given: &Given, file: &Path, origins: &Origins) -> Result<Option<String>> {
+    let (cloud, origin, file) = (given.config.cloud, origins.of("nodeNames"), file.display());
+    let (word, by_address) = match given.settings.node_names {
+        NodeNames::Warn => return Ok(None),
+        NodeNames::Enforce => {
+            let both = cloud == kops::Cloud::Aws && given.config.address_based_names.is_none();
+            return Ok(both.then(|| {
+                format!(
+                    "nodeNames names no scheme, nor does {file}: a Node may have the id or the private DNS name of its instance; set \
+                     nodeNames to the one that this cluster uses, instance-id or private-dns"
+                )
+            }));
+        }
+        NodeNames::InstanceId => ("instance-id", false),
+        NodeNames::PrivateDns => ("private-dns", true),
+    };
+    if cloud != kops::Cloud::Aws {
+        bail!(
+            "{origin}: nodeNames is {word}, and cloud is {cloud}: only instances on aws have two names; set nodeNames to enforce"
+        );
+    }
+    if given.config.address_based_names == Some(!by_address) {
+        bail!(
+            "{origin}: nodeNames is {word}, but {file} names the nodes of the cluster otherwise: remove the setting, or correct the file"
+        );
+    }
+    Ok(None)
+}
+
 /// Region, credentials and HTTP client, once for every call to AWS.
 async fn aws_config(given: &Given) -> Result<SdkConfig> {
     let region = aws::region(region(given), None).await;
@@ -207,6 +249,7 @@ mod tests {
                 config_base: "s3://state/c.example.com".parse().unwrap(),
                 region: file.map(owned),
                 project: None,
+                address_based_names: None,
             },
             settings: ControllerSettings {
                 region: set.map(owned),
@@ -262,5 +305,53 @@ mod tests {
             "the flags: region is \"eu-west-1\", but the cluster is in us-east-1 (server.provider.aws.Region in conf.yaml): \
              remove the setting, or correct the file"
         );
+    }
+
+    #[test]
+    fn there_is_one_scheme_of_names_for_a_cluster_on_aws() {
+        use NodeNames::{Enforce, InstanceId, PrivateDns, Warn};
+        let check = |names: NodeNames, file: Option<bool>, cloud: kops::Cloud| {
+            let mut given = given(None, None, None);
+            given.settings.node_names = names;
+            (given.config.address_based_names, given.config.cloud) = (file, cloud);
+            let flags = serde_json::json!({"nodeNames": names});
+            let origins = tidewaiter_kit::settings::load::<ControllerSettings>(None, [], &flags)
+                .unwrap()
+                .origins;
+            let checked = check_node_names(&given, Path::new("conf.yaml"), &origins);
+            let said = checked.map_or_else(|error| format!("error: {error}"), Option::unwrap_or_default);
+            (node_names(&given), said)
+        };
+        let aws = kops::Cloud::Aws;
+        for (names, file, cloud, effective, said) in [
+            (Enforce, None, aws, Enforce, "instance-id or private-dns"),
+            (Enforce, Some(true), aws, PrivateDns, ""),
+            (Enforce, Some(false), aws, InstanceId, ""),
+            (InstanceId, None, aws, InstanceId, ""),
+            (PrivateDns, Some(true), aws, PrivateDns, ""),
+            (
+                PrivateDns,
+                Some(false),
+                aws,
+                PrivateDns,
+                "error: the flags: nodeNames is private-dns, but conf.yaml",
+            ),
+            (Warn, Some(false), aws, Warn, ""),
+            (Enforce, Some(true), kops::Cloud::Gce, Enforce, ""),
+            (
+                InstanceId,
+                None,
+                kops::Cloud::Gce,
+                InstanceId,
+                "error: the flags: nodeNames is instance-id, and cloud is gce",
+            ),
+        ] {
+            let (found, words) = check(names, file, cloud);
+            assert_eq!(found, effective, "{names:?} {file:?}");
+            assert!(
+                words.contains(said) && said.is_empty() == words.is_empty(),
+                "{names:?} {file:?}: {words}"
+            );
+        }
     }
 }

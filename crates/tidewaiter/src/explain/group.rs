@@ -94,9 +94,10 @@ struct Rejected {
 
 impl Explained {
     fn new(definition: &Definition, labels: &NodeLabels) -> Self {
+        let roles: Vec<String> = definition.group.roles.iter().map(ToString::to_string).collect();
         Self {
             group: definition.group.name.to_string(),
-            role: definition.group.role.to_string(),
+            role: roles.join(","),
             labels: labels.wanted.iter().map(Label::from).collect(),
             rejected: labels.rejected.iter().map(Rejected::from).collect(),
         }

@@ -12,7 +12,7 @@ use tidewaiter_kit::{Kit, Leadership, SystemClock, client};
 use tidewaiter_kops::Definitions;
 
 use crate::cli::ExplainSources;
-use crate::controller::cloud::Cloud;
+use crate::controller::cloud::{Cloud, node_names};
 use crate::controller::settings::ControllerSettings;
 use crate::controller::state_store::store_options;
 use crate::controller::{Given, definitions};
@@ -25,7 +25,7 @@ pub(super) async fn explainer(sources: &ExplainSources, from_cloud: bool) -> Res
     let variables = environment.iter().cloned();
     let settings = load::<WithRole<ControllerSettings>>(sources.settings.as_deref(), variables, &sources.flags)?;
     let (WithRole { role, own: settings }, origins) = (settings.values, settings.origins);
-    let (node_names, policy) = (settings.node_names, settings.policy());
+    let (mut node_names, policy) = (settings.node_names, settings.policy());
     let cluster = kube_config(role.kubeconfig.as_deref(), None).await?;
     let (definitions, cloud) = match config(&sources.place)? {
         None => (None, None),
@@ -37,6 +37,7 @@ pub(super) async fn explainer(sources: &ExplainSources, from_cloud: bool) -> Res
                 environment,
                 warnings: Vec::new(),
             };
+            node_names = self::node_names(&given);
             let (definitions, cloud) = reach(&given, from_cloud, &kit).await?;
             (Some(definitions), cloud)
         }

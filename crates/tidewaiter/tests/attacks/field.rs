@@ -67,7 +67,8 @@ impl Field {
         let world = World::start().await;
         world.group("nodes", &[("team", "red")]);
         world.group_as("masters", "Master", &[("vault", "open")]);
-        let controller = world.controller_with(&[EXPIRY]).await;
+        let names = ("TIDEWAITER_NODE_NAMES", "private-dns");
+        let controller = world.controller_with(&[EXPIRY, names]).await;
         let master = world.launch(1, "masters");
         Kubelet::register(&world.cluster, &World::node_of(&master).build()).await;
         world.has_labels(master.node_name(), &OF_MASTER).await;

@@ -75,18 +75,18 @@ pub async fn writes_records(field: &Field) -> Vec<String> {
     vec![name.to_owned()]
 }
 
-/// Both names are the instance's own, so neither Node is believed; the one that was labelled keeps its labels.
+/// Both names are the instance's own, and one is not of the cluster's scheme; the other Node is not hurt.
 pub async fn two_names_of_one_instance(field: &Field) -> Vec<String> {
     let honest = field.joins().await;
     let claims = node(honest.id())
         .provider_id(&honest.provider_id())
         .internal_ip(honest.address());
     let second = Kubelet::register(&field.world.cluster, &claims.build()).await;
-    field.world.is_verified(honest.node_name(), False, "Duplicate").await;
-    field.is_labelled_as_ever(&honest).await;
-    field.world.is_verified(second.name(), False, "Duplicate").await;
+    field.world.is_verified(second.name(), False, "NameScheme").await;
     field.has_gained_nothing(second.name(), &Labels::new()).await;
-    vec![honest.node_name().to_owned(), second.name().to_owned()]
+    field.world.is_verified(honest.node_name(), True, "Proven").await;
+    field.is_labelled_as_ever(&honest).await;
+    vec![second.name().to_owned()]
 }
 
 /// The record of the verified Node does not count for the new one. Nor does that of the forged one for an honest one after it.

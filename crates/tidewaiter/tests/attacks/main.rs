@@ -113,9 +113,9 @@ const ATTACKS: &[Attack] = &[
         outcome: Forged("NameMismatch", WHO),
     },
     Attack {
-        name: "two Nodes on one instance: by its name, and by its id",
+        name: "two Nodes on one instance: by its name, and by the one of the scheme that the cluster does not use",
         act: Does(|field| Box::pin(kubelets::two_names_of_one_instance(field))),
-        outcome: Refused("Duplicate", "is also claimed by"),
+        outcome: Refused("NameScheme", "the Nodes of this cluster have the private DNS names"),
     },
     Attack {
         name: "recycled name: a verified Node is deleted, and registers again as a control plane",

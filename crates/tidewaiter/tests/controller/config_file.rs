@@ -227,7 +227,7 @@ async fn a_wrong_variable_ends_it_with_one_line() {
         (
             "NODE_NAMES",
             "maybe",
-            "nodeNames is \"maybe\": must be one of enforce, warn",
+            "nodeNames is \"maybe\": must be one of enforce, instance-id, private-dns, warn",
         ),
         (
             "FOREIGN_LABELS",
@@ -321,7 +321,7 @@ async fn a_wrong_setting_ends_it_with_one_line() {
         ),
         (
             "nodeNames: [warn]",
-            "s.yaml: nodeNames is [\"warn\"]: must be one of enforce, warn",
+            "s.yaml: nodeNames is [\"warn\"]: must be one of enforce, instance-id, private-dns, warn",
         ),
         (
             "nodeNames: warn\nnodeNames: warn",
@@ -356,7 +356,10 @@ async fn a_wrong_setting_ends_it_with_one_line() {
 #[tokio::test]
 async fn what_cannot_be_used_on_this_machine_ends_it_with_one_line() {
     let machine = Machine::new();
-    let good = || machine.controller("--conf good.yaml");
+    let good = || {
+        let good = machine.controller("--conf good.yaml");
+        good.env("TIDEWAITER_NODE_NAMES", "private-dns")
+    };
     for (variable, setting) in [
         ("TIDEWAITER_ADMIN_ADDRESS", "adminAddress"),
         ("TIDEWAITER_HEALTH_ADDRESS", "healthAddress"),
@@ -460,7 +463,8 @@ async fn a_later_source_of_settings_wins_and_what_is_printed_can_be_loaded() {
             .filter(|line| line.contains(about) && line.contains("has no effect"));
         assert_eq!(lines.count(), 1, "{about}: {told:?}");
     }
-    assert_eq!(told.len(), 4, "{told:?}");
+    assert!(told.iter().any(|line| line.contains("nodeNames names no scheme")));
+    assert_eq!(told.len(), 5, "{told:?}");
     let printed = printed.join("\n");
     let settings: Value = serde_saphyr::from_str(&printed).unwrap();
     for (pointer, expected) in [
@@ -635,7 +639,10 @@ async fn it_prints_definitions_completions_help_and_version() {
     for (command, word) in [
         ("", "Usage: tidewaiter <COMMAND>"),
         ("frob", "unrecognized subcommand 'frob'"),
-        ("controller --node-names maybe", "[possible values: enforce, warn]"),
+        (
+            "controller --node-names maybe",
+            "[possible values: enforce, instance-id, private-dns, warn]",
+        ),
         ("controller --frob", "unexpected argument '--frob'"),
     ] {
         let Ran { code, said } = machine.run(tidewaiter(command)).await;

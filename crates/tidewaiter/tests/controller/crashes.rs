@@ -35,10 +35,10 @@ async fn killed_at_any_write_it_ends_the_same() {
     };
     // The record, the Node.
     scenario("new", 100, 2).each_crash(a_new_node).await;
-    // The record, the Node, the record narrowed.
-    let changed = scenario("changed", 200, 3);
+    // The record, the Node, the record narrowed, the Event.
+    let changed = scenario("changed", 200, 4);
     changed.each_crash(a_changed_definition).await;
-    let meanwhile = scenario("meanwhile", 300, 3);
+    let meanwhile = scenario("meanwhile", 300, 4);
     meanwhile
         .each_crash(a_definition_that_changes_again_before_the_restart)
         .await;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use kube::api::DeleteParams;
 use serde_json::json;
 use tidewaiter_api::ConditionStatus::{False, True};
+use tidewaiter_api::RecordedLabel;
 use tidewaiter_api::names::UNIDENTIFIED_TAINT;
 use tidewaiter_testkit::TokenBucket;
 use tidewaiter_testkit::builders::{cluster, instance_group};
@@ -67,9 +68,80 @@ async fn labels_follow_the_definition() {
     assert_eq!(after.spec, before.spec);
     assert_eq!(after.metadata.owner_references, before.metadata.owner_references);
     let (after, before) = (after.status.unwrap(), before.status.unwrap());
-    assert_eq!((after.instance, after.labels), (before.instance, before.labels));
+    let keys = |labels: Vec<RecordedLabel>| labels.into_iter().map(|label| label.key).collect::<Vec<_>>();
+    assert_eq!(
+        (after.instance, keys(after.labels)),
+        (before.instance, keys(before.labels))
+    );
+    // Nobody knows any more who had it first.
     world.group("nodes", &[]);
-    has(&[("mine", "yes")]).await;
+    remembers(&world, name, &[GROUP, NODE]).await;
+    has(&[("mine", "yes"), ("team", "green")]).await;
+}
+
+#[tokio::test]
+async fn what_was_there_before_us_is_there_after_us() {
+    const OS: (&str, &str) = ("kubernetes.io/os", "linux");
+    const LATER: &str = "topology.kubernetes.io/region";
+    let world = World::start().await;
+    let zone = |value| ("topology.kubernetes.io/zone", value);
+    let common = [("alike", "x"), ("node.kubernetes.io/instance-type", "t"), OS];
+    let given = [
+        &common[..],
+        &[("mine", "ours"), ("team", "red"), zone("z"), (LATER, "r")],
+    ]
+    .concat();
+    world.group("nodes", &given);
+    let instance = world.launch(1, "nodes");
+    let name = instance.node_name();
+    let before = [&common[..], &[("mine", "theirs"), zone("a")]].concat();
+    let node = before
+        .iter()
+        .fold(World::node_of(&instance), |node, (key, value)| node.label(key, value));
+    Kubelet::register(&world.cluster, &node.build()).await;
+    let own = [(GROUP, "nodes"), (NODE, "")];
+    let has = async |labels: &[(&str, &str)]| {
+        let expected: Labels = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        eventually(format!("{expected:?}"), SOON, async || {
+            let node = world.nodes().get(name).await.unwrap();
+            let mut labels = node.metadata.labels.unwrap_or_default();
+            labels.retain(|key, _| given.iter().chain(&own).any(|(known, _)| known == key));
+            if labels == expected {
+                Ok(())
+            } else {
+                Err(format!("{labels:?}"))
+            }
+        })
+        .await;
+    };
+    let controller = world.controller().await;
+    has(&[&given[..], &own].concat()).await;
+    // Another value changes nothing of who was first, nor does a restart.
+    let other = [
+        &common[..],
+        &[("mine", "other"), ("team", "red"), zone("z"), (LATER, "r")],
+    ]
+    .concat();
+    world.group("nodes", &other);
+    has(&[&other[..], &own].concat()).await;
+    controller.stops().await;
+    let _controller = world.controller().await;
+
+    // Given back is what was there, and removed what was not; a label of the cloud controller stays in any case.
+    world.group("nodes", &[]);
+    has(&[&before[..], &own, &[(LATER, "r")]].concat()).await;
+    remembers(&world, name, &[GROUP, NODE]).await;
+    let words = format!("removed team; gave back the former value of mine, {}", zone("").0);
+    world.tells(name, "LabelsRemoved", &words).await;
+    world.quiet(Duration::from_secs(1)).await;
+    // What is given again is ours no more than before.
+    world.group("nodes", &given);
+    has(&[&given[..], &own].concat()).await;
+    world.group("nodes", &[]);
+    has(&[&before[..], &own, &[(LATER, "r")]].concat()).await;
 }
 
 #[tokio::test]

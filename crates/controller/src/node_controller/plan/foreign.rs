@@ -20,6 +20,14 @@ const SHOWN: usize = 3;
 /// Labels that are named; the others are counted. A kubelet can set as many as other groups define.
 const LABELS_SHOWN: usize = 8;
 
+/// The first of the keys, and how many more there are.
+pub(super) fn shortened<'a>(keys: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = keys.len().saturating_sub(LABELS_SHOWN);
+    let mut words: Vec<String> = keys.take(LABELS_SHOWN).map(str::to_owned).collect();
+    words.extend((more > 0).then(|| format!("and {more} more")));
+    words.join(", ")
+}
+
 /// A label that is not this Node's.
 pub(crate) struct ForeignLabel<'a> {
     pub(crate) key: &'a str,

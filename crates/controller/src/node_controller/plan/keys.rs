@@ -1,39 +1,62 @@
 //! What becomes of each key that the record has to remember, and the change of the Node that follows.
+//!
+//! What was on the Node before us is never removed, only given back, but for the roles of other groups; and what a kubelet
+//! or a cloud controller sets is never removed at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidewaiter_api::names::EXCLUSIVE_ROLE_LABELS;
-use tidewaiter_api::{LabelKey, RecordedLabel};
+use tidewaiter_api::names::{EXCLUSIVE_ROLE_LABELS, is_observed};
+use tidewaiter_api::{InstanceGroupName, LabelKey, LabelValue, RecordedLabel};
+use tidewaiter_kit::{Notice, NoticeKind};
 use tidewaiter_kops::{NodeLabels, WantedLabel};
 
 use super::super::writes::NodePatch;
+use super::foreign::shortened;
 use crate::objects::Node;
 
 /// Every key that the record has to remember, sorted into what becomes of it.
-pub(super) struct Keys {
+pub(super) struct Keys<'a> {
+    node: &'a Node,
     /// In the definition: to be set.
     wanted: BTreeMap<LabelKey, RecordedLabel>,
     /// Recorded, and in the definition with a value that Kubernetes refuses: the last good value stays.
     held: BTreeMap<LabelKey, RecordedLabel>,
-    /// Recorded, and no longer in the definition: to be removed. The removal is sent also when the Node was last seen
-    /// without the key: that may have been before it was set, and the record may forget a key only after the API server
-    /// has accepted its removal from this very version of the Node.
+    /// Recorded, and no longer in the definition. Its removal, or the value of before, is sent also when the Node was last
+    /// seen so: that may have been before the key was set, and the record may forget a key only after the API server has
+    /// accepted the change of this very version of the Node.
     leaving: BTreeMap<LabelKey, RecordedLabel>,
 }
 
-impl Keys {
-    pub(super) fn of(recorded: &[RecordedLabel], labels: &NodeLabels) -> Self {
-        let wanted: BTreeMap<_, _> = labels
-            .wanted
-            .iter()
-            .map(|label| (label.key.clone(), recorded_label(label)))
-            .collect();
+/// What becomes of a label that left the definition.
+enum Leaving<'a> {
+    Removed,
+    GivenBack(&'a LabelValue),
+    /// It stays as it is.
+    Left,
+}
+
+impl<'a> Keys<'a> {
+    pub(super) fn of(node: &'a Node, recorded: &[RecordedLabel], labels: &NodeLabels) -> Self {
+        let mut old: BTreeMap<_, _> = recorded.iter().map(|label| (label.key.clone(), label)).collect();
+        let wanted = labels.wanted.iter().map(|label| {
+            let before = match old.remove(&label.key) {
+                Some(recorded) => recorded.before.clone(),
+                None => present(node, label.key.as_str()),
+            };
+            (label.key.clone(), recorded_label(label, before))
+        });
+        let wanted = wanted.collect();
         let rejected: BTreeSet<&str> = labels.rejected.iter().map(|label| label.key.as_str()).collect();
-        let old = recorded.iter().filter(|label| !wanted.contains_key(&label.key));
         let (held, leaving) = old
-            .map(|label| (label.key.clone(), label.clone()))
+            .into_iter()
+            .map(|(key, label)| (key, label.clone()))
             .partition(|(key, _)| rejected.contains(key.as_str()));
-        Self { wanted, held, leaving }
+        Self {
+            node,
+            wanted,
+            held,
+            leaving,
+        }
     }
 
     pub(super) fn staying(&self) -> impl Iterator<Item = &RecordedLabel> {
@@ -44,40 +67,88 @@ impl Keys {
         self.staying().chain(self.leaving.values()).cloned().collect()
     }
 
-    /// The change of `node`: only what differs. What is `foreign` goes too.
-    pub(super) fn patch<'a>(&'a self, node: &'a Node, foreign: impl Iterator<Item = &'a str>) -> Option<NodePatch> {
-        let present = node.labels();
-        let set = self
+    /// The change of the Node: only what differs. What is `foreign` goes too.
+    pub(super) fn patch<'b>(&'b self, foreign: impl Iterator<Item = &'b str>) -> Option<NodePatch> {
+        let present = self.node.labels();
+        let wanted = self
             .wanted
             .values()
             .filter(|label| present.get(label.key.as_str()).map(String::as_str) != Some(label.value.as_str()))
-            .map(|label| (label.key.clone(), label.value.clone()))
-            .collect();
-        let roles = EXCLUSIVE_ROLE_LABELS
-            .into_iter()
-            .filter(|role| present.contains_key(*role) && !self.staying().any(|label| label.key.as_str() == *role));
-        let remove = self
-            .leaving
-            .keys()
-            .map(LabelKey::as_str)
-            .chain(roles)
-            .chain(foreign)
-            .map(str::to_owned)
-            .collect();
+            .map(|label| (label.key.clone(), label.value.clone()));
         let patch = NodePatch {
-            set,
-            remove,
-            taints: node.taints_without_startup_taint(),
+            set: wanted.chain(self.given_back()).collect(),
+            remove: self.removed().chain(foreign).map(str::to_owned).collect(),
+            taints: self.node.taints_without_startup_taint(),
         };
         (patch != NodePatch::default()).then_some(patch)
     }
+
+    /// What the patch takes from the Node, or gives back to it.
+    pub(super) fn notice(&self, group: &InstanceGroupName) -> Option<Notice> {
+        let labels = self.node.labels();
+        let removed: BTreeSet<&str> = self.removed().filter(|key| labels.contains_key(*key)).collect();
+        let differs = |(key, value): &(LabelKey, LabelValue)| {
+            labels.get(key.as_str()).map(String::as_str) != Some(value.as_str())
+        };
+        let given_back: Vec<LabelKey> = self.given_back().filter(differs).map(|(key, _)| key).collect();
+        let said = [
+            ("removed", shortened(removed.into_iter())),
+            (
+                "gave back the former value of",
+                shortened(given_back.iter().map(LabelKey::as_str)),
+            ),
+        ];
+        let said: Vec<String> = said
+            .into_iter()
+            .filter(|(_, keys)| !keys.is_empty())
+            .map(|(what, keys)| format!("{what} {keys}"))
+            .collect();
+        (!said.is_empty()).then(|| Notice {
+            kind: NoticeKind::Normal,
+            reason: "LabelsRemoved".into(),
+            action: "Label".into(),
+            note: format!("Group {group} does not define these labels: {}.", said.join("; ")),
+        })
+    }
+
+    /// The keys that go, on the Node or not.
+    fn removed(&self) -> impl Iterator<Item = &str> {
+        let roles = EXCLUSIVE_ROLE_LABELS.into_iter().filter(|role| {
+            self.node.labels().contains_key(*role) && !self.staying().any(|label| label.key.as_str() == *role)
+        });
+        let gone = |label: &&RecordedLabel| matches!(leaving(label), Leaving::Removed);
+        let leaving = self.leaving.values().filter(gone).map(|label| label.key.as_str());
+        leaving.chain(roles)
+    }
+
+    fn given_back(&self) -> impl Iterator<Item = (LabelKey, LabelValue)> {
+        self.leaving.values().filter_map(|label| match leaving(label) {
+            Leaving::GivenBack(value) => Some((label.key.clone(), value.clone())),
+            Leaving::Removed | Leaving::Left => None,
+        })
+    }
 }
 
-fn recorded_label(label: &WantedLabel) -> RecordedLabel {
+fn leaving(label: &RecordedLabel) -> Leaving<'_> {
+    let key = label.key.as_str();
+    match &label.before {
+        _ if EXCLUSIVE_ROLE_LABELS.contains(&key) => Leaving::Removed,
+        Some(before) => Leaving::GivenBack(before),
+        None if is_observed(key) => Leaving::Left,
+        None => Leaving::Removed,
+    }
+}
+
+fn present(node: &Node, key: &str) -> Option<LabelValue> {
+    node.labels().get(key)?.parse().ok()
+}
+
+fn recorded_label(label: &WantedLabel, before: Option<LabelValue>) -> RecordedLabel {
     RecordedLabel {
         key: label.key.clone(),
         value: label.value.clone(),
         source: label.source,
         file: label.file.clone(),
+        before,
     }
 }

@@ -38,7 +38,7 @@ struct Recorded {
     labels: &'static str,
 }
 
-/// What is to be written, in short: labels as `a=1 b=2`, an absent write as `-`.
+/// What is to be written, in short: labels as `a=1 b=2`, a recorded one that was 0 before as `a=1<0`, an absent write as `-`.
 #[derive(Debug, PartialEq)]
 struct Expected {
     state: NodeState,
@@ -58,11 +58,17 @@ fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
 
 fn recorded(text: &str) -> Vec<RecordedLabel> {
     pairs(text)
-        .map(|(key, value)| RecordedLabel {
-            key: key.parse().unwrap(),
-            value: value.parse().unwrap(),
-            source: LabelSource::GroupNodeLabels,
-            file: "instancegroup/nodes".to_owned(),
+        .map(|(key, value)| {
+            let (value, before) = value
+                .split_once('<')
+                .map_or((value, None), |(value, before)| (value, Some(before)));
+            RecordedLabel {
+                key: key.parse().unwrap(),
+                value: value.parse().unwrap(),
+                source: LabelSource::GroupNodeLabels,
+                file: "instancegroup/nodes".to_owned(),
+                before: before.map(|before| before.parse().unwrap()),
+            }
         })
         .collect()
 }
@@ -321,7 +327,10 @@ fn content(content: Option<&RecordContent>) -> String {
     let labels: Vec<String> = status
         .labels
         .iter()
-        .map(|label| format!("{}={}", label.key, label.value))
+        .map(|label| {
+            let before = label.before.as_ref().map(|before| format!("<{before}"));
+            format!("{}={}{}", label.key, label.value, before.unwrap_or_default())
+        })
         .collect();
     format!("{:?} {}: {}", verified.status, verified.reason, labels.join(" "))
         .trim_end()
@@ -367,9 +376,9 @@ fn table() -> Vec<Row> {
         ("a changed value changes", seen("a=1", before("a=1"), defined("a=2", &[])),
             row(Verified, "True Proven: a=2", "a=2", "", NOTHING, "")),
         ("a key that left the definition leaves the node, then the record", seen("a=1 b=2", before("a=1 b=2"), defined("a=1", &[])),
-            row(Verified, "True Proven: a=1 b=2", "", "b", "True Proven: a=1", "")),
+            row(Verified, "True Proven: a=1 b=2", "", "b", "True Proven: a=1", "LabelsRemoved")),
         ("old and new keys stand in the record together", seen("a=1", before("a=1"), defined("b=2", &[])),
-            row(Verified, "True Proven: a=1 b=2", "b=2", "a", "True Proven: b=2", "")),
+            row(Verified, "True Proven: a=1 b=2", "b=2", "a", "True Proven: b=2", "LabelsRemoved")),
         ("a key leaves the record only with a patch, seen on the node or not", seen("a=1", before("a=1 b=2"), defined("a=1", &[])),
             row(Verified, "True Proven: a=1 b=2", "", "b", "True Proven: a=1", "")),
         ("a key that we never set stays", seen("a=1 mine=1", before("a=1"), defined("a=1", &[])),
@@ -378,11 +387,26 @@ fn table() -> Vec<Row> {
             row(Verified, "True Proven: a=1", "a=1", "", NOTHING, "")),
         // Role labels, whoever set them.
         ("a role that is not wanted goes", seen("a=1 node-role.kubernetes.io/control-plane=", None, defined("a=1", &[])),
-            row(Verified, "True Proven: a=1", "", CONTROL_PLANE, NOTHING, "")),
+            row(Verified, "True Proven: a=1<1", "", CONTROL_PLANE, NOTHING, "LabelsRemoved")),
         ("a role that is wanted stays", seen("node-role.kubernetes.io/node=", None, defined("node-role.kubernetes.io/node=", &[])),
-            row(Verified, "True Proven: node-role.kubernetes.io/node=", "", "", NOTHING, "")),
+            row(Verified, "True Proven: node-role.kubernetes.io/node=<", "", "", NOTHING, "")),
         ("any other role label stays", seen("a=1 node-role.kubernetes.io/mine=", None, defined("a=1", &[])),
-            row(Verified, "True Proven: a=1", "", "", NOTHING, "")),
+            row(Verified, "True Proven: a=1<1", "", "", NOTHING, "")),
+        // What was there before us.
+        ("who had a key first stays on record", seen("a=0 b=2", None, defined("a=1 b=2", &[])),
+            row(Verified, "True Proven: a=1<0 b=2<2", "a=1", "", NOTHING, "")),
+        ("what was set since counts for nothing", seen("a=0", before("a=1"), defined("a=1", &[])),
+            row(Verified, "True Proven: a=1", "a=1", "", NOTHING, "")),
+        ("it stays on record with another value, and with one that is refused", seen("a=1 b=1", before("a=1<0 b=1<0"), defined("a=2", &["b"])),
+            row(Verified, "True Proven: a=2<0 b=1<0", "a=2", "", NOTHING, "LabelRejected")),
+        ("it is given back", seen("a=1 b=2", before("a=1<0 b=2<2"), defined("", &[])),
+            row(Verified, "True Proven: a=1<0 b=2<2", "a=0 b=2", "", "True Proven:", "LabelsRemoved")),
+        ("that nothing changes is no news, and confirmed", seen("b=2", before("b=2<2"), defined("", &[])),
+            row(Verified, "True Proven: b=2<2", "b=2", "", "True Proven:", "")),
+        ("a role goes all the same", seen("node-role.kubernetes.io/control-plane=", before("node-role.kubernetes.io/control-plane=<"), defined("", &[])),
+            row(Verified, "True Proven: node-role.kubernetes.io/control-plane=<", "", CONTROL_PLANE, "True Proven:", "LabelsRemoved")),
+        ("what kubelets set never goes", seen("kubernetes.io/os=linux topology.kubernetes.io/zone=a", before("kubernetes.io/os=linux topology.kubernetes.io/zone=b<a"), defined("", &[])),
+            row(Verified, "True Proven: kubernetes.io/os=linux topology.kubernetes.io/zone=b<a", "topology.kubernetes.io/zone=a", "", "True Proven:", "")),
         // A label that Kubernetes refuses.
         ("a rejected label does not hold back the others", seen("", None, defined("a=1", &["b"])),
             row(Verified, "True Proven: a=1", "a=1", "", NOTHING, "LabelRejected")),
@@ -398,7 +422,7 @@ fn table() -> Vec<Row> {
         ("a refusal forgets what an earlier node had", seen("", earlier, refusal()),
             row(Refused, "False NotFound:", "", "", NOTHING, "NotFound")),
         ("who was refused and is proven is told so", seen("a=1", was_refused, defined("a=1", &[])),
-            row(Verified, "True Proven: a=1", "", "", NOTHING, "Verified")),
+            row(Verified, "True Proven: a=1<1", "", "", NOTHING, "Verified")),
         // Outages.
         ("an outage is written for a new node", seen("", None, outage()),
             row(Unanswered, "Unknown Unavailable:", "", "", NOTHING, "Unavailable")),
