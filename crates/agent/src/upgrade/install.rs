@@ -38,9 +38,6 @@ pub(super) const UNITS: [(&str, &str); 3] = [
 const DEFAULT_PROGRAM: &str = "/usr/local/bin/tidewaiter";
 const DEFAULT_FOLDER: &str = "/etc/containership";
 
-/// The end of the commands in them.
-const DEFAULT_ARGUMENTS: &str = " --folder /etc/containership";
-
 /// What is installed.
 #[derive(Debug)]
 pub struct Install {
@@ -179,12 +176,10 @@ impl Install {
             }
         }
         let units = UNITS.map(|(name, text)| {
-            let more = format!("{DEFAULT_ARGUMENTS}{arguments}\n");
-            let text = text.replace(&format!("{DEFAULT_ARGUMENTS}\n"), &more);
-            (
-                name,
-                text.replace(DEFAULT_PROGRAM, program).replace(DEFAULT_FOLDER, folder),
-            )
+            let text = text.replace(DEFAULT_FOLDER, folder).replace(DEFAULT_PROGRAM, program);
+            // The end of the commands. What is added has no default in it that would be replaced.
+            let end = format!(" --folder {folder}");
+            (name, text.replace(&format!("{end}\n"), &format!("{end}{arguments}\n")))
         });
         Ok(units.into())
     }

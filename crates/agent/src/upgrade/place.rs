@@ -149,8 +149,10 @@ pub(super) fn check_folder(folder: &Path) -> Result<(), PlaceError> {
 
 const STICKY: u32 = 0o1000;
 
+/// Refuses a folder in which nothing can be created, or which cannot be created itself.
+///
 /// # Errors
-/// When nothing can be created in the folder, or it cannot be created.
+/// Which folder cannot be written.
 pub(super) fn check_writable(folder: &Path) -> Result<(), PlaceError> {
     let Resolved { existing, .. } = resolve(folder)?;
     let is_folder = existing.is_dir().then_some(()).ok_or(Errno::NOTDIR);
