@@ -146,3 +146,40 @@ impl World {
         .await;
     }
 }
+
+#[tokio::test]
+async fn manifests_of_the_same_version_that_lack_objects_delete_nothing_without_approval() {
+    let world = World::start().await;
+    let whole = json!([[config("one", "1")], [config("two", "1"), config("three", "1")]]);
+    world.offer(1, "1.0.0", &whole);
+    let running = world.run(PluginSettings::default()).await;
+    world.is_ready(1, "1.0.0").await;
+    running.stop().await;
+    world.offer(1, "1.0.0", &json!([[config("one", "1")]]));
+    let running = world.run(PluginSettings::default()).await;
+    let pending = world.pending(1, "1.0.0").await;
+    for name in ["one", "two", "three"] {
+        world.config_is(name, Some("1")).await;
+    }
+    // The right ones need nobody, nor do others that lack nothing.
+    running.stop().await;
+    world.offer(
+        1,
+        "1.0.0",
+        &json!([[config("one", "2")], [config("two", "1"), config("three", "1")]]),
+    );
+    let running = world.run(PluginSettings::default()).await;
+    world.is_ready(1, "1.0.0").await;
+    world.config_is("one", Some("2")).await;
+    running.stop().await;
+    // A person approves it, or another version says that it is meant.
+    world.offer(1, "1.0.0", &json!([[config("one", "2")], [config("two", "1")]]));
+    let _running = world.run(PluginSettings::default()).await;
+    let approved = world.pending_but(1, "1.0.0", &pending.digest).await;
+    world.approve(1, &approved.digest).await;
+    world.is_ready(1, "1.0.0").await;
+    world.config_is("three", None).await;
+    world.offer(1, "1.0.1", &json!([[config("one", "2")]]));
+    world.is_ready(1, "1.0.1").await;
+    world.config_is("two", None).await;
+}

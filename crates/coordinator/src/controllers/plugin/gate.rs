@@ -141,16 +141,34 @@ impl PluginController {
             return Ok(Ok(None));
         }
         if self.settings.approval.of(&goal.identity) == Approval::Automatic {
-            if !work.record.revision().is_empty() {
+            if work.record.revision().is_empty() {
+                // What is there of a first version is known before anything of it is accepted.
+                let observed = self.observe(goal, work.record).await?;
+                if !self.changes_inherited(key, goal, work.record, &observed).await? {
+                    return Ok(Ok(Some(observed)));
+                }
+            } else if !self.shrinks(goal, work).await {
                 return Ok(Ok(None));
-            }
-            // What is there of a first version is known before anything of it is accepted.
-            let observed = self.observe(goal, work.record).await?;
-            if !self.changes_inherited(key, goal, work.record, &observed).await? {
-                return Ok(Ok(Some(observed)));
             }
         }
         Ok(self.gate(key, goal, work).await?.map_or(Ok(None), Err))
+    }
+
+    /// Whether the cloud has other manifests of the version that may be applied now, and they lack objects: an answer that
+    /// was cut short looks like that, and it would delete them. A new version says that it is meant.
+    async fn shrinks(&self, goal: &Goal, work: &Work<'_>) -> bool {
+        let accepted = work.record.accepted(work.record.approved());
+        let version = accepted.map_or_else(|| work.record.applied_version(), |entry| entry.version.as_str());
+        if version != goal.spec.version {
+            return false;
+        }
+        let Some(entry) = accepted.filter(|entry| !entry.too_large) else {
+            return work.record.exceeds(&goal.release);
+        };
+        match self.store.read(&self.manifests, &work.plugin.spec, entry).await {
+            Ok(stored) => goal.release.lacks(stored.all().map(|object| &object.id)),
+            Err(_) => work.record.exceeds(&goal.release),
+        }
     }
 
     /// Accepts the version, and applies it as far as possible.

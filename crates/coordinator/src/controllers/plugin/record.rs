@@ -200,6 +200,11 @@ impl Record {
         release.all().filter_map(move |object| lacks(&object.id)).flatten()
     }
 
+    /// Whether it has objects that the release does not have.
+    pub(super) fn exceeds(&self, release: &Release) -> bool {
+        release.lacks(self.ids())
+    }
+
     pub(super) fn len(&self) -> usize {
         self.objects.len()
     }

@@ -152,6 +152,13 @@ impl Release {
         let first = self.prerequisites.iter().chain(&self.before);
         first.chain(groups).chain(&self.after)
     }
+
+    /// Whether it lacks any of these objects. A Job that has ended is no loss.
+    pub(super) fn lacks<'a>(&self, mut ids: impl Iterator<Item = &'a ObjectId>) -> bool {
+        let places = |object: &Object| [object.id.clone(), object.id.in_scope(true)];
+        let has: BTreeSet<ObjectId> = self.all().flat_map(places).collect();
+        ids.any(|id| (id.group.as_str(), id.kind.as_str()) != ("batch", "Job") && !has.contains(id))
+    }
 }
 
 /// The names of other plugins.
