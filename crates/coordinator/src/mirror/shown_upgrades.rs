@@ -51,6 +51,11 @@ impl ShownUpgrades {
         matches!(shown, Some(UpgradeStatus::Success | UpgradeStatus::Failed))
     }
 
+    /// Whether the cloud lists the upgrade.
+    pub(super) fn lists(&self, id: UpgradeId) -> bool {
+        self.lock().contains_key(&id)
+    }
+
     /// What it shows of each.
     pub(crate) fn all(&self) -> Upgrades {
         self.lock().clone()

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_coordinator::mirror::{MassDeletion, RegistryCredentialsIn};
 use tidewaiter_testkit::eventually;
 
@@ -187,6 +188,34 @@ async fn an_upgrade_that_nothing_continues_is_reported() {
     world.event("UpgradesDisabled").await;
     set("Failed").await;
     world.condition("Synced", "True Applied").await;
+}
+
+#[tokio::test]
+async fn an_upgrade_that_the_cloud_put_beside_the_go_coordinator_is_adopted_with_its_progress() {
+    let world = World::start().await;
+    let upgrade: ClusterUpgrade = serde_json::from_value(json!({
+        "metadata": {"name": id(7), "labels": {"containership.io/managed": "true"}},
+        "spec": {"id": id(7), "type": "kubernetes", "addedAt": "1551441600", "description": "old", "targetVersion": "v1.30.2",
+            "labelSelector": [], "nodeTimeoutSeconds": 900, "status": {"clusterStatus": "Success"}},
+    }))
+    .unwrap();
+    let by = PostParams {
+        field_manager: Some("coordinator".to_owned()),
+        ..PostParams::default()
+    };
+    world.upgrades().create(&by, &upgrade).await.unwrap();
+    world.cloud.list(
+        "/upgrades",
+        [
+            json!({"id": id(7), "addedAt": "1551441600", "type": "kubernetes", "description": "new",
+        "targetVersion": "v1.30.2", "labelSelector": [], "nodeTimeoutSeconds": 900, "status": null}),
+        ],
+    );
+    let _running = world.coordinator().await;
+    world.condition("Synced", "True Applied").await;
+    let found = world.upgrades().get(&id(7)).await.unwrap();
+    assert_eq!(found.spec.description, "new");
+    assert!(found.spec.status.is_some(), "its progress is the upgrade controller's");
 }
 
 #[tokio::test]
