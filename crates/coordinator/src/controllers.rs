@@ -39,7 +39,7 @@ use crate::cloud::Cloud;
 use crate::mirror::{CloudLists, HeldRoles, MassDeletion, Mirrored};
 use crate::node::Node;
 use crate::node_pools::sync::{self, CloudNodes};
-use crate::node_pools::{NodePools, PoolMembers};
+use crate::node_pools::{HeldNodes, NodePools, PoolMembers};
 use labels::Labels;
 use node_labels::NodeLabelParts;
 use rbac::Rbac;
@@ -142,7 +142,14 @@ pub(crate) fn start(
     };
     let nodes = cache_nodes(&reader, context, tasks);
     let labels = Some((lists.cluster_labels, lists.node_pool_labels));
-    label_cached(nodes.clone(), node_pools, labels, clients, context, tasks)?;
+    label_cached(
+        nodes.clone(),
+        (node_pools, lists.held_nodes),
+        labels,
+        clients,
+        context,
+        tasks,
+    )?;
     if decisions.upgrades == Upgrades::Enabled {
         upgrade_nodes(clients, context, tasks)?;
     }
@@ -212,7 +219,8 @@ pub fn label_nodes(
     tasks: &mut Tasks,
 ) -> Result<(), MetricsError> {
     let nodes = cache_nodes(&clients.for_controller("caches", DEFAULT_IN_FLIGHT), context, tasks);
-    label_cached(nodes, node_pools, None, clients, context, tasks)
+    let held = HeldNodes::new(context.kit.clock.clone());
+    label_cached(nodes, (node_pools, held), None, clients, context, tasks)
 }
 
 /// Packed: thousands are held, and a pass reads one.
@@ -223,7 +231,7 @@ fn cache_nodes(reader: &kube::Client, context: &ControllerContext, tasks: &mut T
 /// `mirrored` are the labels of the cluster and those of node pools.
 fn label_cached(
     nodes: Cache<Node>,
-    node_pools: NodePoolSource,
+    (node_pools, held): (NodePoolSource, HeldNodes),
     mirrored: Option<(Mirrored<ClusterLabel>, Mirrored<NodePoolLabel>)>,
     clients: &Clients,
     context: &ControllerContext,
@@ -239,7 +247,7 @@ fn label_cached(
     let members = PoolMembers::default();
     let NodePoolSource { setting, cloud } = node_pools;
     if let Some(cloud) = cloud.filter(|_| setting != NodePools::Label) {
-        sync::start(cloud, setting, &nodes, members.clone(), context, tasks)?;
+        sync::start(cloud, setting, &nodes, (members.clone(), held), clients, context, tasks)?;
     }
     let parts = NodeLabelParts {
         nodes,

@@ -38,6 +38,7 @@ use tidewaiter_kit::{Cache, Cacheable, Controller, ControllerContext, Key, Queue
 
 use crate::changes::Changes;
 use crate::controllers::Upgrades;
+use crate::node_pools::HeldNodes;
 use board::Board;
 pub use brake::MassDeletion;
 pub use cloud_list::CloudList;
@@ -50,6 +51,7 @@ pub(crate) use kind::is_id;
 pub use kinds::RegistryCredentialsIn;
 pub(crate) use kinds::is_of_cloud;
 use lister::{Cloud, Lister, Memory};
+pub(crate) use record::{HasRecord, Record};
 use shared::Shared;
 pub(crate) use shown_upgrades::MirroredUpgrades;
 use stored::StoredList;
@@ -105,6 +107,8 @@ pub struct CloudLists {
     pub role_bindings: Mirrored<AuthorizationRoleBinding>,
     /// The roles that are held as another coordinator left them.
     pub held_roles: HeldRoles,
+    /// The Nodes whose node pool is held.
+    pub held_nodes: HeldNodes,
     /// The upgrades, whose progress is reported.
     pub(crate) upgrades: MirroredUpgrades,
 }
@@ -163,6 +167,7 @@ pub fn start(
         roles,
         role_bindings,
         held_roles: mirror.held_roles,
+        held_nodes: mirror.held_nodes,
     })
 }
 
@@ -181,6 +186,8 @@ struct Mirror<'a> {
     board: Board,
     release: Release,
     held_roles: HeldRoles,
+    held_nodes: HeldNodes,
+    has_record: HasRecord,
     changes: &'a Changes,
 }
 
@@ -195,7 +202,15 @@ impl<'a> Mirror<'a> {
         let board = Board::new(&context.kit, settings.interval)?;
         let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
         let held_roles = HeldRoles::new(Arc::clone(&context.kit.clock));
-        let release = cloud_sync::start(board.clone(), held_roles.clone(), &reader, clients, context, tasks);
+        let held_nodes = HeldNodes::new(Arc::clone(&context.kit.clock));
+        let release = cloud_sync::start(
+            board.clone(),
+            (held_roles.clone(), held_nodes.clone()),
+            &reader,
+            clients,
+            context,
+            tasks,
+        );
         Ok(Self {
             settings,
             clients,
@@ -205,6 +220,8 @@ impl<'a> Mirror<'a> {
             board,
             release,
             held_roles,
+            held_nodes,
+            has_record: HasRecord::new(clients, &context.kit.clock),
             changes,
         })
     }
@@ -241,6 +258,7 @@ impl<'a> Mirror<'a> {
             pause: pause.clone(),
             clock: Arc::clone(&kit.clock),
             memory: Memory::default(),
+            has_record: self.has_record.clone(),
             unread: AtomicBool::new(false),
         };
         let listing = lister.run(leadership.clone(), self.tasks.shutdown_token());

@@ -4,6 +4,8 @@
 //! Until the cloud has been read once, nothing is decided. Pure, except for [`sync`].
 
 mod brake;
+mod held;
+mod stored;
 pub mod sync;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +14,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::{LabelValue, NodeName};
 use tokio::sync::watch;
+
+pub use held::HeldNodes;
 
 /// What decides which node pool a Node is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

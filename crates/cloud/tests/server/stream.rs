@@ -327,6 +327,23 @@ async fn what_no_cluster_mirrors_takes_no_place_in_the_record_of_deletions(world
     let found = record().await;
     assert_eq!(found.as_array().unwrap().len(), 1, "{found}");
     assert_eq!((&found[0]["kind"], &found[0]["id"]), (&json!("labels"), &json!(id)));
+    // An autoscaler deletes nodes all the time.
+    let rows = sqlx::query(many).bind(2_500_000_i64).bind(Kind::Node.word()).bind(&id);
+    rows.execute(&mut database).await.unwrap();
+    let of_cluster = "UPDATE changes SET cluster_id = (SELECT cluster_id FROM changes WHERE object_id = $1 \
+        AND action = 'delete') WHERE kind = $2";
+    let rows = sqlx::query(of_cluster).bind(&id).bind(Kind::Node.word());
+    assert_eq!(rows.execute(&mut database).await.unwrap().rows_affected(), 1500);
+    let found = record().await;
+    let count = |kind: &str| {
+        found
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|row| row["kind"] == kind)
+            .count()
+    };
+    assert_eq!((count("nodes"), count("labels")), (1_000, 1));
     // The newest of what concerns all clusters and of what concerns this one are one list.
     let rows = sqlx::query(many).bind(3_000_000_i64).bind(Kind::Role.word()).bind(&id);
     rows.execute(&mut database).await.unwrap();
@@ -338,6 +355,7 @@ async fn what_no_cluster_mirrors_takes_no_place_in_the_record_of_deletions(world
         .as_array()
         .unwrap()
         .iter()
+        .filter(|row| row["kind"] != "nodes")
         .map(|row| row["id"].as_str().unwrap())
         .collect();
     assert_eq!(found.len(), 1_000);

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource as _};
 use serde_json::json;
 use tidewaiter_api::cloud_sync::{CLOUD_SYNC, RELEASE_ANNOTATION, SYNCED};
-use tidewaiter_api::{CloudSync, CloudSyncSpec, CloudSyncStatus, Condition, ConditionStatus};
+use tidewaiter_api::{CloudSync, CloudSyncSpec, CloudSyncStatus, Condition, ConditionStatus, KindSync};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::{
     Cache, Controller, ControllerContext, Events, Key, Next, Pass, Queue, Reconciler, SharedClock, Tasks, WriteError,
@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::board::Board;
 use super::held_roles::HeldRoles;
+use crate::node_pools::HeldNodes;
 use plan::{Plan, patience, plan, release, release_ended};
 
 /// The name of the controller, under which the fields of `CloudSync` are written.
@@ -75,7 +76,7 @@ fn released(object: &CloudSync) -> Option<&String> {
 /// Starts its cache and its controller.
 pub(super) fn start(
     board: Board,
-    roles: HeldRoles,
+    (roles, nodes): (HeldRoles, HeldNodes),
     reader: &Client,
     clients: &Clients,
     context: &ControllerContext,
@@ -97,11 +98,16 @@ pub(super) fn start(
         "cloud-sync/held-roles",
         queue_updates(roles.updates(), queue.clone(), tasks.shutdown_token()),
     );
+    tasks.spawn(
+        "cloud-sync/held-nodes",
+        queue_updates(nodes.updates(), queue.clone(), tasks.shutdown_token()),
+    );
     let writer = clients.for_controller(CloudSyncController::NAME, DEFAULT_IN_FLIGHT);
     let controller = CloudSyncController {
         objects: objects.clone(),
         board,
         roles,
+        nodes,
         writer: Writer::new(writer, CloudSyncController::NAME, Arc::clone(&clock)),
         events: context.events.of(CloudSyncController::NAME),
         written: Mutex::default(),
@@ -131,6 +137,7 @@ struct CloudSyncController {
     objects: Cache<CloudSync>,
     board: Board,
     roles: HeldRoles,
+    nodes: HeldNodes,
     writer: Writer,
     events: Events,
     clock: SharedClock,
@@ -160,8 +167,8 @@ impl Reconciler for CloudSyncController {
         pass.about(object.object_ref(&()));
         let loops = self.board.states();
         let annotated = released(&object).map(String::as_str);
-        let is_of_roles = annotated.is_some_and(|revision| self.roles.release(revision));
-        let ended = if is_of_roles {
+        let is_apart = |revision| self.roles.release(revision) || self.nodes.release(revision);
+        let ended = if annotated.is_some_and(is_apart) {
             Some(release_ended())
         } else {
             release(annotated, &loops)
@@ -179,7 +186,7 @@ impl Reconciler for CloudSyncController {
             status,
             notices,
             ends_hold,
-        }) = plan(&object, &loops, self.roles.status(), self.clock.now())
+        }) = plan(&object, &loops, self.apart(), self.clock.now())
         else {
             return Ok(Next::After(LOOK_AGAIN));
         };
@@ -199,6 +206,11 @@ impl Reconciler for CloudSyncController {
 }
 
 impl CloudSyncController {
+    /// What is held besides the lists of the sync loops.
+    fn apart(&self) -> Vec<KindSync> {
+        self.roles.status().into_iter().chain(self.nodes.status()).collect()
+    }
+
     /// How long a write that changes no condition waits. It waits longer while the sync fails, because the error may be
     /// another one each time.
     fn rest(&self, status: &CloudSyncStatus) -> Duration {

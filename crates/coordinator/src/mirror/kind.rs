@@ -155,7 +155,7 @@ impl Source {
 }
 
 /// What a list becomes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Items<R> {
     /// What is mirrored.
     pub(crate) desired: Vec<R>,

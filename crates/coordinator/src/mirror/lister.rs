@@ -22,6 +22,7 @@ use super::board::{Board, Contents};
 use super::cloud_list::Specs;
 use super::kind::MirroredKind;
 use super::listing::Foreign;
+use super::record::HasRecord;
 use super::shared::{Known, Shared};
 use super::stored::StoredList;
 use crate::explained::explained;
@@ -119,6 +120,8 @@ pub(super) struct Lister<K: MirroredKind> {
     pub(super) pause: Pause,
     pub(super) clock: SharedClock,
     pub(super) memory: Memory<K::Resource>,
+    /// Whether the cloud has a record of deletions.
+    pub(super) has_record: HasRecord,
     /// Whether the cloud's record of deletions could not be read the last time.
     pub(super) unread: AtomicBool,
 }
@@ -154,11 +157,12 @@ impl<K: MirroredKind> Lister<K> {
             if self.pause.is_paused() {
                 self.pause.until(false).await;
                 self.board.started(K::NAME);
-                // A termination has removed it.
+                // A termination has removed both.
                 self.stored.forget();
+                self.has_record.forget();
             }
             retries.begin();
-            let listed = self.list().await;
+            let listed = self.list(poll).await;
             failed = listed.is_err();
             match listed {
                 Ok(()) => {
@@ -219,8 +223,8 @@ impl<K: MirroredKind> Lister<K> {
     }
 
     /// Asks the cloud once. Fails with the pause that the cloud asks for.
-    async fn list(&mut self) -> Result<(), Duration> {
-        match self.fetch().await {
+    async fn list(&mut self, poll: Poll) -> Result<(), Duration> {
+        match self.fetch(poll).await {
             Ok(changed) => {
                 self.accept(changed).await;
                 Ok(())

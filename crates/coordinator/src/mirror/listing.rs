@@ -15,7 +15,7 @@ use super::kind::{Items, MirroredKind, Refused, Source};
 const REVISION_LENGTH: usize = 12;
 
 /// One complete response: a list of the cloud, translated.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Part<R> {
     /// The version of the list in the cloud.
     pub(super) etag: Option<ETag>,

@@ -1,8 +1,8 @@
 //! The brake for the lists of Nodes of the cloud: a single wrong response must not take the labels of its node pool from most Nodes. Pure.
 //!
 //! A response is held if it contradicts the labels of more than half of the Nodes that have one, and of at least two. The same response,
-//! at least one sync interval later, confirms it. A response without any node of a pool is held if it contradicts a single label, and nothing
-//! confirms it: a cluster whose cloud knows no nodes has no use for the labels. The Nodes are counted by their labels and not by the last response, so that the first
+//! at least one sync interval later, confirms it. A response without any node of a pool is held if it contradicts a single label, and only the
+//! cloud's record of deletions, or a person, confirms it: a cluster whose cloud knows no nodes has no use for the labels. The Nodes are counted by their labels and not by the last response, so that the first
 //! response after a restart is judged like any other.
 
 use std::time::Duration;
@@ -25,15 +25,23 @@ pub(super) struct Brake {
 }
 
 impl Brake {
-    /// Judges a response at the monotonic time `now`. `is_mass` says whether it contradicts most labels.
-    pub(super) fn judge(&mut self, listed: &Members, is_mass: bool, now: Duration, interval: Duration) -> Verdict {
+    /// Judges a response at the monotonic time `now`. `is_mass` says whether it contradicts most labels, and `may_empty`
+    /// whether everything that it lacks was deleted.
+    pub(super) fn judge(
+        &mut self,
+        listed: &Members,
+        is_mass: bool,
+        may_empty: bool,
+        now: Duration,
+        interval: Duration,
+    ) -> Verdict {
         if !is_mass {
             self.held = None;
             return Verdict::Accepted;
         }
         match &self.held {
             Some((held, since)) if held == listed => {
-                if listed.is_empty() || now.saturating_sub(*since) < interval {
+                if (listed.is_empty() && !may_empty) || now.saturating_sub(*since) < interval {
                     return Verdict::Held;
                 }
                 self.held = None;
@@ -118,8 +126,9 @@ mod tests {
     fn a_held_response_is_confirmed_by_the_same_one_an_interval_later() {
         let (first, other) = (members(&[("y", "p")]), members(&[("x", "p")]));
         let mut brake = Brake::default();
-        let mut judge =
-            |listed: &Members, is_mass, second| brake.judge(listed, is_mass, Duration::from_secs(second), INTERVAL);
+        let mut judge = |listed: &Members, is_mass, second| {
+            brake.judge(listed, is_mass, false, Duration::from_secs(second), INTERVAL)
+        };
         assert_eq!(judge(&first, true, 0), Verdict::Held);
         assert_eq!(judge(&first, true, 29), Verdict::Held);
         assert_eq!(judge(&other, true, 40), Verdict::Held, "another one confirms nothing");
@@ -137,5 +146,9 @@ mod tests {
             );
         }
         assert_eq!(judge(&first, false, 1_000), Verdict::Accepted);
+        let recorded =
+            |brake: &mut Brake, second| brake.judge(&empty, true, true, Duration::from_secs(second), INTERVAL);
+        assert_eq!(recorded(&mut brake, 2_000), Verdict::Held);
+        assert_eq!(recorded(&mut brake, 2_030), Verdict::Accepted, "its nodes were deleted");
     }
 }

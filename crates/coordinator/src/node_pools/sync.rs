@@ -1,10 +1,10 @@
 //! Reads from the cloud which node pool each node is in.
 //!
 //! One conditional list request, when the change stream names nodes, and otherwise at each poll. A response that cannot be used changes
-//! nothing: the last complete one stays, for as long as it takes. A malformed node in a response keeps its last state. What would take the labels of its node pool from most Nodes passes the
-//! brake. Only the leader asks, and not while everything that the coordinator manages is removed.
+//! nothing: the last complete one stays, for as long as it takes. A malformed node in a response keeps its last state, and so does one that the response lacks, until
+//! the cloud's record of deletions names it or a person releases it. What would take the labels of its node pool from most Nodes passes the brake besides. Only the leader asks, and not while everything that the coordinator manages is removed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,18 +13,22 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use prometheus::IntGauge;
 use tidewaiter_api::{LabelValue, NodeName};
-use tidewaiter_cloud::client::{Client, Cluster, ETag, Fetched};
-use tidewaiter_cloud::models::{self, InvalidItem};
+use tidewaiter_cloud::client::{Client, ClientError, Cluster, ETag, Fetched};
+use tidewaiter_cloud::models::{self, InvalidItem, Kind};
 use tidewaiter_kit::backoff::jittered;
+use tidewaiter_kit::client::Clients;
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{Cache, ControllerContext, Metrics, Pause, SharedClock, Tasks};
+use tidewaiter_kit::{Cache, Chain, ControllerContext, Key, Metrics, Pause, SharedClock, Tasks};
 use tokio::sync::Notify;
 use tracing::warn;
 use uuid::Uuid;
 
 use super::brake::{Brake, Verdict, contradicts_most};
+use super::held::HeldNodes;
+use super::stored::{ById, StoredNodes};
 use super::{Members, NodePools, PoolMembers};
 use crate::explained::explained;
+use crate::mirror::{HasRecord, Record};
 use crate::node::Node;
 use crate::retries::Retries;
 
@@ -48,6 +52,10 @@ const STALLED: Duration = Duration::from_mins(10);
 /// One request is retried silently for this long. What fails longer is logged, and retried by the loop.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// Why Nodes are held.
+const UNRECORDED: &str = "the cloud's record of deletions does not name it";
+const UNREAD: &str = "the cloud's record of deletions cannot be read";
+
 /// Where the nodes of a cluster are listed.
 #[derive(Clone, Debug)]
 pub struct CloudNodes {
@@ -69,6 +77,13 @@ struct NodePoolSync {
     members: PoolMembers,
     /// The last complete response.
     listed: Option<Listed>,
+    /// The nodes as they take effect; None until what an earlier process stored was read.
+    in_force: Option<ById>,
+    stored: StoredNodes,
+    held: HeldNodes,
+    /// Whether the cloud was older than the record of deletions when it was last asked for it.
+    is_without_record: bool,
+    has_record: HasRecord,
     brake: Brake,
     /// What the last request failed with; logged once.
     last_error: Option<String>,
@@ -81,9 +96,10 @@ struct NodePoolSync {
 /// A complete response.
 struct Listed {
     etag: Option<ETag>,
-    members: Members,
-    /// The nodes that have names, by their ids in the cloud: a malformed node keeps what it was.
-    by_id: BTreeMap<Uuid, (NodeName, LabelValue)>,
+    /// The nodes that have names. A malformed node keeps what it was.
+    by_id: ById,
+    /// The ids of all nodes, as far as they can be read.
+    ids: BTreeSet<Uuid>,
     /// What is wrong with the malformed ones, so that it is logged once.
     malformed: BTreeSet<String>,
 }
@@ -110,7 +126,7 @@ struct SyncMetrics {
 /// [`Freshness::IDLE`].
 struct Freshness(AtomicU64);
 
-/// Starts the loop. `nodes` are the Nodes of the cluster, whose labels the brake counts.
+/// Starts the loop. `nodes` are the Nodes of the cluster, whose labels the brake counts. `held` shows what is held.
 ///
 /// # Errors
 /// When a metric's name is taken.
@@ -118,7 +134,8 @@ pub(crate) fn start(
     cloud: CloudNodes,
     setting: NodePools,
     nodes: &Cache<Node>,
-    members: PoolMembers,
+    (members, held): (PoolMembers, HeldNodes),
+    clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
 ) -> Result<(), MetricsError> {
@@ -132,6 +149,11 @@ pub(crate) fn start(
         nodes: nodes.clone(),
         members,
         listed: None,
+        in_force: None,
+        stored: StoredNodes::new(clients, &context.kit.clock),
+        held,
+        is_without_record: true,
+        has_record: HasRecord::new(clients, &context.kit.clock),
         brake: Brake::default(),
         last_error: None,
         metrics: SyncMetrics::new(&context.kit.metrics)?,
@@ -173,7 +195,7 @@ impl SyncMetrics {
             )?,
             held: metrics.gauge(
                 "tidewaiter_node_pools_held",
-                "1 while a response is held that would take the labels of its node pool from most Nodes, else 0.",
+                "1 while a response is held that would take the labels of its node pool from most Nodes, or from a Node that the cloud has not deleted, else 0.",
             )?,
         })
     }
@@ -211,6 +233,9 @@ impl NodePoolSync {
         loop {
             if self.pause.is_paused() {
                 self.pause.until(false).await;
+                // A termination has removed both.
+                self.stored.forget();
+                self.has_record.forget();
                 self.freshness.note(self.clock.monotonic());
             }
             retries.begin();
@@ -236,6 +261,7 @@ impl NodePoolSync {
             named = tokio::select! {
                 biased;
                 () = self.cloud.asked.notified() => true,
+                () = self.held.released() => false,
                 () = self.clock.sleep(self.wait(outcome)) => false,
             };
         }
@@ -251,14 +277,25 @@ impl NodePoolSync {
         }
     }
 
-    /// Asks the cloud once.
+    /// Asks the cloud once. The request is conditional, except while something is held: a wrong list may have come with the
+    /// `ETag` of the right one.
     async fn list(&mut self) -> Outcome {
+        if self.in_force.is_none() {
+            match self.stored.read().await {
+                Ok(stored) => self.in_force = Some(stored),
+                Err(error) => {
+                    let text = format!("the stored list of nodes cannot be read: {}", Chain(&error));
+                    return self.failed(text, Duration::ZERO);
+                }
+            }
+        }
         let CloudNodes { client, cluster, .. } = &self.cloud;
         let known = self.listed.as_ref().and_then(|listed| listed.etag.as_ref());
+        let known = known.filter(|_| self.metrics.held.get() == 0);
         match client.list_each::<models::Node>(cluster.nodes(), known).await {
             Ok(fetched) => {
                 if let Fetched::Complete { value, etag } = fetched {
-                    let listed = Listed::of(value, etag, self.listed.as_ref());
+                    let listed = Listed::of(value, etag, self.in_force.as_ref());
                     for error in listed.new_malformed(self.listed.as_ref()) {
                         warn!(error, "the cloud lists a malformed node; it keeps its last state");
                     }
@@ -266,43 +303,49 @@ impl NodePoolSync {
                 }
                 self.last_error = None;
                 self.metrics.last_success.set(self.clock.now().as_second());
-                self.take()
+                self.take().await
             }
             Err(error) => {
                 let text = explained(&error, client);
-                if self.last_error.as_ref() != Some(&text) {
-                    warn!(
-                        error = text,
-                        "the cloud's list of nodes cannot be used; the last complete one stays"
-                    );
-                }
-                self.last_error = Some(text);
-                Outcome::Failed(error.retry_after().unwrap_or_default())
+                self.failed(text, error.retry_after().unwrap_or_default())
             }
         }
     }
 
+    fn failed(&mut self, text: String, asked: Duration) -> Outcome {
+        if self.last_error.as_ref() != Some(&text) {
+            warn!(
+                error = text,
+                "the cloud's list of nodes cannot be used; the last complete one stays"
+            );
+        }
+        self.last_error = Some(text);
+        Outcome::Failed(asked)
+    }
+
     /// Uses the last complete response, if it differs from the one that is used and the brake does not hold it.
-    fn take(&mut self) -> Outcome {
-        let current = self.members.get();
-        let listed = self.listed.as_ref().map(|listed| &listed.members);
-        let Some(listed) = listed.filter(|listed| current.as_deref() != Some(*listed)) else {
-            self.brake = Brake::default();
-            self.metrics.held.set(0);
+    async fn take(&mut self) -> Outcome {
+        let Some((nodes, is_held)) = self.with_held().await else {
             return Outcome::Unchanged;
         };
-        let nodes: Vec<_> = self.nodes.iter().collect();
-        let labels = nodes
+        let listed: Members = nodes.values().cloned().collect();
+        if self.members.get().as_deref() == Some(&listed) {
+            self.brake = Brake::default();
+            return self.accept(nodes, is_held, Outcome::Unchanged).await;
+        }
+        let cluster: Vec<_> = self.nodes.iter().collect();
+        let labels = cluster
             .iter()
             .filter_map(|node| Some((node.name(), node.claimed_pool()?)));
-        let is_mass = contradicts_most(labels, self.setting, listed);
+        let is_mass = contradicts_most(labels, self.setting, &listed);
+        // Of what was in force, only what was deleted or released is missing.
+        let may_empty = self.in_force.as_ref().is_some_and(|nodes| !nodes.is_empty()) && !self.is_without_record;
         let was_held = self.metrics.held.get() == 1;
-        let now = self.clock.monotonic();
-        match self.brake.judge(listed, is_mass, now, self.cloud.interval) {
+        let (now, interval) = (self.clock.monotonic(), self.cloud.interval);
+        match self.brake.judge(&listed, is_mass, may_empty, now, interval) {
             Verdict::Accepted => {
-                self.metrics.held.set(0);
-                self.members.set(listed.clone());
-                Outcome::Moved
+                self.members.set(listed);
+                self.accept(nodes, is_held, Outcome::Moved).await
             }
             Verdict::Held => {
                 self.metrics.held.set(1);
@@ -311,28 +354,100 @@ impl NodePoolSync {
                     warn!(
                         nodes,
                         "the cloud's list of nodes would take the labels of its node pool from most Nodes; it is held until the next \
-                         sync confirms it, and an empty one until it contains nodes"
+                         sync confirms it, and an empty one until it contains nodes or the cloud's record names its deletions"
                     );
                 }
                 Outcome::Held
             }
         }
     }
+
+    /// The nodes take effect, and are stored.
+    async fn accept(&mut self, nodes: ById, is_held: bool, outcome: Outcome) -> Outcome {
+        self.metrics.held.set(i64::from(is_held));
+        self.stored.write(&nodes).await;
+        self.in_force = Some(nodes);
+        if is_held { Outcome::Held } else { outcome }
+    }
+
+    /// The nodes of the last complete response, with those that it lacks although the cloud has not deleted them, and
+    /// whether there are any of these.
+    async fn with_held(&mut self) -> Option<(ById, bool)> {
+        let (listed, before) = self.listed.as_ref().zip(self.in_force.as_ref())?;
+        // Without its Node, a node has no labels to lose.
+        let exists = |name: &NodeName| self.nodes.get(&Key::new(name.as_str())).is_some();
+        let missing: Vec<(Uuid, (NodeName, LabelValue))> = listed
+            .missing(before)
+            .filter(|(_, (name, _))| exists(name))
+            .map(|(id, node)| (*id, node.clone()))
+            .collect();
+        let mut nodes = listed.by_id.clone();
+        let record = if missing.is_empty() {
+            Record::Names(BTreeSet::new())
+        } else {
+            self.record().await
+        };
+        self.is_without_record = record == Record::Absent;
+        let lost = missing.iter().filter(|(id, _)| record.lacks(&id.to_string()));
+        let lost: BTreeSet<String> = lost.map(|(_, (name, _))| name.as_str().to_owned()).collect();
+        let why = if record == Record::Unread { UNREAD } else { UNRECORDED };
+        let held = self.held.hold(&lost, why);
+        nodes.extend(
+            missing
+                .into_iter()
+                .filter(|(_, (name, _))| held.contains(name.as_str())),
+        );
+        Some((nodes, !held.is_empty()))
+    }
+
+    /// The ids of the nodes that the cloud deleted. It is read after the list, so it names each deletion that the list
+    /// shows.
+    async fn record(&self) -> Record {
+        match self.cloud.client.deletions(self.cloud.cluster).await {
+            Ok(deletions) => {
+                self.has_record.remember().await;
+                let nodes = deletions.iter().filter(|deletion| deletion.kind == Kind::Node);
+                Record::Names(nodes.map(|deletion| deletion.id.to_string()).collect())
+            }
+            Err(ClientError::NotOurs { .. }) if self.has_record.is_unknown().await => Record::Absent,
+            Err(_) => Record::Unread,
+        }
+    }
 }
 
 impl Listed {
-    fn of(nodes: Vec<Result<models::Node, InvalidItem>>, etag: Option<ETag>, before: Option<&Self>) -> Self {
-        let malformed: BTreeSet<String> = nodes
+    fn of(nodes: Vec<Result<models::Node, InvalidItem>>, etag: Option<ETag>, before: Option<&ById>) -> Self {
+        let mut malformed: BTreeSet<String> = nodes
             .iter()
             .filter_map(|node| Some(node.as_ref().err()?.error.to_string()))
             .collect();
-        let by_id: BTreeMap<_, _> = nodes.into_iter().filter_map(|node| known(node, before)).collect();
+        let (mut ids, mut twice) = (BTreeSet::new(), BTreeSet::new());
+        let all = nodes.iter().filter_map(|node| match node {
+            Ok(node) => Some(node.id.0),
+            Err(invalid) => invalid.id,
+        });
+        twice.extend(all.filter(|id| !ids.insert(*id)));
+        let mut by_id: ById = nodes.into_iter().filter_map(|node| known(node, before)).collect();
+        // Which of the two is meant cannot be known.
+        for id in twice {
+            malformed.insert(format!("the id {id} occurs twice in the list"));
+            by_id.remove(&id);
+            let kept = before.and_then(|before| before.get(&id));
+            by_id.extend(kept.map(|kept| (id, kept.clone())));
+        }
         Self {
             etag,
-            members: by_id.values().cloned().collect(),
             by_id,
+            ids,
             malformed,
         }
+    }
+
+    /// The nodes of `before` that it lacks, unless it has another node of the name.
+    fn missing<'a>(&self, before: &'a ById) -> impl Iterator<Item = (&'a Uuid, &'a (NodeName, LabelValue))> {
+        let names: BTreeSet<&NodeName> = self.by_id.values().map(|(name, _)| name).collect();
+        let is_missing = move |id: &Uuid, name: &NodeName| !self.ids.contains(id) && !names.contains(name);
+        before.iter().filter(move |(id, (name, _))| is_missing(id, name))
     }
 
     /// What is wrong with the malformed nodes that were not malformed in this way before.
@@ -343,7 +458,7 @@ impl Listed {
 }
 
 /// What is known of a node, if it has a name.
-fn known(node: Result<models::Node, InvalidItem>, before: Option<&Listed>) -> Option<(Uuid, (NodeName, LabelValue))> {
+fn known(node: Result<models::Node, InvalidItem>, before: Option<&ById>) -> Option<(Uuid, (NodeName, LabelValue))> {
     match node {
         Ok(node) => {
             // A UUID is a label value.
@@ -352,7 +467,7 @@ fn known(node: Result<models::Node, InvalidItem>, before: Option<&Listed>) -> Op
         }
         Err(invalid) => {
             let id = invalid.id?;
-            let kept = before.and_then(|before| before.by_id.get(&id))?;
+            let kept = before.and_then(|before| before.get(&id))?;
             Some((id, kept.clone()))
         }
     }
@@ -377,31 +492,37 @@ mod tests {
 
     #[test]
     fn a_malformed_node_keeps_its_last_state_and_hides_no_other() {
-        let listed = |nodes: &[Value], before: Option<&Listed>| {
+        let listed = |nodes: &[Value], before: Option<&ById>| {
             let nodes = parse_each(json!(nodes).to_string().as_bytes(), Unknown::Ignore).unwrap();
             Listed::of(nodes, None, before)
         };
         let names = |listed: &Listed| {
             let names = ["a", "b", "c"].into_iter();
             names
-                .filter(|name| listed.members.pool_of(name).is_some())
+                .filter(|name| listed.by_id.values().any(|(node, _)| node.as_str() == *name))
                 .collect::<Vec<_>>()
         };
         let (bad, unnamed) = (json!("not a name"), Value::Null);
         let before = listed(&[node(1, &json!("a")), node(2, &json!("b")), node(3, &unnamed)], None);
         assert_eq!(names(&before), ["a", "b"]);
-        let after = listed(&[node(1, &bad), node(3, &json!("c")), node(4, &bad)], Some(&before));
+        let after = listed(
+            &[node(1, &bad), node(3, &json!("c")), node(4, &bad)],
+            Some(&before.by_id),
+        );
         assert_eq!(names(&after), ["a", "c"]);
         let news = |now: &Listed, before| now.new_malformed(before).count();
         assert_eq!((news(&before, None), news(&after, Some(&before))), (0, 2));
-        let again = listed(&[node(1, &bad), node(3, &json!("d")), node(4, &bad)], Some(&after));
+        let again = listed(
+            &[node(1, &bad), node(3, &json!("d")), node(4, &bad)],
+            Some(&after.by_id),
+        );
         assert_eq!(
             news(&again, Some(&after)),
             0,
             "another list with the same malformed nodes"
         );
         assert_eq!(news(&again, Some(&before)), 2);
-        assert_eq!(names(&listed(&[node(3, &json!("c"))], Some(&after))), ["c"]);
+        assert_eq!(names(&listed(&[node(3, &json!("c"))], Some(&after.by_id))), ["c"]);
     }
 
     #[test]

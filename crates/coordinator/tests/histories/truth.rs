@@ -95,7 +95,11 @@ impl Truth {
     fn deletions(&self) -> Vec<Value> {
         let last = |versions: &Vec<Version>| versions.last().is_some_and(|(_, value)| value.is_none());
         let gone = self.versions.iter().filter(|(_, versions)| last(versions));
-        gone.map(|((kind, number), _)| json!({"kind": kind.changed(), "id": id(*number), "at": "2026-01-01T00:00:00Z"}))
+        let deletion = |kind: &str, number| json!({"kind": kind, "id": id(number), "at": "2026-01-01T00:00:00Z"});
+        let nodes = (0..NODES).filter(|node| !self.is_in_pool(*node));
+        let nodes = nodes.map(|node| deletion("nodes", 1_000 + node));
+        gone.map(|((kind, number), _)| deletion(kind.changed(), *number))
+            .chain(nodes)
             .collect()
     }
 

@@ -64,6 +64,49 @@ async fn keeps_while_held(world: &World, running: &Running, labels: &[(&str, &st
 }
 
 #[tokio::test]
+async fn a_node_that_a_list_lacks_keeps_its_pool_until_the_cloud_has_deleted_it() {
+    let (world, cloud) = (World::start().await, Cloud::start().await);
+    let gpu = cloud.pool("gpu").await;
+    world.pool_label("fast", &gpu, "disk", "ssd").await;
+    let mut paths = Vec::new();
+    for name in ["a", "b", "c"] {
+        paths.push(cloud.node(&gpu, Some(name)).await);
+        world.join(name, &[]).await;
+    }
+    let interval = Duration::from_secs(2);
+    let mut running = world.run(cloud.source(NodePools::default(), interval)).await;
+    let labels = [("nodepool/disk", "ssd"), ("pool", &*gpu)];
+    for name in ["a", "b", "c"] {
+        world.has(name, &labels).await;
+    }
+    for lacks in [&["a"][..], &["a", "b"]] {
+        cloud.lacks(lacks);
+        // The list changes, and the change stream says so.
+        cloud.node(&gpu, None).await;
+        running.counts("tidewaiter_node_pools_held", 1.0).await;
+        keeps_while_held(&world, &running, &labels).await;
+        // The first list of a process is no better.
+        running.stop().await;
+        running = world.run(cloud.source(NodePools::default(), interval)).await;
+        running.counts("tidewaiter_node_pools_held", 1.0).await;
+        keeps_while_held(&world, &running, &labels).await;
+        // The right list has the ETag of the wrong one.
+        cloud.lacks(&[]);
+        running.counts("tidewaiter_node_pools_held", 0.0).await;
+        for name in ["a", "b", "c"] {
+            world.has(name, &labels).await;
+        }
+    }
+    cloud.delete_node(&paths[0]).await;
+    world.has("a", &[]).await;
+    // Another name takes effect at once.
+    cloud.change_node(&paths[1], json!({"name": "a"})).await;
+    world.has("a", &labels).await;
+    world.has("b", &[]).await;
+    running.counts("tidewaiter_node_pools_held", 0.0).await;
+}
+
+#[tokio::test]
 async fn while_the_cloud_is_away_nothing_of_a_pool_changes() {
     let (world, mut cloud) = (World::start().await, Cloud::start().await);
     let gpu = cloud.pool("gpu").await;

@@ -1,5 +1,6 @@
 //! A cloud server in this process, with a cluster and two node pools.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -19,6 +20,8 @@ pub struct Cloud {
     owner: String,
     cluster: String,
     key: String,
+    /// The names of the nodes that its lists lack, with the ETag of the right ones.
+    lacks: Arc<Mutex<Vec<String>>>,
 }
 
 impl Cloud {
@@ -31,6 +34,7 @@ impl Cloud {
             key: leaks::secret(cluster.field("api_key")),
             owner: leaks::secret(owner),
             server,
+            lacks: Arc::default(),
         }
     }
 
@@ -66,6 +70,20 @@ impl Cloud {
         self.server.delete(&self.owner, path).await.is(204);
     }
 
+    /// From now on its lists lack these nodes, though it has them.
+    pub fn lacks(&self, names: &[&str]) {
+        *self.lacks.lock().unwrap() = names.iter().map(|name| (*name).to_owned()).collect();
+    }
+
+    /// Another name of a node, or another node pool: what is not given stays.
+    pub async fn change_node(&self, path: &str, change: Value) {
+        let request = self
+            .server
+            .request(&self.owner, reqwest::Method::PATCH, path)
+            .json(&change);
+        self.server.send(request).await.is(200);
+    }
+
     pub async fn stops(&mut self) {
         self.server.stop().await;
     }
@@ -78,6 +96,25 @@ impl Cloud {
         settings.deadline = Duration::from_secs(2);
         settings.allow_plain_http = true;
         let client = Client::new(&settings, SystemClock::shared()).unwrap();
+        let (http, lacks) = (reqwest::Client::new(), Arc::clone(&self.lacks));
+        let client = client.over(move |request| {
+            let (http, lacks) = (http.clone(), Arc::clone(&lacks));
+            async move {
+                let is_list = request.url().path().ends_with("/nodes");
+                let answer = http.execute(request).await?;
+                let lacks = lacks.lock().unwrap().clone();
+                if !is_list || lacks.is_empty() || answer.status() != 200 {
+                    return Ok(answer);
+                }
+                let etag = answer.headers()["etag"].clone();
+                let mut nodes: Vec<Value> = answer.json().await?;
+                nodes.retain(|node| !lacks.iter().any(|name| node["name"] == **name));
+                let wrong = http::Response::builder()
+                    .header("content-type", "application/json")
+                    .header("etag", etag);
+                Ok::<reqwest::Response, reqwest::Error>(wrong.body(json!(nodes).to_string()).unwrap().into())
+            }
+        });
         let cluster = Cluster {
             organization: self.server.organization.parse().unwrap(),
             id: self.cluster.parse().unwrap(),

@@ -75,7 +75,8 @@ async fn a_wrong_list_deletes_nothing_and_needs_no_person_when_it_is_right_again
             world.condition("Held", "False NothingHeld").await;
         }
         let writes = world.written_since(mark).await;
-        assert!(writes.iter().all(|write| write.contains("cloudsyncs")), "{writes:?}");
+        let is_ours = |write: &String| write.contains("cloudsyncs") || write.contains("tidewaiter-list-deletions");
+        assert!(writes.iter().all(is_ours), "{writes:?}");
         running.stop().await;
     }
 }
@@ -86,11 +87,14 @@ async fn the_last_object_goes_when_the_record_names_it() {
     world.cloud.list("/plugins", objects("/plugins", [1]));
     let _running = world.coordinator().await;
     are(&world, [0, 0, 0, 1]).await;
-    // A record of another object or kind confirms nothing, nor does one that cannot be read, nor does none.
+    // A record of another object or kind confirms nothing, nor does one that cannot be read, nor does none. A cloud that
+    // had one is not older than the record.
     for (record, why) in [
+        (absent(), "without a record"),
         (Answer::List(Vec::new()), "does not name"),
         (Answer::Exactly(500, vec![], String::new()), "cannot be read"),
-        (absent(), "without a record"),
+        (Answer::List(Vec::new()), "does not name"),
+        (absent(), "cannot be read"),
     ] {
         world.cloud.set("/deletions", record);
         world.cloud.list("/plugins", []);
@@ -162,4 +166,53 @@ async fn what_a_wrong_list_deletes_is_back_soon_without_an_announcement() {
     are(&world, [0, 0, 2, 0]).await;
     world.cloud.list("/labels", objects("/labels", 0..3));
     are(&world, [0, 0, 3, 0]).await;
+}
+
+#[tokio::test]
+async fn a_wrong_list_with_the_etag_of_the_right_one_is_not_confirmed_by_304() {
+    let world = World::start().await;
+    let list = |tag, numbers| Answer::Tagged(tag, objects("/labels", numbers));
+    world.cloud.set("/labels", list("\"1\"", 0..3));
+    let _running = world.coordinator().await;
+    are(&world, [0, 0, 3, 0]).await;
+    world.cloud.set("/labels", list("\"2\"", 0..0));
+    world.condition("Held", "True DeletionsHeld").await;
+    world.cloud.set("/labels", list("\"2\"", 0..4));
+    world.condition("Held", "False NothingHeld").await;
+    are(&world, [0, 0, 4, 0]).await;
+}
+
+#[tokio::test]
+async fn a_record_that_was_read_once_is_remembered_over_a_restart() {
+    let world = World::start().await;
+    world.cloud.list("/labels", objects("/labels", 0..9));
+    let running = world.coordinator().await;
+    are(&world, [0, 0, 9, 0]).await;
+    world.cloud.replace("/labels", objects("/labels", 0..8));
+    are(&world, [0, 0, 8, 0]).await;
+    world.condition("Synced", "True Applied").await;
+    running.stop().await;
+    // Less than half: without a record, they would go at once.
+    world.cloud.set("/deletions", absent());
+    world.cloud.list("/labels", objects("/labels", 0..6));
+    let _running = world.coordinator().await;
+    let message = world.condition("Held", "True DeletionsHeld").await;
+    assert!(message.contains("cannot be read"), "{message}");
+    world.polled("/labels", 2).await;
+    assert_eq!(counts(&world).await, [0, 0, 8, 0]);
+}
+
+#[tokio::test]
+async fn a_list_that_waits_for_the_record_is_visible() {
+    let mut world = World::start().await;
+    world.timeout = Duration::from_secs(60);
+    world.cloud.list("/labels", objects("/labels", 0..3));
+    let _running = world.coordinator().await;
+    are(&world, [0, 0, 3, 0]).await;
+    world.condition("Synced", "True Applied").await;
+    world.cloud.set("/deletions", Answer::Silence);
+    world.cloud.list("/labels", objects("/labels", 0..2));
+    let message = world.condition("Synced", "False ListFailed").await;
+    assert!(message.contains("ClusterLabel: the record of deletions"), "{message}");
+    assert_eq!(counts(&world).await, [0, 0, 3, 0]);
 }

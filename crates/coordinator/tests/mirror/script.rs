@@ -24,6 +24,8 @@ pub use crate::objects::{CLUSTER, ORGANIZATION, id};
 pub enum Answer {
     /// A list with an ETag.
     List(Vec<Value>),
+    /// A list with this ETag, whatever the list is.
+    Tagged(&'static str, Vec<Value>),
     /// Exactly this.
     Exactly(u16, Vec<(&'static str, &'static str)>, String),
     /// Half of a list, and then the end of the connection.
@@ -219,6 +221,13 @@ async fn answer(State(script): State<Script>, request: Request) -> Response {
                 return Response::builder().status(304).body(Body::empty()).unwrap();
             }
             response.header("etag", etag).body(Body::from(body)).unwrap()
+        }
+        Answer::Tagged(tag, _) if known.is_some_and(|known| known == tag) => {
+            Response::builder().status(304).body(Body::empty()).unwrap()
+        }
+        Answer::Tagged(tag, objects) => {
+            let body = json!(objects).to_string();
+            response.header("etag", tag).body(Body::from(body)).unwrap()
         }
         Answer::Exactly(status, headers, body) => {
             let mut response = Response::builder().status(status);

@@ -114,7 +114,7 @@ pub(super) fn clusters() -> Vec<Endpoint> {
         entry(Method::DELETE, format!("{keys}/{{id}}"), t, admin, to!(keys::delete_key), Input::Nothing, Output::Nothing, "Delete an API key"),
         entry(Method::POST, format!("{CLUSTER}/token"), t, organization(OrgRole::ReadOnly, false, false), to!(clusters::token), Input::Nothing, one::<ClusterToken>(), "Create a short-lived token for this cluster's kube-apiserver"),
         entry(Method::GET, format!("{CLUSTER}/events"), t, reads, to!(stream::events), Input::Nothing, Output::Events, "Stream the kinds that change for a cluster").with(LAST_EVENT),
-        entry(Method::GET, format!("{CLUSTER}/deletions"), t, reads, to!(clusters::deletions), Input::Nothing, list::<Deletion>(), "List the last 1,000 deletions of objects that a cluster mirrors, newest first, and what has left its lists otherwise"),
+        entry(Method::GET, format!("{CLUSTER}/deletions"), t, reads, to!(clusters::deletions), Input::Nothing, list::<Deletion>(), "List the last 1,000 deletions of objects that a cluster mirrors, and of its nodes, newest first, and what has left its lists otherwise"),
         entry(Method::GET, format!("{CLUSTER}/roles"), "Roles", reads, to!(lists::list), Input::Nothing, list::<Role>(), "List the roles that a cluster mirrors").asked(RoleSpec::FACTS.list_query).of(Kind::Role).with(PAGES),
         entry(Method::GET, format!("{CLUSTER}/ssh-users"), t, reads, to!(members::list, true), Input::Nothing, Output::List(user_body()), "List the users who may log in on the nodes of a cluster, and their SSH keys").with(PAGES),
         entry(Method::GET, format!("{CLUSTER}/nodes"), n, reads, to!(clusters::nodes), Input::Nothing, list::<Node>(), "List the nodes of all node pools").with(PAGES),

@@ -12,7 +12,7 @@ use super::row::{Row, select};
 use super::{Store, StoreError};
 use crate::models::Kind;
 
-/// The deletions that clusters see.
+/// The deletions that clusters see, those of nodes apart.
 const DELETIONS: i64 = 1_000;
 
 /// The kinds whose deletions they see: those that clusters mirror. A membership is a user of the organization. What
@@ -34,10 +34,11 @@ const MIRRORED: [Kind; 11] = [
 
 /// The statement that reads them. The deletions that concern all clusters and those of one are two ranges of an index:
 /// the deletions of other clusters are not read. The other kinds are left out before the limit, or revoked tokens could
-/// displace the rest.
+/// displace the rest. Nodes have a limit of their own, because an autoscaler deletes them all the time.
 static RECORD: LazyLock<String> = LazyLock::new(|| {
-    let kinds = MIRRORED.map(|kind| format!("'{}'", kind.word())).join(", ");
-    let part = |cluster: &str| {
+    let word = |kind: Kind| format!("'{}'", kind.word());
+    let (mirrored, node) = (MIRRORED.map(word).join(", "), word(Kind::Node));
+    let part = |cluster: &str, kinds: &str| {
         format!(
             "SELECT * FROM (SELECT sequence, kind, object_id, at FROM changes WHERE organization_id = $1 \
              AND cluster_id = {cluster} AND action = 'delete' AND kind IN ({kinds}) AND NOT EXISTS \
@@ -45,8 +46,11 @@ static RECORD: LazyLock<String> = LazyLock::new(|| {
              ORDER BY sequence DESC LIMIT $3) AS part"
         )
     };
-    let (shared, own) = (part("''"), part("$2"));
-    format!("SELECT kind, object_id, at FROM ({shared} UNION ALL {own}) AS found ORDER BY sequence DESC LIMIT $3")
+    let (shared, own, nodes) = (part("''", &mirrored), part("$2", &mirrored), part("$2", &node));
+    format!(
+        "SELECT kind, object_id, at FROM (SELECT * FROM (SELECT * FROM ({shared} UNION ALL {own}) AS found \
+         ORDER BY sequence DESC LIMIT $3) AS mirrored UNION ALL {nodes}) AS record ORDER BY sequence DESC"
+    )
 });
 
 impl Store {
@@ -67,8 +71,8 @@ impl Store {
         Ok(shown?)
     }
 
-    /// The last deletions of objects that a cluster of an organization mirrors, newest first: at most [`DELETIONS`]. An
-    /// object that exists again, a membership for example, is not deleted.
+    /// The last deletions of objects that a cluster of an organization mirrors, newest first: at most [`DELETIONS`], and
+    /// as many of nodes. An object that exists again, a membership for example, is not deleted.
     pub async fn deletions(&self, organization: &str, cluster: &str) -> Result<Vec<Value>, StoreError> {
         let mut reader = self.reader().await?;
         let found = query(&RECORD, &[organization, cluster])

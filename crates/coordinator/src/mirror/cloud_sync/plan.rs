@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use tidewaiter_api::cloud_sync::{HELD, SYNCED};
+use tidewaiter_api::cloud_sync::{CLUSTER_ROLE, HELD, SYNCED};
 use tidewaiter_api::{CloudSync, CloudSyncStatus, Condition, ConditionStatus, HeldDeletions, KindSync, RefusedObject};
 use tidewaiter_kit::{Notice, NoticeKind};
 
@@ -92,18 +92,24 @@ pub(super) fn patience(standing: &CloudSync, loops: &[LoopState]) -> Option<Dura
     PATIENCE.checked_sub(longest).filter(|left| !left.is_zero())
 }
 
-/// What is to be written over `standing`; nothing when it says the same but for the times. `roles` are the
-/// `ClusterRoles` that are held.
-pub(super) fn plan(standing: &CloudSync, loops: &[LoopState], roles: Option<KindSync>, now: Timestamp) -> Option<Plan> {
+/// What is to be written over `standing`; nothing when it says the same but for the times. `apart` are the
+/// `ClusterRoles` and the Nodes that are held.
+pub(super) fn plan(
+    standing: &CloudSync,
+    loops: &[LoopState],
+    apart: impl IntoIterator<Item = KindSync>,
+    now: Timestamp,
+) -> Option<Plan> {
+    let apart: Vec<KindSync> = apart.into_iter().collect();
     let before = standing.status.clone().unwrap_or_default();
     let generation = standing.metadata.generation;
     let conditions = [
         synced(loops, &before.conditions, now),
-        held(loops, roles.as_ref(), &before, now),
+        held(loops, &apart, &before, now),
     ];
     let conditions = conditions.map(|condition| condition.observing(generation));
     let status = CloudSyncStatus {
-        kinds: loops.iter().map(|state| kind(state, &before)).chain(roles).collect(),
+        kinds: loops.iter().map(|state| kind(state, &before)).chain(apart).collect(),
         conditions: conditions.to_vec(),
     };
     if is_same(&before, &status) && !is_stale(&before, &status) {
@@ -267,10 +273,13 @@ fn held_because(state: &LoopState, only_additions: bool) -> Option<String> {
     (hold.deletions.is_empty() == only_additions).then(|| hold.reason.text().to_owned())
 }
 
-fn held(loops: &[LoopState], roles: Option<&KindSync>, status: &CloudSyncStatus, now: Timestamp) -> Condition {
+fn held(loops: &[LoopState], apart: &[KindSync], status: &CloudSyncStatus, now: Timestamp) -> Condition {
     let before = &status.conditions;
-    let of_roles = roles.and_then(|roles| Some(roles.held.as_ref()?.reason.clone()));
-    let told: Vec<String> = loops.iter().filter_map(what_is_held).chain(of_roles).collect();
+    let held_apart = apart.iter().filter(|kind| kind.held.is_some());
+    let reasons = held_apart
+        .clone()
+        .filter_map(|kind| Some(kind.held.as_ref()?.reason.clone()));
+    let told: Vec<String> = loops.iter().filter_map(what_is_held).chain(reasons).collect();
     // Whether what an earlier process held is due is not known before its kind was listed again.
     let was_held = |state: &LoopState| earlier(state, status).is_some_and(|known| known.held.is_some());
     if told.is_empty()
@@ -284,7 +293,8 @@ fn held(loops: &[LoopState], roles: Option<&KindSync>, status: &CloudSyncStatus,
         return Condition::new(HELD, ConditionStatus::False, "NothingHeld", message, before, now);
     }
     let holds = |additions| loops.iter().any(|state| held_because(state, additions).is_some());
-    let reason = match (holds(false), holds(true)) {
+    let holds_nodes = held_apart.clone().any(|kind| kind.kind != CLUSTER_ROLE);
+    let reason = match (holds(false) || holds_nodes, holds(true)) {
         (true, _) => DELETIONS_HELD,
         (false, true) => ADDITIONS_HELD,
         (false, false) => ROLES_HELD,

@@ -13,7 +13,7 @@ use tidewaiter_cloud::models::NodePool;
 use tidewaiter_kit::Key;
 use tracing::warn;
 
-use super::{ListError, Lister};
+use super::{ListError, Lister, Poll};
 use crate::explained::{explained, silent};
 use crate::mirror::kind::{Listed, MirroredKind, Refused, Source};
 use crate::mirror::listing::{Listing, Part};
@@ -21,6 +21,9 @@ use crate::mirror::record::Record;
 
 /// A request without a complete response for this long is reported in `CloudSync`, while it is still awaited.
 const SILENCE: Duration = Duration::from_secs(5);
+
+/// The same for the record of deletions: no list that lacks something is in force meanwhile.
+const RECORD_SILENCE: Duration = Duration::from_secs(2);
 
 /// Lists that are requested at once.
 const AT_ONCE: usize = 8;
@@ -33,7 +36,7 @@ pub(in crate::mirror) struct Memory<R> {
 }
 
 /// The node pools, if the kind is listed for each of them.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 struct Pools {
     etag: Option<ETag>,
     /// The well-formed ones.
@@ -61,14 +64,18 @@ impl<R: kube::Resource + Clone> Memory<R> {
 
 impl<K: MirroredKind> Lister<K> {
     /// Asks for every list of the kind; true when one of them changed. An error leaves the memory as it was.
-    pub(super) async fn fetch(&mut self) -> Result<bool, ListError> {
+    ///
+    /// The requests are conditional, except while the last list is doubted: a wrong list may have come with the `ETag`
+    /// of the right one, and 304 would confirm it.
+    pub(super) async fn fetch(&mut self, poll: Poll) -> Result<bool, ListError> {
         // Before the first list takes effect.
         self.stored().await?;
+        let is_doubted = matches!(poll, Poll::Recheck(_)) || self.board.is_held(K::NAME);
         let cluster = self.cloud.cluster;
         let (pools, paths) = match self.shared.kind.listed(cluster) {
             Listed::At(path) => (None, vec![(path, None)]),
             Listed::OfEachPool(path) => {
-                let pools = self.pools().await?;
+                let pools = self.pools(is_doubted).await?;
                 let known = pools.as_ref().unwrap_or(&self.memory.pools);
                 let paths = known
                     .well_formed
@@ -80,7 +87,7 @@ impl<K: MirroredKind> Lister<K> {
         };
         let parts = paths
             .into_iter()
-            .map(|(path, pool)| self.part(path, Source { cluster, pool }));
+            .map(|(path, pool)| self.part(path, Source { cluster, pool }, is_doubted));
         let parts: Vec<_> = stream::iter(parts).buffered(AT_ONCE).try_collect().await?;
         let changed = pools.is_some() || parts.iter().any(|(_, part)| part.is_some());
         let mut before = std::mem::take(&mut self.memory.parts);
@@ -96,11 +103,11 @@ impl<K: MirroredKind> Lister<K> {
     }
 
     /// The node pools, unless they are unchanged.
-    async fn pools(&self) -> Result<Option<Pools>, ListError> {
+    async fn pools(&self, is_doubted: bool) -> Result<Option<Pools>, ListError> {
         let path = self.cloud.cluster.node_pools();
-        let known = self.memory.pools.etag.as_ref();
+        let known = self.memory.pools.etag.as_ref().filter(|_| !is_doubted);
         let response = self.cloud.client.list_each::<NodePool>(path, known);
-        let Fetched::Complete { value, etag } = self.await_response(response).await? else {
+        let Fetched::Complete { value, etag } = self.await_list(response).await? else {
             return Ok(None);
         };
         let mut latest = Pools {
@@ -113,31 +120,44 @@ impl<K: MirroredKind> Lister<K> {
                 Err(invalid) => latest.refused.push(Refused::new(None, &invalid)),
             }
         }
-        Ok(Some(latest))
+        Ok((latest != self.memory.pools).then_some(latest))
     }
 
     /// One list by its name, unless it is unchanged.
-    async fn part(&self, path: Path, source: Source) -> Result<NamedPart<K::Resource>, ListError> {
+    async fn part(&self, path: Path, source: Source, is_doubted: bool) -> Result<NamedPart<K::Resource>, ListError> {
         let name = path.to_string();
         let known = self.memory.parts.get(&name).filter(|part| part.source == source);
-        let etag = known.and_then(|part| part.etag.as_ref());
+        let etag = known.and_then(|part| part.etag.as_ref()).filter(|_| !is_doubted);
         let response = self.cloud.client.list_each::<K::Object>(path, etag);
-        let part = match self.await_response(response).await? {
+        let part = match self.await_list(response).await? {
             Fetched::Unchanged => None,
-            Fetched::Complete { value, etag } => Some(Arc::new(Part::new(&self.shared.kind, source, value, etag)?)),
+            Fetched::Complete { value, etag } => {
+                let latest = Part::new(&self.shared.kind, source, value, etag)?;
+                known.is_none_or(|known| **known != latest).then(|| Arc::new(latest))
+            }
         };
         Ok((name, part))
     }
 
-    /// Awaits the response to one request, and reports that there is none for a while.
-    async fn await_response<T>(&self, response: impl Future<Output = T>) -> T {
+    async fn await_list<T>(&self, response: impl Future<Output = T>) -> T {
+        let text = || silent(SILENCE, &self.cloud.client);
+        self.await_response(response, SILENCE, text).await
+    }
+
+    /// Awaits the response to one request, and reports that there is none within `limit`.
+    async fn await_response<T>(
+        &self,
+        response: impl Future<Output = T>,
+        limit: Duration,
+        text: impl Fn() -> String,
+    ) -> T {
         let mut response = pin!(response);
         tokio::select! {
             biased;
             response = &mut response => return response,
-            () = self.clock.sleep(SILENCE) => {}
+            () = self.clock.sleep(limit) => {}
         }
-        let text = silent(SILENCE, &self.cloud.client);
+        let text = text();
         if self.board.late(K::NAME, &text) {
             warn!(
                 kind = K::NAME,
@@ -154,13 +174,17 @@ impl<K: MirroredKind> Lister<K> {
         if !self.board.is_held(K::NAME) && !self.is_anything_missing(listing) {
             return Record::Names(BTreeSet::new());
         }
-        match self.cloud.client.deletions(self.cloud.cluster).await {
+        let silence = silent(RECORD_SILENCE, &self.cloud.client);
+        let text = || format!("the record of deletions, which a list that lacks objects waits for: {silence}");
+        let response = self.cloud.client.deletions(self.cloud.cluster);
+        match self.await_response(response, RECORD_SILENCE, text).await {
             Ok(deletions) => {
+                self.has_record.remember().await;
                 let of_kind = deletions.iter().filter(|deletion| K::CHANGED.contains(&deletion.kind));
                 self.unread.store(false, Ordering::Relaxed);
                 Record::Names(of_kind.map(|deletion| K::name(deletion.id)).collect())
             }
-            Err(ClientError::NotOurs { .. }) => Record::Absent,
+            Err(ClientError::NotOurs { .. }) if self.has_record.is_unknown().await => Record::Absent,
             Err(error) => {
                 if !self.unread.swap(true, Ordering::Relaxed) {
                     let error = explained(&error, &self.cloud.client);
