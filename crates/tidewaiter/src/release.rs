@@ -80,7 +80,9 @@ fn chosen<'a>(sync: &'a CloudSync, kind: Option<&str>) -> Result<Vec<Held<'a>>> 
     match found {
         Some(found) if is_releasable(found.1) => Ok(vec![*found]),
         Some(found) => Err(unreadable(found)),
-        None if !kinds.iter().any(|known| known.kind.eq_ignore_ascii_case(kind)) => {
+        None if !kinds.iter().any(|known| known.kind.eq_ignore_ascii_case(kind))
+            && !CLUSTER_ROLE.eq_ignore_ascii_case(kind) =>
+        {
             let known: Vec<&str> = kinds.iter().map(|kind| &*kind.kind).collect();
             bail!(
                 "{} is not a mirrored kind; the kinds are {}",
@@ -120,7 +122,7 @@ fn shown((kind, held): &Held<'_>) -> String {
     } = held;
     let deleted = (*objects > 0).then(|| match kind.kind.as_str() {
         CLUSTER_ROLE => printable(reason),
-        _ => format!("{objects} of {} would be deleted", kind.objects),
+        _ => format!("{objects} of {} would be deleted ({})", kind.objects, printable(reason)),
     });
     let added = (*additions > 0).then(|| format!("{additions} would be added"));
     let what: Vec<String> = deleted.into_iter().chain(added).collect();
@@ -185,7 +187,7 @@ impl Mirror {
         match now {
             None => Ok(()),
             Some(other) => bail!(
-                "the cloud's list of {kind} has changed: revision {revision} was not released, and {other} is held now"
+                "the cloud's list of {kind} has changed: revision {revision} was not released, and {other} is held now: run the command again to see and release that"
             ),
         }
     }
@@ -287,6 +289,11 @@ mod tests {
                 Some("User"),
                 Err("nothing of User is held, nor of any other kind"),
             ),
+            (
+                &none,
+                Some("clusterrole"),
+                Err("nothing of clusterrole is held, nor of any other kind"),
+            ),
         ] {
             assert_eq!(choose(sync, kind), expected.map_err(str::to_owned), "{kind:?}");
         }
@@ -306,13 +313,13 @@ mod tests {
         let text = shown(&chosen(&held, None).unwrap()[0]);
         assert!(
             text.starts_with(
-                "User: 30 of 40 would be deleted; held since 2026-01-01T00:00:00Z, revision of-User\n  one\n"
+                "User: 30 of 40 would be deleted (more than half); held since 2026-01-01T00:00:00Z, revision of-User\n  one\n"
             ) && text.ends_with("  and 28 more\n")
                 && !text.contains('\u{1b}'),
             "{text}"
         );
         for (objects, words) in [
-            (30, "30 of 40 would be deleted and 12 would be added;"),
+            (30, "30 of 40 would be deleted (more than half) and 12 would be added;"),
             (0, "User: 12 would be added;"),
         ] {
             let held = user.held.as_mut().unwrap();

@@ -31,7 +31,7 @@ mod plan;
 mod status;
 
 use super::listed::key_of;
-use super::rbac::{CATCH_UP, OURS, Rbac, is_ours, keep};
+use super::rbac::{CATCH_UP, OURS, Rbac, is_ours, keep, unlabelled};
 use crate::mirror::is_id;
 use plan::{Ceiling, Refused};
 use status::{Refusals, RoleError};
@@ -172,8 +172,11 @@ impl Reconciler for AuthorizationRoleController {
             scope: self.rbac.scope(key.name()),
         };
         let (rules, refused) = plan::plan(&role.spec.rules, limits);
-        self.refusals.set(&key, &refused);
-        self.hold(&key, &rules, &refused).await?;
+        let held = self.hold(&key, &rules, &refused).await;
+        // What is held is in force.
+        let is_held = matches!(held, Err(RoleError::Held(_)));
+        self.refusals.set(&key, if is_held { &[] } else { &refused });
+        held?;
         self.rbac.held.clear(key.name());
         let written = self.ensure(&key, cluster_role(key.name(), rules)).await;
         let is_foreign = |error: &&WriteError| error.is_foreign();
@@ -232,6 +235,9 @@ impl AuthorizationRoleController {
             return Ok(next);
         };
         let made = cluster_role(key.name(), Vec::new()).metadata;
+        if let Some(found) = unlabelled::<ClusterRole>(&self.writer, &made, Self::NAME).await? {
+            self.writer.delete::<ClusterRole>(&found.metadata).await?;
+        }
         let gone = self
             .writer
             .confirm_gone::<ClusterRole>(&made, |meta| OURS.marks(meta))
@@ -265,7 +271,17 @@ impl AuthorizationRoleController {
             return Ok(Next::Pending(CATCH_UP));
         };
         let written = match seen {
-            None => self.writer.apply_new(&desired, |meta| OURS.marks(meta)).await,
+            None => match self.writer.apply_new(&desired, |meta| OURS.marks(meta)).await {
+                Err(foreign) if foreign.is_foreign() => {
+                    let found = unlabelled::<ClusterRole>(&self.writer, &desired.metadata, Self::NAME).await;
+                    match found {
+                        Ok(Some(found)) => self.writer.apply_over(&desired, &found.metadata).await,
+                        Ok(None) => Err(foreign),
+                        Err(error) => Err(error),
+                    }
+                }
+                written => written,
+            },
             Some(seen) => self.writer.apply_over(&desired, seen).await,
         };
         writing.end(&written);

@@ -12,7 +12,7 @@
 //! - Ownership cannot cross namespaces, so a finalizer keeps an `AuthorizationRoleBinding` that the cloud does not list any more until its
 //!   binding is gone, and a binding that is left without is deleted.
 //! - A binding that a finalizer of others keeps is emptied, and reported.
-//! - A binding of others is reported and left alone. Its deletion starts a pass.
+//! - A binding of others is reported and left alone. Its deletion starts a pass. One of ours stays ours without our label.
 //! - A binding for the whole cluster or in a system namespace is written only when no rule that amounts to full control
 //!   there can be in force (`Scopes`).
 
@@ -20,7 +20,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, PolicyRule, RoleBinding};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tidewaiter_api::access::{self, Subject};
 use tidewaiter_api::containership::{AuthorizationRoleBinding, AuthorizationRoleBindingSpec};
@@ -38,7 +40,7 @@ mod status;
 mod wide;
 
 use super::listed::key_of;
-use super::rbac::{CATCH_UP, OURS, Rbac, is_ours, keep};
+use super::rbac::{CATCH_UP, OURS, Rbac, is_ours, keep, unlabelled};
 use crate::mirror::is_id;
 use object::Binding;
 use plan::{Existing, Step, Target};
@@ -301,6 +303,10 @@ impl AuthorizationRoleBindingController {
         };
         let namespace = (!binding.spec.namespace.is_empty()).then_some(&*binding.spec.namespace);
         let meta = object::metadata(namespace, name);
+        match namespace {
+            None => self.delete_unlabelled::<ClusterRoleBinding>(&meta).await?,
+            Some(_) => self.delete_unlabelled::<RoleBinding>(&meta).await?,
+        }
         let ours = |meta: &_| OURS.marks(meta);
         let gone = match namespace {
             None => self.writer.confirm_gone::<ClusterRoleBinding>(&meta, ours).await?,
@@ -373,7 +379,7 @@ impl AuthorizationRoleBindingController {
         (!outdated).then_some(existing)
     }
 
-    async fn perform<B: Binding>(
+    async fn perform<B: Binding + DeserializeOwned>(
         &self,
         step: &Step,
         target: Option<&Target>,
@@ -401,9 +407,33 @@ impl AuthorizationRoleBindingController {
                 OURS.mark(&mut desired);
                 match cached.filter(|_| !fresh) {
                     Some(cached) => self.writer.apply(&desired, Some(&cached)).await.map(drop),
-                    None => self.writer.apply_new(&desired, |meta| OURS.marks(meta)).await.map(drop),
+                    None => match self.writer.apply_new(&desired, |meta| OURS.marks(meta)).await {
+                        Err(error) if error.is_foreign() => self.take_up(&desired, error).await,
+                        written => written.map(drop),
+                    },
                 }
             }
+        }
+    }
+
+    /// Gives a binding of ours whose label somebody took off the label back; `foreign` if it is none. One to another
+    /// role goes, because the role of a binding cannot be changed.
+    async fn take_up<B: Binding + DeserializeOwned>(&self, desired: &B, foreign: WriteError) -> Result<(), WriteError> {
+        let Some(found) = unlabelled::<B>(&self.writer, desired.meta(), Self::NAME).await? else {
+            return Err(foreign);
+        };
+        if object::role_of(&found) == object::role_of(desired) {
+            return self.writer.apply_over(desired, found.meta()).await.map(drop);
+        }
+        self.writer.delete::<B>(found.meta()).await?;
+        self.writer.apply_new(desired, |meta| OURS.marks(meta)).await.map(drop)
+    }
+
+    /// Deletes a binding that the cloud has revoked although somebody took our label off.
+    async fn delete_unlabelled<B: Binding + DeserializeOwned>(&self, meta: &ObjectMeta) -> Result<(), WriteError> {
+        match unlabelled::<B>(&self.writer, meta, Self::NAME).await? {
+            Some(found) => self.writer.delete::<B>(found.meta()).await,
+            None => Ok(()),
         }
     }
 }

@@ -7,11 +7,14 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
 use tidewaiter_api::access::{self, Scope, SystemNamespaces};
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding, AuthorizationRoleBindingSpec};
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE};
 use tidewaiter_kit::slim::OUR_MANAGERS;
-use tidewaiter_kit::{Cache, Finalizer, Index, Kit, Metadata, Ownership, Queue, Tasks, WriteError, Writer};
+use tidewaiter_kit::{
+    Cache, Finalizer, Index, Kit, Metadata, Notice, Ownership, Queue, ReconcileError as _, Tasks, WriteError, Writer,
+};
 
 mod scopes;
 
@@ -109,6 +112,17 @@ impl Rbac {
                 .named("rbac-ceiling")
                 .start(tasks, kit)
         });
+        if let (Some(name), Some(cache)) = (settings.ceiling.clone(), ceiling.clone()) {
+            // A misspelt setting would take every rule of every role: a replica without it is the better leader, and
+            // a rollout that brings it stops.
+            kit.checks.prefer("rbac-ceiling", move || match cache.iter().next() {
+                Some(_) => Ok(()),
+                None => Err(format!(
+                    "there is no ClusterRole {name:?}, which rbacCeiling names, so no rule of any role of the cloud applies: create it, or \
+                     correct the setting"
+                )),
+            });
+        }
         Self {
             settings,
             reader: reader.clone(),
@@ -181,6 +195,39 @@ pub(crate) fn is_ours(object: &ObjectMeta) -> bool {
         let manager = entry.manager.as_deref().unwrap_or_default();
         manager.starts_with(OUR_MANAGERS) && entry.operation.as_deref() == Some("Apply")
     })
+}
+
+/// Whether the controller that `wrote` has applied the object, also after somebody took our label off.
+pub(super) fn is_made(object: &ObjectMeta, wrote: &str) -> bool {
+    let mut entries = object.managed_fields.iter().flatten();
+    entries.any(|entry| {
+        let manager = entry.manager.as_deref().and_then(|it| it.strip_prefix(OUR_MANAGERS));
+        manager == Some(wrote) && entry.operation.as_deref() == Some("Apply")
+    })
+}
+
+/// The object of this name that the controller that `wrote` has made and whose label somebody took off, past the caches,
+/// which show only what has the label. It is still ours: whoever takes a label off must not keep what the cloud revokes.
+pub(super) async fn unlabelled<K>(writer: &Writer, object: &ObjectMeta, wrote: &str) -> Result<Option<K>, WriteError>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let found = writer.get::<K>(object).await?;
+    Ok(found.filter(|found| !OURS.owns(found) && is_made(found.meta(), wrote)))
+}
+
+/// What to say about a write that failed; of an object of others, also how to hand it over.
+pub(super) fn notice(error: &WriteError, kind: &str) -> Option<Notice> {
+    let mut notice = error.notice()?;
+    if error.is_foreign() {
+        let key = error.key();
+        let namespace = key.namespace().map(|namespace| format!(" -n {namespace}"));
+        let (name, namespace) = (key.name(), namespace.unwrap_or_default());
+        notice.note += &format!(
+            " To hand it over instead, so that it becomes what the cloud says: kubectl label {kind} {name}{namespace} {MANAGED_LABEL}={MANAGED_VALUE}."
+        );
+    }
+    Some(notice)
 }
 
 /// The label selector of what the controllers make.

@@ -27,7 +27,10 @@ impl Denied {
         match self {
             Self::Audience => "the token is for another cluster",
             Self::Organization => "you are not a member of the organization of this cluster",
-            Self::Role => "this requires the role terminate, which owners and admins of the organization have",
+            Self::Role => {
+                "this requires the role terminate, which owners and admins of the organization have in a token of \
+                 tidewaiter credential --cluster NAME, and not in that of their login"
+            }
         }
     }
 }
@@ -89,6 +92,11 @@ mod tests {
             roles: roles.iter().map(|role| (*role).to_owned()).collect(),
             audience,
         }
+    }
+
+    #[test]
+    fn who_has_a_token_of_a_login_is_told_which_one_to_use() {
+        assert!(Denied::Role.message().contains("tidewaiter credential --cluster NAME"));
     }
 
     #[test]

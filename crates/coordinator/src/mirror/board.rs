@@ -68,8 +68,8 @@ impl LoopState {
 /// What became of a response in the cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Applied {
-    /// What the brake holds.
-    pub(super) hold: Option<Hold>,
+    /// What the brake holds, and since when.
+    pub(super) held: Option<(Hold, Timestamp)>,
     /// Why writes failed.
     pub(super) error: Option<String>,
     /// Which deleted objects finalizers keep.
@@ -145,7 +145,7 @@ impl SyncMetrics {
             )?,
             held: metrics.gauge_vec(
                 "tidewaiter_cloud_sync_held",
-                "Number of deletions and additions that the brake holds, for each kind.",
+                "Number of deletions and additions that the brake holds, for each kind; of cluster-roles, those that are held as another coordinator left them.",
                 &["kind"],
             )?,
             lists: metrics.counter_vec(
@@ -279,20 +279,18 @@ impl Board {
     /// The writes to the cluster ended.
     pub(super) fn applied(&self, kind: &'static str, applied: Applied) {
         let Applied {
-            hold,
+            held,
             error,
             blocked,
             idle,
             objects,
         } = applied;
-        let held = hold.as_ref().map_or(0, Hold::count);
+        let count = held.as_ref().map_or(0, |(hold, _)| hold.count());
         let gauge = self.0.metrics.held.with_label_values(&[kind]);
-        gauge.set(i64::try_from(held).unwrap_or(i64::MAX));
-        let now = self.0.clock.now();
+        gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         self.update(kind, |entry| {
             let state = &mut entry.state;
-            let since = state.held.as_ref().map_or(now, |(_, since)| *since);
-            state.held = hold.map(|hold| (hold, since));
+            state.held = held;
             state.write_error = error;
             state.blocked = blocked;
             state.idle = idle;
@@ -300,6 +298,15 @@ impl Board {
             state.is_applied = true;
             state.is_writing = false;
         });
+    }
+
+    /// This many `ClusterRole`s are held as another coordinator left them.
+    pub(super) fn roles_held(&self, count: u32) {
+        self.0
+            .metrics
+            .held
+            .with_label_values(&["cluster-roles"])
+            .set(count.into());
     }
 
     /// Whether the brake holds anything of the kind.

@@ -22,17 +22,18 @@
 //! | deletes the last objects of a kind or of a scope | a person releases it |
 //! | deletes more than half of the objects | the rule lets it pass |
 //!
-//! A list that lacks more than half, or the last objects, and of which deletions are held, adds nothing, and the window
-//! in which deletions are counted does not slide meanwhile.
+//! A list that itself lacks more than half, or the last objects, and of which deletions are held, adds nothing. While
+//! more than half of the window is missing and some of it is held, the window does not slide. It outlasts the process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tidewaiter_kit::Key;
 
 use super::record::Record;
-use super::window::{Extent, Scoped, Window};
+use super::window::{Extent, Moment, Remembered, Scoped, Window};
 
 /// What lets a mass deletion take place, and many additions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,8 +52,10 @@ pub(super) struct Brake {
     deletions: Holding<Key>,
     additions: Holding<(Key, String)>,
     window: Window,
-    /// Whether the last list lacks so much that it is held as a whole.
+    /// Whether the window stands still, because too much is missing and held.
     holds_list: bool,
+    /// When it began to hold what it holds.
+    since: Option<Timestamp>,
     /// What each object gave that the cloud listed before; None before the first response, and without a bound.
     given: Option<BTreeMap<Key, String>>,
     /// When objects were added that were not held, once for each.
@@ -102,6 +105,8 @@ pub(super) struct DeletionHold {
     pub(super) objects: BTreeSet<Key>,
     /// Why there are too many of them, unless each is held for itself.
     pub(super) too_many: Option<TooMany>,
+    /// How many objects were deleted before that count with these.
+    pub(super) counted: usize,
     /// Whether the list adds nothing meanwhile, because it lacks too much to be right.
     pub(super) holds_additions: bool,
 }
@@ -124,6 +129,29 @@ pub(super) const FEW: usize = 5;
 const COUNTED_INTERVALS: u32 = 10;
 
 impl Brake {
+    /// Takes up what another process remembered, before the first list.
+    pub(super) fn recall(&mut self, remembered: &Remembered, at: Moment) {
+        if self.window.is_new() {
+            self.window.recall(remembered, at);
+            (self.holds_list, self.since) = (remembered.holds_list, remembered.since);
+        }
+    }
+
+    /// What another process needs, besides the objects that are `stored`.
+    pub(super) fn remembered(&self, stored: impl Fn(&Key) -> bool, at: Moment) -> Remembered {
+        Remembered {
+            since: self.since,
+            holds_list: self.holds_list,
+            ..self.window.remembered(stored, at)
+        }
+    }
+
+    /// When it began to hold, if anything `is_held` now.
+    pub(super) fn held_since(&mut self, is_held: bool, now: Timestamp) -> Option<Timestamp> {
+        self.since = is_held.then(|| self.since.unwrap_or(now));
+        self.since
+    }
+
     /// The objects that it protects: at the first response of the process those that were listed `before`.
     pub(super) fn protected(&mut self, before: impl FnOnce() -> Scoped) -> &Scoped {
         self.window.protected(before)
@@ -154,17 +182,20 @@ impl Brake {
         }
         let is_unrecorded = |key: &Key| !response.released && record.lacks(key.name());
         let (unrecorded, others): (BTreeSet<Key>, BTreeSet<Key>) = deletions.iter().cloned().partition(is_unrecorded);
+        let is_listed = &is_listed;
         let stays = |key: &Key| is_listed(key) || unrecorded.contains(key);
         let too_many = self.too_many(&others, few, response, record, stays);
-        let lacks_most = self.window.extent(is_listed) != Extent::default();
-        self.holds_list = too_many.is_some() || (lacks_most && !unrecorded.is_empty());
+        let lacks_most = self.window.extent(&is_listed) != Extent::default();
+        let is_any_held = too_many.is_some() || !unrecorded.is_empty();
+        self.holds_list = too_many.is_some() || (lacks_most && is_any_held);
         DeletionHold {
+            counted: self.window.deleted(&is_listed),
             objects: match too_many {
                 Some(_) => deletions.clone(),
                 None => unrecorded,
             },
             too_many,
-            holds_additions: self.holds_list,
+            holds_additions: is_any_held && self.window.lacks_most(is_listed),
         }
     }
 
@@ -552,12 +583,12 @@ mod tests {
                     (1, "abcdef", names, ""),
                     (2, "abcde", names, ""),
                     (3, "abcd", names, ""),
-                    (4, "abc", names, "d Most+"),
+                    (4, "abcx", names, "d Most"),
                     // What was counted when it began to hold is not forgotten.
-                    (99, "abc", names, "d Most+"),
-                    (499, "ab", names, "cd Most+"),
-                    (500, "abcd", names, ""),
-                    (501, "abc", names, ""),
+                    (99, "abcx", names, "d Most"),
+                    (499, "ab", names, "cdx Most+"),
+                    (500, "abcdx", names, ""),
+                    (501, "abcx", names, ""),
                 ],
             );
         }
@@ -611,6 +642,62 @@ mod tests {
                 assert_eq!(text(&held), "", "{cluster} becomes {listed:?}");
             }
         }
+    }
+
+    /// Another process, one second later.
+    fn restarted(mut brake: Brake, second: u64) -> Brake {
+        let at = |monotonic: u64| Moment {
+            now: Timestamp::from_second(1_000_000 + i64::try_from(second).unwrap()).unwrap(),
+            monotonic: Duration::from_secs(monotonic),
+        };
+        let remembered = brake.remembered(|_| true, at(second));
+        let text = serde_json::to_string(&remembered).unwrap();
+        let remembered: Remembered = serde_json::from_str(&text).unwrap();
+        let stored = brake.protected(Scoped::new).clone();
+        let mut next = Brake::default();
+        // Its clock begins elsewhere.
+        next.recall(&remembered, at(second + 5_000));
+        next.protected(|| stored);
+        next
+    }
+
+    #[test]
+    fn what_is_counted_and_held_outlasts_the_process() {
+        for (first, second, last, expected) in [
+            // Within the window, and after it.
+            (10, 20, 30, "ef Most"),
+            (10, 20, 9_000, "ef Most"),
+            // What was deleted before the window is not counted.
+            (10, 400, 401, ""),
+        ] {
+            let mut brake = Brake::default();
+            let mut before = scoped("abcdefghi");
+            let steps = [(first, "efghi", 0), (second, "ghi", 0), (last, "ghi", 5_000)];
+            let mut found = String::new();
+            for (second, listed, skew) in steps {
+                if skew > 0 {
+                    brake = restarted(brake, second - 1);
+                }
+                let listed = scoped(listed);
+                let mut stays = brake.protected(|| before.clone()).clone();
+                let deletions = stays.keys().filter(|key| !listed.contains_key(*key)).cloned().collect();
+                let response = response(second + skew, Release);
+                let held = brake.hold(&deletions, FEW, response, &record("abcdef"), |key| {
+                    listed.contains_key(key)
+                });
+                stays.retain(|key, _| listed.contains_key(key) || held.objects.contains(key));
+                brake.protect(stays.clone(), held.too_many.is_some(), response.confirmed);
+                (before, found) = (stays, text(&held));
+            }
+            assert_eq!(found, expected, "{first} {second} {last}");
+        }
+        let mut brake = Brake::default();
+        brake.protected(|| scoped("ab"));
+        let begun = Timestamp::from_second(5).unwrap();
+        assert_eq!(brake.held_since(true, begun), Some(begun));
+        let mut next = restarted(brake, 60);
+        assert_eq!(next.held_since(true, Timestamp::from_second(60).unwrap()), Some(begun));
+        assert_eq!(next.held_since(false, begun), None);
     }
 
     #[test]

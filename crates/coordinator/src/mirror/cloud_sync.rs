@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource as _};
 use serde_json::json;
 use tidewaiter_api::cloud_sync::{CLOUD_SYNC, RELEASE_ANNOTATION, SYNCED};
-use tidewaiter_api::{CloudSync, CloudSyncSpec, CloudSyncStatus, Condition, ConditionStatus, KindSync};
+use tidewaiter_api::{CloudSync, CloudSyncSpec, CloudSyncStatus, Condition, ConditionStatus};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::{
     Cache, Controller, ControllerContext, Events, Key, Next, Pass, Queue, Reconciler, SharedClock, Tasks, WriteError,
@@ -30,7 +30,7 @@ use plan::{Plan, patience, plan, release, release_ended};
 /// The name of the controller, under which the fields of `CloudSync` are written.
 pub(crate) const CLOUD_SYNC_CONTROLLER: &str = "cloud-sync";
 
-/// Between two writes with the same conditions and the same kinds held: counts change with every object.
+/// Between two writes with the same conditions and the same held: counts change with every object.
 const REST: Duration = Duration::from_secs(5);
 
 /// The same while the cluster is not as the cloud lists it.
@@ -165,7 +165,9 @@ impl Reconciler for CloudSyncController {
             return Ok(Next::Pending(CATCH_UP));
         };
         pass.about(object.object_ref(&()));
-        let loops = self.board.states();
+        let (loops, roles) = (self.board.states(), self.roles.status());
+        let held = roles.as_ref().and_then(|roles| roles.held.as_ref());
+        self.board.roles_held(held.map_or(0, |held| held.objects));
         let annotated = released(&object).map(String::as_str);
         let is_apart = |revision| self.roles.release(revision) || self.nodes.release(revision);
         let ended = if annotated.is_some_and(is_apart) {
@@ -185,13 +187,18 @@ impl Reconciler for CloudSyncController {
         let Some(Plan {
             status,
             notices,
-            ends_hold,
-        }) = plan(&object, &loops, self.apart(), self.clock.now())
+            changes_hold,
+        }) = plan(
+            &object,
+            &loops,
+            roles.into_iter().chain(self.nodes.status()),
+            self.clock.now(),
+        )
         else {
             return Ok(Next::After(LOOK_AGAIN));
         };
         let rest = self.rest(&status);
-        if notices.is_empty() && !ends_hold && !rest.is_zero() {
+        if notices.is_empty() && !changes_hold && !rest.is_zero() {
             return Ok(Next::Pending(rest));
         }
         let mut desired = CloudSync::new(CLOUD_SYNC, CloudSyncSpec {});
@@ -206,11 +213,6 @@ impl Reconciler for CloudSyncController {
 }
 
 impl CloudSyncController {
-    /// What is held besides the lists of the sync loops.
-    fn apart(&self) -> Vec<KindSync> {
-        self.roles.status().into_iter().chain(self.nodes.status()).collect()
-    }
-
     /// How long a write that changes no condition waits. It waits longer while the sync fails, because the error may be
     /// another one each time.
     fn rest(&self, status: &CloudSyncStatus) -> Duration {

@@ -156,11 +156,7 @@ impl State {
 
     /// Who loses what, and the remedy; at most as long as a reason of `CloudSync` may be.
     fn message(&self) -> String {
-        const MOST: usize = 200;
-        let loses = |(role, lost): (&String, &Vec<String>)| {
-            let lost = lost.join("; ");
-            format!("{role} loses {}", &lost[..lost.floor_char_boundary(MOST)])
-        };
+        let loses = |(role, lost): (&String, &Vec<String>)| format!("{role} loses {}", shortened(&lost.join("; ")));
         let explained: Vec<String> = self.held.iter().take(EXPLAINED).map(loses).collect();
         format!(
             "{} ClusterRoles are held as another coordinator left them, because these settings permit less: {}. The Events RoleHeld name all rules. \
@@ -171,6 +167,17 @@ impl State {
             self.revision()
         )
     }
+}
+
+/// The text, or its beginning up to the end of a rule, or of a word.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 200;
+    let cut = &text[..text.floor_char_boundary(MOST)];
+    if cut == text {
+        return text.to_owned();
+    }
+    let end = cut.rfind("; ").or_else(|| cut.rfind(' ')).unwrap_or(cut.len());
+    format!("{} …", &cut[..end])
 }
 
 impl fmt::Debug for HeldRoles {
@@ -188,6 +195,18 @@ mod tests {
     use tidewaiter_kit::ManualClock;
 
     use super::*;
+
+    #[test]
+    fn what_is_too_long_ends_with_a_rule_or_a_word() {
+        let rule = format!(
+            "\"get secrets\" {}",
+            "needs allowPrivileged: true ".repeat(5).trim_end()
+        );
+        assert_eq!(shortened(&rule), rule);
+        assert_eq!(shortened(&format!("{rule}; {rule}")), format!("{rule} …"));
+        let long = shortened(&"needs ".repeat(40));
+        assert!(long.ends_with("needs …") && long.len() < 210, "{long}");
+    }
 
     #[test]
     fn one_release_is_for_what_was_shown_and_a_longer_message_is_cut() {

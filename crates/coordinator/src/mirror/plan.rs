@@ -13,7 +13,7 @@ use super::brake::{Additions, Brake, DeletionHold, MassDeletion, Response, TooMa
 use super::cloud_list::Specs;
 use super::listing::Listing;
 use super::record::Record;
-use super::window::Scoped;
+use super::window::{Remembered, Scoped};
 
 /// Finalizers of a deletion that waits for dependents, which the garbage collector removes.
 const OF_KUBERNETES: [&str; 2] = ["foregroundDeletion", "orphan"];
@@ -46,6 +46,8 @@ pub(super) struct Rules<'a> {
 pub(super) struct Traits<'a, R> {
     /// The list that an earlier process stored, if there is one and the cloud has listed nothing since.
     pub(super) stored: Option<&'a Specs<R>>,
+    /// What that process remembered besides.
+    pub(super) remembered: Option<&'a Remembered>,
     /// Whether an object of the cloud can have this name.
     pub(super) is_name: &'a dyn Fn(&str) -> bool,
     /// Whether the mirror may change and delete an object of the cluster.
@@ -74,6 +76,8 @@ pub(super) struct Hold {
     pub(super) deletions: BTreeSet<Key>,
     /// The objects that would be created, or changed so that they give something else.
     pub(super) additions: Additions,
+    /// How many objects were deleted within the last ten sync intervals that count with these.
+    pub(super) counted: usize,
     /// Why: that of the deletions, if any are held.
     pub(super) reason: HoldReason,
 }
@@ -112,6 +116,17 @@ impl HoldReason {
 }
 
 impl Hold {
+    /// Why, with what was deleted before, where that counts.
+    pub(super) fn told(&self) -> String {
+        let text = self.reason.text();
+        match (self.reason, self.counted) {
+            (HoldReason::MostObjects | HoldReason::Emptied, counted @ 1..) => {
+                format!("{text}, {counted} deleted before included")
+            }
+            _ => text.to_owned(),
+        }
+    }
+
     /// How many objects it holds.
     pub(super) fn count(&self) -> usize {
         self.keys().count()
@@ -151,6 +166,7 @@ pub(super) fn plan<R: Resource + Clone>(
         DeletionHold {
             objects: deletions,
             too_many,
+            counted,
             holds_additions,
         },
         reason,
@@ -176,6 +192,7 @@ pub(super) fn plan<R: Resource + Clone>(
     let hold = reason.or(many).map(|reason| Hold {
         deletions,
         additions,
+        counted,
         reason,
     });
     Plan { changes, hold, lost }
@@ -212,7 +229,15 @@ fn held_additions<R: Resource + Clone>(
 fn listed_before<R: Resource>(actual: &[Arc<R>], traits: &Traits<'_, R>) -> Scoped {
     if let Some(stored) = traits.stored {
         let stored: Vec<_> = stored.values().flatten().cloned().collect();
-        return scoped(&stored, |_| true, traits);
+        let mut before = scoped(&stored, |_| true, traits);
+        let unstored = traits
+            .remembered
+            .into_iter()
+            .flat_map(|remembered| &remembered.protected);
+        for (key, scope) in unstored {
+            before.entry(Key::new(key)).or_insert_with(|| scope.clone());
+        }
+        return before;
     }
     let may_come_from_it = |object: &R| {
         let meta = object.meta();
@@ -355,6 +380,7 @@ mod tests {
 
     const TRAITS: Traits<'static, ServiceAccount> = Traits {
         stored: None,
+        remembered: None,
         is_name: &|name| name.len() == 1,
         ours: &|_| true,
         gives: &|_| String::new(),

@@ -2,12 +2,13 @@
 //! away knows how the cloud lists each object. It restores and corrects by that, and deletes nothing.
 //!
 //! What is stored is what took effect: with the objects whose deletion the brake held, and without those whose addition
-//! it held. It is written after it took effect, so a process that is killed in between leaves the list before; and only
+//! it held; and what the brake remembers besides. It is written after it took effect, so a process that is killed in between leaves the list before; and only
 //! when it changed, or when somebody has deleted or damaged it, which is looked for after each unchanged response. A
 //! list that is too large for one Secret is in several, of which the first is written last and has the digest of all:
 //! what is of two lists is no list.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,6 +26,7 @@ use tracing::warn;
 
 use super::cloud_list::{CloudList, Specs};
 use super::kind::named;
+use super::window::Remembered;
 use crate::digest::digest_of;
 
 /// The keys of a Secret: a part of the compressed list and, in the first one, the number of parts and the digest of the
@@ -32,6 +34,8 @@ use crate::digest::digest_of;
 const PART: &str = "list";
 const PARTS: &str = "parts";
 const DIGEST: &str = "digest";
+/// The key of what the brake remembers, in the first Secret; absent if that is nothing.
+const BRAKE: &str = "brake";
 const TYPE: &str = "tidewaiter.dev/cloud-list";
 
 /// The most that one Secret has of a list, in bytes: the API server permits 1 MiB.
@@ -61,6 +65,8 @@ pub(super) struct StoredList<R> {
     secrets: Api<Secret>,
     kind: &'static str,
     stored: Mutex<Stored<R>>,
+    /// What the brake remembers, as the Secrets have it.
+    remembered: Mutex<Arc<Remembered>>,
     /// Whether the Secrets are to be read again before the next list is taken for stored.
     doubted: AtomicBool,
 }
@@ -81,6 +87,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
             secrets: Api::namespaced(client, CONTAINERSHIP_NAMESPACE),
             kind,
             stored: Mutex::new(Stored::Unread),
+            remembered: Mutex::default(),
             doubted: AtomicBool::new(false),
         }
     }
@@ -107,16 +114,19 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
         if !matches!(&*self.stored(), Stored::Unread) {
             return Ok(self.known());
         }
-        let found = self.load().await?.map(Arc::new);
+        let (found, remembered) = self.load().await?.unzip();
+        let found = found.map(Arc::new);
+        self.remember(remembered.unwrap_or_default());
         *self.stored() = found.clone().map_or(Stored::Nothing, Stored::List);
         Ok(found)
     }
 
     /// What the Secrets have now.
-    async fn load(&self) -> Result<Option<Specs<R>>, kube::Error> {
-        let Some(first) = self.part(0).await? else {
+    async fn load(&self) -> Result<Option<(Specs<R>, Remembered)>, kube::Error> {
+        let Some(mut first) = self.part(0).await? else {
             return Ok(None);
         };
+        let remembered = first.remove(BRAKE).and_then(|packed| unpack_json(&packed.0));
         let whole = self.whole(first).await?;
         let found = whole.and_then(|whole| unpack(&whole));
         if found.is_none() {
@@ -125,7 +135,16 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
                 "the stored list of the cloud is damaged, and is not used"
             );
         }
-        Ok(found)
+        Ok(found.map(|list| (list, remembered.unwrap_or_default())))
+    }
+
+    /// What the brake of the process before remembered.
+    pub(super) fn remembered(&self) -> Arc<Remembered> {
+        Arc::clone(&self.remembered.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn remember(&self, remembered: Remembered) {
+        *self.remembered.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(remembered);
     }
 
     /// Has the Secrets read again when the next list is to be stored: somebody may have changed or deleted them.
@@ -134,13 +153,13 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
     }
 
     /// Whether the Secrets have the list, which they had when they were last read or written.
-    async fn is_intact(&self, list: &Specs<R>) -> Result<bool, kube::Error> {
+    async fn is_intact(&self, list: &Specs<R>, remembered: &Remembered) -> Result<bool, kube::Error> {
         if !self.doubted.load(Ordering::Relaxed) {
             return Ok(true);
         }
         let found = self.load().await?;
         let known = |found: &Specs<R>| found.iter().eq(list.iter().filter(|(_, object)| object.is_some()));
-        let is_intact = found.as_ref().is_some_and(known);
+        let is_intact = found.is_some_and(|(list, found)| known(&list) && found.says(remembered));
         self.doubted.store(!is_intact, Ordering::Relaxed);
         Ok(is_intact)
     }
@@ -164,23 +183,34 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
         Ok(secret.map(|secret| secret.data.unwrap_or_default()))
     }
 
-    /// Stores the list, if it is another one than the Secrets have. An object of which it is not known how the cloud
+    /// Stores the list and what the brake remembers, if it is something else than the Secrets have. An object of which it is not known how the cloud
     /// lists it stays as it is stored.
-    pub(super) async fn write(&self, writer: &Writer, list: Arc<Specs<R>>) -> Result<(), StoreError> {
+    pub(super) async fn write(
+        &self,
+        writer: &Writer,
+        list: Arc<Specs<R>>,
+        remembered: Remembered,
+    ) -> Result<(), StoreError> {
         let before = self.read().await?;
         let list = before
             .as_ref()
             .map_or_else(|| Arc::clone(&list), |before| completed(&list, before));
-        if before.is_some_and(|before| before == list) && self.is_intact(&list).await? {
+        let is_stored = before.is_some_and(|before| before == list) && self.remembered().says(&remembered);
+        if is_stored && self.is_intact(&list, &remembered).await? {
             return Ok(());
         }
         let whole = pack(&list)?;
-        let parts: Vec<&[u8]> = whole.chunks(MAX_PART_BYTES).collect();
+        let brake = pack_remembered(&remembered)?;
+        let (first, rest) = whole.split_at((MAX_PART_BYTES - brake.len()).min(whole.len()));
+        let parts: Vec<&[u8]> = iter::once(first).chain(rest.chunks(MAX_PART_BYTES)).collect();
         for (number, part) in parts.iter().enumerate().rev() {
             let mut data: Data = [(PART.to_owned(), ByteString(part.to_vec()))].into();
             if number == 0 {
                 data.insert(PARTS.to_owned(), ByteString(parts.len().to_string().into_bytes()));
                 data.insert(DIGEST.to_owned(), ByteString(digest_of(&whole).into_bytes()));
+                if !brake.is_empty() {
+                    data.insert(BRAKE.to_owned(), ByteString(brake.clone()));
+                }
             }
             let secret = Secret {
                 metadata: self.metadata(number),
@@ -191,6 +221,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
             writer.apply(&secret, None).await?;
         }
         self.delete_surplus(writer, parts.len()).await?;
+        self.remember(remembered);
         *self.stored() = Stored::List(list);
         self.doubted.store(false, Ordering::Relaxed);
         Ok(())
@@ -250,13 +281,37 @@ fn pack<R: Serialize>(list: &Specs<R>) -> Result<Vec<u8>, StoreError> {
     Ok(compress_prepend_size(&text))
 }
 
-fn unpack<R: Cacheable + DeserializeOwned>(packed: &[u8]) -> Option<Specs<R>> {
+/// What the brake remembers, compressed; nothing if that is nothing. What does not fit beside the list goes without the
+/// additions: the deletions are what a wrong list must not go on with.
+fn pack_remembered(remembered: &Remembered) -> Result<Vec<u8>, StoreError> {
+    if *remembered == Remembered::default() {
+        return Ok(Vec::new());
+    }
+    let pack = |remembered: &Remembered| compress_prepend_size(&serde_json::to_vec(remembered).unwrap_or_default());
+    let mut packed = pack(remembered);
+    if packed.len() > MAX_PART_BYTES / 2 {
+        packed = pack(&Remembered {
+            added: BTreeMap::new(),
+            ..remembered.clone()
+        });
+    }
+    if packed.len() > MAX_PART_BYTES {
+        return Err(StoreError::TooLarge(packed.len()));
+    }
+    Ok(packed)
+}
+
+fn unpack_json<T: DeserializeOwned>(packed: &[u8]) -> Option<T> {
     let size = packed.first_chunk().map(|size| u32::from_le_bytes(*size) as usize)?;
     if size > MAX_LIST_BYTES {
         return None;
     }
     let text = decompress_size_prepended(packed).ok()?;
-    let objects: Vec<R> = serde_json::from_slice(&text).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+fn unpack<R: Cacheable + DeserializeOwned>(packed: &[u8]) -> Option<Specs<R>> {
+    let objects: Vec<R> = unpack_json(packed)?;
     let named = objects
         .into_iter()
         .map(|object| Some((object.meta().name.clone()?, Some(Arc::new(object)))));

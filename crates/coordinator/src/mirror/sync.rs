@@ -29,6 +29,7 @@ use super::listing::Listing;
 use super::plan::{Hold, Plan, Rules, Traits, blocked, edited_while_deleted, plan};
 use super::shared::{Known, Shared};
 use super::stored::StoredList;
+use super::window::Moment;
 
 /// Our own write is not in the cache yet: its change starts a pass. This is the fallback.
 const CATCH_UP: Duration = Duration::from_secs(1);
@@ -113,7 +114,7 @@ impl<K: MirroredKind> SyncController<K> {
         let Some(known) = self.shared.known() else {
             return Ok(Next::UntilChanged);
         };
-        let listing = Arc::clone(&known.listing);
+        let (listing, clock) = (Arc::clone(&known.listing), &self.context.kit.clock);
         pass.about(self.release.reference());
         let actual: Vec<_> = self.cache.iter().collect();
         let Some(Plan {
@@ -148,10 +149,11 @@ impl<K: MirroredKind> SyncController<K> {
             .err()
             .filter(|error| !holds_deletions || !error.is_refusal());
         let error = failed.map(|error| Chain(error).to_string());
+        let since = self.brake().held_since(hold.is_some(), clock.now());
         self.board.applied(
             K::NAME,
             Applied {
-                hold,
+                held: hold.zip(since),
                 error,
                 blocked,
                 idle: actual.iter().find_map(|object| self.shared.kind.idle(object)),
@@ -186,7 +188,10 @@ impl<K: MirroredKind> SyncController<K> {
         if !K::STORED {
             return Next::UntilChanged;
         }
-        let Err(error) = self.stored.write(&self.writer, self.shared.list.listed()).await else {
+        let list = self.shared.list.listed();
+        let is_stored = |key: &Key| list.get(key.name()).is_some_and(Option::is_some);
+        let remembered = self.brake().remembered(is_stored, self.moment());
+        let Err(error) = self.stored.write(&self.writer, Arc::clone(&list), remembered).await else {
             self.last().store_failures = 0;
             return Next::UntilChanged;
         };
@@ -222,6 +227,18 @@ impl<K: MirroredKind> SyncController<K> {
             }
             !settled
         });
+    }
+
+    fn brake(&self) -> MutexGuard<'_, Brake> {
+        self.brake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn moment(&self) -> Moment {
+        let clock = &self.context.kit.clock;
+        Moment {
+            now: clock.now(),
+            monotonic: clock.monotonic(),
+        }
     }
 
     fn last(&self) -> MutexGuard<'_, Last<K::Resource>> {
@@ -282,14 +299,19 @@ impl<K: MirroredKind> SyncController<K> {
             few: kind.few(),
         };
         let stored = self.stored.known().filter(|_| !self.shared.list.is_current());
+        let remembered = self.stored.remembered();
         let traits = Traits {
             stored: stored.as_deref(),
+            remembered: Some(&remembered),
             is_name: &K::is_name,
             ours: &ours,
             gives: &|object| kind.gives(object),
             scope: &|object| kind.scope(object),
         };
-        let mut brake = self.brake.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut brake = self.brake();
+        if stored.is_some() {
+            brake.recall(&remembered, self.moment());
+        }
         Some(plan(listing, actual, &traits, &mut brake, rules))
     }
 

@@ -8,6 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 use tidewaiter_kit::Key;
 
 /// Objects with their scopes: the node pool of a label, and one scope for all objects of most kinds.
@@ -24,6 +26,55 @@ pub(super) struct Window {
     deleted: BTreeMap<Key, (String, Duration)>,
 }
 
+/// What outlasts the process: keys by their texts, with times of the wall clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Remembered {
+    /// When the brake began to hold what it holds.
+    pub(super) since: Option<Timestamp>,
+    /// Whether the window stands still, because the last list is held.
+    pub(super) holds_list: bool,
+    /// The scopes of the protected objects that are not stored as the cloud lists them.
+    pub(super) protected: BTreeMap<String, String>,
+    /// The scopes of the deleted objects, and when each was deleted.
+    pub(super) deleted: BTreeMap<String, (String, Timestamp)>,
+    /// When each object was added.
+    pub(super) added: BTreeMap<String, Timestamp>,
+}
+
+/// One moment on both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) now: Timestamp,
+    pub(super) monotonic: Duration,
+}
+
+impl Moment {
+    fn wall(&self, at: Duration) -> Timestamp {
+        let age = SignedDuration::try_from(self.monotonic.saturating_sub(at)).unwrap_or(SignedDuration::MAX);
+        self.now.saturating_sub(age).unwrap_or(Timestamp::MIN)
+    }
+
+    /// A time that is still to come, on a clock that was set back, is this moment.
+    fn monotonic(&self, at: Timestamp) -> Duration {
+        let age = Duration::try_from(self.now.duration_since(at)).unwrap_or_default();
+        self.monotonic.saturating_sub(age)
+    }
+}
+
+impl Remembered {
+    /// Whether it says what the other one does. What has left the window since may still be in it: it is too old when it
+    /// is read.
+    pub(super) fn says(&self, other: &Self) -> bool {
+        let has = |(key, (scope, _)): (&String, &(String, Timestamp))| {
+            self.deleted.get(key).is_some_and(|(known, _)| known == scope)
+        };
+        (self.since, self.holds_list, &self.protected) == (other.since, other.holds_list, &other.protected)
+            && other.deleted.iter().all(has)
+            && other.added.keys().all(|key| self.added.contains_key(key))
+    }
+}
+
 /// The extent of the deletions within the window, those of the latest list included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
@@ -34,6 +85,45 @@ pub(super) struct Extent {
 }
 
 impl Window {
+    /// Whether nothing was listed yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.protected.is_none()
+    }
+
+    /// Takes up what another process remembered.
+    pub(super) fn recall(&mut self, remembered: &Remembered, at: Moment) {
+        let deleted = remembered.deleted.iter();
+        self.deleted = deleted
+            .map(|(key, (scope, time))| (Key::new(key), (scope.clone(), at.monotonic(*time))))
+            .collect();
+        let added = remembered.added.iter();
+        self.added = added.map(|(key, time)| (Key::new(key), at.monotonic(*time))).collect();
+    }
+
+    /// What another process needs, besides the objects that are `stored`.
+    pub(super) fn remembered(&self, stored: impl Fn(&Key) -> bool, at: Moment) -> Remembered {
+        let text = |key: &Key| key.text().to_string();
+        let protected = self.protected.iter().flatten().filter(|(key, _)| !stored(key));
+        let deleted = self.deleted.iter();
+        Remembered {
+            protected: protected.map(|(key, scope)| (text(key), scope.clone())).collect(),
+            deleted: deleted
+                .map(|(key, (scope, time))| (text(key), (scope.clone(), at.wall(*time))))
+                .collect(),
+            added: self
+                .added
+                .iter()
+                .map(|(key, time)| (text(key), at.wall(*time)))
+                .collect(),
+            ..Remembered::default()
+        }
+    }
+
+    /// The number of deleted objects that the list does not bring back.
+    pub(super) fn deleted(&self, is_listed: impl Fn(&Key) -> bool) -> usize {
+        self.deleted.keys().filter(|key| !is_listed(key)).count()
+    }
+
     /// The protected objects: at the first response those that were listed `before`.
     pub(super) fn protected(&mut self, before: impl FnOnce() -> Scoped) -> &Scoped {
         self.protected.get_or_insert_with(before)
@@ -57,9 +147,17 @@ impl Window {
 
     /// The extent of the deletions if the list contains only what `is_listed`.
     pub(super) fn extent(&self, is_listed: impl Fn(&Key) -> bool) -> Extent {
-        let protected = self.protected.iter().flatten();
         let deleted = self.deleted.iter().map(|(key, (scope, _))| (key, scope));
-        let all: BTreeMap<&Key, &String> = deleted.chain(protected).collect();
+        self.extent_of(deleted.chain(self.protected.iter().flatten()).collect(), is_listed)
+    }
+
+    /// Whether the list alone lacks more than half, or the last objects, of those that are protected.
+    pub(super) fn lacks_most(&self, is_listed: impl Fn(&Key) -> bool) -> bool {
+        let protected = self.protected.iter().flatten().collect();
+        self.extent_of(protected, is_listed) != Extent::default()
+    }
+
+    fn extent_of(&self, all: BTreeMap<&Key, &String>, is_listed: impl Fn(&Key) -> bool) -> Extent {
         let older = all.iter().filter(|(key, _)| !self.added.contains_key(**key));
         let older: BTreeMap<&Key, &String> = older.map(|(key, scope)| (*key, *scope)).collect();
         let mut extent = Extent::default();

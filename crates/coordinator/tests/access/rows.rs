@@ -4,8 +4,9 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tidewaiter_coordinator::controllers::RbacSettings;
+use tidewaiter_testkit::eventually;
 
-use crate::world::{World, apply, id, on};
+use crate::world::{SOON, World, apply, id, on};
 
 fn merge() -> PatchParams {
     PatchParams::default()
@@ -220,6 +221,75 @@ async fn what_others_made_is_not_touched() {
     assert_eq!(versions().await, bindings);
 }
 
+/// Takes our label off what was made of a role and its bindings.
+async fn unlabel(world: &World, [role, everywhere, in_apps]: [&str; 3]) {
+    let off = Patch::Merge(json!({"metadata": {"labels": {"containership.io/managed": null}}}));
+    let (roles, cluster, apps): (Api<ClusterRole>, Api<ClusterRoleBinding>, Api<RoleBinding>) =
+        (world.all(), world.all(), world.within("apps"));
+    roles.patch(role, &merge(), &off).await.unwrap();
+    cluster.patch(everywhere, &merge(), &off).await.unwrap();
+    apps.patch(in_apps, &merge(), &off).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_revoked_goes_although_somebody_took_the_label_off() {
+    let world = World::start().await;
+    let (role, everywhere, in_apps) = (id(), id(), id());
+    world.namespace("apps").await;
+    world.role(&role, &[on(&["pods"], &["get"])]).await;
+    world.bind_user(&everywhere, &role, "ann", "").await;
+    world.bind_user(&in_apps, &role, "bob", "apps").await;
+    let running = world.run(RbacSettings::default()).await;
+    let (roles, cluster, apps): (Api<ClusterRole>, Api<ClusterRoleBinding>, Api<RoleBinding>) =
+        (world.all(), world.all(), world.within("apps"));
+    world.becomes("ann", ("get", "pods", ""), true).await;
+    world.becomes("bob", ("get", "pods", "apps"), true).await;
+    // It comes back while the cloud lists them.
+    unlabel(&world, [&role, &everywhere, &in_apps]).await;
+    let managed = |found: &Value| found["metadata"]["labels"]["containership.io/managed"] == "true";
+    world.shows(&roles, &role, managed).await;
+    world.shows(&cluster, &everywhere, managed).await;
+    world.shows(&apps, &in_apps, managed).await;
+    world.is_quiet().await;
+    // Revoked while nobody looks.
+    running.stop().await;
+    unlabel(&world, [&role, &everywhere, &in_apps]).await;
+    world.delete(&world.bindings(), &everywhere).await;
+    world.delete(&world.bindings(), &in_apps).await;
+    world.delete(&world.roles(), &role).await;
+    let _running = world.run(RbacSettings::default()).await;
+    world.is_gone(&cluster, &everywhere).await;
+    world.is_gone(&apps, &in_apps).await;
+    world.is_gone(&roles, &role).await;
+    world.is_gone(&world.bindings(), &in_apps).await;
+    assert!(!world.may("ann", &[], "get", "pods", "").await);
+}
+
+#[tokio::test]
+async fn a_ceiling_that_does_not_exist_makes_a_replica_unready_until_it_does() {
+    let world = World::start().await;
+    let ceiling = id();
+    let settings = RbacSettings {
+        ceiling: Some(ceiling.clone()),
+        ..RbacSettings::default()
+    };
+    let running = world.run(settings).await;
+    let (is_ready, report) = running.readiness();
+    let told = format!("there is no ClusterRole \"{ceiling}\", which rbacCeiling names");
+    assert!(!is_ready && report.contains(&told), "{report}");
+    apply(
+        &world.all::<ClusterRole>(),
+        &ceiling,
+        json!({"metadata": {"name": ceiling}, "rules": []}),
+    )
+    .await;
+    eventually("readiness", SOON, async || {
+        let (is_ready, report) = running.readiness();
+        if is_ready { Ok(()) } else { Err(report) }
+    })
+    .await;
+}
+
 /// No cache shows objects without our label, nor their deletion.
 #[tokio::test]
 async fn a_name_is_taken_as_soon_as_a_foreign_object_of_it_is_deleted() {
@@ -235,13 +305,17 @@ async fn a_name_is_taken_as_soon_as_a_foreign_object_of_it_is_deleted() {
     apply(&apps, &in_apps, theirs(&in_apps)).await;
     let _running = world.run(RbacSettings::default()).await;
     world.role(&role, &[on(&["pods"], &["get"])]).await;
-    world.event(&role, "ForeignObject").await;
+    let note = world.event(&role, "ForeignObject").await;
+    let command = format!("kubectl label clusterrole {role} containership.io/managed=true");
+    assert!(note.contains(&command), "{note}");
     world.delete(&roles, &role).await;
     world.shows(&roles, &role, |found| !found["rules"].is_null()).await;
     world.bind_user(&everywhere, &role, "ann", "").await;
     world.bind_user(&in_apps, &role, "bob", "apps").await;
-    for name in [&everywhere, &in_apps] {
-        world.event(name, "ForeignObject").await;
+    for (name, place) in [(&everywhere, String::new()), (&in_apps, " -n apps".to_owned())] {
+        let note = world.event(name, "ForeignObject").await;
+        let command = format!("{name}{place} containership.io/managed=true");
+        assert!(note.contains(&command), "{note}");
     }
     world.delete(&cluster, &everywhere).await;
     world.delete(&apps, &in_apps).await;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use kube::api::{Api, ListParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
+use tidewaiter_api::CloudSync;
 use tidewaiter_api::containership::Plugin;
+use tidewaiter_api::names::{CLOUD_LIST_LABEL, cloud_list_secret};
 use tidewaiter_coordinator::mirror::MassDeletion;
 use tidewaiter_testkit::eventually;
 
@@ -75,7 +77,7 @@ async fn a_wrong_list_deletes_nothing_and_needs_no_person_when_it_is_right_again
             world.condition("Held", "False NothingHeld").await;
         }
         let writes = world.written_since(mark).await;
-        let is_ours = |write: &String| write.contains("cloudsyncs") || write.contains("tidewaiter-list-deletions");
+        let is_ours = |write: &String| write.contains("cloudsyncs") || write.contains("secrets tidewaiter-list-");
         assert!(writes.iter().all(is_ours), "{writes:?}");
         running.stop().await;
     }
@@ -148,6 +150,107 @@ async fn what_the_record_does_not_name_stays_and_the_rest_of_the_list_is_in_forc
     world.cloud.deleted("labels", [1]);
     has(&[2, 3, 4, 5]).await;
     world.condition("Held", "False NothingHeld").await;
+}
+
+/// Since when the deletions of a kind are held, and how many.
+async fn held(world: &World, kind: &str) -> Option<(jiff::Timestamp, u32)> {
+    let status = world.sync().await.status?;
+    let held = status.kinds.into_iter().find(|found| found.kind == kind)?.held?;
+    Some((held.since, held.objects))
+}
+
+/// Waits until this many deletions of a kind are held; returns since when.
+async fn holds(world: &World, kind: &str, objects: u32) -> jiff::Timestamp {
+    eventually(format!("{objects} held {kind}"), SOON, async || {
+        match held(world, kind).await {
+            Some((since, found)) if found == objects => Ok(since),
+            found => Err(format!("{found:?}")),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_ten_intervals_hold_stays_held_in_the_next_process_and_adds_what_is_new() {
+    let mut world = World::start().await;
+    world.interval = Duration::from_secs(5);
+    world.cloud.list("/ssh-users", objects("/ssh-users", 0..9));
+    let running = world.coordinator().await;
+    are(&world, [9, 0, 0, 0]).await;
+    world.cloud.replace("/ssh-users", objects("/ssh-users", 4..9));
+    are(&world, [5, 0, 0, 0]).await;
+    world.cloud.replace("/ssh-users", objects("/ssh-users", 6..9));
+    let since = holds(&world, "User", 2).await;
+    let message = world.condition("Held", "True DeletionsHeld").await;
+    assert!(
+        message.contains("2 of 5 User would be deleted, after 4 that were"),
+        "{message}"
+    );
+    // The list lacks less than half of what there is: it is that of this cluster.
+    let listed = || objects("/ssh-users", (6..9).chain([20]));
+    world.cloud.list("/ssh-users", listed());
+    are(&world, [6, 0, 0, 0]).await;
+    holds(&world, "User", 2).await;
+    world.quiet().await;
+    running.stop().await;
+    for _ in 0..2 {
+        let mark = world.cloud.requests("/ssh-users");
+        let running = world.coordinator().await;
+        eventually("three lists", SOON, async || {
+            let asked = world.cloud.requests("/ssh-users") - mark;
+            if asked >= 3 { Ok(()) } else { Err(asked) }
+        })
+        .await;
+        assert_eq!(held(&world, "User").await, Some((since, 2)));
+        assert_eq!(counts(&world).await, [6, 0, 0, 0]);
+        running.stop().await;
+    }
+    // The list has them again.
+    let running = world.coordinator().await;
+    world
+        .cloud
+        .list("/ssh-users", objects("/ssh-users", (4..9).chain([20])));
+    world.condition("Held", "False NothingHeld").await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_hold_outlasts_the_secrets_and_cloud_sync_and_the_process() {
+    let world = World::start().await;
+    let secrets = ListParams::default().labels(CLOUD_LIST_LABEL);
+    let stored = cloud_list_secret("registries", 0);
+    world.cloud.list("/registries", objects("/registries", 0..10));
+    let mut running = Some(world.coordinator().await);
+    are(&world, [0, 10, 0, 0]).await;
+    world.cloud.replace("/registries", objects("/registries", 0..3));
+    holds(&world, "Registry", 7).await;
+    for stops_first in [false, true, false] {
+        if let Some(running) = running.take_if(|_| stops_first) {
+            running.stop().await;
+        }
+        let syncs: Api<CloudSync> = Api::all(world.client());
+        syncs.delete("cloud", &DeleteParams::default()).await.unwrap();
+        world
+            .secrets()
+            .delete_collection(&DeleteParams::default(), &secrets)
+            .await
+            .unwrap();
+        let before = match running.take() {
+            Some(running) => running,
+            None => world.coordinator().await,
+        };
+        eventually("the list to be stored again", SOON, async || {
+            let found = world.secrets().get_opt(&stored).await.unwrap();
+            found.map(drop).ok_or("there is none")
+        })
+        .await;
+        holds(&world, "Registry", 7).await;
+        before.stop().await;
+        running = Some(world.coordinator().await);
+        world.polled("/registries", 3).await;
+        assert_eq!(counts(&world).await, [0, 10, 0, 0], "stopped first: {stops_first}");
+        holds(&world, "Registry", 7).await;
+    }
 }
 
 /// An interval after which nothing is polled within a test, however slow the machine is.

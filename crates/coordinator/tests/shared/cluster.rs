@@ -195,6 +195,11 @@ impl Running {
         line.map(|value| value.parse().unwrap())
     }
 
+    /// Whether it is ready, and what each readiness check says.
+    pub fn readiness(&self) -> (bool, String) {
+        self.kit.checks.report()
+    }
+
     /// Waits until the metric has this value.
     pub async fn counts(&self, name: &str, value: impl Into<f64>) {
         let value = value.into();

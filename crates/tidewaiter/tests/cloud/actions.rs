@@ -192,6 +192,10 @@ async fn policies_scripts_and_locks() {
     let node = person.file("node.yaml", "name: node-1\n");
     let node = ["cloud", "create", "node", "-f", &node, "--node-pool", "workers"];
     let node = field(&person.run(&node).await.well(), "id");
+    for words in [&["cloud", "get", "nodes"][..], &["cloud", "get", "node", "node-1"]] {
+        let found = person.run(words).await.well();
+        assert!(found.contains("node-1"), "{found}");
+    }
     // It is found in the whole cluster, but changed in its pool alone: that is said before an editor opens.
     for words in [
         &["cloud", "delete", "node", "node-1", "--yes"][..],

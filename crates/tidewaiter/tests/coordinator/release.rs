@@ -151,7 +151,8 @@ async fn what_the_brake_holds_is_released_by_kind_or_all_together_and_only_after
         String::from_utf8_lossy(&output.stderr)
     );
     assert!(
-        shown.starts_with("ClusterLabel: 6 of 6 would be deleted; held since ")
+        shown.starts_with("ClusterLabel: 6 of 6 would be deleted (")
+            && shown.contains("); held since ")
             && shown.ends_with("released ClusterLabel\n")
             && shown.lines().count() == MANY + 2,
         "{shown}"

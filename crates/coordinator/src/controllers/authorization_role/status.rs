@@ -9,6 +9,7 @@ use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Key, Metrics, Notice, ReconcileError, Retry, WriteError};
 
 use super::plan::{Refused, Why};
+use crate::controllers::rbac::notice;
 
 /// Why the `ClusterRole` is not what the `AuthorizationRole` says.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +67,7 @@ impl ReconcileError for RoleError {
                 );
                 Some(Notice::warning("RoleHeld", "Apply", note))
             }
-            Self::Write(error) => error.notice(),
+            Self::Write(error) => notice(error, "clusterrole"),
         }
     }
 }

@@ -8,6 +8,8 @@ use prometheus::IntGaugeVec;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Key, Metrics, Notice, ReconcileError, Retry, SharedClock, WriteError};
 
+use crate::controllers::rbac::notice;
+
 /// How long the mirror and the role controller may take with a role before its bindings report that they wait.
 const A_MOMENT: Duration = Duration::from_secs(10);
 
@@ -29,11 +31,12 @@ pub(crate) enum Wait {
 }
 
 impl Wait {
-    const WORDS: [&'static str; 3] = ["namespace", "role", "unknown"];
+    const WORDS: [&'static str; 4] = ["held", "namespace", "role", "unknown"];
 
     fn word(&self) -> &'static str {
         match self {
-            Self::Role(_) | Self::ClusterRole(_) | Self::Held(_) => "role",
+            Self::Role(_) | Self::ClusterRole(_) => "role",
+            Self::Held(_) => "held",
             Self::Namespace(_) => "namespace",
             Self::Missing(_) => "unknown",
         }
@@ -115,7 +118,10 @@ impl ReconcileError for BindingError {
                 );
                 Some(Notice::warning("DeletionBlocked", "Unbind", note))
             }
-            Self::Write(error) => error.notice(),
+            Self::Write(error) => {
+                let is_within = error.key().namespace().is_some();
+                notice(error, if is_within { "rolebinding" } else { "clusterrolebinding" })
+            }
         }
     }
 }
@@ -132,7 +138,7 @@ impl Waiting {
     pub(super) fn new(metrics: &Metrics, clock: SharedClock) -> Result<Self, MetricsError> {
         let gauge = metrics.gauge_vec(
             "tidewaiter_role_bindings_waiting",
-            "Role bindings of the cloud that are not bound, by what they wait for: role, namespace, unknown (a role that the cloud may list cannot be read in the cluster).",
+            "Role bindings of the cloud that are not bound, by what they wait for: role, namespace, unknown (a role that the cloud may list cannot be read in the cluster), held (a role that is held as another coordinator left it).",
             &["for"],
         )?;
         for word in Wait::WORDS {

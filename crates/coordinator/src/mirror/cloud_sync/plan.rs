@@ -37,6 +37,9 @@ const ROLES_HELD: &str = "RolesHeld";
 /// The longest text of an Event, whose note begins with the type of the condition.
 const MAX_NOTE: usize = 1000;
 
+/// The longest text of an annotation that an Event repeats.
+const MAX_SHOWN: usize = 64;
+
 /// The longest text of an object.
 const MAX_REASON: usize = 1024;
 
@@ -56,14 +59,15 @@ pub(super) fn release(annotated: Option<&str>, loops: &[LoopState]) -> Option<No
     };
     let held: Vec<String> = loops.iter().filter_map(held).collect();
     // The list with this revision is in force, so the release was used, whatever is held of other kinds.
-    let was_used = loops.iter().any(|state| revision(state) == annotated);
-    if was_used || held.is_empty() {
+    if loops.iter().any(|state| revision(state) == annotated) {
         return Some(release_ended());
     }
-    let note = format!(
-        "The revision that was released, {annotated}, is not held. Held revisions: {}.",
-        held.join(", ")
-    );
+    let held = match held.len() {
+        0 => "Nothing is held".to_owned(),
+        _ => format!("Held revisions: {}", held.join(", ")),
+    };
+    let annotated = &annotated[..annotated.floor_char_boundary(MAX_SHOWN)];
+    let note = format!("The revision that was released, {annotated}, is not held. {held}.");
     Some(Notice::warning("ReleaseUnknown", "Release", note))
 }
 
@@ -79,8 +83,8 @@ pub(super) struct Plan {
     pub(super) status: CloudSyncStatus,
     /// What to tell of the conditions that become others.
     pub(super) notices: Vec<Notice>,
-    /// Nothing is held any more of a kind of which something was: whoever released it waits for that.
-    pub(super) ends_hold: bool,
+    /// Something else is held than before: whoever releases it names its revision, and waits for its end.
+    pub(super) changes_hold: bool,
 }
 
 /// For how long nothing is written because a response is awaited or being applied: after a restart, most often,
@@ -122,12 +126,17 @@ pub(super) fn plan(
         is_flip || (condition.type_ == HELD && holds_another_kind(&before, &status))
     };
     let notices = status.conditions.iter().filter(is_news).map(notice).collect();
-    let ends_hold = holds_another_kind(&status, &before);
+    let changes_hold = held_of(&before).ne(held_of(&status));
     Some(Plan {
         status,
         notices,
-        ends_hold,
+        changes_hold,
     })
+}
+
+fn held_of(status: &CloudSyncStatus) -> impl Iterator<Item = (&str, &HeldDeletions)> {
+    let kinds = status.kinds.iter();
+    kinds.filter_map(|kind| Some((kind.kind.as_str(), kind.held.as_ref()?)))
 }
 
 /// Whether something is held in `after` of a kind of which nothing is held in `before`.
@@ -314,6 +323,13 @@ fn what_is_held(state: &LoopState) -> Option<String> {
                 0 => String::new(),
                 _ => format!(", and {added} added"),
             };
+            let counted = match (hold.reason, hold.counted) {
+                (HoldReason::MostObjects | HoldReason::Emptied, 1..) => format!(
+                    ", after {} that were deleted within the last ten sync intervals: more than half together",
+                    hold.counted
+                ),
+                _ => String::new(),
+            };
             let why = match hold.reason {
                 HoldReason::Unrecorded => ", which the record of deletions in the cloud does not name",
                 HoldReason::Emptied => " without a record of deletions in the cloud",
@@ -321,7 +337,7 @@ fn what_is_held(state: &LoopState) -> Option<String> {
                 _ => "",
             };
             let objects = state.objects;
-            format!("{deleted} of {objects} {resource} would be deleted{and}{why}, held since {since}")
+            format!("{deleted} of {objects} {resource} would be deleted{and}{why}{counted}, held since {since}")
         }
         HoldReason::Unreadable => {
             let and = if added == 0 { String::new() } else { format!("; {many}") };
@@ -368,7 +384,7 @@ fn kind(state: &LoopState, before: &CloudSyncStatus) -> KindSync {
             objects: count(hold.deletions.len()),
             additions: count(hold.count() - hold.deletions.len()),
             names: hold.keys().take(NAMED).map(|key| key.name().to_owned()).collect(),
-            reason: hold.reason.text().to_owned(),
+            reason: hold.told(),
         }),
         refused_objects: count(refused.len()),
         refused: refused.iter().take(NAMED).map(refused_object).collect(),

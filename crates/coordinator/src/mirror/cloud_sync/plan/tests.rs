@@ -54,6 +54,7 @@ fn holds(reason: HoldReason) -> impl FnOnce(&mut LoopState) {
                 },
                 changed: if is_addition { keys(&["e"]) } else { BTreeSet::new() },
             },
+            counted: 0,
             reason,
         };
         state.held = Some((hold, now()));
@@ -293,6 +294,32 @@ fn the_event_of_what_is_held_has_the_command_that_releases_it() {
 }
 
 #[test]
+fn what_else_is_held_is_written_at_once_and_says_what_was_deleted_before() {
+    let held = |counted| {
+        with("User", move |state| {
+            holds(HoldReason::MostObjects)(state);
+            state.held.as_mut().unwrap().0.counted = counted;
+        })
+    };
+    let mut before = standing(&[held(0)]);
+    let planned = plan(&before, &[held(4)], None, now()).unwrap();
+    assert!(planned.changes_hold && planned.notices.is_empty(), "{planned:?}");
+    let told = &planned.status.kinds[0].held.as_ref().unwrap().reason;
+    assert!(told.ends_with("4 deleted before included"), "{told}");
+    let message = &planned.status.conditions[1].message;
+    assert!(message.contains("after 4 that were deleted"), "{message}");
+    before.status = Some(planned.status);
+    let mut other = held(4);
+    other.contents.as_mut().unwrap().revision = "ba9876543210".to_owned();
+    assert!(plan(&before, &[other], None, now()).unwrap().changes_hold);
+    let mut counted = held(4);
+    counted.objects += 1;
+    let planned = plan(&before, &[counted], None, now()).unwrap();
+    assert!(!planned.changes_hold, "only a count is another one");
+    assert!(plan(&before, &[applied("User")], None, now()).unwrap().changes_hold);
+}
+
+#[test]
 fn a_release_ends_with_its_use() {
     let holding = || with("User", holds(HoldReason::MostObjects));
     let other = || {
@@ -306,6 +333,7 @@ fn a_release_ends_with_its_use() {
         (Some(REVISION), vec![applied("User")], Some("ReleaseEnded")),
         (Some(REVISION), vec![applied("User"), other()], Some("ReleaseEnded")),
         (Some("other"), vec![holding()], Some("ReleaseUnknown")),
+        (Some("garbage"), vec![applied("User")], Some("ReleaseUnknown")),
         (Some(REVISION), vec![applied("User"), with("Plugin", waits)], None),
     ] {
         let found = release(annotated, &loops).map(|notice| notice.reason);
