@@ -32,6 +32,7 @@ mod health;
 mod list;
 mod mirror;
 mod objects;
+mod prune;
 mod subscribers;
 mod view;
 mod watch;
@@ -236,11 +237,7 @@ where
     }
 
     fn metadata_of(api: Api<Guarded<Metadata<K>>>) -> CacheBuilder<Metadata<K>> {
-        CacheBuilder::new(Box::new(move |config| {
-            let events = watcher::watcher(api.clone(), config);
-            let prune = |it: &mut Guarded<Metadata<K>>| it.0.iter_mut().for_each(|it| slim::prune(&mut it.metadata));
-            events.map(move |event| event.map(|event| event.modify(prune))).boxed()
-        }))
+        CacheBuilder::following(api).prune(|it| slim::prune(&mut it.metadata))
     }
 }
 

@@ -9,8 +9,12 @@ use std::fmt::{self, Display};
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use super::{ALL, Action, RBAC_GROUP, covers_path, has_or_all, list, permits};
+use super::{ALL, Action, covers_path, has_or_all, list, permits};
 use crate::names::CONTAINERSHIP_NAMESPACE;
+
+mod table;
+
+pub use table::ROWS;
 
 /// Where a role is bound. A wider scope is greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,240 +83,9 @@ pub struct FullControl {
     pub permission: &'static str,
 }
 
-const WRITES: &[&str] = &["create", "update", "patch"];
-
-/// The table, in the order in which rows are reported.
-pub const ROWS: &[FullControl] = &[
-    FullControl {
-        scope: Scope::Namespace,
-        groups: &[ALL],
-        resources: &[ALL],
-        verbs: &[ALL],
-        permission: "permits every verb on every resource of an API group",
-    },
-    FullControl {
-        scope: Scope::Namespace,
-        groups: &[RBAC_GROUP],
-        resources: &["clusterroles", "roles"],
-        verbs: &["escalate"],
-        permission: "permits escalate on roles",
-    },
-    FullControl {
-        scope: Scope::Namespace,
-        groups: &[RBAC_GROUP],
-        resources: &["clusterroles", "roles"],
-        verbs: &["bind"],
-        permission: "permits bind on roles",
-    },
-    FullControl {
-        scope: Scope::Namespace,
-        groups: &[""],
-        resources: &["users", "groups", "serviceaccounts"],
-        verbs: &["impersonate"],
-        permission: "permits impersonate",
-    },
-    FullControl {
-        scope: Scope::Namespace,
-        groups: &["authentication.k8s.io"],
-        resources: &["uids", "userextras/*"],
-        verbs: &["impersonate"],
-        permission: "permits impersonate",
-    },
-    FullControl {
-        scope: Scope::Namespace,
-        groups: &["authentication.k8s.io"],
-        resources: &["users", "groups", "uids", "userextras/*", "serviceaccounts", "nodes"],
-        verbs: &[
-            "impersonate:user-info",
-            "impersonate:serviceaccount",
-            "impersonate:arbitrary-node",
-            "impersonate:associated-node",
-        ],
-        permission: "permits impersonate",
-    },
-    FullControl {
-        scope: Scope::Namespace,
-        groups: &[""],
-        resources: &["serviceaccounts/token"],
-        verbs: &["create"],
-        permission: "permits to create tokens of service accounts",
-    },
-    FullControl {
-        scope: Scope::Namespace,
-        groups: &[""],
-        resources: &["nodes/proxy"],
-        verbs: &["get", "create", "update", "patch", "delete"],
-        permission: "permits nodes/proxy",
-    },
-    FullControl {
-        scope: Scope::SystemNamespace,
-        groups: &[""],
-        resources: &["secrets"],
-        verbs: &[
-            "get",
-            "list",
-            "watch",
-            "create",
-            "update",
-            "patch",
-            "delete",
-            "deletecollection",
-        ],
-        permission: "permits to read or write Secrets",
-    },
-    FullControl {
-        scope: Scope::SystemNamespace,
-        groups: &["", "apps", "batch"],
-        resources: &[
-            "pods",
-            "pods/ephemeralcontainers",
-            "replicationcontrollers",
-            "controllerrevisions",
-            "daemonsets",
-            "deployments",
-            "replicasets",
-            "statefulsets",
-            "cronjobs",
-            "jobs",
-        ],
-        verbs: WRITES,
-        permission: "permits to run pods",
-    },
-    FullControl {
-        scope: Scope::SystemNamespace,
-        groups: &[""],
-        resources: &["pods/attach", "pods/exec"],
-        verbs: &["get", "create"],
-        permission: "permits to run commands in pods",
-    },
-    FullControl {
-        scope: Scope::SystemNamespace,
-        groups: &[""],
-        resources: &["configmaps"],
-        verbs: WRITES,
-        permission: "permits to write ConfigMaps",
-    },
-    FullControl {
-        scope: Scope::SystemNamespace,
-        groups: &[RBAC_GROUP],
-        resources: &["clusterrolebindings", "clusterroles", "rolebindings", "roles"],
-        verbs: WRITES,
-        permission: "permits to write roles or bindings",
-    },
-    FullControl {
-        scope: Scope::SystemNamespace,
-        groups: &[
-            "containership.io",
-            "auth.containership.io",
-            "provision.containership.io",
-            "tidewaiter.dev",
-        ],
-        resources: &[
-            "authorizationrolebindings",
-            "authorizationroles",
-            "cloudsyncs",
-            "cloudsyncs/status",
-            "clusterhealths",
-            "clusterhealths/status",
-            "clusterlabels",
-            "clusterupgrades",
-            "clusterupgrades/status",
-            "nodeidentities",
-            "nodepoollabels",
-            "nodereports",
-            "nodereports/status",
-            "nodeupgrades",
-            "plugininventories",
-            "plugins",
-            "plugins/status",
-            "registries",
-            "users",
-        ],
-        verbs: WRITES,
-        permission: "permits to write what Tidewaiter acts on",
-    },
-    FullControl {
-        scope: Scope::Cluster,
-        groups: &[""],
-        resources: &[
-            "nodes/attach",
-            "nodes/checkpoint",
-            "nodes/exec",
-            "nodes/log",
-            "nodes/pods",
-            "nodes/portforward",
-            "nodes/run",
-        ],
-        verbs: &["get", "create", "update", "patch", "delete"],
-        permission: "permits the API of the kubelet beyond its metrics and health",
-    },
-    FullControl {
-        scope: Scope::Cluster,
-        groups: &["admissionregistration.k8s.io"],
-        resources: &[
-            "mutatingadmissionpolicies",
-            "mutatingadmissionpolicybindings",
-            "mutatingwebhookconfigurations",
-            "validatingadmissionpolicies",
-            "validatingadmissionpolicybindings",
-            "validatingwebhookconfigurations",
-        ],
-        verbs: &["create", "update", "patch", "delete", "deletecollection"],
-        permission: "permits to write webhooks or admission policies",
-    },
-    FullControl {
-        scope: Scope::Cluster,
-        groups: &["apiregistration.k8s.io"],
-        resources: &["apiservices"],
-        verbs: WRITES,
-        permission: "permits to write APIServices",
-    },
-    FullControl {
-        scope: Scope::Cluster,
-        groups: &["apiextensions.k8s.io"],
-        resources: &["customresourcedefinitions"],
-        verbs: WRITES,
-        permission: "permits to write definitions of custom resources",
-    },
-    FullControl {
-        scope: Scope::Cluster,
-        groups: &["certificates.k8s.io"],
-        resources: &[
-            "certificatesigningrequests/approval",
-            "certificatesigningrequests/status",
-        ],
-        verbs: &["update", "patch"],
-        permission: "permits to approve or sign certificates",
-    },
-    FullControl {
-        scope: Scope::Cluster,
-        groups: &["certificates.k8s.io"],
-        resources: &["signers"],
-        verbs: &["approve", "sign"],
-        permission: "permits to approve or sign certificates",
-    },
-    FullControl {
-        scope: Scope::Cluster,
-        groups: &[""],
-        resources: &["persistentvolumes"],
-        verbs: WRITES,
-        permission: "permits to write PersistentVolumes",
-    },
-    FullControl {
-        scope: Scope::Cluster,
-        groups: &[],
-        resources: &["/logs/*", "/debug/*"],
-        verbs: &[],
-        permission: "permits every path of the API server, or its logs or debugging",
-    },
-    FullControl {
-        scope: Scope::SystemNamespace,
-        groups: &[ALL],
-        resources: &[ALL],
-        verbs: WRITES,
-        permission: "permits to write every resource of an API group",
-    },
-];
+/// Rules for these subresources of every resource are about what has them: nobody is known by an attribute of such a
+/// name.
+const ORDINARY_SUBRESOURCES: [&str; 3] = ["log", "scale", "status"];
 
 /// The row by which the rule amounts to full control of the cluster if a role with it is bound in the scope.
 #[must_use]
@@ -372,17 +145,17 @@ fn permits_any(rule: &PolicyRule, verb: &str, group: &str, resource: &str) -> bo
     };
     // `*/scopes` is about the subresource `scopes` of every resource.
     let is_about = |own: &String| {
-        let of = own.split('/').next().unwrap_or_default();
-        of == ALL || of == parent
+        let (of, sub) = own.split_once('/').unwrap_or((own, ""));
+        of == parent || of == ALL && !ORDINARY_SUBRESOURCES.contains(&sub)
     };
     has_or_all(&rule.verbs, verb)
         && has_or_all(list(rule.api_groups.as_ref()), group)
         && list(rule.resources.as_ref()).iter().any(is_about)
 }
 
-/// Whether some path matches both the path of a rule and the row's, which ends with `*`.
+/// Whether some path matches both the path of a rule and the row's.
 fn overlaps(own: &str, path: &str) -> bool {
-    covers_path(own, path) || own.starts_with(path.trim_end_matches(ALL))
+    covers_path(own, path) || path.strip_suffix(ALL).is_some_and(|stem| own.starts_with(stem))
 }
 
 impl Display for FullControl {

@@ -221,7 +221,7 @@ impl Desired for DesiredAccount<'_> {
     }
 
     fn difference(&self, account: &Account) -> Difference {
-        if self.is_ours() && !account.is_managed() {
+        if self.is_ours() && !account.is_managed() || account.is_too_long() {
             return Difference::Foreign;
         }
         let (entries, attached) = self.attached(account.entries(), &account.attached());

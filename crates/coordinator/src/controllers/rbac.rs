@@ -17,6 +17,7 @@ use tidewaiter_kit::{
 };
 
 mod scopes;
+mod slim;
 
 use super::MirroredAccess;
 use super::listed::Listed;
@@ -100,6 +101,9 @@ impl Rbac {
         let bound_everywhere = everywhere.index(|binding| Some(binding.role_ref.name.clone()));
         let in_namespaces = Cache::<RoleBinding>::all(reader.clone())
             .labels(&selector())
+            .prune(slim::prune)
+            .keep(slim::may_be_ours)
+            .packed()
             .start(tasks, kit);
         let system = settings.system_namespaces.clone();
         let bound_in_system = in_namespaces.index(move |binding| {

@@ -21,4 +21,5 @@ mod scopes;
 #[path = "../mirror/script.rs"]
 mod script;
 mod takeover;
+mod tenant;
 mod world;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Either, Full};
+use http_body_util::{BodyExt as _, Either, Full, LengthLimitError, Limited};
 use hyper::body::Body as HttpBody;
 use kube::client::Body;
 use prometheus::IntCounterVec;
@@ -19,6 +19,7 @@ use tracing::debug;
 use super::budget::{Budget, Permits};
 use super::fence::{Fenced, FencedBody, caused_by_fence};
 use super::pace::Pace;
+use super::pages::Pages;
 use super::request::{Kind, kind};
 use super::retry_after::{into_status, is_asked};
 use super::{IN_FLIGHT, PERMIT_TIMEOUT, REQUEST_TIMEOUT, WRITE_TIMEOUT};
@@ -36,6 +37,7 @@ struct Shared {
     writes: IntCounterVec,
     in_flight: Arc<Semaphore>,
     pace: Pace,
+    pages: Pages,
 }
 
 impl Gates {
@@ -46,6 +48,7 @@ impl Gates {
             writes: kit.metrics.writes.clone(),
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT)),
             pace: Pace::default(),
+            pages: Pages::default(),
         }))
     }
 
@@ -154,13 +157,35 @@ impl GateLayer {
 
     async fn read<S, B>(self, inner: S, request: Request<Body>) -> Result<Answer<B>, BoxError>
     where
-        S: Service<Request<FencedBody>, Response = Response<B>>,
+        S: Service<Request<FencedBody>, Response = Response<B>> + Clone,
         S::Error: Into<BoxError>,
         B: HttpBody<Data = Bytes>,
         B::Error: Into<BoxError>,
     {
-        self.permitted(REQUEST_TIMEOUT, self.whole(inner, request.map(FencedBody::read)))
-            .await
+        let pages = &self.shared.pages;
+        let send = async {
+            let Some(mut page) = pages.page(request.uri()) else {
+                return self.whole(inner, request.map(FencedBody::read)).await;
+            };
+            // A list has no body.
+            let (head, _) = request.into_parts();
+            loop {
+                let mut request = Request::from_parts(head.clone(), FencedBody::read(Body::empty()));
+                *request.uri_mut() = page.uri(&head.uri);
+                let response = inner.clone().oneshot(request).await.map_err(Into::into)?;
+                let (head, body) = response.into_parts();
+                match Limited::new(body, page.most()).collect().await {
+                    Ok(read) => {
+                        let bytes = read.to_bytes();
+                        pages.read(page, bytes.len());
+                        return Ok(self.answer(Response::from_parts(head, bytes)));
+                    }
+                    Err(error) if error.is::<LengthLimitError>() => page = pages.smaller(page),
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        self.permitted(REQUEST_TIMEOUT, send).await
     }
 
     async fn write<S, B>(
@@ -247,8 +272,11 @@ impl GateLayer {
     {
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.map_err(Into::into)?.to_bytes();
-        let response = into_status(Response::from_parts(parts, bytes), self.shared.clock.now());
-        Ok(response.map(|bytes| Either::Left(Full::new(bytes))))
+        Ok(self.answer(Response::from_parts(parts, bytes)))
+    }
+
+    fn answer<B>(&self, response: Response<Bytes>) -> Answer<B> {
+        into_status(response, self.shared.clock.now()).map(|bytes| Either::Left(Full::new(bytes)))
     }
 }
 

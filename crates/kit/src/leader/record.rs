@@ -16,6 +16,10 @@ const UNFIT_HOLDER: &str = "tidewaiter.dev/unfit-holder";
 /// The identity of a replica that is fit to succeed that holder.
 const SUCCESSOR: &str = "tidewaiter.dev/successor";
 
+/// The longest time for which a Lease is held without a change, whatever it says: whoever may write it could stop every replica for 68
+/// years with one edit. No component of Kubernetes, and no release of Tidewaiter, has a lease duration that is as long.
+const LONGEST: Duration = Duration::from_mins(1);
+
 /// The three times of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
@@ -247,7 +251,8 @@ impl Observed {
         }
         let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
         let lasts = seconds.map_or(timing.lease_duration, |seconds| {
-            Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
+            let says = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+            says.min(LONGEST.max(timing.lease_duration))
         });
         let until = self.changed.saturating_add(lasts);
         if until <= now {
@@ -372,6 +377,20 @@ mod tests {
             claimable(&observed, NOW + 41 * SECOND),
             Claimable::At(NOW + 79 * SECOND)
         );
+    }
+
+    #[test]
+    fn no_lease_is_held_for_years() {
+        let mut evil = lease("evil", "2099-01-01T00:00:00.000000Z", i32::MAX);
+        evil.spec.as_mut().unwrap().acquire_time = Some(MicroTime(time("2099-01-01T00:00:00Z")));
+        let observed = Observed::new(Some(evil), NOW);
+        let claimable = |now, timing| observed.claimable("us", now, timing);
+        let until = NOW + LONGEST;
+        assert_eq!(claimable(NOW, Timing::default()), Claimable::At(until));
+        assert_eq!(claimable(until, Timing::default()), Claimable::Since(until));
+        // Unless our own is longer.
+        let slow = Timing::new(90 * SECOND, 60 * SECOND, 10 * SECOND).unwrap();
+        assert_eq!(claimable(NOW, slow), Claimable::At(NOW + 90 * SECOND));
     }
 
     #[test]

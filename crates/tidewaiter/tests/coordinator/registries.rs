@@ -116,6 +116,16 @@ async fn put_right(world: &RegistryWorld) {
             .unwrap();
         world.has_secret("late", "r-good", GOOD, "hunter2-a").await;
     }
+    // The type of a Secret cannot be changed.
+    let forged = json!({"metadata": {"name": "r-good", "labels": {"containership.io/managed": "true", "controller": "r-good"}}, "type": "Opaque"});
+    let forged: Secret = serde_json::from_value(forged).unwrap();
+    eventually("a forged Secret before the pull secret is back", SOON, async || {
+        let _ = secrets.delete("r-good", &DeleteParams::default()).await;
+        let created = secrets.create(&PostParams::default(), &forged).await;
+        created.map(drop).map_err(|error| error.to_string())
+    })
+    .await;
+    world.has_secret("late", "r-good", GOOD, "hunter2-a").await;
     let accounts: Api<ServiceAccount> = Api::namespaced(world.admin(), "late");
     let detached = json!({"imagePullSecrets": [{"name": "mine"}]});
     accounts

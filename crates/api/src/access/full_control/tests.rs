@@ -65,7 +65,8 @@ fn what_amounts_to_full_control_and_from_which_scope() {
             "impersonate",
         ),
         ("impersonate authentication.k8s.io */scopes", any, "impersonate"),
-        ("* * */scale", any, "impersonate"),
+        ("* * */scopes", any, "impersonate"),
+        ("impersonate authentication.k8s.io userextras/scale", any, "impersonate"),
         ("impersonate:user-info authentication.k8s.io users", any, "impersonate"),
         ("* authentication.k8s.io *", any, "every verb"),
         ("create core serviceaccounts/token", any, "tokens"),
@@ -88,6 +89,28 @@ fn what_amounts_to_full_control_and_from_which_scope() {
         ("get core pods/exec", system, "commands"),
         ("create core */attach", system, "commands"),
         ("create core configmaps", system, "ConfigMaps"),
+        ("create coordination.k8s.io leases", system, "Leases"),
+        ("update coordination.k8s.io leases", system, "Leases"),
+        ("patch coordination.k8s.io leases", system, "Leases"),
+        ("delete coordination.k8s.io leases", system, "Leases"),
+        ("deletecollection coordination.k8s.io leases", system, "Leases"),
+        ("* * */status", system, "Tidewaiter"),
+        (
+            "update cerebral.containership.io autoscalinggroups",
+            system,
+            "Tidewaiter",
+        ),
+        ("get * */log", cluster, "kubelet"),
+        (
+            "create certificates.k8s.io certificatesigningrequests/nodeclient",
+            cluster,
+            "certificate of any node",
+        ),
+        (
+            "create certificates.k8s.io */nodeclient",
+            cluster,
+            "certificate of any node",
+        ),
         (
             "create rbac.authorization.k8s.io rolebindings",
             system,
@@ -131,6 +154,8 @@ fn what_amounts_to_full_control_and_from_which_scope() {
         ("get /*", cluster, "path"),
         ("get /logs/kube-apiserver.log", cluster, "path"),
         ("get /l*", cluster, "path"),
+        ("get /logs", cluster, "path"),
+        ("get /debug", cluster, "path"),
         ("put /debug/flags/v", cluster, "path"),
     ] {
         let (found, words) = judged(text).unwrap_or_else(|| panic!("{text} is permitted"));
@@ -153,14 +178,18 @@ fn what_is_harmless_is_permitted_in_every_scope() {
         "create core pods/eviction,pods/portforward",
         "patch * deployments/scale",
         "* apps,autoscaling */scale",
-        "get,update,patch * */scale",
+        "* * */scale",
+        "get,list,watch coordination.k8s.io leases",
+        "create certificates.k8s.io certificatesigningrequests/selfnodeclient",
+        "impersonate authentication.k8s.io users,groups,serviceaccounts",
+        "get /flagz,/configz,/statusz,/logsx",
         "* * ingresses,networkpolicies",
         "* networking.k8s.io ingresses",
         "* * namespaces,services,events,persistentvolumeclaims",
         "create certificates.k8s.io certificatesigningrequests",
         "create authentication.k8s.io tokenreviews",
         "impersonate apps deployments",
-        "* cerebral.containership.io autoscalinggroups",
+        "get,list,watch cerebral.containership.io *",
         "get /metrics",
         "get /healthz*,/livez*,/api*,/openapi/*",
     ] {
@@ -202,7 +231,7 @@ fn repository(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-/// Every definition of ours, but those of Cerebral, which Tidewaiter only mirrors.
+/// Every definition of ours, with its status where it has one.
 #[test]
 fn what_tidewaiter_acts_on_is_in_the_table() {
     let folders = ["deploy/crds", "deploy/crds/coordinator", "deploy/crds/agent"];
@@ -221,9 +250,15 @@ fn what_tidewaiter_acts_on_is_in_the_table() {
                 .to_owned()
         };
         let (group, plural) = (field("group:"), field("plural:"));
-        let found = judged(&format!("patch {group} {plural}"));
-        let expected = (group != "cerebral.containership.io").then_some(Scope::SystemNamespace);
-        assert_eq!(found.map(|(scope, _)| scope), expected, "{plural}");
+        let status = text.contains("subresources:").then(|| format!("{plural}/status"));
+        for resource in [plural].into_iter().chain(status) {
+            let found = judged(&format!("patch {group} {resource}"));
+            assert_eq!(
+                found.map(|(scope, _)| scope),
+                Some(Scope::SystemNamespace),
+                "{resource}"
+            );
+        }
         seen += 1;
     }
     assert!(seen >= 15);

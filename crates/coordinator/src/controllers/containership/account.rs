@@ -10,6 +10,10 @@ use tidewaiter_api::names::{ATTACHED_ANNOTATION, CONTAINERSHIP_ACCOUNT, MANAGED_
 
 use crate::mirror::is_id;
 
+/// The longest text that is cached of one, in bytes: the names of 200 registries in both places. Whoever may write a service account
+/// makes it as long as the API server takes.
+const TEXT: usize = 16 << 10;
+
 /// A slim service account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
 #[resource(inherit = ServiceAccount)]
@@ -24,12 +28,19 @@ struct Read {
     managed: bool,
     attached: String,
     entries: Vec<String>,
+    /// Whether these are longer than [`TEXT`], and not cached.
+    too_long: bool,
 }
 
 impl Account {
     /// Whether it is managed by Tidewaiter.
     pub(super) fn is_managed(&self) -> bool {
         self.read.managed
+    }
+
+    /// Whether its pull secrets are not cached, because they are too long: it is left alone.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.read.too_long
     }
 
     /// Whether it has one of these names.
@@ -84,7 +95,8 @@ struct Received {
 impl From<Received> for Account {
     fn from(received: Received) -> Self {
         let meta = received.metadata;
-        let read = received.read.unwrap_or_else(|| Read {
+        let mut read = received.read.unwrap_or_else(|| Read {
+            too_long: false,
             managed: meta
                 .labels
                 .as_ref()
@@ -101,6 +113,10 @@ impl From<Received> for Account {
                 .map(|reference| reference.name)
                 .collect(),
         });
+        if read.attached.len() + read.entries.iter().map(String::len).sum::<usize>() > TEXT {
+            read.too_long = true;
+            (read.attached, read.entries) = (String::new(), Vec::new());
+        }
         Self {
             metadata: ObjectMeta {
                 name: meta.name,

@@ -33,6 +33,27 @@ fn difference(name: &str, wanted: Option<&Entries>, account: &Account) -> Differ
 }
 
 #[test]
+fn an_account_that_is_too_long_is_cached_without_its_pull_secrets_and_left_alone() {
+    let long = |length| (0..length).map(|number| format!("{number:036}")).collect::<Vec<_>>();
+    for (attached, listed, is_too_long) in [(200, 200, false), (500, 0, true), (0, 500, true), (5_000, 40_000, true)] {
+        let (attached, listed) = (long(attached).join(","), long(listed));
+        let listed: Vec<&str> = listed.iter().map(String::as_str).collect();
+        let account = account(true, Some(&attached), &listed);
+        let cached = serde_json::to_string(&account).unwrap().len();
+        assert!(cached < 20_000, "{cached} bytes");
+        assert_eq!(account.is_too_long(), is_too_long);
+        let packed: Account = serde_json::from_value(json!(account)).unwrap();
+        assert_eq!(packed, account);
+        if is_too_long {
+            let entries = entries(&["r"], &[]);
+            let found = difference(CONTAINERSHIP_ACCOUNT, Some(&entries), &account);
+            assert_eq!(found, Difference::Foreign);
+            assert!(!account.has_entries_of_ours());
+        }
+    }
+}
+
+#[test]
 fn only_the_entries_of_ours_change() {
     let patch = |entries: Option<&[&str]>, attached: Option<Option<&str>>| {
         let mut patch = json!({});

@@ -177,7 +177,7 @@ impl Desired for PullSecret {
     fn difference(&self, copy: &SecretCopy) -> Difference {
         if copy.read.digest == self.digest {
             Difference::None
-        } else if copy.read.immutable || copy.read.old_form != (self.type_ == OLD_FORM.0) {
+        } else if copy.read.immutable || copy.read.old_form != Some(self.type_ == OLD_FORM.0) {
             Difference::Replace
         } else {
             Difference::Patch(self.patch())
@@ -227,16 +227,23 @@ pub(super) struct SecretCopy {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Read {
-    pull_secret: bool,
-    old_form: bool,
+    named: bool,
+    /// None if its type is that of no pull secret.
+    old_form: Option<bool>,
     immutable: bool,
     digest: Digest,
 }
 
 impl SecretCopy {
-    /// Whether it is the pull secret of a registry: other managed Secrets are not touched.
+    /// Whether its name and its label are those of the pull secret of a registry: other managed Secrets are not touched. If there is such a
+    /// registry, one of another type is replaced: it has our labels, and nothing of ours has another type.
+    pub(super) fn is_named_as_pull_secret(&self) -> bool {
+        self.read.named
+    }
+
+    /// The same, with the type of a pull secret: it is deleted when its registry is gone.
     pub(super) fn is_pull_secret(&self) -> bool {
-        self.read.pull_secret
+        self.read.named && self.read.old_form.is_some()
     }
 }
 
@@ -283,8 +290,8 @@ impl Received {
         let config = form.and_then(|form| self.data.as_ref()?.get(form.1));
         let id = label(CONTROLLER_LABEL);
         Read {
-            pull_secret: form.is_some() && self.metadata.name.as_deref() == Some(id),
-            old_form: self.type_ == OLD_FORM.0,
+            named: self.metadata.name.as_deref() == Some(id),
+            old_form: form.map(|form| form == OLD_FORM),
             immutable: self.immutable.unwrap_or_default(),
             digest: digest(
                 id,

@@ -54,7 +54,7 @@ pub(super) fn start_with<V: Verify>(
     let copies = Cache::<SecretCopy>::all(shared.reader.clone())
         .labels(&format!("{MANAGED_LABEL}={MANAGED_VALUE},{CONTROLLER_LABEL}"))
         .named("secret-copies")
-        .keep(SecretCopy::is_pull_secret)
+        .keep(SecretCopy::is_named_as_pull_secret)
         .page_size(500)
         .packed()
         .start(tasks, kit);
@@ -73,7 +73,10 @@ pub(super) fn start_with<V: Verify>(
     let reconciler = PullSecretController {
         registries: registries.clone(),
         everywhere: Arc::clone(&everywhere),
-        by_namespace: copies.index(|copy| Key::of(copy).namespace().map(Key::new)),
+        by_namespace: copies.index(|copy| {
+            let namespace = Key::of(copy).namespace().map(Key::new);
+            namespace.filter(|_| copy.is_pull_secret())
+        }),
         foreign: ForeignObjects::start(PullSecretController::NAME, shared.reader.clone(), queue.clone(), tasks),
         writer: Arc::clone(&writer),
     };

@@ -25,6 +25,9 @@ const CROWN: &str = "Y3Jvd24gamV3ZWxz";
 /// A request for a certificate of the user `system:kube-controller-manager`.
 const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIa01JR0xBZ0VBTUNreEp6QWxCZ05WQkFNTUhuTjVjM1JsYlRwcmRXSmxMV052Ym5SeWIyeHNaWEl0YldGdQpZV2RsY2pCWk1CTUdCeXFHU000OUFnRUdDQ3FHU000OUF3RUhBMElBQkdjYkhxR1E0dFYyRVYyMnI4cUZiMWFXCjZTa3BqNWNXclo1QktoKzh2QlViUmJhNGo5VDJOZkNjNEk1UExCblRJb1hXTEtrV0FjckxRajlnTUtRbG4rdWcKQURBS0JnZ3Foa2pPUFFRREFnTklBREJGQWlFQS9odmlSelNlaTdmZHpTT2JTOE1TSGRnVjhCTDVlOHlIQjJReApVNTlaRnRBQ0lHQ1NjM3dDM3ZaN1dmeERSdmFuRVFSR05oNGt6RTlsd2V6U0VSZm02WVZFCi0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
 
+/// A request for a certificate of the node `victim-node`.
+const NODE_REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIek1JR2JBZ0VBTURreEZUQVRCZ05WQkFvTURITjVjM1JsYlRwdWIyUmxjekVnTUI0R0ExVUVBd3dYYzNsegpkR1Z0T201dlpHVTZkbWxqZEdsdExXNXZaR1V3V1RBVEJnY3Foa2pPUFFJQkJnZ3Foa2pPUFFNQkJ3TkNBQVE2CmdHY2xNRjdybEhBT1h5MEhKeWVvaXZESFBUYUYwdEJGb01Sd0xrOFBnaHBWSU5jRGxBd000K1pWUmhPOHNhaWcKYWtsUENCU0RndVR0ZkJVUWRrN1lvQUF3Q2dZSUtvWkl6ajBFQXdJRFJ3QXdSQUlnWVMzOEh4R0kvaCtSaGdRQwpiSTZhanJxUkw3bTdiVnNndlpNaGxLbWp2eGNDSUNXUFZXUWJsRVo3WE9xVVdwR1FpUGJteVBYWm1DN0JRanh6CjI3VEZuVE5HCi0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
+
 /// The victims.
 const VICTIMS: &str = r#"
 {apiVersion: v1, kind: Secret, metadata: {name: crown, namespace: containership-core}, data: {key: Y3Jvd24gamV3ZWxz}}
@@ -32,6 +35,11 @@ const VICTIMS: &str = r#"
 {apiVersion: v1, kind: Pod, metadata: {name: victim, namespace: kube-system}, spec: {containers: [{name: c, image: good}]}}
 ---
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: strong, namespace: apps}}
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: victim, namespace: containership-core}
+spec: {holderIdentity: leader, leaseDurationSeconds: 15}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -482,6 +490,44 @@ pub async fn approves_a_certificate(eve: &Eve<'_>) -> Escalated {
     eve.send("PUT", &format!("{path}/{name}/approval"), made)
         .await
         .map(drop)
+}
+
+/// kube-controller-manager approves it for whoever may create `certificatesigningrequests/nodeclient`.
+pub async fn becomes_a_node(eve: &Eve<'_>) -> Escalated {
+    let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let request = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"generateName": "node-"},
+        "spec": {"request": NODE_REQUEST, "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+            "usages": ["digital signature", "client auth"]}});
+    let made = eve.send("POST", path, request).await?;
+    let name = made["metadata"]["name"].as_str().unwrap();
+    eve.may("create certificates certificatesigningrequests/nodeclient")
+        .await?;
+    let approved = async || {
+        let found = eve.get(&format!("{path}/{name}")).await;
+        let found = found.map_err(|_| "forbidden".to_owned())?;
+        let condition = &found["status"]["conditions"][0];
+        if condition["type"] == "Approved" {
+            Ok(())
+        } else {
+            Err(found["status"].to_string())
+        }
+    };
+    eventually("the request to be approved", SOON, approved).await;
+    Ok(())
+}
+
+/// The holder, which finds its Lease held by another, stops.
+pub async fn takes_a_lease(eve: &Eve<'_>) -> Escalated {
+    let path = "/apis/coordination.k8s.io/v1/namespaces/containership-core/leases/victim";
+    let mut lease = eve.get(path).await?;
+    lease["spec"] =
+        json!({"holderIdentity": "evil", "leaseDurationSeconds": i32::MAX, "renewTime": "2099-01-01T00:00:00.000000Z"});
+    eve.send("PUT", path, lease).await.map(drop)
+}
+
+/// AutoscalingGroups are cluster-scoped; a binding in a system namespace counts as one for the whole cluster.
+pub async fn scales_nodes(eve: &Eve<'_>) -> Escalated {
+    eve.may("update cerebral.containership.io autoscalinggroups").await
 }
 
 pub async fn mounts_the_host(eve: &Eve<'_>) -> Escalated {

@@ -292,6 +292,13 @@ pub const ATTACKS: &[Attack] = &[
         acts::changes_trust
     ),
     attack!(
+        "the Lease of the leader",
+        "containership-core",
+        ["update,get coordination.k8s.io leases"],
+        ["get,list,watch coordination.k8s.io leases"],
+        acts::takes_a_lease
+    ),
+    attack!(
         "an accomplice",
         "kube-system",
         ["create rbac rolebindings"],
@@ -304,6 +311,13 @@ pub const ATTACKS: &[Attack] = &[
         ["create auth.containership.io authorizationroles,authorizationrolebindings"],
         ["get,list auth.containership.io *"],
         acts::forges_a_role
+    ),
+    attack!(
+        "the size of node pools",
+        "containership-core",
+        ["update cerebral.containership.io autoscalinggroups,autoscalinggroups/status"],
+        ["get,list cerebral.containership.io autoscalinggroups", "* * */scale"],
+        acts::scales_nodes
     ),
     attack!(
         "an SSH key on every node",
@@ -363,6 +377,16 @@ pub const ATTACKS: &[Attack] = &[
         ],
         ["create,get certificates certificatesigningrequests"],
         acts::approves_a_certificate
+    ),
+    attack!(
+        "the certificate of a node",
+        "",
+        ["create certificates certificatesigningrequests/nodeclient"],
+        [
+            "create,get certificates certificatesigningrequests",
+            "create certificates certificatesigningrequests/selfnodeclient"
+        ],
+        acts::becomes_a_node
     ),
     attack!(
         "a volume of the host",

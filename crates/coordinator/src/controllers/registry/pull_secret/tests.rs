@@ -156,10 +156,18 @@ fn a_managed_secret_that_we_did_not_write_is_not_ours() {
 #[test]
 fn only_pull_secrets_of_registries_are_of_concern() {
     let good = written(&PullSecret::of_login("r", &login(false)));
-    assert!(copy(&good).is_pull_secret());
-    for (path, value) in [("/metadata/name", "other"), ("/type", "Opaque")] {
+    assert!(copy(&good).is_pull_secret() && copy(&good).is_named_as_pull_secret());
+    let with = |path: &str, value: &str| {
         let mut other = good.clone();
         *other.pointer_mut(path).unwrap() = json!(value);
-        assert!(!copy(&other).is_pull_secret(), "{path}");
+        copy(&other)
+    };
+    assert!(!with("/metadata/name", "other").is_named_as_pull_secret());
+    // In its place, and nowhere else: one of no registry is not deleted.
+    let forged = with("/type", "Opaque");
+    assert!(forged.is_named_as_pull_secret() && !forged.is_pull_secret());
+    for old_form in [false, true] {
+        let desired = PullSecret::of_login("r", &login(old_form));
+        assert_eq!(desired.difference(&forged), Difference::Replace);
     }
 }
