@@ -265,6 +265,53 @@ async fn a_restart_while_deletions_are_held_keeps_the_stored_list() {
     }
 }
 
+/// Several starts during one wrong list, when nothing is stored and when what is stored is damaged.
+#[tokio::test]
+async fn a_wrong_list_is_never_stored_as_what_the_cluster_has() {
+    let world = World::with(Script::start(true).await).await;
+    let objects = [1, 2, 3].map(|number| (number, 1));
+    lists(&world, &objects);
+    let running = world.coordinator().await;
+    for (number, value) in objects {
+        has(&world, number, value).await;
+    }
+    is_stored(&world, 10).await;
+    running.stop().await;
+    for kind in KINDS {
+        world.cloud.list(format!("/{}", kind.path()), []);
+    }
+    for is_deleted in [true, false] {
+        for secret in names(
+            world
+                .secrets()
+                .list(&ListParams::default().labels(CLOUD_LIST_LABEL))
+                .await
+                .unwrap(),
+        ) {
+            if is_deleted {
+                world.secrets().delete(&secret, &DeleteParams::default()).await.unwrap();
+            } else {
+                let damage = Patch::Merge(json!({"stringData": {"list": "nothing"}}));
+                world
+                    .secrets()
+                    .patch(&secret, &PatchParams::default(), &damage)
+                    .await
+                    .unwrap();
+            }
+        }
+        for _ in 0..2 {
+            let running = world.coordinator().await;
+            world.polled("/ssh-users", 3).await;
+            world.condition("Held", "True DeletionsHeld").await;
+            world.quiet().await;
+            running.stop().await;
+        }
+        for (number, value) in objects {
+            has(&world, number, value).await;
+        }
+    }
+}
+
 /// The longest password, which cannot be compressed: sixty registries do not fit into one Secret.
 fn large(number: usize) -> Value {
     let mut random = fastrand::Rng::with_seed(number as u64);
