@@ -73,7 +73,7 @@ impl Role {
     /// empty.
     pub(crate) fn all_of(spec: &Mapping<'_>) -> Result<BTreeSet<Self>, InvalidFile> {
         let field = spec.require("role", Self::ALLOWED)?;
-        let named = |text: &str| {
+        let role = |text: &str| {
             Self::NAMES
                 .iter()
                 .find(|(name, _)| *name == text)
@@ -81,7 +81,7 @@ impl Role {
         };
         let text = field.text(Self::ALLOWED)?;
         let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-        let roles: Option<BTreeSet<Self>> = names.map(named).collect();
+        let roles: Option<BTreeSet<Self>> = names.map(role).collect();
         let roles = roles.filter(|roles| !roles.is_empty());
         roles.ok_or_else(|| field.must_be(Self::ALLOWED))
     }

@@ -191,12 +191,11 @@ impl Invariants {
         }
         let before = recorded_before(objects.get("nodeidentities", "", &write.name), uid(after));
         let mut seen = self.seen.lock().unwrap();
-        match write.before() {
-            None => drop(seen.created.insert(uid(after).to_owned(), new.clone())),
-            Some(_) => {
-                let created = seen.created.entry(uid(after).to_owned()).or_default();
-                created.retain(|key, value| new.get(key) == Some(value));
-            }
+        if write.before().is_none() {
+            seen.created.insert(uid(after).to_owned(), new.clone());
+        } else {
+            let created = seen.created.entry(uid(after).to_owned()).or_default();
+            created.retain(|key, value| new.get(key) == Some(value));
         }
         let setters = seen.setters.entry(uid(after).to_owned()).or_default();
         setters.retain(|key, _| new.contains_key(key));
@@ -311,7 +310,9 @@ impl Invariants {
             .map(|(key, value)| format!("{key} was {value} before us: {write}"))
             .collect();
         drop(seen);
-        wrong.into_iter().for_each(|wrong| self.violated(wrong));
+        for wrong in wrong {
+            self.violated(wrong);
+        }
     }
 
     fn record(&self, write: &Write, objects: Objects<'_>) {

@@ -227,8 +227,10 @@ pub(super) fn notice(error: &WriteError, kind: &str) -> Option<Notice> {
         let key = error.key();
         let namespace = key.namespace().map(|namespace| format!(" -n {namespace}"));
         let (name, namespace) = (key.name(), namespace.unwrap_or_default());
-        notice.note += &format!(
-            " To hand it over instead, so that it becomes what the cloud says: kubectl label {kind} {name}{namespace} {MANAGED_LABEL}={MANAGED_VALUE}."
+        notice.note = format!(
+            "{} To hand it over instead, so that it becomes what the cloud says: \
+             kubectl label {kind} {name}{namespace} {MANAGED_LABEL}={MANAGED_VALUE}.",
+            notice.note
         );
     }
     Some(notice)

@@ -185,11 +185,11 @@ impl Brake {
         let is_listed = &is_listed;
         let stays = |key: &Key| is_listed(key) || unrecorded.contains(key);
         let too_many = self.too_many(&others, few, response, record, stays);
-        let lacks_most = self.window.extent(&is_listed) != Extent::default();
+        let lacks_most = self.window.extent(is_listed) != Extent::default();
         let is_any_held = too_many.is_some() || !unrecorded.is_empty();
         self.holds_list = too_many.is_some() || (lacks_most && is_any_held);
         DeletionHold {
-            counted: self.window.deleted(&is_listed),
+            counted: self.window.deleted(is_listed),
             objects: match too_many {
                 Some(_) => deletions.clone(),
                 None => unrecorded,

@@ -134,7 +134,7 @@ impl<K: MirroredKind> Lister<K> {
             leadership.acquired().await;
             self.follow().await;
         };
-        shutdown.run_until_cancelled(listing).await;
+        Box::pin(shutdown.run_until_cancelled(listing)).await;
         Ok(())
     }
 

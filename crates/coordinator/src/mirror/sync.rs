@@ -188,10 +188,10 @@ impl<K: MirroredKind> SyncController<K> {
         if !K::STORED {
             return Next::UntilChanged;
         }
-        let list = self.shared.list.listed();
-        let is_stored = |key: &Key| list.get(key.name()).is_some_and(Option::is_some);
+        let listed = self.shared.list.listed();
+        let is_stored = |key: &Key| listed.get(key.name()).is_some_and(Option::is_some);
         let remembered = self.brake().remembered(is_stored, self.moment());
-        let Err(error) = self.stored.write(&self.writer, Arc::clone(&list), remembered).await else {
+        let Err(error) = self.stored.write(&self.writer, Arc::clone(&listed), remembered).await else {
             self.last().store_failures = 0;
             return Next::UntilChanged;
         };

@@ -148,20 +148,20 @@ impl Window {
     /// The extent of the deletions if the list contains only what `is_listed`.
     pub(super) fn extent(&self, is_listed: impl Fn(&Key) -> bool) -> Extent {
         let deleted = self.deleted.iter().map(|(key, (scope, _))| (key, scope));
-        self.extent_of(deleted.chain(self.protected.iter().flatten()).collect(), is_listed)
+        self.extent_of(&deleted.chain(self.protected.iter().flatten()).collect(), is_listed)
     }
 
     /// Whether the list alone lacks more than half, or the last objects, of those that are protected.
     pub(super) fn lacks_most(&self, is_listed: impl Fn(&Key) -> bool) -> bool {
         let protected = self.protected.iter().flatten().collect();
-        self.extent_of(protected, is_listed) != Extent::default()
+        self.extent_of(&protected, is_listed) != Extent::default()
     }
 
-    fn extent_of(&self, all: BTreeMap<&Key, &String>, is_listed: impl Fn(&Key) -> bool) -> Extent {
+    fn extent_of(&self, all: &BTreeMap<&Key, &String>, is_listed: impl Fn(&Key) -> bool) -> Extent {
         let older = all.iter().filter(|(key, _)| !self.added.contains_key(**key));
         let older: BTreeMap<&Key, &String> = older.map(|(key, scope)| (*key, *scope)).collect();
         let mut extent = Extent::default();
-        for objects in [&all, &older] {
+        for objects in [all, &older] {
             let missing = objects.keys().filter(|key| !is_listed(key)).count();
             if missing * 2 > objects.len() {
                 extent.most_of = extent.most_of.max(Some(objects.len()));

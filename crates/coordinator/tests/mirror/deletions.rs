@@ -308,7 +308,7 @@ async fn a_record_that_was_read_once_is_remembered_over_a_restart() {
 #[tokio::test]
 async fn a_list_that_waits_for_the_record_is_visible() {
     let mut world = World::start().await;
-    world.timeout = Duration::from_secs(60);
+    world.timeout = Duration::from_mins(1);
     world.cloud.list("/labels", objects("/labels", 0..3));
     let _running = world.coordinator().await;
     are(&world, [0, 0, 3, 0]).await;

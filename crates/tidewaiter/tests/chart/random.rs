@@ -129,8 +129,10 @@ fn completed(mut values: Value) -> Value {
     if values["agent"]["settings"].get("upgrades") == Some(&json!("enabled")) {
         values["agent"]["settings"]["ownerUid"] = 0.into();
     }
-    if values["agent"]["settings"].get("pinnedFolder").is_some() {
-        values["agent"]["settings"]["pinnedFolder"] = "/srv/pinned".into();
+    for (folder, own) in [("pinnedFolder", "/srv/pinned"), ("stateFolder", "/srv/state")] {
+        if values["agent"]["settings"].get(folder).is_some() {
+            values["agent"]["settings"][folder] = own.into();
+        }
     }
     for role in roles {
         let Some(resources) = values[role]["resources"].as_object_mut() else {

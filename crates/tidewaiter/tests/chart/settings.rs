@@ -79,6 +79,13 @@ fn values_that_cannot_be_meant_are_refused_by_name() {
             &["agent.settings.pinnedFolder is /srv/a", "agent.settings.stateFolder"],
         ),
         (
+            json!({"image": image, "agent": {"enabled": true, "settings": {"stateFolder": "/etc/containership"}}}),
+            &[
+                "agent.settings.stateFolder is /etc/containership",
+                "agent.settings.folder",
+            ],
+        ),
+        (
             json!({"image": image, "agent": {"enabled": true, "settings": {"folderr": "/etc/containership"}}}),
             &["/agent/settings", "'folderr'"],
         ),

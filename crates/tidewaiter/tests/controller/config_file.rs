@@ -576,7 +576,7 @@ async fn it_prints_definitions_completions_help_and_version() {
     };
     let (controller, coordinator) = (crds("crds controller").await, crds("crds coordinator").await);
     let agent = crds("crds agent").await;
-    assert_eq!((controller.len(), coordinator.len(), agent.len()), (2, 12, 1));
+    assert_eq!((controller.len(), coordinator.len(), agent.len()), (2, 13, 1));
     assert!(crds("crds").await == [controller.clone(), coordinator.clone(), agent.clone()].concat());
     let folders = [
         ("deploy/crds", controller),

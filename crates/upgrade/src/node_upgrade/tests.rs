@@ -6,7 +6,7 @@ use crate::agent::{Ledger, offer};
 use crate::testing::{in_progress, name};
 
 /// The upgrade `name` in progress with these nodes, of which `b` is current.
-fn stored(name: &str, nodes: serde_json::Value) -> ClusterUpgrade {
+fn stored(name: &str, nodes: &serde_json::Value) -> ClusterUpgrade {
     serde_json::from_value(json!({
         "apiVersion": "provision.containership.io/v3", "kind": "ClusterUpgrade",
         "metadata": {"name": name, "uid": format!("uid-{name}"), "generation": 7, "labels": {"a": "b"}},
@@ -42,7 +42,7 @@ fn exactly_one_upgrade_in_progress_gives_a_node_its_turn() {
 
 #[test]
 fn an_agent_decides_by_the_order_as_it_would_by_the_upgrade() {
-    let object = stored("u", json!({"a": "InProgress", "b": "InProgress", "c": "Success"}));
+    let object = stored("u", &json!({"a": "InProgress", "b": "InProgress", "c": "Success"}));
     let now: Timestamp = "2026-11-22T05:02:00Z".parse().unwrap();
     for node in ["a", "b"] {
         let (whole, seen) = ([form::read(&object)], order(node, &object).unwrap());
@@ -78,11 +78,11 @@ fn an_agent_decides_by_the_order_as_it_would_by_the_upgrade() {
 
 #[test]
 fn an_order_that_no_agent_would_follow_is_not_written() {
-    let mut endless = stored("u", json!({"b": "InProgress"}));
+    let mut endless = stored("u", &json!({"b": "InProgress"}));
     endless.spec.node_timeout_seconds = 0;
-    let mut etcd = stored("u", json!({"b": "InProgress"}));
+    let mut etcd = stored("u", &json!({"b": "InProgress"}));
     etcd.spec.type_ = UpgradeType::Etcd;
-    let mut unclear = stored("u", json!({"b": "InProgress"}));
+    let mut unclear = stored("u", &json!({"b": "InProgress"}));
     unclear.spec.status.as_mut().unwrap().current_start_time = "yesterday".to_owned();
     for object in [endless, etcd, unclear] {
         assert_eq!(order("b", &object), None, "{object:?}");
@@ -92,7 +92,7 @@ fn an_order_that_no_agent_would_follow_is_not_written() {
 /// What stands in the order tells its reader nothing but its own part, and the host gets it in the old form.
 #[test]
 fn the_order_has_the_part_of_its_node_alone() {
-    let object = stored("u", json!({"a": "InProgress", "b": "InProgress", "c": "Success"}));
+    let object = stored("u", &json!({"a": "InProgress", "b": "InProgress", "c": "Success"}));
     let written = serde_json::to_value(order("a", &object).unwrap()).unwrap();
     assert_eq!(
         written,

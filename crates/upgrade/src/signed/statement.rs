@@ -96,7 +96,7 @@ pub struct Statement {
     pub generation: i64,
     /// The version to upgrade to.
     pub version: Version,
-    /// The digest of the script ([`digest`]).
+    /// The digest of the script ([`digest`](super::digest)).
     pub sha256: String,
     /// From when on it counts; None if from the beginning. With it, the script must have ended before it expires.
     pub not_before: Option<Timestamp>,

@@ -37,10 +37,26 @@ fn judged(text: &str) -> Option<(Scope, &'static str)> {
     found
 }
 
+fn amounts(text: &str, scope: Scope, permission: &str) {
+    let (found, words) = judged(text).unwrap_or_else(|| panic!("{text} is permitted"));
+    assert!(
+        found == scope && words.contains(permission),
+        "{text}: {found:?} {words}"
+    );
+}
+
+#[test]
+fn paths_of_the_api_server_that_amount_to_full_control() {
+    for path in ["*", "/*", "/logs/kube-apiserver.log", "/l*", "/logs", "/debug"] {
+        amounts(&format!("get {path}"), Scope::Cluster, "path");
+    }
+    amounts("put /debug/flags/v", Scope::Cluster, "path");
+}
+
 #[test]
 fn what_amounts_to_full_control_and_from_which_scope() {
     const ALL_VERBS: &str = "get,list,watch,create,update,patch,delete,deletecollection";
-    let (any, system, cluster) = (Scope::Namespace, Scope::SystemNamespace, Scope::Cluster);
+    let (any, system) = (Scope::Namespace, Scope::SystemNamespace);
     for (text, scope, permission) in [
         ("* * *", any, "every verb on every resource"),
         ("* apps *", any, "every verb on every resource"),
@@ -100,17 +116,6 @@ fn what_amounts_to_full_control_and_from_which_scope() {
             system,
             "Tidewaiter",
         ),
-        ("get * */log", cluster, "kubelet"),
-        (
-            "create certificates.k8s.io certificatesigningrequests/nodeclient",
-            cluster,
-            "certificate of any node",
-        ),
-        (
-            "create certificates.k8s.io */nodeclient",
-            cluster,
-            "certificate of any node",
-        ),
         (
             "create rbac.authorization.k8s.io rolebindings",
             system,
@@ -123,46 +128,42 @@ fn what_amounts_to_full_control_and_from_which_scope() {
         ),
         ("create auth.containership.io authorizationroles", system, "Tidewaiter"),
         ("patch containership.io users", system, "Tidewaiter"),
-        ("get core nodes/exec", cluster, "kubelet"),
-        ("create core nodes/run", cluster, "kubelet"),
-        ("get core nodes/pods", cluster, "kubelet"),
-        ("get core */log", cluster, "kubelet"),
+    ] {
+        amounts(text, scope, permission);
+    }
+}
+
+#[test]
+fn what_amounts_to_full_control_in_the_whole_cluster_alone() {
+    for (text, permission) in [
+        ("get * */log", "kubelet"),
+        (
+            "create certificates.k8s.io certificatesigningrequests/nodeclient",
+            "certificate of any node",
+        ),
+        ("create certificates.k8s.io */nodeclient", "certificate of any node"),
+        ("get core nodes/exec", "kubelet"),
+        ("create core nodes/run", "kubelet"),
+        ("get core nodes/pods", "kubelet"),
+        ("get core */log", "kubelet"),
         (
             "create admissionregistration.k8s.io mutatingwebhookconfigurations",
-            cluster,
             "webhooks",
         ),
         (
             "delete admissionregistration.k8s.io validatingadmissionpolicybindings",
-            cluster,
             "webhooks",
         ),
-        ("patch apiregistration.k8s.io apiservices", cluster, "APIServices"),
-        (
-            "patch apiextensions.k8s.io customresourcedefinitions",
-            cluster,
-            "definitions",
-        ),
+        ("patch apiregistration.k8s.io apiservices", "APIServices"),
+        ("patch apiextensions.k8s.io customresourcedefinitions", "definitions"),
         (
             "update certificates.k8s.io certificatesigningrequests/approval",
-            cluster,
             "certificates",
         ),
-        ("sign certificates.k8s.io signers", cluster, "certificates"),
-        ("create core persistentvolumes", cluster, "PersistentVolumes"),
-        ("get *", cluster, "path"),
-        ("get /*", cluster, "path"),
-        ("get /logs/kube-apiserver.log", cluster, "path"),
-        ("get /l*", cluster, "path"),
-        ("get /logs", cluster, "path"),
-        ("get /debug", cluster, "path"),
-        ("put /debug/flags/v", cluster, "path"),
+        ("sign certificates.k8s.io signers", "certificates"),
+        ("create core persistentvolumes", "PersistentVolumes"),
     ] {
-        let (found, words) = judged(text).unwrap_or_else(|| panic!("{text} is permitted"));
-        assert!(
-            found == scope && words.contains(permission),
-            "{text}: {found:?} {words}"
-        );
+        amounts(text, Scope::Cluster, permission);
     }
 }
 

@@ -525,7 +525,7 @@ pub async fn takes_a_lease(eve: &Eve<'_>) -> Escalated {
     eve.send("PUT", path, lease).await.map(drop)
 }
 
-/// AutoscalingGroups are cluster-scoped; a binding in a system namespace counts as one for the whole cluster.
+/// `AutoscalingGroup`s are cluster-scoped; a binding in a system namespace counts as one for the whole cluster.
 pub async fn scales_nodes(eve: &Eve<'_>) -> Escalated {
     eve.may("update cerebral.containership.io autoscalinggroups").await
 }
