@@ -19,7 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use serde_json::json;
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding};
-use tidewaiter_api::names::AUTHORIZATION_ROLE_FINALIZER;
+use tidewaiter_api::names::{AUTHORIZATION_ROLE_FINALIZER, MANAGED_LABEL, MANAGED_VALUE};
 use tidewaiter_kit::client::{Clients, MANY_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
@@ -31,7 +31,7 @@ mod plan;
 mod status;
 
 use super::listed::key_of;
-use super::rbac::{CATCH_UP, OURS, Rbac, is_ours, keep, unlabelled};
+use super::rbac::{CATCH_UP, OURS, Rbac, is_made, is_ours, keep, unlabelled};
 use crate::mirror::is_id;
 use plan::{Ceiling, Refused};
 use status::{Refusals, RoleError};
@@ -230,17 +230,22 @@ impl AuthorizationRoleController {
             // Not one of ours: people give other names.
             return Ok(Next::UntilChanged);
         }
+        let made = cluster_role(key.name(), Vec::new()).metadata;
+        if leaving.is_some()
+            && let Some(found) = unlabelled::<ClusterRole>(&self.writer, &made, Self::NAME).await?
+        {
+            // With its label, the cache shows it, and it goes as any other.
+            let labelled = json!({"metadata": {"labels": {MANAGED_LABEL: MANAGED_VALUE}}});
+            self.writer.patch::<ClusterRole>(&found.metadata, labelled).await?;
+            return Ok(Next::Pending(CATCH_UP));
+        }
         let next = self.delete(key.name()).await?;
         let Some(role) = leaving.filter(|_| next == Next::UntilChanged) else {
             return Ok(next);
         };
-        let made = cluster_role(key.name(), Vec::new()).metadata;
-        if let Some(found) = unlabelled::<ClusterRole>(&self.writer, &made, Self::NAME).await? {
-            self.writer.delete::<ClusterRole>(&found.metadata).await?;
-        }
         let gone = self
             .writer
-            .confirm_gone::<ClusterRole>(&made, |meta| OURS.marks(meta))
+            .confirm_gone::<ClusterRole>(&made, |meta| OURS.marks(meta) || is_made(meta, Self::NAME))
             .await?;
         let Some(gone) = gone else {
             return Ok(Next::Pending(CATCH_UP));

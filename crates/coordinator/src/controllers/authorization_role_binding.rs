@@ -12,7 +12,8 @@
 //! - Ownership cannot cross namespaces, so a finalizer keeps an `AuthorizationRoleBinding` that the cloud does not list any more until its
 //!   binding is gone, and a binding that is left without is deleted.
 //! - A binding that a finalizer of others keeps is emptied, and reported.
-//! - A binding of others is reported and left alone. Its deletion starts a pass. One of ours stays ours without our label.
+//! - A binding of others is reported and left alone. Its deletion starts a pass. One of ours stays ours without our
+//!   label.
 //! - A binding for the whole cluster or in a system namespace is written only when no rule that amounts to full control
 //!   there can be in force (`Scopes`).
 
@@ -20,7 +21,6 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, PolicyRule, RoleBinding};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -37,10 +37,11 @@ use tidewaiter_kit::{
 mod object;
 mod plan;
 mod status;
+mod unlabelled;
 mod wide;
 
 use super::listed::key_of;
-use super::rbac::{CATCH_UP, OURS, Rbac, is_ours, keep, unlabelled};
+use super::rbac::{CATCH_UP, OURS, Rbac, is_made, is_ours, keep};
 use crate::mirror::is_id;
 use object::Binding;
 use plan::{Existing, Step, Target};
@@ -297,17 +298,18 @@ impl AuthorizationRoleBindingController {
             // Not one of ours: people give other names.
             return Ok(Next::UntilChanged);
         }
+        if let Some(binding) = leaving
+            && self.take_back(name, &binding.spec).await?
+        {
+            return Ok(Next::Pending(CATCH_UP));
+        }
         let next = self.ensure(name, None).await?;
         let Some(binding) = leaving.filter(|_| next == Next::UntilChanged) else {
             return Ok(next);
         };
         let namespace = (!binding.spec.namespace.is_empty()).then_some(&*binding.spec.namespace);
         let meta = object::metadata(namespace, name);
-        match namespace {
-            None => self.delete_unlabelled::<ClusterRoleBinding>(&meta).await?,
-            Some(_) => self.delete_unlabelled::<RoleBinding>(&meta).await?,
-        }
-        let ours = |meta: &_| OURS.marks(meta);
+        let ours = |meta: &_| OURS.marks(meta) || is_made(meta, Self::NAME);
         let gone = match namespace {
             None => self.writer.confirm_gone::<ClusterRoleBinding>(&meta, ours).await?,
             Some(_) => self.writer.confirm_gone::<RoleBinding>(&meta, ours).await?,
@@ -326,7 +328,11 @@ impl AuthorizationRoleBindingController {
         let Some(existing) = self.existing(name, target) else {
             return Ok(Next::Pending(CATCH_UP));
         };
+        let mut failed = None;
         for step in plan::plan(name, target, &existing) {
+            if failed.is_some() && !step.removes() {
+                continue;
+            }
             let done = match step.namespace() {
                 None => self.perform(&step, target, &self.rbac.everywhere).await,
                 Some(_) => self.perform(&step, target, &self.rbac.in_namespaces).await,
@@ -334,7 +340,14 @@ impl AuthorizationRoleBindingController {
             if done.as_ref().is_err_and(WriteError::is_in_doubt) {
                 self.rbac.scopes.doubt(name);
             }
-            done?;
+            match done {
+                // One that cannot be removed keeps no other one.
+                Err(error) if step.removes() => failed = failed.or(Some(error)),
+                done => done?,
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error.into());
         }
         let all_left = self.leave(name, target, &existing).await?;
         let kept = plan::kept(&existing);
@@ -413,27 +426,6 @@ impl AuthorizationRoleBindingController {
                     },
                 }
             }
-        }
-    }
-
-    /// Gives a binding of ours whose label somebody took off the label back; `foreign` if it is none. One to another
-    /// role goes, because the role of a binding cannot be changed.
-    async fn take_up<B: Binding + DeserializeOwned>(&self, desired: &B, foreign: WriteError) -> Result<(), WriteError> {
-        let Some(found) = unlabelled::<B>(&self.writer, desired.meta(), Self::NAME).await? else {
-            return Err(foreign);
-        };
-        if object::role_of(&found) == object::role_of(desired) {
-            return self.writer.apply_over(desired, found.meta()).await.map(drop);
-        }
-        self.writer.delete::<B>(found.meta()).await?;
-        self.writer.apply_new(desired, |meta| OURS.marks(meta)).await.map(drop)
-    }
-
-    /// Deletes a binding that the cloud has revoked although somebody took our label off.
-    async fn delete_unlabelled<B: Binding + DeserializeOwned>(&self, meta: &ObjectMeta) -> Result<(), WriteError> {
-        match unlabelled::<B>(&self.writer, meta, Self::NAME).await? {
-            Some(found) => self.writer.delete::<B>(found.meta()).await,
-            None => Ok(()),
         }
     }
 }

@@ -265,6 +265,39 @@ async fn what_is_revoked_goes_although_somebody_took_the_label_off() {
     assert!(!world.may("ann", &[], "get", "pods", "").await);
 }
 
+/// Whoever takes the label off can also erase who wrote the binding, and keep it by a finalizer.
+#[tokio::test]
+async fn what_is_revoked_gives_nothing_whatever_its_owner_does_with_it() {
+    let world = World::start().await;
+    let (role, everywhere, in_apps) = (id(), id(), id());
+    world.namespace("apps").await;
+    world.namespace("another").await;
+    world.role(&role, &[on(&["pods"], &["get"])]).await;
+    world.bind_user(&everywhere, &role, "ann", "").await;
+    world.bind_user(&in_apps, &role, "bob", "apps").await;
+    let _running = world.run(RbacSettings::default()).await;
+    let (cluster, apps): (Api<ClusterRoleBinding>, Api<RoleBinding>) = (world.all(), world.within("apps"));
+    world.becomes("ann", ("get", "pods", ""), true).await;
+    world.becomes("bob", ("get", "pods", "apps"), true).await;
+    // A binding of somebody else that cannot be removed and whose turn is first.
+    let view = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});
+    let kept = json!({"metadata": {"name": in_apps, "labels": {"containership.io/managed": "true"}, "finalizers": ["example.com/keep"]},
+        "roleRef": view, "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}]});
+    let another: Api<RoleBinding> = world.within("another");
+    apply(&another, &in_apps, kept).await;
+    let hidden = Patch::Merge(json!({"metadata": {
+        "labels": {"containership.io/managed": null}, "managedFields": [{}], "finalizers": ["example.com/keep"]}}));
+    cluster.patch(&everywhere, &merge(), &hidden).await.unwrap();
+    world.delete(&world.bindings(), &everywhere).await;
+    apps.patch(&in_apps, &merge(), &hidden).await.unwrap();
+    world.delete(&world.bindings(), &in_apps).await;
+    world.becomes("ann", ("get", "pods", ""), false).await;
+    world.becomes("bob", ("get", "pods", "apps"), false).await;
+    world
+        .shows(&another, &in_apps, |found: &Value| found.get("subjects").is_none())
+        .await;
+}
+
 #[tokio::test]
 async fn a_ceiling_that_does_not_exist_makes_a_replica_unready_until_it_does() {
     let world = World::start().await;

@@ -1,5 +1,5 @@
-//! What the admission policies refuse: each write with real credentials, as a dry run. Without its policy, each is accepted; and every
-//! write that is somebody's work is accepted with the policies.
+//! What the admission policies refuse: each write with real credentials, as a dry run. Without its policy, each is
+//! accepted; and every write that is somebody's work is accepted with the policies.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

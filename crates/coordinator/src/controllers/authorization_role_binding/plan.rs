@@ -105,6 +105,11 @@ impl Step {
         }
     }
 
+    /// Whether it takes a right away and gives none.
+    pub(super) fn removes(&self) -> bool {
+        !matches!(self, Self::Put { .. })
+    }
+
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Put { name, .. } | Self::Empty { name, .. } | Self::Delete { name, .. } => name,

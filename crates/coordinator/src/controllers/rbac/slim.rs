@@ -1,19 +1,26 @@
 //! What is cached of a `RoleBinding`: what shows whether it is as desired, in at most a few kilobytes.
 //!
-//! An admin of a namespace creates as many `RoleBinding`s with our label as the API server takes, each of up to 1.5 MB: subjects, labels,
-//! annotations, owners, names, and fields in the name of our field manager. So each list is cut where it is not ours any more, and a text that
-//! is too long to be ours becomes empty. Whatever is cut makes the binding different from each that we write.
+//! An admin of a namespace creates as many `RoleBinding`s with our label as the API server takes, each of up to 1.5 MB:
+//! subjects, labels, annotations, owners, names, and fields in the name of our field manager. So each list is cut where
+//! it is not ours any more, and a text that is too long to be ours becomes empty. Whatever is cut makes the binding
+//! different from each that we write.
 
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use tidewaiter_api::names::MANAGED_LABEL;
-use tidewaiter_kit::slim::OUR_MANAGERS;
 
 /// We write one: two are enough to see that it was edited.
 const SUBJECTS: usize = 2;
 
-/// The longest text of ours, in bytes: the name of a `ClusterRole` or of a subject, which are ids of the cloud and a prefix.
+/// The longest text of ours, in bytes: the name of a `ClusterRole` or of a subject, which are ids of the cloud and a
+/// prefix.
 const TEXT: usize = 512;
+
+/// As whom we write.
+const MANAGER: &str = "tidewaiter/authorization-role-binding";
+
+/// We write by applies and by patches.
+const ENTRIES: usize = 2;
 
 /// The longest record of what a manager of ours applied, in bytes of JSON. Ours has 200.
 const FIELDS: usize = 4096;
@@ -41,7 +48,9 @@ pub(super) fn prune(binding: &mut RoleBinding) {
         finalizers: meta
             .finalizers
             .map(|all| all.into_iter().take(1).map(bounded).collect()),
-        managed_fields: meta.managed_fields.map(|all| all.into_iter().filter(is_ours).collect()),
+        managed_fields: meta
+            .managed_fields
+            .map(|all| all.into_iter().filter(is_ours).take(ENTRIES).collect()),
         ..ObjectMeta::default()
     };
     binding.role_ref.name = bounded(std::mem::take(&mut binding.role_ref.name));
@@ -58,7 +67,7 @@ pub(super) fn prune(binding: &mut RoleBinding) {
 fn is_ours(entry: &ManagedFieldsEntry) -> bool {
     let manager = entry.manager.as_deref().unwrap_or_default();
     let fields = || entry.fields_v1.as_ref().map_or(0, |fields| fields.0.to_string().len());
-    manager.starts_with(OUR_MANAGERS) && fields() <= FIELDS
+    manager == MANAGER && fields() <= FIELDS
 }
 
 fn bounded(text: String) -> String {
@@ -113,6 +122,20 @@ mod tests {
             ("/roleRef/name", json!(long), true),
             ("/metadata/managedFields", fields, true),
             ("/metadata/managedFields/0/manager", json!("kubectl"), true),
+            (
+                "/metadata/managedFields",
+                json!(many(
+                    &|it| json!({"manager": format!("{MANAGER}{it}"), "operation": "Apply"})
+                )),
+                true,
+            ),
+            (
+                "/metadata/managedFields",
+                json!(many(
+                    &|_| json!({"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:subjects": {}}})
+                )),
+                true,
+            ),
             (
                 "/metadata/finalizers",
                 json!(many(&|it| json!(format!("example.com/{}", named(it))))),

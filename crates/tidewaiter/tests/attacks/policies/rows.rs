@@ -12,6 +12,10 @@ pub const NODES: [&str; 3] = ["i-00000000000000001", "nodes-abcd", "ip-10-0-0-1.
 
 /// A role and a binding of the coordinator have this name.
 const OURS: &str = "22222222-2222-4222-8222-222222222222";
+/// Bindings of others that have the label.
+const LABELLED: [&str; 2] = ["labelled", "66666666-6666-4666-8666-666666666666"];
+/// A binding to a role of the cloud whose label somebody has taken off.
+const UNLABELLED: &str = "55555555-5555-4555-8555-555555555555";
 /// Those of others have this one.
 const FOREIGN: &str = "33333333-3333-4333-8333-333333333333";
 
@@ -56,15 +60,23 @@ pub struct Row {
 
 /// The objects of RBAC that the rows change.
 pub fn objects() -> Vec<Value> {
-    let of = |name: &str, labels: Value| {
+    let of = |name: &str, bound: &str, labels: Value| {
         let metadata = json!({"name": name, "labels": labels});
         let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata});
         let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": metadata,
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}});
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": bound}});
         [role, binding]
     };
-    let ours = of(OURS, json!({"containership.io/managed": "true"}));
-    ours.into_iter().chain(of(FOREIGN, json!({}))).collect()
+    let labels = json!({"containership.io/managed": "true"});
+    let all = [
+        of(OURS, OURS, labels.clone()),
+        // By an admin of a namespace, who wants them to stay.
+        of(LABELLED[0], "view", labels.clone()),
+        of(LABELLED[1], "view", labels),
+        of(UNLABELLED, OURS, json!({})),
+        of(FOREIGN, "view", json!({})),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 pub fn rows() -> Vec<Row> {
