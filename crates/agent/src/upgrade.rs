@@ -2,8 +2,8 @@
 //!
 //! - The agent (`controller`) knows whose turn it is. It fetches the script of its node from the coordinator, and offers it to the host: the script, the
 //!   order, and `current`, which names the script.
-//! - The host ([`run`]) decides. It trusts neither the agent nor what is in the folder: only the keys and the cluster that root has pinned ([`trust`]),
-//!   the version of its kubelet, its clock, and its own record.
+//! - The host ([`run`]) decides. It trusts neither the agent nor what is in the folder: only the keys and the cluster
+//!   that root has pinned ([`trust`]), the version of its kubelet, its clock, and its own record.
 
 pub(crate) mod controller;
 pub mod files;

@@ -35,6 +35,9 @@ pub const RELEASE_ANNOTATION: &str = "tidewaiter.dev/release";
 /// The entry of [`CloudSyncStatus::kinds`] for roles that are held as another coordinator left them. They are not mirrored.
 pub const CLUSTER_ROLE: &str = "ClusterRole";
 
+/// The kind of held Nodes, which would lose the labels of their node pools.
+pub const NODE: &str = "Node";
+
 /// The reason of held deletions that no release lets pass: the cloud must list all ids first.
 pub const UNREADABLE_LIST: &str =
     "the list contains an object without a valid id, which may be any of the missing ones";

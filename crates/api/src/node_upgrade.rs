@@ -47,9 +47,9 @@ use crate::names::CONTAINERSHIP_NAMESPACE;
     ),
     printcolumn(
         name = "Since",
-        type_ = "date",
+        type_ = "string",
         json_path = ".spec.since",
-        description = "Since when the node is being upgraded"
+        description = "From when on the timeout of the node counts"
     )
 )]
 #[serde(rename_all = "camelCase")]
@@ -68,7 +68,7 @@ pub struct NodeUpgradeSpec {
     /// After how many seconds the node counts as failed.
     #[schemars(range(min = 1, max = 86_400))]
     pub node_timeout_seconds: i64,
-    /// Since when the node is being upgraded (UTC).
+    /// From when on `nodeTimeoutSeconds` count (UTC); in the future while the node waits for the window of its signature.
     #[schemars(with = "String", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub since: Timestamp,
 }

@@ -157,7 +157,8 @@ pub struct Progress {
     pub verifying: BTreeMap<NodeName, Timestamp>,
     /// The nodes that were done and are not at the target or not Ready any more, and since when.
     pub fallen_back: BTreeMap<NodeName, Timestamp>,
-    /// The nodes in progress whose start was moved to when the signature of their script counts, and when it was before.
+    /// The nodes in progress whose start was moved to when the signature of their script counts, and when it was
+    /// before.
     pub postponed: BTreeMap<NodeName, Timestamp>,
     /// Since when the cluster has been healthy after the canaries.
     pub soaking_since: Option<Timestamp>,

@@ -6,8 +6,8 @@
 //!   of several: so a key is replaced without a moment in which a host trusts neither.
 //! - The generation of a signature is the time at which it was made, in seconds since 1970. A host that has run a newer one refuses an older one, of whatever upgrade: so
 //!   a script that was replaced, because it was wrong, cannot come back.
-//! - A signature may have a beginning. Then it counts for a window, and a script that begins in it is stopped at its end:
-//!   so two nodes whose windows do not overlap never run their scripts at once, whatever the cluster says.
+//! - A signature may have a beginning. Then it counts for a window, and a script that begins in it is stopped at its
+//!   end: so two nodes whose windows do not overlap never run their scripts at once, whatever the cluster says.
 //! - The blocks are never run: what runs is [`VerifiedScript::body`].
 //! - Refused, a script says which check refused it.
 
@@ -273,7 +273,7 @@ fn halves(block: &[&str]) -> Result<(String, String), Untrusted> {
     if block.len() < form.lines() {
         return Err(Untrusted::Malformed("end"));
     }
-    let (text, signature) = block.split_at(1 + form.parts().len());
+    let (text, signature) = block.split_at(1 + form.parts().count());
     Ok((format!("{}\n", text.join("\n")), signature.join("\n")))
 }
 

@@ -46,6 +46,9 @@ const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_sec
 /// The safety net for changes that are no event.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
+/// Until a signature is looked at again whose time is about to come.
+const SOONEST: Duration = Duration::from_secs(1);
+
 /// Until it is known whether there is an order. Nothing is asked for it.
 const FIRST_LIST: Duration = Duration::from_secs(1);
 
@@ -106,9 +109,6 @@ impl ReconcileError for UpgradeError {
     }
 
     fn notice(&self) -> Option<Notice> {
-        if self.not_before().is_some() {
-            return None;
-        }
         let note = format!("No upgrade script runs on this node: {}.", Chain(self));
         Some(Notice::warning("UpgradeScriptRefused", "Upgrade", note))
     }
@@ -232,9 +232,13 @@ impl Reconciler for UpgradeController {
             (Err(refused), _) => self.withdraw(&refused).await,
         };
         let reported = self.report(id.as_deref(), result.as_ref().err()).await;
-        let next = result?;
         reported?;
-        Ok(next)
+        // As whoever signed it wants.
+        if let Some(begin) = result.as_ref().err().and_then(UpgradeError::not_before) {
+            let wait = Duration::try_from(begin.duration_since(self.clock.now())).unwrap_or_default();
+            return Ok(Next::Pending(wait.clamp(SOONEST, LOOK_AGAIN)));
+        }
+        result
     }
 }
 
@@ -569,7 +573,7 @@ mod tests {
         };
         let error = offer_checked(&pinned, &host, &order(&early), &version, now).unwrap_err();
         assert_eq!(error.not_before(), Some(later), "{error}");
-        assert!(error.notice().is_none() && host.result().unwrap().is_none() && host.ordered().unwrap().is_none());
+        assert!(host.result().unwrap().is_none() && host.ordered().unwrap().is_none());
         // Its time has come.
         offer_checked(&pinned, &host, &order(&early), &version, later).unwrap();
         // The host has the order, and says what becomes of it.

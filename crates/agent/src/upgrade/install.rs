@@ -109,7 +109,8 @@ impl From<HostError> for InstallError {
     }
 }
 
-/// Reads a file that minisign writes. It must not be in the agent's folder, where the agent's container could exchange it.
+/// Reads a file that minisign writes. It must not be in the agent's folder, where the agent's container could exchange
+/// it.
 ///
 /// # Errors
 /// When it cannot be read, is no key, or is in the agent's folder.
@@ -129,8 +130,8 @@ impl Install {
     /// Installs it again if it is installed. Returns what was done, in words, one line for each step.
     ///
     /// # Errors
-    /// When it may not be installed so, and then nothing is written; or when a file cannot be written, and then what was
-    /// written before stays.
+    /// When it may not be installed so, and then nothing is written; or when a file cannot be written, and then what
+    /// was written before stays.
     pub fn install(&self) -> Result<Vec<String>, InstallError> {
         let units = self.check()?;
         let shared = at(&self.folder)?;

@@ -1,10 +1,10 @@
-//! Where programs that run as root may be, and what root decides by: on a host, where nobody but root can exchange them,
-//! and not in the folder that the agent's container can write.
+//! Where programs that run as root may be, and what root decides by: on a host, where nobody but root can exchange
+//! them, and not in the folder that the agent's container can write.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 use rustix::io::Errno;
@@ -96,7 +96,8 @@ pub fn check_host() -> Result<(), PlaceError> {
     check_system(Path::new("/"))
 }
 
-/// As `sd_booted(3)`. A container may have the host's `/run`, and then its root folder is not that of the first process.
+/// As `sd_booted(3)`. A container may have the host's `/run`, and then its root folder is not that of the first
+/// process.
 fn check_system(root: &Path) -> Result<(), PlaceError> {
     if !root.join("run/systemd/system").is_dir() {
         return Err(PlaceError::NoHost(
@@ -114,8 +115,9 @@ fn check_system(root: &Path) -> Result<(), PlaceError> {
     }
 }
 
-/// Refuses a program that somebody else can change, remove or replace: it and every folder above it must belong to root, or to whoever runs this, and
-/// nobody else may write them. Of a symbolic link, that holds for the link and for what it leads to.
+/// Refuses a program that somebody else can change, remove or replace: it and every folder above it must belong to
+/// root, or to whoever runs this, and nobody else may write them. Of a symbolic link, that holds for the link and for
+/// what it leads to.
 ///
 /// # Errors
 /// Which file or folder it is.
@@ -166,6 +168,8 @@ pub(super) fn check_writable(folder: &Path) -> Result<(), PlaceError> {
 /// Which it is.
 pub(super) fn check_apart(path: &Path, folder: &Path) -> Result<(), PlaceError> {
     let shared = resolve(folder)?.whole;
+    // The parent of a bare name is empty.
+    let path = &path::absolute(path).map_err(|source| unreadable(path, source))?;
     let mut places = vec![resolve(path)?.whole];
     if let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
         places.push(resolve(parent)?.whole.join(name));

@@ -11,8 +11,8 @@
 //!   gone.
 //! - What runs is a copy in a folder that the agent cannot reach: a file that is exchanged after it was checked does
 //!   not run. Where the copy cannot run, nothing is recorded, and the order is tried again.
-//! - A script is killed at the deadline, so that it does not run beside that of the next node. So is its way back. Where
-//!   its signature has a window, it neither begins before that nor runs beyond it.
+//! - A script is killed at the deadline, so that it does not run beside that of the next node. So is its way back.
+//!   Where its signature has a window, it neither begins before that nor runs beyond it.
 //! - At most one script runs in a process, and its way back in another one. systemd kills what a script has left when
 //!   the process ends, before the next one starts.
 //! - A way back begins at most once, and only if everything that let its script run still holds.

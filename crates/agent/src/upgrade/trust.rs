@@ -1,4 +1,5 @@
-//! What an operator has pinned on the host for upgrades: the cluster, the name of the Node, and the keys that may sign scripts.
+//! What an operator has pinned on the host for upgrades: the cluster, the name of the Node, and the keys that may sign
+//! scripts.
 //!
 //! - It never comes from the cluster. It is in the folder of the break-glass keys, which the agent's container can only
 //!   read. Each file must belong to root, and nobody else may write it.

@@ -2,8 +2,8 @@
 //!
 //! - Not while a script or its way back runs, or is about to. None begins meanwhile, because this holds the lock.
 //! - What is pinned goes first: a crash leaves a host that runs no script.
-//! - It keeps `authorized_keys`, the break-glass keys, and the record of what was run: without the record, a script that
-//!   ran would run again after the next installation, as long as its signature counts.
+//! - It keeps `authorized_keys`, the break-glass keys, and the record of what was run: without the record, a script
+//!   that ran would run again after the next installation, as long as its signature counts.
 //! - It stops no unit, and does nothing where there is nothing.
 
 use std::fs::File;

@@ -219,7 +219,8 @@ async fn signed(cloud: &Cloud, call: &Call, script: &str, upgrade: &Row, node: &
 }
 
 /// The window in which a node of the control plane may run the script; None for a worker. The windows of the nodes of a
-/// control plane never overlap, whatever its cluster says: so nobody who has the cluster starts several of them at once.
+/// control plane never overlap, whatever its cluster says: so nobody who has the cluster starts several of them at
+/// once.
 async fn window(
     cloud: &Cloud,
     call: &Call,
@@ -227,8 +228,10 @@ async fn window(
     node: &Row,
     now: Timestamp,
 ) -> Result<Option<Window>, Error> {
+    // A pool that is deleted meanwhile makes no worker of the node.
     let pool = cloud.store.get(Kind::NodePool, &node.parent_id).await?;
-    if pool.is_none_or(|pool| pool.text("kubernetes_mode") != Some("master")) {
+    let pool = pool.ok_or_else(Refusal::not_found)?;
+    if pool.text("kubernetes_mode") == Some("worker") {
         return Ok(None);
     }
     let timeout = upgrade.spec.get("nodeTimeoutSeconds").and_then(Value::as_i64);

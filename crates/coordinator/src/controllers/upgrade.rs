@@ -2,9 +2,10 @@
 //!
 //! - `tidewaiter_upgrade::step` decides. This controller observes, writes what it orders, and says it in Events and conditions. It writes to Nodes, and
 //!   evicts pods, only if the policy of the upgrade says so, and only after the progress says it.
-//! - Everything is in the `ClusterUpgrade`, nothing in memory: the progress is in `spec.status`, where the Go coordinator wrote it. What the agents read,
-//!   `node_upgrade` derives from it. A progress is written whole or not at all, on the condition that the upgrade is as it was observed. So a replica that is killed, or that does
-//!   not lead any more, cannot make two nodes current.
+//! - Everything is in the `ClusterUpgrade`, nothing in memory: the progress is in `spec.status`, where the Go
+//!   coordinator wrote it. What the agents read, `node_upgrade` derives from it. A progress is written whole or not at
+//!   all, on the condition that the upgrade is as it was observed. So a replica that is killed, or that does not lead
+//!   any more, cannot make two nodes current.
 //! - An upgrade is decided about on the newest state of itself, and on a state of the others that is at least as new. [`step`] depends on that.
 //! - Conditions are for people. Nothing is decided by them.
 //! - What cannot be read (health, pods) is unknown to [`step`], which then starts nothing. It does not end the pass: nodes in progress are settled, and

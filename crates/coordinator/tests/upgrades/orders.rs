@@ -52,15 +52,19 @@ impl World {
     /// Waits until the order of the node is this one.
     async fn order_is(&self, node: &str, expected: &NodeUpgradeSpec) {
         eventually(format!("the order for {node} to be as before"), SOON, async || {
-            let found = self.order(node).await.spec;
+            let NodeUpgrade {
+                metadata, spec: found, ..
+            } = self.order(node).await;
+            let owners = metadata.owner_references.unwrap_or_default();
+            let is_owned = owners.iter().any(|owner| owner.uid == expected.upgrade.uid);
             let generation = expected.upgrade.generation;
             let is_newer = found.upgrade.generation >= generation && found.upgrade.generation < generation + 100;
             let mut same = expected.clone();
             same.upgrade.generation = found.upgrade.generation;
-            if is_newer && found == same {
+            if is_newer && is_owned && found == same {
                 Ok(())
             } else {
-                Err(format!("{found:?}"))
+                Err(format!("{found:?}, owned by {owners:?}"))
             }
         })
         .await;

@@ -87,8 +87,9 @@ pub(crate) struct SignScriptArgs {
     #[arg(long = "node", value_name = "NAME", required_unless_present = "control_plane")]
     pub(crate) nodes: Vec<NodeName>,
 
-    /// A Node of the control plane that may run it; repeat it for each, in the order in which they are upgraded (`tidewaiter upgrade plan`).
-    /// Each has a time of its own, one after the other; the nodes of --node have theirs after them
+    /// A Node of the control plane that may run it; repeat it for each, in the order in which they are upgraded
+    /// (`tidewaiter upgrade plan`). Each has a time of its own, one after the other; the nodes of --node have theirs
+    /// after them
     #[arg(long, value_name = "NAME")]
     pub(crate) control_plane: Vec<NodeName>,
 

@@ -98,6 +98,11 @@ struct Turn<'a> {
 fn turns(args: &SignScriptArgs, now: Timestamp) -> Result<Vec<Turn<'_>>> {
     let expires = now + args.expires_in;
     let mut begin = args.not_before.unwrap_or(now);
+    if begin < now {
+        return Err(anyhow!(
+            "--not-before {begin}: it is over; name a later time, or leave it out to begin now"
+        ));
+    }
     let mut turns = Vec::new();
     for node in &args.control_plane {
         let not_before = Some(begin);

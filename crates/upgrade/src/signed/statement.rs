@@ -19,31 +19,6 @@ const COMMON: [&str; 7] = ["cluster", "node", "upgrade", "generation", "type", "
 const NOT_BEFORE: &str = "notbefore";
 const EXPIRES: &str = "expires";
 
-/// The names of the parts of each form.
-const PARTS: [&[&str]; 2] = [
-    &[
-        "cluster",
-        "node",
-        "upgrade",
-        "generation",
-        "type",
-        "version",
-        "sha256",
-        EXPIRES,
-    ],
-    &[
-        "cluster",
-        "node",
-        "upgrade",
-        "generation",
-        "type",
-        "version",
-        "sha256",
-        NOT_BEFORE,
-        EXPIRES,
-    ],
-];
-
 /// The only type of upgrades that is supported.
 const TYPE: &str = "kubernetes";
 
@@ -73,13 +48,15 @@ impl Form {
         PURPOSES[self as usize]
     }
 
-    pub(super) fn parts(self) -> &'static [&'static str] {
-        PARTS[self as usize]
+    /// The names of the parts, in the order of the text.
+    pub(super) fn parts(self) -> impl Iterator<Item = &'static str> {
+        let begin = (self == Self::Window).then_some(NOT_BEFORE);
+        COMMON.into_iter().chain(begin).chain([EXPIRES])
     }
 
     /// The lines of a block: the purpose, the parts, and the four lines of the signature.
     pub(super) fn lines(self) -> usize {
-        1 + self.parts().len() + 4
+        1 + self.parts().count() + 4
     }
 }
 
@@ -128,7 +105,7 @@ impl Statement {
         } else {
             Form::Expiry
         };
-        let parts: Vec<(&'static str, &str)> = form.parts().iter().copied().zip(values).collect();
+        let parts: Vec<(&'static str, &str)> = form.parts().zip(values).collect();
         statement(form.purpose(), &parts)
     }
 

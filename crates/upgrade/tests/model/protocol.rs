@@ -5,8 +5,9 @@
 //! newest state, as those of older versions do, the order that is derived from it, or any order that there was, at any
 //! time and as often as one likes; they lose what they do not have in their ledger. A script installs the kubelet and
 //! goes on; it succeeds, fails, hangs or is interrupted, and the last word of its host reaches the API server later, or
-//! never. A person upgrades a node by hand. Clocks differ. With a minimum time that nodes are Ready, a kubelet dies at any
-//! time, and the API server shows it as Ready for a while; or it is not Ready for a moment, which no coordinator may see.
+//! never. A person upgrades a node by hand. Clocks differ. With a minimum time that nodes are Ready, a kubelet dies at
+//! any time, and the API server shows it as Ready for a while; or it is not Ready for a moment, which no coordinator
+//! may see.
 //!
 //! No sequence of states repeats: each action changes the progress, a budget, a ledger, an age that only grows, or a
 //! version that only grows. So whatever can happen comes to an end, and it is enough to look at the states in which
@@ -77,8 +78,9 @@ pub struct Protocol {
     /// Whether the agents report what became of the script. Then it has a life of its own; otherwise it ends when it
     /// has installed the kubelet.
     pub reports: bool,
-    /// Whether a node must be Ready for a minimum time, and kubelets die. Then one coordinator leads, because the minimum
-    /// time is by its clock, and there are two nodes, because that has enough states: the third is at the version.
+    /// Whether a node must be Ready for a minimum time, and kubelets die. Then one coordinator leads, because the
+    /// minimum time is by its clock, and there are two nodes, because that has enough states: the third is at the
+    /// version.
     pub min_ready: bool,
     /// How often a write is lost, a node or a kubelet breaks, or a person acts.
     pub faults: u8,

@@ -22,6 +22,7 @@ use tidewaiter_kit::{
 };
 use tidewaiter_upgrade::node_upgrade::{turns, write};
 use tidewaiter_upgrade::{Upgrade, form};
+use tracing::warn;
 
 /// Our own write is not in the cache yet. Its change starts a pass; this is the fallback.
 const CATCH_UP: Duration = Duration::from_secs(1);
@@ -94,9 +95,15 @@ impl Reconciler for NodeUpgradeController {
             }
         }
         for (key, order) in &mut desired {
-            if let Some(cached) = cached.get(key) {
-                self.keep_generation(order, cached);
+            let Some(cached) = cached.get(key) else { continue };
+            if cached.metadata.deletion_timestamp.is_some() {
+                warn!(
+                    node = key.name(),
+                    "a finalizer of somebody else keeps the last NodeUpgrade of the node, so its agent gets no order: \
+                     remove the finalizer"
+                );
             }
+            self.keep_generation(order, cached);
         }
         let cached: Vec<Arc<NodeUpgrade>> = cached.into_values().collect();
         let changes = compare(desired.into_values().collect(), &cached, |_| true);

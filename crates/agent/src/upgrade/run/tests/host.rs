@@ -214,6 +214,9 @@ fn a_key_that_the_agent_could_have_exchanged_is_not_read() {
     fs::write(&file, format!("untrusted comment: x\n{}\n", key.to_base64())).unwrap();
     let read = install::read_key(&file, &world.runner.folder).unwrap();
     assert_eq!(read.to_string(), key.to_base64());
+    // As minisign names it.
+    let said = refused(Path::new("minisign.pub"));
+    assert!(said.contains("minisign.pub cannot be read"), "{said}");
 }
 
 #[test]
