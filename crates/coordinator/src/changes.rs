@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt as _;
@@ -18,7 +19,29 @@ pub struct Changes(Arc<Mutex<Vec<Woken>>>);
 
 struct Woken {
     by: &'static [Kind],
-    asked: Arc<Notify>,
+    asked: Arc<Asked>,
+}
+
+/// What wakes one loop.
+#[derive(Debug, Default)]
+pub struct Asked {
+    notify: Notify,
+    /// Whether the stream named a kind of the loop.
+    is_named: AtomicBool,
+}
+
+impl Asked {
+    /// Wakes the loop.
+    pub fn ask(&self) {
+        self.notify.notify_one();
+    }
+
+    /// Completes when the loop is woken. Returns whether because the stream named one of its kinds: a list that does not
+    /// show the change may be of another replica of the cloud, which had not heard of it yet.
+    pub async fn asked(&self) -> bool {
+        self.notify.notified().await;
+        self.is_named.swap(false, Ordering::Relaxed)
+    }
 }
 
 impl Changes {
@@ -53,10 +76,10 @@ impl Changes {
         Ok(changes)
     }
 
-    /// Notifies after each change of one of these kinds, and after each interruption of the stream.
+    /// Wakes after each change of one of these kinds, and after each interruption of the stream.
     #[must_use]
-    pub fn of(&self, kinds: &'static [Kind]) -> Arc<Notify> {
-        let asked = Arc::new(Notify::new());
+    pub fn of(&self, kinds: &'static [Kind]) -> Arc<Asked> {
+        let asked = Arc::new(Asked::default());
         self.lock().push(Woken {
             by: kinds,
             asked: Arc::clone(&asked),
@@ -66,7 +89,9 @@ impl Changes {
 
     fn wake(&self, wake: &Wake) {
         for woken in self.lock().iter().filter(|woken| woken.is_woken_by(wake)) {
-            woken.asked.notify_one();
+            let is_named = matches!(wake, Wake::Changed(_));
+            woken.asked.is_named.fetch_or(is_named, Ordering::Relaxed);
+            woken.asked.ask();
         }
     }
 

@@ -50,6 +50,7 @@ use kind::MirroredKind;
 pub(crate) use kind::is_id;
 pub use kinds::RegistryCredentialsIn;
 pub(crate) use kinds::is_of_cloud;
+pub(crate) use lister::LIST_AGAIN;
 use lister::{Cloud, Lister, Memory};
 pub(crate) use record::{HasRecord, Record};
 use shared::Shared;

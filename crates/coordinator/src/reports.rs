@@ -25,10 +25,9 @@ use tidewaiter_kit::{
     Backoff, Cache, Change, Controller, ControllerContext, Events, Index, Key, Next, Notice, Pass, Queue,
     ReconcileError, Reconciler, Retry, SharedClock, Tasks, Trigger,
 };
-use tokio::sync::Notify;
 use tracing::{info, warn};
 
-use crate::changes::Changes;
+use crate::changes::{Asked, Changes};
 use crate::cloud::Cloud;
 use crate::explained::explained;
 use crate::node::{NODE_ID_LABEL, Node};
@@ -103,14 +102,14 @@ pub(super) fn start(
 }
 
 /// Reports the node that the Node may be, and the cluster.
-fn changed(queue: &Queue, known: &Arc<CloudNodes>, asked: &Arc<Notify>) -> Trigger<Node> {
+fn changed(queue: &Queue, known: &Arc<CloudNodes>, asked: &Arc<Asked>) -> Trigger<Node> {
     let (queue, known, asked) = (queue.clone(), Arc::clone(known), Arc::clone(asked));
     Trigger::calls(move |change: &Change<'_, Node>| {
         let named = known.named(Key::of(change.object()).name());
         let claimed = change.versions().filter_map(Node::cloud_id).map(|id| Key::new(&id));
         let mut keys: Vec<Key> = claimed.chain(named).collect();
         if change.before.is_none() && !keys.iter().any(|key| known.get(key).is_some()) {
-            asked.notify_one();
+            asked.ask();
         }
         keys.push(Key::new(CLUSTER));
         for key in keys {
@@ -222,7 +221,7 @@ struct Lister {
     known: Arc<CloudNodes>,
     nodes: Cache<Node>,
     queue: Queue,
-    asked: Arc<Notify>,
+    asked: Arc<Asked>,
 }
 
 impl Lister {
@@ -237,7 +236,7 @@ impl Lister {
                 context.kit.clock.sleep(PAUSE.min(wait)).await;
                 tokio::select! {
                     () = context.kit.clock.sleep(wait.saturating_sub(PAUSE)) => {}
-                    () = self.asked.notified() => {}
+                    _ = self.asked.asked() => {}
                 }
             }
         };

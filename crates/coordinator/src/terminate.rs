@@ -1,9 +1,10 @@
 //! Terminate: removes from the cluster everything that the coordinator manages, and nothing else.
 //!
-//! The request is an object, the marker: ConfigMap [`MARKER`]. While it exists, no other controller starts a pass, on any replica and after
-//! any restart, and the leader removes what `terminate/table.rs` lists. Sweeps are repeated until one finds nothing, and then every
-//! minute, so what a pass under way has still written is removed, too. The marker shows the progress. Deleting it ends the termination:
-//! everything is synced again. An installation that finds the marker of one before it says so (`terminate/leftover.rs`).
+//! The request is an object, the marker: ConfigMap [`MARKER`]. While it exists, no other controller starts a pass, on
+//! any replica and after any restart, and the leader removes what `terminate/table.rs` lists. Sweeps are repeated until
+//! one finds nothing, and then every minute, so what a pass under way has still written is removed, too. The marker
+//! shows the progress. Deleting it ends the termination: everything is synced again. An installation that finds the
+//! marker of one before it says so (`terminate/leftover.rs`).
 //!
 //! Any replica creates the marker, which is why it has a client that is not fenced; only the leader deletes anything.
 

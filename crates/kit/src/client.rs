@@ -3,8 +3,10 @@
 //! out.
 //!
 //! Nothing here retries: a write that was sent twice may have been sent by a leader the first time and by a stopped and
-//! woken process the second; except a page of a list that is too long for the memory (`pages`). When the server says after which time to retry, the error says it ([`retry_after()`]). A request is answered within [`REQUEST_TIMEOUT`]
-//! or, if it writes, [`WRITE_TIMEOUT`], the wait for its permit included, or it fails. Watches and other streams have no end; only their response headers have to arrive within that time.
+//! woken process the second; except a page of a list that is too long for the memory (`pages`). When the server says
+//! after which time to retry, the error says it ([`retry_after()`]). A request is answered within [`REQUEST_TIMEOUT`]
+//! or, if it writes, [`WRITE_TIMEOUT`], the wait for its permit included, or it fails. Watches and other streams have
+//! no end; only their response headers have to arrive within that time.
 //!
 //! kube's own client stack (`ClientBuilder`) would bring base URL, credentials, headers, gzip, spans, time-outs of each
 //! connection and a retry of the statuses 429, 503 and 504; ours uses its layers for URL, credentials and headers, and has its own for

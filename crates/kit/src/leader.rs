@@ -11,8 +11,9 @@
 //! - Leadership is a latch: once it has lapsed, or somebody has seen it lapsed, nothing brings it back, and the process exits.
 //!   A write that was refused, or a reconcile that was skipped, in the gap would otherwise be lost.
 //!
-//! Both hold as long as nobody else deletes or empties the Lease: then two replicas may lead until the next renewal, as with client-go. A
-//! Lease that somebody else takes with an endless duration is claimed after a minute without a change.
+//! Both hold as long as nobody else deletes or empties the Lease: then two replicas may lead until the next renewal, as
+//! with client-go. A Lease that somebody else takes with an endless duration is claimed after a minute without a
+//! change.
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;

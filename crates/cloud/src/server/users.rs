@@ -150,8 +150,8 @@ async fn organizations_of(transaction: &mut Transaction, user: &str) -> Result<V
     Ok(used_by.into_iter().map(organization).collect())
 }
 
-/// Checks that the SSH key in `document` is that of `user` alone wherever the user is a member. What is no SSH key is not checked,
-/// nor is the key of `before`, which an earlier version may have accepted for two users.
+/// Checks that the SSH key in `document` is that of `user` alone wherever the user is a member. What is no SSH key is
+/// not checked, nor is the key of `before`, which an earlier version may have accepted for two users.
 pub(super) async fn only_own_key(
     transaction: &mut Transaction,
     user: &str,
@@ -171,8 +171,8 @@ pub(super) async fn only_own_key(
     Ok(())
 }
 
-/// Checks that no other member of the organization has the key of `user`: a node logs in one user by a key. Whoever may change
-/// a key or add a member may see the members, so the other one is named.
+/// Checks that no other member of the organization has the key of `user`: a node logs in one user by a key. Whoever may
+/// change a key or add a member may see the members, so the other one is named.
 async fn only_holder(
     transaction: &mut Transaction,
     organization: &str,

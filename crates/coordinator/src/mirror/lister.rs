@@ -14,7 +14,6 @@ use std::time::Duration;
 use tidewaiter_cloud::client::{Client, ClientError, Cluster};
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::{Cache, Chain, Leadership, Pause, Queue, SharedClock};
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -25,6 +24,7 @@ use super::listing::Foreign;
 use super::record::HasRecord;
 use super::shared::{Known, Shared};
 use super::stored::StoredList;
+use crate::changes::Asked;
 use crate::explained::explained;
 use crate::retries::Retries;
 pub(super) use fetch::Memory;
@@ -39,6 +39,9 @@ const QUIET_INTERVALS: u32 = 5;
 /// The pause after a list that the change stream caused. A poll has no pause after it, because the next change would
 /// have to wait.
 const REST: Duration = Duration::from_millis(500);
+
+/// Until a list is asked for again that does not show the change that the stream announced.
+pub(crate) const LIST_AGAIN: Duration = Duration::from_secs(2);
 
 /// The first list does not wait longer than this for the change stream.
 const FIRST: Duration = Duration::from_secs(2);
@@ -95,6 +98,9 @@ enum Poll {
     First,
     /// Soon, for the given time, because the last list deleted something or is held.
     Recheck(u32),
+    /// Once more soon, because a change was announced that the list does not show: another replica of the cloud may have
+    /// answered, which had not heard of it yet.
+    Again,
     /// After [`QUIET_INTERVALS`], or after one interval while the brake holds something.
     Regularly,
 }
@@ -114,7 +120,7 @@ pub(super) struct Lister<K: MirroredKind> {
     pub(super) cache: Cache<K::Resource>,
     pub(super) shared: Arc<Shared<K>>,
     pub(super) stored: Arc<StoredList<K::Resource>>,
-    pub(super) asked: Arc<Notify>,
+    pub(super) asked: Arc<Asked>,
     pub(super) queue: Queue,
     pub(super) board: Board,
     pub(super) pause: Pause,
@@ -144,15 +150,15 @@ impl<K: MirroredKind> Lister<K> {
         let (mut poll, mut failed) = (Poll::First, false);
         let mut retries = Retries::new(&self.cloud.client, self.cloud.interval, self.clock.clone());
         loop {
-            let named = tokio::select! {
+            let (woken, named) = tokio::select! {
                 biased;
-                () = self.asked.notified() => true,
+                named = self.asked.asked() => (true, named),
                 () = self.shared.doubted.notified() => {
                     poll = Poll::Recheck(0);
                     continue;
                 }
                 // What failed waited already.
-                () = async { if !failed { self.due(poll).await } } => false,
+                () = async { if !failed { self.due(poll).await } } => (false, false),
             };
             if self.pause.is_paused() {
                 self.pause.until(false).await;
@@ -165,13 +171,14 @@ impl<K: MirroredKind> Lister<K> {
             let listed = self.list(poll).await;
             failed = listed.is_err();
             match listed {
-                Ok(()) => {
+                Ok(changed) => {
                     poll = match poll {
                         Poll::Recheck(times) if times < RECHECKS => Poll::Recheck(times + 1),
+                        _ if named && !changed => Poll::Again,
                         _ => Poll::Regularly,
                     };
                     retries.succeeded();
-                    if named {
+                    if woken {
                         self.clock.sleep(REST).await;
                     }
                 }
@@ -206,6 +213,7 @@ impl<K: MirroredKind> Lister<K> {
     async fn due(&self, poll: Poll) {
         let wait = match poll {
             Poll::First => Some(FIRST),
+            Poll::Again => Some(LIST_AGAIN),
             Poll::Recheck(times) => Some((FIRST_RECHECK * (1 << times)).min(self.cloud.interval)),
             Poll::Regularly => None,
         };
@@ -222,12 +230,12 @@ impl<K: MirroredKind> Lister<K> {
         }
     }
 
-    /// Asks the cloud once. Fails with the pause that the cloud asks for.
-    async fn list(&mut self, poll: Poll) -> Result<(), Duration> {
+    /// Asks the cloud once. Returns whether its list has changed; fails with the pause that the cloud asks for.
+    async fn list(&mut self, poll: Poll) -> Result<bool, Duration> {
         match self.fetch(poll).await {
             Ok(changed) => {
                 self.accept(changed).await;
-                Ok(())
+                Ok(changed)
             }
             Err(error) => {
                 let text = error.explained(&self.cloud.client);

@@ -41,8 +41,8 @@ impl Record {
     }
 }
 
-/// Whether the cloud has ever answered with a record. It is remembered, also over restarts in a Secret beside the stored
-/// lists: a cloud that had a record and answers 404 is wrong, and not older than the record. Clones share it.
+/// Whether the cloud has ever answered with a record. It is remembered, also over restarts in a Secret beside the
+/// stored lists: a cloud that had a record and answers 404 is wrong, and not older than the record. Clones share it.
 #[derive(Clone)]
 pub(crate) struct HasRecord(Arc<Remembered>);
 

@@ -2,10 +2,10 @@
 //! away knows how the cloud lists each object. It restores and corrects by that, and deletes nothing.
 //!
 //! What is stored is what took effect: with the objects whose deletion the brake held, and without those whose addition
-//! it held; and what the brake remembers besides. It is written after it took effect, so a process that is killed in between leaves the list before; and only
-//! when it changed, or when somebody has deleted or damaged it, which is looked for after each unchanged response. A
-//! list that is too large for one Secret is in several, of which the first is written last and has the digest of all:
-//! what is of two lists is no list.
+//! it held; and what the brake remembers besides. It is written after it took effect, so a process that is killed in
+//! between leaves the list before; and only when it changed, or when somebody has deleted or damaged it, which is
+//! looked for after each unchanged response. A list that is too large for one Secret is in several, of which the first
+//! is written last and has the digest of all: what is of two lists is no list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -114,19 +114,26 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
         if !matches!(&*self.stored(), Stored::Unread) {
             return Ok(self.known());
         }
-        let (found, remembered) = self.load().await?.unzip();
+        let (found, remembered) = self.load().await?;
         let found = found.map(Arc::new);
-        self.remember(remembered.unwrap_or_default());
+        self.remember(remembered);
         *self.stored() = found.clone().map_or(Stored::Nothing, Stored::List);
         Ok(found)
     }
 
     /// What the Secrets have now.
-    async fn load(&self) -> Result<Option<(Specs<R>, Remembered)>, kube::Error> {
+    async fn load(&self) -> Result<(Option<Specs<R>>, Remembered), kube::Error> {
         let Some(mut first) = self.part(0).await? else {
-            return Ok(None);
+            return Ok((None, Remembered::default()));
         };
-        let remembered = first.remove(BRAKE).and_then(|packed| unpack_json(&packed.0));
+        let brake = first.remove(BRAKE);
+        let remembered = brake.as_ref().map(|packed| unpack_json(&packed.0));
+        if let Some(None) = remembered {
+            warn!(
+                kind = self.kind,
+                "what is stored of the deletion brake is damaged, and is not used"
+            );
+        }
         let whole = self.whole(first).await?;
         let found = whole.and_then(|whole| unpack(&whole));
         if found.is_none() {
@@ -135,7 +142,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
                 "the stored list of the cloud is damaged, and is not used"
             );
         }
-        Ok(found.map(|list| (list, remembered.unwrap_or_default())))
+        Ok((found, remembered.flatten().unwrap_or_default()))
     }
 
     /// What the brake of the process before remembered.
@@ -157,9 +164,9 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
         if !self.doubted.load(Ordering::Relaxed) {
             return Ok(true);
         }
-        let found = self.load().await?;
+        let (found, stored) = self.load().await?;
         let known = |found: &Specs<R>| found.iter().eq(list.iter().filter(|(_, object)| object.is_some()));
-        let is_intact = found.is_some_and(|(list, found)| known(&list) && found.says(remembered));
+        let is_intact = found.as_ref().is_some_and(known) && stored.says(remembered);
         self.doubted.store(!is_intact, Ordering::Relaxed);
         Ok(is_intact)
     }
@@ -183,8 +190,8 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
         Ok(secret.map(|secret| secret.data.unwrap_or_default()))
     }
 
-    /// Stores the list and what the brake remembers, if it is something else than the Secrets have. An object of which it is not known how the cloud
-    /// lists it stays as it is stored.
+    /// Stores the list and what the brake remembers, if it is something else than the Secrets have. An object of which
+    /// it is not known how the cloud lists it stays as it is stored.
     pub(super) async fn write(
         &self,
         writer: &Writer,

@@ -309,7 +309,7 @@ impl<K: MirroredKind> SyncController<K> {
             scope: &|object| kind.scope(object),
         };
         let mut brake = self.brake();
-        if stored.is_some() {
+        if !self.shared.list.is_current() {
             brake.recall(&remembered, self.moment());
         }
         Some(plan(listing, actual, &traits, &mut brake, rules))

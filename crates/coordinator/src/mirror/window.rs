@@ -63,8 +63,8 @@ impl Moment {
 }
 
 impl Remembered {
-    /// Whether it says what the other one does. What has left the window since may still be in it: it is too old when it
-    /// is read.
+    /// Whether it says what the other one does. What has left the window since may still be in it: it is too old when
+    /// it is read.
     pub(super) fn says(&self, other: &Self) -> bool {
         let has = |(key, (scope, _)): (&String, &(String, Timestamp))| {
             self.deleted.get(key).is_some_and(|(known, _)| known == scope)

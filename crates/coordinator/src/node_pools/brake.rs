@@ -1,9 +1,10 @@
 //! The brake for the lists of Nodes of the cloud: a single wrong response must not take the labels of its node pool from most Nodes. Pure.
 //!
-//! A response is held if it contradicts the labels of more than half of the Nodes that have one, and of at least two. The same response,
-//! at least one sync interval later, confirms it. A response without any node of a pool is held if it contradicts a single label, and only the
-//! cloud's record of deletions, or a person, confirms it: a cluster whose cloud knows no nodes has no use for the labels. The Nodes are counted by their labels and not by the last response, so that the first
-//! response after a restart is judged like any other.
+//! A response is held if it contradicts the labels of more than half of the Nodes that have one, and of at least two.
+//! The same response, at least one sync interval later, confirms it. A response without any node of a pool is held if
+//! it contradicts a single label, and only the cloud's record of deletions, or a person, confirms it: a cluster whose
+//! cloud knows no nodes has no use for the labels. The Nodes are counted by their labels and not by the last response,
+//! so that the first response after a restart is judged like any other.
 
 use std::time::Duration;
 
@@ -25,8 +26,8 @@ pub(super) struct Brake {
 }
 
 impl Brake {
-    /// Judges a response at the monotonic time `now`. `is_mass` says whether it contradicts most labels, and `may_empty`
-    /// whether everything that it lacks was deleted.
+    /// Judges a response at the monotonic time `now`. `is_mass` says whether it contradicts most labels, and
+    /// `may_empty` whether everything that it lacks was deleted.
     pub(super) fn judge(
         &mut self,
         listed: &Members,

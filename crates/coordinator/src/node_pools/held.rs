@@ -5,14 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
+use tidewaiter_api::cloud_sync::NODE;
 use tidewaiter_api::{HeldDeletions, KindSync};
 use tidewaiter_kit::SharedClock;
 use tokio::sync::{Notify, watch};
 
 use crate::digest::digest;
-
-/// Its kind in `CloudSync`.
-const NODE: &str = "Node";
 
 /// Nodes that the status names.
 const NAMED: usize = 16;

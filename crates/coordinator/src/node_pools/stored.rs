@@ -1,5 +1,5 @@
-//! The nodes as the cloud listed them last, in a Secret beside the other stored lists: a process that starts knows by it
-//! what a wrong first list lacks. The labels of the Nodes do not say it, because a kubelet can write them.
+//! The nodes as the cloud listed them last, in a Secret beside the other stored lists: a process that starts knows by
+//! it what a wrong first list lacks. The labels of the Nodes do not say it, because a kubelet can write them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,25 +47,36 @@ impl StoredNodes {
 
     /// What an earlier process stored. What is damaged is as if there were nothing.
     pub(super) async fn read(&mut self) -> Result<ById, kube::Error> {
+        self.stored = self.load().await?;
+        Ok(self.stored.clone().unwrap_or_default())
+    }
+
+    /// Finds out whether the Secret still has what was stored. One that cannot be read is read another time.
+    pub(super) async fn look(&mut self) {
+        if let Ok(found) = self.load().await {
+            self.stored = found;
+        }
+    }
+
+    async fn load(&self) -> Result<Option<ById>, kube::Error> {
         let secret = self.secrets.get_opt(&cloud_list_secret(NODES, 0)).await?;
         let list = secret.and_then(|secret| secret.data?.remove(LIST));
         let Some(ByteString(list)) = list else {
-            return Ok(ById::new());
+            return Ok(None);
         };
         let Ok(form) = serde_json::from_slice::<Form>(&list) else {
             warn!("the stored list of nodes is damaged, and is not used");
-            return Ok(ById::new());
+            return Ok(None);
         };
         let nodes = form.into_iter().flat_map(|(pool, nodes)| {
             let node = move |(id, name): (String, NodeName)| Some((Uuid::try_parse(&id).ok()?, (name, pool.clone())));
             nodes.into_iter().filter_map(node)
         });
-        let nodes: ById = nodes.collect();
-        self.stored = Some(nodes.clone());
-        Ok(nodes)
+        Ok(Some(nodes.collect()))
     }
 
-    /// Stores the nodes, if they are others than the Secret has. What cannot be stored is tried again after the next list.
+    /// Stores the nodes, if they are others than the Secret has. What cannot be stored is tried again after the next
+    /// list.
     pub(super) async fn write(&mut self, nodes: &ById) {
         if self.stored.as_ref() == Some(nodes) {
             return;

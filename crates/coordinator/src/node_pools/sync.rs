@@ -1,8 +1,10 @@
 //! Reads from the cloud which node pool each node is in.
 //!
-//! One conditional list request, when the change stream names nodes, and otherwise at each poll. A response that cannot be used changes
-//! nothing: the last complete one stays, for as long as it takes. A malformed node in a response keeps its last state, and so does one that the response lacks, until
-//! the cloud's record of deletions names it or a person releases it. What would take the labels of its node pool from most Nodes passes the brake besides. Only the leader asks, and not while everything that the coordinator manages is removed.
+//! One conditional list request, when the change stream names nodes, and otherwise at each poll. A response that cannot
+//! be used changes nothing: the last complete one stays, for as long as it takes. A malformed node in a response keeps
+//! its last state, and so does one that the response lacks, until the cloud's record of deletions names it or a person
+//! releases it. What would take the labels of its node pool from most Nodes passes the brake besides. Only the leader
+//! asks, and not while everything that the coordinator manages is removed.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -19,7 +21,6 @@ use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::client::Clients;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Cache, Chain, ControllerContext, Key, Metrics, Pause, SharedClock, Tasks};
-use tokio::sync::Notify;
 use tracing::warn;
 use uuid::Uuid;
 
@@ -27,8 +28,9 @@ use super::brake::{Brake, Verdict, contradicts_most};
 use super::held::HeldNodes;
 use super::stored::{ById, StoredNodes};
 use super::{Members, NodePools, PoolMembers};
+use crate::changes::Asked;
 use crate::explained::explained;
-use crate::mirror::{HasRecord, Record};
+use crate::mirror::{HasRecord, LIST_AGAIN, Record};
 use crate::node::Node;
 use crate::retries::Retries;
 
@@ -66,7 +68,7 @@ pub struct CloudNodes {
     /// The sync interval.
     pub interval: Duration,
     /// Notified when the nodes may have changed: `Changes::of(&[Kind::Node])`.
-    pub asked: Arc<Notify>,
+    pub asked: Arc<Asked>,
 }
 
 /// The loop.
@@ -227,8 +229,8 @@ impl NodePoolSync {
     async fn run(mut self) {
         self.freshness.note(self.clock.monotonic());
         let mut rest = SHORTEST_REST;
-        // Whether the change stream caused the request.
-        let mut named = false;
+        // Whether the change stream caused the request, and whether it named nodes.
+        let (mut woken, mut named) = (false, false);
         let mut retries = Retries::new(&self.cloud.client, self.cloud.interval, self.clock.clone());
         loop {
             if self.pause.is_paused() {
@@ -246,9 +248,10 @@ impl NodePoolSync {
                 continue;
             }
             retries.succeeded();
-            if named {
+            if woken {
                 self.clock.sleep(rest).await;
-                if self.cloud.asked.notified().now_or_never().is_some() {
+                if let Some(is_named) = self.cloud.asked.asked().now_or_never() {
+                    named = is_named;
                     // The list changes all the time. As long as no node moves, there is no hurry.
                     rest = match outcome {
                         Outcome::Moved => SHORTEST_REST,
@@ -258,11 +261,14 @@ impl NodePoolSync {
                 }
             }
             rest = SHORTEST_REST;
-            named = tokio::select! {
+            // Another replica of the cloud may have answered, which had not heard of the change yet.
+            let is_unseen = named && outcome == Outcome::Unchanged;
+            let wait = if is_unseen { LIST_AGAIN } else { self.wait(outcome) };
+            (woken, named) = tokio::select! {
                 biased;
-                () = self.cloud.asked.notified() => true,
-                () = self.held.released() => false,
-                () = self.clock.sleep(self.wait(outcome)) => false,
+                named = self.cloud.asked.asked() => (true, named),
+                () = self.held.released() => (false, false),
+                () = self.clock.sleep(wait) => (false, false),
             };
         }
     }
@@ -277,8 +283,8 @@ impl NodePoolSync {
         }
     }
 
-    /// Asks the cloud once. The request is conditional, except while something is held: a wrong list may have come with the
-    /// `ETag` of the right one.
+    /// Asks the cloud once. The request is conditional, except while something is held: a wrong list may have come with
+    /// the `ETag` of the right one.
     async fn list(&mut self) -> Outcome {
         if self.in_force.is_none() {
             match self.stored.read().await {
@@ -294,6 +300,10 @@ impl NodePoolSync {
         let known = known.filter(|_| self.metrics.held.get() == 0);
         match client.list_each::<models::Node>(cluster.nodes(), known).await {
             Ok(fetched) => {
+                if let Fetched::Unchanged = fetched {
+                    // Somebody may have deleted or damaged what is stored.
+                    self.stored.look().await;
+                }
                 if let Fetched::Complete { value, etag } = fetched {
                     let listed = Listed::of(value, etag, self.in_force.as_ref());
                     for error in listed.new_malformed(self.listed.as_ref()) {
@@ -374,13 +384,7 @@ impl NodePoolSync {
     /// whether there are any of these.
     async fn with_held(&mut self) -> Option<(ById, bool)> {
         let (listed, before) = self.listed.as_ref().zip(self.in_force.as_ref())?;
-        // Without its Node, a node has no labels to lose.
-        let exists = |name: &NodeName| self.nodes.get(&Key::new(name.as_str())).is_some();
-        let missing: Vec<(Uuid, (NodeName, LabelValue))> = listed
-            .missing(before)
-            .filter(|(_, (name, _))| exists(name))
-            .map(|(id, node)| (*id, node.clone()))
-            .collect();
+        let missing: ById = listed.missing(before).map(|(id, node)| (*id, node.clone())).collect();
         let mut nodes = listed.by_id.clone();
         let record = if missing.is_empty() {
             Record::Names(BTreeSet::new())
@@ -388,15 +392,16 @@ impl NodePoolSync {
             self.record().await
         };
         self.is_without_record = record == Record::Absent;
-        let lost = missing.iter().filter(|(id, _)| record.lacks(&id.to_string()));
-        let lost: BTreeSet<String> = lost.map(|(_, (name, _))| name.as_str().to_owned()).collect();
+        let (lost, absent): (ById, ById) = missing
+            .into_iter()
+            .filter(|(id, _)| record.lacks(&id.to_string()))
+            .partition(|(_, (name, _))| self.nodes.get(&Key::new(name.as_str())).is_some());
+        let names = lost.values().map(|(name, _)| name.as_str().to_owned()).collect();
         let why = if record == Record::Unread { UNREAD } else { UNRECORDED };
-        let held = self.held.hold(&lost, why);
-        nodes.extend(
-            missing
-                .into_iter()
-                .filter(|(_, (name, _))| held.contains(name.as_str())),
-        );
+        let held = self.held.hold(&names, why);
+        let kept = lost.into_iter().filter(|(_, (name, _))| held.contains(name.as_str()));
+        // Without its Node, a node has no labels to lose; but its kubelet may register it again.
+        nodes.extend(kept.chain(absent));
         Some((nodes, !held.is_empty()))
     }
 

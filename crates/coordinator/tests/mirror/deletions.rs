@@ -89,8 +89,8 @@ async fn the_last_object_goes_when_the_record_names_it() {
     world.cloud.list("/plugins", objects("/plugins", [1]));
     let _running = world.coordinator().await;
     are(&world, [0, 0, 0, 1]).await;
-    // A record of another object or kind confirms nothing, nor does one that cannot be read, nor does none. A cloud that
-    // had one is not older than the record.
+    // A record of another object or kind confirms nothing, nor does one that cannot be read, nor does none. A cloud
+    // that had one is not older than the record.
     for (record, why) in [
         (absent(), "without a record"),
         (Answer::List(Vec::new()), "does not name"),

@@ -229,22 +229,33 @@ async fn a_stored_list_that_somebody_deletes_or_damages_is_stored_again() {
     world.quiet().await;
 }
 
-#[tokio::test]
-async fn a_restart_while_deletions_are_held_keeps_the_stored_list() {
+/// Numbers and values of the objects of each kind.
+const OBJECTS: [(usize, usize); 3] = [(1, 1), (2, 1), (3, 1)];
+
+/// A coordinator has stored the lists and has stopped; since then, the lists of the cloud are empty.
+async fn emptied() -> World {
     let world = World::with(Script::start(true).await).await;
-    let objects = [1, 2, 3].map(|number| (number, 1));
-    lists(&world, &objects);
+    lists(&world, &OBJECTS);
     let running = world.coordinator().await;
-    for (number, value) in objects {
-        has(&world, number, value).await;
-    }
+    have_all(&world).await;
     is_stored(&world, 10).await;
     running.stop().await;
-
-    // The first list of the next process is empty, or has a malformed object.
     for kind in KINDS {
         world.cloud.list(format!("/{}", kind.path()), []);
     }
+    world
+}
+
+async fn have_all(world: &World) {
+    for (number, value) in OBJECTS {
+        has(world, number, value).await;
+    }
+}
+
+#[tokio::test]
+async fn a_restart_while_deletions_are_held_keeps_the_stored_list() {
+    // The first list of the next process is empty, or has a malformed object.
+    let world = emptied().await;
     let malformed = json!({"id": id(1), "key": 7});
     let labels = [
         malformed,
@@ -262,26 +273,13 @@ async fn a_restart_while_deletions_are_held_keeps_the_stored_list() {
     edit(&world, 1).await;
     delete(&world, 2).await;
     let _running = world.coordinator().await;
-    for (number, value) in objects {
-        has(&world, number, value).await;
-    }
+    have_all(&world).await;
 }
 
 /// Several starts during one wrong list, when nothing is stored and when what is stored is damaged.
 #[tokio::test]
 async fn a_wrong_list_is_never_stored_as_what_the_cluster_has() {
-    let world = World::with(Script::start(true).await).await;
-    let objects = [1, 2, 3].map(|number| (number, 1));
-    lists(&world, &objects);
-    let running = world.coordinator().await;
-    for (number, value) in objects {
-        has(&world, number, value).await;
-    }
-    is_stored(&world, 10).await;
-    running.stop().await;
-    for kind in KINDS {
-        world.cloud.list(format!("/{}", kind.path()), []);
-    }
+    let world = emptied().await;
     for is_deleted in [true, false] {
         for secret in names(
             world
@@ -308,9 +306,7 @@ async fn a_wrong_list_is_never_stored_as_what_the_cluster_has() {
             world.quiet().await;
             running.stop().await;
         }
-        for (number, value) in objects {
-            has(&world, number, value).await;
-        }
+        have_all(&world).await;
     }
 }
 

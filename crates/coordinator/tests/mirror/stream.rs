@@ -58,6 +58,23 @@ async fn changes_arrive_whatever_becomes_of_the_stream() {
     }
 }
 
+/// With several replicas of the cloud, the stream of one may be ahead of the list of another.
+#[tokio::test]
+async fn a_change_that_is_in_the_list_only_after_its_announcement_arrives_soon() {
+    let cloud = Script::start(true).await;
+    cloud.list("/ssh-users", [user(1, "Ada")]);
+    let mut world = World::with(cloud).await;
+    // The next poll is beyond the patience of the test.
+    world.interval = Duration::from_mins(1);
+    let _running = world.coordinator().await;
+    world.users_are(&["Ada"]).await;
+    world.condition("Synced", "True Applied").await;
+    world.cloud.changed(&["users"]);
+    world.polled("/ssh-users", 1).await;
+    world.cloud.list("/ssh-users", [user(1, "Grace")]);
+    world.users_are(&["Grace"]).await;
+}
+
 #[expect(clippy::disallowed_methods, reason = "requests are counted in real time")]
 fn now() -> Instant {
     Instant::now()

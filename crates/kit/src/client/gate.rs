@@ -177,7 +177,10 @@ impl GateLayer {
                 match Limited::new(body, page.most()).collect().await {
                     Ok(read) => {
                         let bytes = read.to_bytes();
-                        pages.read(page, bytes.len());
+                        // An error is no measure of the objects.
+                        if head.status.is_success() {
+                            pages.read(page, bytes.len());
+                        }
                         return Ok(self.answer(Response::from_parts(head, bytes)));
                     }
                     Err(error) if error.is::<LengthLimitError>() => page = pages.smaller(page),

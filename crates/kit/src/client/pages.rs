@@ -1,9 +1,10 @@
 //! Pages of lists that fit into memory.
 //!
-//! The API server limits a page by the number of its objects, and whoever writes the objects decides how large they are: 1.5 MB each, by
-//! the limit of etcd. So a page is read up to [`MOST`] bytes. One that is longer is dropped as soon as that is known, and asked for again with
-//! a quarter of its objects; a page of one object is read whatever its size is. The number is remembered for each list, and doubled after a
-//! small page, so that a long list of large objects costs few pages that are dropped.
+//! The API server limits a page by the number of its objects, and whoever writes the objects decides how large they
+//! are: 1.5 MB each, by the limit of etcd. So a page is read up to [`MOST`] bytes. One that is longer is dropped as
+//! soon as that is known, and asked for again with a quarter of its objects; a page of one object is read whatever its
+//! size is. The number is remembered for each list, and doubled after a small page, so that a long list of large
+//! objects costs few pages that are dropped.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

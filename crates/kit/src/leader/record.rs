@@ -16,8 +16,9 @@ const UNFIT_HOLDER: &str = "tidewaiter.dev/unfit-holder";
 /// The identity of a replica that is fit to succeed that holder.
 const SUCCESSOR: &str = "tidewaiter.dev/successor";
 
-/// The longest time for which a Lease is held without a change, whatever it says: whoever may write it could stop every replica for 68
-/// years with one edit. No component of Kubernetes, and no release of Tidewaiter, has a lease duration that is as long.
+/// The longest time for which a Lease is held without a change, whatever it says: whoever may write it could stop every
+/// replica for 68 years with one edit. No component of Kubernetes, and no release of Tidewaiter, has a lease duration
+/// that is as long.
 const LONGEST: Duration = Duration::from_mins(1);
 
 /// The three times of an election.

@@ -71,8 +71,8 @@ impl Store {
         Ok(shown?)
     }
 
-    /// The last deletions of objects that a cluster of an organization mirrors, newest first: at most [`DELETIONS`], and
-    /// as many of nodes. An object that exists again, a membership for example, is not deleted.
+    /// The last deletions of objects that a cluster of an organization mirrors, newest first: at most [`DELETIONS`],
+    /// and as many of nodes. An object that exists again, a membership for example, is not deleted.
     pub async fn deletions(&self, organization: &str, cluster: &str) -> Result<Vec<Value>, StoreError> {
         let mut reader = self.reader().await?;
         let found = query(&RECORD, &[organization, cluster])

@@ -89,8 +89,8 @@ impl Maintenance {
         };
         // Reads commits from before the connection was established.
         catch_up(&self.store.pool, &self.store.feed).await?;
-        self.store.feed.set_deaf(false);
         loop {
+            self.store.feed.set_deaf(false);
             // A dead connection delivers no notification, so changes are also polled.
             match timeout(&*self.clock, PROBE, heard.next()).await {
                 Ok(next) => next?,

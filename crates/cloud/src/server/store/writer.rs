@@ -153,11 +153,16 @@ impl Writer {
         let Transaction { connection, notes, .. } = transaction;
         self.kept = Some(connection);
         // The changes of other replicas since the last commit have smaller numbers and are published first.
-        if self.store.feed.latest() < begun
-            && let Err(error) = super::catch_up(&self.pool, &self.store.feed).await
-        {
-            error!(error = %Chain(&error), "cannot read the changes of other replicas");
-            self.store.feed.set_deaf(true);
+        if self.store.feed.latest() < begun {
+            if let Err(error) = super::catch_up(&self.pool, &self.store.feed).await {
+                error!(error = %Chain(&error), "cannot read the changes of other replicas");
+                self.store.feed.set_deaf(true);
+                // Published now, these would hide those before them for good. The next commit reads both.
+                return Ok(());
+            }
+            if self.engine.statements().announce.is_none() {
+                self.store.feed.set_deaf(false);
+            }
         }
         self.store.feed.publish(&notes);
         Ok(())

@@ -10,8 +10,8 @@ use tidewaiter_api::names::{ATTACHED_ANNOTATION, CONTAINERSHIP_ACCOUNT, MANAGED_
 
 use crate::mirror::is_id;
 
-/// The longest text that is cached of one, in bytes: the names of 200 registries in both places. Whoever may write a service account
-/// makes it as long as the API server takes.
+/// The longest text that is cached of one, in bytes: the names of 200 registries in both places. Whoever may write a
+/// service account makes it as long as the API server takes.
 const TEXT: usize = 16 << 10;
 
 /// A slim service account.
@@ -113,7 +113,14 @@ impl From<Received> for Account {
                 .map(|reference| reference.name)
                 .collect(),
         });
-        if read.attached.len() + read.entries.iter().map(String::len).sum::<usize>() > TEXT {
+        if read.attached.len()
+            + read
+                .entries
+                .iter()
+                .map(|name| name.len().max(size_of::<String>()))
+                .sum::<usize>()
+            > TEXT
+        {
             read.too_long = true;
             (read.attached, read.entries) = (String::new(), Vec::new());
         }

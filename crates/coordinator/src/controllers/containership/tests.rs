@@ -54,6 +54,11 @@ fn an_account_that_is_too_long_is_cached_without_its_pull_secrets_and_left_alone
 }
 
 #[test]
+fn names_without_text_count_too() {
+    assert!(account(true, None, &[""; 40_000]).is_too_long());
+}
+
+#[test]
 fn only_the_entries_of_ours_change() {
     let patch = |entries: Option<&[&str]>, attached: Option<Option<&str>>| {
         let mut patch = json!({});

@@ -154,8 +154,8 @@ impl PluginController {
         Ok(self.gate(key, goal, work).await?.map_or(Ok(None), Err))
     }
 
-    /// Whether the cloud has other manifests of the version that may be applied now, and they lack objects: an answer that
-    /// was cut short looks like that, and it would delete them. A new version says that it is meant.
+    /// Whether the cloud has other manifests of the version that may be applied now, and they lack objects: an answer
+    /// that was cut short looks like that, and it would delete them. A new version says that it is meant.
     async fn shrinks(&self, goal: &Goal, work: &Work<'_>) -> bool {
         let accepted = work.record.accepted(work.record.approved());
         let version = accepted.map_or_else(|| work.record.applied_version(), |entry| entry.version.as_str());

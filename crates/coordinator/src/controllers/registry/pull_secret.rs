@@ -235,8 +235,9 @@ struct Read {
 }
 
 impl SecretCopy {
-    /// Whether its name and its label are those of the pull secret of a registry: other managed Secrets are not touched. If there is such a
-    /// registry, one of another type is replaced: it has our labels, and nothing of ours has another type.
+    /// Whether its name and its label are those of the pull secret of a registry: other managed Secrets are not
+    /// touched. If there is such a registry, one of another type is replaced: it has our labels, and nothing of ours
+    /// has another type.
     pub(super) fn is_named_as_pull_secret(&self) -> bool {
         self.read.named
     }

@@ -107,9 +107,9 @@ impl MirroredKind for Upgrades {
 }
 
 impl Upgrades {
-    /// Whether it is an upgrade that the cloud lists and that the cloud put into the cluster itself, as it did beside the
-    /// Go coordinator: under its id, with the label. A copy of a person has another name. One that the cloud does not
-    /// list is nobody's to delete.
+    /// Whether it is an upgrade that the cloud lists and that the cloud put into the cluster itself, as it did beside
+    /// the Go coordinator: under its id, with the label. A copy of a person has another name. One that the cloud does
+    /// not list is nobody's to delete.
     fn adopts(&self, upgrade: &ClusterUpgrade) -> bool {
         let (name, labels) = (upgrade.name_any(), upgrade.labels());
         labels.get(MANAGED_LABEL).is_some_and(|value| value == MANAGED_VALUE)
