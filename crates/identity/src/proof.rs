@@ -121,8 +121,8 @@ impl Proven {
 /// Decides whether the Node of `claim` is the instance that the cloud described.
 ///
 /// # Errors
-/// [`Refusal::NameMismatch`], [`Refusal::NameScheme`], [`Refusal::AddressMismatch`] or [`Refusal::Duplicate`], according to the table
-/// above.
+/// [`Refusal::NameMismatch`], [`Refusal::NameScheme`], [`Refusal::AddressMismatch`] or [`Refusal::Duplicate`],
+/// according to the table above.
 pub fn prove(claim: &Claim, identity: Arc<Identity>, names: NodeNames) -> Result<Proven, Refusal> {
     let warning = check_name(claim, &identity, names)?;
     check_addresses(claim, &identity)?;

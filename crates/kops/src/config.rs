@@ -30,7 +30,8 @@ pub struct ControllerConfig {
     /// `server.provider.gce.projectID`, if present.
     pub project: Option<String>,
     /// Whether the nodes on AWS are named by their addresses, and not by the ids of their instances:
-    /// `server.provider.aws.useIPBasedNodeNames`, or else the opposite of `server.useInstanceIDForNodeName`, if present.
+    /// `server.provider.aws.useIPBasedNodeNames`, or else the opposite of `server.useInstanceIDForNodeName`, if
+    /// present.
     pub address_based_names: Option<bool>,
 }
 

@@ -220,8 +220,8 @@ fn role_labels(role: Role) -> &'static [&'static str] {
     }
 }
 
-/// Whether the labels of the control plane's kubelet are those of a group. kOps versions with a split control plane count all
-/// of its roles; those before gave a group of API servers the labels of workers, and it keeps them.
+/// Whether the labels of the control plane's kubelet are those of a group. kOps versions with a split control plane
+/// count all of its roles; those before gave a group of API servers the labels of workers, and it keeps them.
 fn has_control_plane_kubelet(roles: &BTreeSet<Role>) -> bool {
     let split = [Role::Etcd, Role::Scheduler, Role::KubeControllerManager];
     roles.contains(&Role::ControlPlane) || split.iter().any(|role| roles.contains(role))

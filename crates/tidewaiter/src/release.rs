@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use tidewaiter_api::cloud_sync::{CLOUD_SYNC, CLUSTER_ROLE, RELEASE_ANNOTATION, UNREADABLE_LIST};
+use tidewaiter_api::cloud_sync::{CLOUD_SYNC, CLUSTER_ROLE, NODE, RELEASE_ANNOTATION, UNREADABLE_LIST};
 use tidewaiter_api::values::printable;
 use tidewaiter_api::{CloudSync, HeldDeletions, KindSync};
 use tidewaiter_kit::clock::timeout;
@@ -81,7 +81,9 @@ fn chosen<'a>(sync: &'a CloudSync, kind: Option<&str>) -> Result<Vec<Held<'a>>> 
         Some(found) if is_releasable(found.1) => Ok(vec![*found]),
         Some(found) => Err(unreadable(found)),
         None if !kinds.iter().any(|known| known.kind.eq_ignore_ascii_case(kind))
-            && !CLUSTER_ROLE.eq_ignore_ascii_case(kind) =>
+            && ![CLUSTER_ROLE, NODE]
+                .iter()
+                .any(|other| other.eq_ignore_ascii_case(kind)) =>
         {
             let known: Vec<&str> = kinds.iter().map(|kind| &*kind.kind).collect();
             bail!(
@@ -121,7 +123,7 @@ fn shown((kind, held): &Held<'_>) -> String {
         reason,
     } = held;
     let deleted = (*objects > 0).then(|| match kind.kind.as_str() {
-        CLUSTER_ROLE => printable(reason),
+        CLUSTER_ROLE | NODE => printable(reason),
         _ => format!("{objects} of {} would be deleted ({})", kind.objects, printable(reason)),
     });
     let added = (*additions > 0).then(|| format!("{additions} would be added"));

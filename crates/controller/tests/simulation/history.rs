@@ -143,7 +143,7 @@ fn register(world: &World, number: usize, random: &mut fastrand::Rng) {
     };
     let mut node = json!({
         "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": node_name(number), "labels": {"kubernetes.io/hostname": node_name(number)}},
+        "metadata": {"name": node_name(number), "labels": {"topology.kubernetes.io/zone": node_name(number)}},
         "spec": {}, "status": {},
     });
     if claims <= SIZE {

@@ -6,8 +6,8 @@
 //! - From a proven Node, only recorded keys and roles are removed, or with `foreignLabels: remove` the keys that groups
 //!   define; from other Nodes, labels are removed only in quarantine.
 //! - A record keeps every key that we have set and that is still on the Node.
-//! - What was there before us is there after us: a label with which a Node was created is on record with its value when we
-//!   take its key, and its key is not removed as ours, only given back. What a kubelet set is never removed.
+//! - What was there before us is there after us: a label with which a Node was created is on record with its value when
+//!   we take its key, and its key is not removed as ours, only given back. What a kubelet set is never removed.
 //! - The startup taint is added only in quarantine, and removed only with a proof.
 //! - No other field of a Node is changed. No write is a no-op, except a patch that confirms that a recorded key is absent.
 

@@ -18,7 +18,7 @@ pub const INSTANCES: usize = 12;
 pub const MISSING: usize = 99;
 pub const GROUPS: [(&str, &str); 2] = [("nodes", "Node"), ("masters", "Master")];
 /// The keys that groups define; the last one is that of the kubelet, which each Node has.
-pub const KEYS: [&str; 3] = ["example.com/a", "example.com/b", "kubernetes.io/hostname"];
+pub const KEYS: [&str; 3] = ["example.com/a", "example.com/b", "topology.kubernetes.io/zone"];
 /// A key that no group ever defines.
 pub const MINE: &str = "example.com/mine";
 pub const CLUSTER: &str = "c.example.com";

@@ -23,8 +23,8 @@ pub(crate) enum Explain {
     Access(ExplainAccessArgs),
     /// Says where each node records who has logged in; reads nothing
     Logins,
-    /// Says whether somebody requested that everything that the coordinator manages is removed, and how to begin anew; fails if so; changes
-    /// nothing
+    /// Says whether somebody requested that everything that the coordinator manages is removed, and how to begin anew;
+    /// fails if so; changes nothing
     Terminate(ExplainTerminateArgs),
 }
 

@@ -145,8 +145,8 @@ pub(crate) struct HostInstallArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) node: NodeName,
 
-    /// A file with a public key of minisign; repeat it for each key that may sign scripts. Other keys are removed. The file must not be in the folder
-    /// that the agent shares
+    /// A file with a public key of minisign; repeat it for each key that may sign scripts. Other keys are removed. The
+    /// file must not be in the folder that the agent shares
     #[arg(long = "key", value_name = "FILE", required = true)]
     pub(crate) keys: Vec<PathBuf>,
 
@@ -162,7 +162,8 @@ pub(crate) struct HostInstallArgs {
     #[arg(long, value_name = "FOLDER", default_value = DEFAULT_FOLDER)]
     pub(crate) pinned: PathBuf,
 
-    /// The folder in which scripts run; without it, /var/lib/tidewaiter-host. Its file system must not be mounted with noexec
+    /// The folder in which scripts run; without it, /var/lib/tidewaiter-host. Its file system must not be mounted with
+    /// noexec
     #[arg(long, value_name = "FOLDER")]
     pub(crate) script_folder: Option<PathBuf>,
 

@@ -1,4 +1,5 @@
-//! `tidewaiter explain terminate`: whether everything that the coordinator manages is to be removed. `helm test` asks it.
+//! `tidewaiter explain terminate`: whether everything that the coordinator manages is to be removed. `helm test` asks
+//! it.
 
 use std::path::Path;
 

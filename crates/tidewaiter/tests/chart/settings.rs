@@ -105,7 +105,8 @@ fn values_that_cannot_be_meant_are_refused_by_name() {
     );
 }
 
-/// Each refusal names the setting, its value and the remedy. A role would refuse most of them when it starts; some would harm the host.
+/// Each refusal names the setting, its value and the remedy. A role would refuse most of them when it starts; some
+/// would harm the host.
 #[test]
 fn settings_that_cannot_be_meant_are_refused_by_name_and_value() {
     let image = json!({"repository": "registry.example.com/tidewaiter"});
@@ -235,7 +236,8 @@ fn upgrade_scripts_are_refused_where_their_files_do_not_belong_to_root() {
     }
 }
 
-/// The schema of the chart knows the settings of the roles, and no others: it permits what a role has by default, and each role knows what it permits.
+/// The schema of the chart knows the settings of the roles, and no others: it permits what a role has by default, and
+/// each role knows what it permits.
 #[test]
 fn the_schema_has_the_settings_of_each_role() {
     let scratch = Scratch::new("chart-schema");

@@ -37,8 +37,8 @@ impl Machine {
     }
 }
 
-/// A world with the groups `nodes` and `masters`, and without admission policies: a kubelet may claim any instance, and the controller
-/// refuses it.
+/// A world with the groups `nodes` and `masters`, and without admission policies: a kubelet may claim any instance, and
+/// the controller refuses it.
 pub async fn world() -> World {
     let cluster = ControlPlane::start().await;
     for path in ["deploy/crds", "deploy/controller/rbac.yaml"] {

@@ -1,5 +1,5 @@
-//! `nodeNames`: in a cluster with node names of its own (`warn`), a Node is believed as long as nobody else claims its instance; on
-//! EC2, one scheme of names proves.
+//! `nodeNames`: in a cluster with node names of its own (`warn`), a Node is believed as long as nobody else claims its
+//! instance; on EC2, one scheme of names proves.
 
 use kube::api::DeleteParams;
 use tidewaiter_api::ConditionStatus::{False, True};
@@ -63,7 +63,8 @@ async fn of_two_nodes_that_claim_one_instance_neither_is_believed_when_names_pro
     world.is_verified(kubelet.name(), True, "Proven").await;
 }
 
-/// A control plane has the address of a worker that is gone, and so the name for which that worker's certificate is still valid.
+/// A control plane has the address of a worker that is gone, and so the name for which that worker's certificate is
+/// still valid.
 #[tokio::test]
 async fn a_name_of_the_other_scheme_is_refused() {
     let world = World::start().await;

@@ -1,11 +1,11 @@
 //! What becomes of each key that the record has to remember, and the change of the Node that follows.
 //!
-//! What was on the Node before us is never removed, only given back, but for the roles of other groups; and what a kubelet
-//! or a cloud controller sets is never removed at all.
+//! What was on the Node before us is never removed, only given back, but for the roles of other groups; and what a
+//! kubelet or a cloud controller sets is never removed at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidewaiter_api::names::{EXCLUSIVE_ROLE_LABELS, is_observed};
+use tidewaiter_api::names::{EXCLUSIVE_ROLE_LABELS, belongs_to_others, is_observed};
 use tidewaiter_api::{InstanceGroupName, LabelKey, LabelValue, RecordedLabel};
 use tidewaiter_kit::{Notice, NoticeKind};
 use tidewaiter_kops::{NodeLabels, WantedLabel};
@@ -21,9 +21,9 @@ pub(super) struct Keys<'a> {
     wanted: BTreeMap<LabelKey, RecordedLabel>,
     /// Recorded, and in the definition with a value that Kubernetes refuses: the last good value stays.
     held: BTreeMap<LabelKey, RecordedLabel>,
-    /// Recorded, and no longer in the definition. Its removal, or the value of before, is sent also when the Node was last
-    /// seen so: that may have been before the key was set, and the record may forget a key only after the API server has
-    /// accepted the change of this very version of the Node.
+    /// Recorded, and no longer in the definition. Its removal, or the value of before, is sent also when the Node was
+    /// last seen so: that may have been before the key was set, and the record may forget a key only after the API
+    /// server has accepted the change of this very version of the Node.
     leaving: BTreeMap<LabelKey, RecordedLabel>,
 }
 
@@ -133,6 +133,8 @@ fn leaving(label: &RecordedLabel) -> Leaving<'_> {
     let key = label.key.as_str();
     match &label.before {
         _ if EXCLUSIVE_ROLE_LABELS.contains(&key) => Leaving::Removed,
+        // An earlier version took such keys.
+        _ if belongs_to_others(key) => Leaving::Left,
         Some(before) => Leaving::GivenBack(before),
         None if is_observed(key) => Leaving::Left,
         None => Leaving::Removed,

@@ -38,7 +38,8 @@ struct Recorded {
     labels: &'static str,
 }
 
-/// What is to be written, in short: labels as `a=1 b=2`, a recorded one that was 0 before as `a=1<0`, an absent write as `-`.
+/// What is to be written, in short: labels as `a=1 b=2`, a recorded one that was 0 before as `a=1<0`, an absent write
+/// as `-`.
 #[derive(Debug, PartialEq)]
 struct Expected {
     state: NodeState,
@@ -407,6 +408,8 @@ fn table() -> Vec<Row> {
             row(Verified, "True Proven: node-role.kubernetes.io/control-plane=<", "", CONTROL_PLANE, "True Proven:", "LabelsRemoved")),
         ("what kubelets set never goes", seen("kubernetes.io/os=linux topology.kubernetes.io/zone=a", before("kubernetes.io/os=linux topology.kubernetes.io/zone=b<a"), defined("", &[])),
             row(Verified, "True Proven: kubernetes.io/os=linux topology.kubernetes.io/zone=b<a", "topology.kubernetes.io/zone=a", "", "True Proven:", "")),
+        ("nor does what an earlier version took from the coordinator", seen("cluster.containership.io/env=x", before("cluster.containership.io/env=x"), defined("", &[])),
+            row(Verified, "True Proven: cluster.containership.io/env=x", "", "", "True Proven:", "")),
         // A label that Kubernetes refuses.
         ("a rejected label does not hold back the others", seen("", None, defined("a=1", &["b"])),
             row(Verified, "True Proven: a=1", "a=1", "", NOTHING, "LabelRejected")),
