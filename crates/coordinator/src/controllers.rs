@@ -36,10 +36,10 @@ pub use upgrade::{LookError, SeenUpgrade, Upgrades, look_at_upgrade};
 
 use crate::changes::Changes;
 use crate::cloud::Cloud;
-use crate::mirror::{CloudLists, HeldRoles, MassDeletion, Mirrored};
+use crate::mirror::{CloudLists, Held, MassDeletion, Mirrored};
 use crate::node::Node;
 use crate::node_pools::sync::{self, CloudNodes};
-use crate::node_pools::{HeldNodes, NodePools, PoolMembers};
+use crate::node_pools::{NodePools, PoolMembers};
 use labels::Labels;
 use node_labels::NodeLabelParts;
 use rbac::Rbac;
@@ -166,11 +166,7 @@ pub fn upgrade_nodes(clients: &Clients, context: &ControllerContext, tasks: &mut
 }
 
 /// What the mirror has of roles and of their bindings, and the roles that are held.
-pub type MirroredAccess = (
-    Mirrored<AuthorizationRole>,
-    Mirrored<AuthorizationRoleBinding>,
-    HeldRoles,
-);
+pub type MirroredAccess = (Mirrored<AuthorizationRole>, Mirrored<AuthorizationRoleBinding>, Held);
 
 /// Starts the controllers of roles and of their bindings, which the mirror has; without a mirror, the resources in the
 /// cluster decide.
@@ -219,7 +215,7 @@ pub fn label_nodes(
     tasks: &mut Tasks,
 ) -> Result<(), MetricsError> {
     let nodes = cache_nodes(&clients.for_controller("caches", DEFAULT_IN_FLIGHT), context, tasks);
-    let held = HeldNodes::new(context.kit.clock.clone());
+    let held = Held::nodes(context.kit.clock.clone());
     label_cached(nodes, (node_pools, held), None, clients, context, tasks)
 }
 
@@ -231,7 +227,7 @@ fn cache_nodes(reader: &kube::Client, context: &ControllerContext, tasks: &mut T
 /// `mirrored` are the labels of the cluster and those of node pools.
 fn label_cached(
     nodes: Cache<Node>,
-    (node_pools, held): (NodePoolSource, HeldNodes),
+    (node_pools, held): (NodePoolSource, Held),
     mirrored: Option<(Mirrored<ClusterLabel>, Mirrored<NodePoolLabel>)>,
     clients: &Clients,
     context: &ControllerContext,

@@ -9,7 +9,7 @@ mod board;
 mod brake;
 mod cloud_list;
 mod cloud_sync;
-mod held_roles;
+mod held;
 mod kind;
 mod kinds;
 mod lister;
@@ -38,14 +38,13 @@ use tidewaiter_kit::{Cache, Cacheable, Controller, ControllerContext, Key, Queue
 
 use crate::changes::Changes;
 use crate::controllers::Upgrades;
-use crate::node_pools::HeldNodes;
 use board::Board;
 pub use brake::MassDeletion;
 pub use cloud_list::CloudList;
 pub(crate) use cloud_list::{Changed, Effect};
 pub(crate) use cloud_sync::CLOUD_SYNC_CONTROLLER;
 use cloud_sync::Release;
-pub use held_roles::HeldRoles;
+pub use held::Held;
 use kind::MirroredKind;
 pub(crate) use kind::is_id;
 pub use kinds::RegistryCredentialsIn;
@@ -107,9 +106,9 @@ pub struct CloudLists {
     /// Their bindings.
     pub role_bindings: Mirrored<AuthorizationRoleBinding>,
     /// The roles that are held as another coordinator left them.
-    pub held_roles: HeldRoles,
+    pub held_roles: Held,
     /// The Nodes whose node pool is held.
-    pub held_nodes: HeldNodes,
+    pub held_nodes: Held,
     /// The upgrades, whose progress is reported.
     pub(crate) upgrades: MirroredUpgrades,
 }
@@ -186,8 +185,8 @@ struct Mirror<'a> {
     tasks: &'a mut Tasks,
     board: Board,
     release: Release,
-    held_roles: HeldRoles,
-    held_nodes: HeldNodes,
+    held_roles: Held,
+    held_nodes: Held,
     has_record: HasRecord,
     changes: &'a Changes,
 }
@@ -202,11 +201,11 @@ impl<'a> Mirror<'a> {
     ) -> Result<Self, MetricsError> {
         let board = Board::new(&context.kit, settings.interval)?;
         let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
-        let held_roles = HeldRoles::new(Arc::clone(&context.kit.clock));
-        let held_nodes = HeldNodes::new(Arc::clone(&context.kit.clock));
+        let held_roles = Held::roles(Arc::clone(&context.kit.clock));
+        let held_nodes = Held::nodes(Arc::clone(&context.kit.clock));
         let release = cloud_sync::start(
             board.clone(),
-            (held_roles.clone(), held_nodes.clone()),
+            [held_roles.clone(), held_nodes.clone()],
             &reader,
             clients,
             context,

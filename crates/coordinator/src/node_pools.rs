@@ -4,7 +4,6 @@
 //! Until the cloud has been read once, nothing is decided. Pure, except for [`sync`].
 
 mod brake;
-mod held;
 mod stored;
 pub mod sync;
 
@@ -14,8 +13,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::{LabelValue, NodeName};
 use tokio::sync::watch;
-
-pub use held::HeldNodes;
 
 /// What decides which node pool a Node is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -40,7 +40,8 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_min
 const NO_STREAM: Duration = Duration::from_mins(10);
 /// The timeout of the head of the response. Nothing has to be computed for it.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time to the first poll after a stream fell silent: a new connection is open by then, unless the cloud is silent as a whole.
+/// The time to the first poll after a stream fell silent, or was lost and not opened again at once: the cloud may be
+/// away as a whole, and everybody should know it soon.
 const SILENT_POLL: Duration = Duration::from_secs(3);
 /// Spreads the polls of many clients.
 const JITTER: f64 = 0.1;
@@ -208,6 +209,10 @@ impl Watch {
                 }
                 Opened::Refused { reason, wait, absent } => {
                     self.client.transport.availability.failed();
+                    if self.cursor.is_some() && self.failures == 1 {
+                        let soon = self.client.clock.monotonic() + jittered(SILENT_POLL, JITTER);
+                        self.poll_at = self.poll_at.min(soon);
+                    }
                     self.wait_again(&reason, wait, absent);
                 }
             },

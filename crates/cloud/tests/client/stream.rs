@@ -289,6 +289,22 @@ async fn without_a_stream_everything_is_due_each_interval() {
 }
 
 #[tokio::test]
+async fn a_stream_that_is_lost_and_refused_is_polled_soon_and_then_each_interval() {
+    let (first, one) = live();
+    let refused = || bytes(failure("503 Service Unavailable", ""));
+    let (_server, clock, mut wakes) = watching([one].into_iter().chain((0..50).map(|_| refused())).collect()).await;
+    first.send(event("hello", "e-1", "{}")).unwrap();
+    assert_eq!(now(&mut wakes).await, Wake::Everything);
+    drop(first);
+    let (wake, waited) = next(&mut wakes, &clock).await;
+    assert_eq!(wake, Wake::Everything);
+    assert!(waited <= Duration::from_secs(7), "{waited:?}");
+    let (wake, waited) = next(&mut wakes, &clock).await;
+    assert_eq!(wake, Wake::Everything);
+    assert!(waited >= INTERVAL.mul_f64(0.9), "{waited:?}");
+}
+
+#[tokio::test]
 async fn a_server_that_has_no_stream_is_polled_and_asked_again_after_ten_minutes() {
     for status in ["404 Not Found", "405 Method Not Allowed", "501 Not Implemented"] {
         let (sender, two) = live();

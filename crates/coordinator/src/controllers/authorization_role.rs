@@ -8,7 +8,7 @@
 //!   `AuthorizationRole` that the cloud does not list any more until its `ClusterRole` is gone, and a `ClusterRole` that is left without is
 //!   deleted.
 //! - A `ClusterRole` that another coordinator wrote, and that permits what ours would not, is held as it is, reported, and changed when a
-//!   person releases it (`HeldRoles`). Only what the cloud does not list any more is taken from it meanwhile.
+//!   person releases it (`Held`). Only what the cloud does not list any more is taken from it meanwhile.
 //! - A `ClusterRole` that is not managed by Tidewaiter is reported and left alone. Its deletion starts a pass.
 //! - Rules are judged for the widest scope in which a binding exists or is being written (`Scopes`).
 

@@ -21,7 +21,7 @@ mod slim;
 
 use super::MirroredAccess;
 use super::listed::Listed;
-use crate::mirror::HeldRoles;
+use crate::mirror::Held;
 pub(super) use scopes::Place;
 use scopes::Scopes;
 
@@ -53,7 +53,7 @@ pub(super) struct Rbac {
     pub(super) roles: Listed<AuthorizationRole>,
     pub(super) bindings: Listed<AuthorizationRoleBinding>,
     /// The roles that are held as another coordinator left them.
-    pub(super) held: HeldRoles,
+    pub(super) held: Held,
     /// What each of the controllers must know of the writes of the other one.
     pub(super) scopes: Scopes,
     /// The roles to reconcile.
@@ -87,7 +87,7 @@ impl Rbac {
     ) -> Self {
         let (roles, bindings, held) = match mirrored {
             Some((roles, bindings, held)) => (Some(roles), Some(bindings), held),
-            None => (None, None, HeldRoles::new(Arc::clone(&kit.clock))),
+            None => (None, None, Held::roles(Arc::clone(&kit.clock))),
         };
         let roles = Listed::start(roles, reader, kit, tasks);
         let bindings = Listed::start(bindings, reader, kit, tasks);

@@ -12,8 +12,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource as _};
 use serde_json::json;
-use tidewaiter_api::cloud_sync::{CLOUD_SYNC, RELEASE_ANNOTATION, SYNCED};
-use tidewaiter_api::{CloudSync, CloudSyncSpec, CloudSyncStatus, Condition, ConditionStatus};
+use tidewaiter_api::cloud_sync::{CLOUD_SYNC, CLUSTER_ROLE, RELEASE_ANNOTATION, SYNCED};
+use tidewaiter_api::{CloudSync, CloudSyncSpec, CloudSyncStatus, Condition, ConditionStatus, KindSync};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::{
     Cache, Controller, ControllerContext, Events, Key, Next, Pass, Queue, Reconciler, SharedClock, Tasks, WriteError,
@@ -23,8 +23,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::board::Board;
-use super::held_roles::HeldRoles;
-use crate::node_pools::HeldNodes;
+use super::held::Held;
 use plan::{Plan, patience, plan, release, release_ended};
 
 /// The name of the controller, under which the fields of `CloudSync` are written.
@@ -76,7 +75,7 @@ fn released(object: &CloudSync) -> Option<&String> {
 /// Starts its cache and its controller.
 pub(super) fn start(
     board: Board,
-    (roles, nodes): (HeldRoles, HeldNodes),
+    apart: [Held; 2],
     reader: &Client,
     clients: &Clients,
     context: &ControllerContext,
@@ -94,20 +93,17 @@ pub(super) fn start(
         "cloud-sync/updates",
         queue_updates(board.updates(), queue.clone(), tasks.shutdown_token()),
     );
-    tasks.spawn(
-        "cloud-sync/held-roles",
-        queue_updates(roles.updates(), queue.clone(), tasks.shutdown_token()),
-    );
-    tasks.spawn(
-        "cloud-sync/held-nodes",
-        queue_updates(nodes.updates(), queue.clone(), tasks.shutdown_token()),
-    );
+    for held in &apart {
+        tasks.spawn(
+            "cloud-sync/held",
+            queue_updates(held.updates(), queue.clone(), tasks.shutdown_token()),
+        );
+    }
     let writer = clients.for_controller(CloudSyncController::NAME, DEFAULT_IN_FLIGHT);
     let controller = CloudSyncController {
         objects: objects.clone(),
         board,
-        roles,
-        nodes,
+        apart,
         writer: Writer::new(writer, CloudSyncController::NAME, Arc::clone(&clock)),
         events: context.events.of(CloudSyncController::NAME),
         written: Mutex::default(),
@@ -136,8 +132,8 @@ async fn queue_updates(
 struct CloudSyncController {
     objects: Cache<CloudSync>,
     board: Board,
-    roles: HeldRoles,
-    nodes: HeldNodes,
+    /// What is held apart from the deletions of mirrored objects.
+    apart: [Held; 2],
     writer: Writer,
     events: Events,
     clock: SharedClock,
@@ -165,11 +161,13 @@ impl Reconciler for CloudSyncController {
             return Ok(Next::Pending(CATCH_UP));
         };
         pass.about(object.object_ref(&()));
-        let (loops, roles) = (self.board.states(), self.roles.status());
-        let held = roles.as_ref().and_then(|roles| roles.held.as_ref());
+        let loops = self.board.states();
+        let apart: Vec<KindSync> = self.apart.iter().filter_map(Held::status).collect();
+        let roles = apart.iter().find(|kind| kind.kind == CLUSTER_ROLE);
+        let held = roles.and_then(|roles| roles.held.as_ref());
         self.board.roles_held(held.map_or(0, |held| held.objects));
         let annotated = released(&object).map(String::as_str);
-        let is_apart = |revision| self.roles.release(revision) || self.nodes.release(revision);
+        let is_apart = |revision| self.apart.iter().any(|held| held.release(revision));
         let ended = if annotated.is_some_and(is_apart) {
             Some(release_ended())
         } else {
@@ -188,12 +186,7 @@ impl Reconciler for CloudSyncController {
             status,
             notices,
             changes_hold,
-        }) = plan(
-            &object,
-            &loops,
-            roles.into_iter().chain(self.nodes.status()),
-            self.clock.now(),
-        )
+        }) = plan(&object, &loops, apart, self.clock.now())
         else {
             return Ok(Next::After(LOOK_AGAIN));
         };

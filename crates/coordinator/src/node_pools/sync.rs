@@ -21,16 +21,16 @@ use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::client::Clients;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Cache, Chain, ControllerContext, Key, Metrics, Pause, SharedClock, Tasks};
+use tokio::sync::Notify;
 use tracing::warn;
 use uuid::Uuid;
 
 use super::brake::{Brake, Verdict, contradicts_most};
-use super::held::HeldNodes;
 use super::stored::{ById, StoredNodes};
 use super::{Members, NodePools, PoolMembers};
 use crate::changes::Asked;
 use crate::explained::explained;
-use crate::mirror::{HasRecord, LIST_AGAIN, Record};
+use crate::mirror::{HasRecord, Held, LIST_AGAIN, Record};
 use crate::node::Node;
 use crate::retries::Retries;
 
@@ -55,7 +55,7 @@ const STALLED: Duration = Duration::from_mins(10);
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why Nodes are held.
-const UNRECORDED: &str = "the cloud's record of deletions does not name it";
+const UNRECORDED: &str = "the cloud's record of deletions does not name them";
 const UNREAD: &str = "the cloud's record of deletions cannot be read";
 
 /// Where the nodes of a cluster are listed.
@@ -82,7 +82,9 @@ struct NodePoolSync {
     /// The nodes as they take effect; None until what an earlier process stored was read.
     in_force: Option<ById>,
     stored: StoredNodes,
-    held: HeldNodes,
+    held: Held,
+    /// A person has released something of it.
+    released: Arc<Notify>,
     /// Whether the cloud was older than the record of deletions when it was last asked for it.
     is_without_record: bool,
     has_record: HasRecord,
@@ -136,7 +138,7 @@ pub(crate) fn start(
     cloud: CloudNodes,
     setting: NodePools,
     nodes: &Cache<Node>,
-    (members, held): (PoolMembers, HeldNodes),
+    (members, held): (PoolMembers, Held),
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
@@ -145,6 +147,9 @@ pub(crate) fn start(
         client: cloud.client.with_deadline(PATIENCE),
         ..cloud
     };
+    let released = Arc::new(Notify::new());
+    let wake = Arc::clone(&released);
+    held.notify(move |_| wake.notify_one());
     let sync = NodePoolSync {
         cloud,
         setting,
@@ -154,6 +159,7 @@ pub(crate) fn start(
         in_force: None,
         stored: StoredNodes::new(clients, &context.kit.clock),
         held,
+        released,
         is_without_record: true,
         has_record: HasRecord::new(clients, &context.kit.clock),
         brake: Brake::default(),
@@ -267,7 +273,7 @@ impl NodePoolSync {
             (woken, named) = tokio::select! {
                 biased;
                 named = self.cloud.asked.asked() => (true, named),
-                () = self.held.released() => (false, false),
+                () = self.released.notified() => (false, false),
                 () = self.clock.sleep(wait) => (false, false),
             };
         }
@@ -398,7 +404,7 @@ impl NodePoolSync {
             .partition(|(_, (name, _))| self.nodes.get(&Key::new(name.as_str())).is_some());
         let names = lost.values().map(|(name, _)| name.as_str().to_owned()).collect();
         let why = if record == Record::Unread { UNREAD } else { UNRECORDED };
-        let held = self.held.hold(&names, why);
+        let held = self.held.hold_exactly(&names, why);
         let kept = lost.into_iter().filter(|(_, (name, _))| held.contains(name.as_str()));
         // Without its Node, a node has no labels to lose; but its kubelet may register it again.
         nodes.extend(kept.chain(absent));
