@@ -26,7 +26,8 @@ pub(crate) fn without_status_subresource(mut crd: CustomResourceDefinition) -> C
 /// The definition of a kind that the Go coordinator defined before, so that it can replace the old definition in a cluster with objects.
 ///
 /// - It sets `preserveUnknownFields: false`, because `kubectl apply` leaves a field that it is not given at the old value, `true`.
-/// - Unknown fields are preserved in each object, as they were without a schema.
+/// - Unknown fields are preserved in each object, as they were without a schema, but for the policy of an upgrade, which
+///   the Go coordinator did not have: there, kubectl refuses a misspelled field, which would be a hold that does not hold.
 /// - Lists and maps may be `null`: Go writes an empty one so.
 /// - No field has a default, so that each object is served as it was written.
 pub(crate) fn replacing(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
@@ -37,7 +38,7 @@ pub(crate) fn replacing(mut crd: CustomResourceDefinition) -> CustomResourceDefi
         .iter_mut()
         .filter_map(|version| version.schema.as_mut());
     for schema in schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()) {
-        tolerate(schema);
+        tolerate(schema, false);
     }
     crd
 }
@@ -58,27 +59,23 @@ pub(crate) fn atomic(mut crd: CustomResourceDefinition) -> CustomResourceDefinit
     crd
 }
 
-fn tolerate(schema: &mut JSONSchemaProps) {
+fn tolerate(schema: &mut JSONSchemaProps, is_new: bool) {
     schema.default = None;
     // The API server does not know it; a `number` has it anyway.
     schema.format.take_if(|format| format == "double");
-    if schema.properties.is_some() {
+    if schema.properties.is_some() && !is_new {
         schema.x_kubernetes_preserve_unknown_fields = Some(true);
     }
     if let Some(JSONSchemaPropsOrBool::Schema(value)) = &mut schema.additional_properties {
         schema.nullable = Some(true);
-        tolerate(value);
+        tolerate(value, is_new);
     }
     if let Some(JSONSchemaPropsOrArray::Schema(item)) = &mut schema.items {
         schema.nullable = Some(true);
-        tolerate(item);
+        tolerate(item, is_new);
     }
-    for property in schema
-        .properties
-        .iter_mut()
-        .flat_map(|properties| properties.values_mut())
-    {
-        tolerate(property);
+    for (name, property) in schema.properties.iter_mut().flatten() {
+        tolerate(property, is_new || name == "policy");
     }
 }
 

@@ -186,6 +186,10 @@ pub enum HostReport {
     Silent,
     /// Nothing final yet, or the report cannot be read.
     Pending,
+    /// The script runs, or its way back.
+    Running,
+    /// Nothing final: the script cannot be run now, and is tried again. It says why.
+    Blocked(String),
     /// The signature of the script counts from this time on, and no script runs before.
     Early(Timestamp),
     /// The script has succeeded.
@@ -209,6 +213,8 @@ pub struct Node {
     pub ready: bool,
     /// Since when it is, or is not, Ready, by the clock of whoever wrote the condition.
     pub ready_changed: Option<Timestamp>,
+    /// When the Node was created: one that registers again has lost what its agent reported.
+    pub created: Option<Timestamp>,
     /// When its kubelet has renewed the Lease of the Node, by the clock of the node; None if there is none, or it was
     /// not read.
     pub renewed: Option<Timestamp>,
@@ -277,6 +283,15 @@ impl Progress {
 }
 
 impl Node {
+    /// Why its host does not run the script now; None if it says nothing of that.
+    #[must_use]
+    pub fn blocked(&self) -> Option<&str> {
+        match &self.host {
+            HostReport::Blocked(why) => Some(why),
+            _ => None,
+        }
+    }
+
     /// Whether it is of the control plane. A kubelet cannot give itself the label.
     #[must_use]
     pub fn is_control_plane(&self) -> bool {
@@ -304,6 +319,16 @@ impl Node {
     /// Whether everything on it is at the target.
     pub(crate) fn is_at(&self, target: &Version) -> bool {
         self.kubelet.is_some() && self.versions().all(|version| version.is(target))
+    }
+
+    /// Whether there is nothing to do on it: everything is at the target, and its host says nothing else of the upgrade.
+    pub(crate) fn is_left_alone(&self, target: &Version) -> bool {
+        self.is_at(target) && !self.is_begun()
+    }
+
+    /// Whether its host has begun the upgrade, and has not finished it: it was recorded by an object that is gone.
+    pub(crate) fn is_begun(&self) -> bool {
+        matches!(self.host, HostReport::Running | HostReport::Failed(_))
     }
 
     /// The oldest version on it.

@@ -117,7 +117,11 @@ pub enum NodeFailure {
         at_target: bool,
         /// Whether it is Ready.
         ready: bool,
+        /// Why its host has not run the script.
+        blocked: Option<String>,
     },
+    /// The upgrade ended before the signature of its script counted.
+    Early(Timestamp),
     /// Its host says that the script has failed, or will not run.
     Host(String),
     /// It was done, and then was not as it had to be for the minimum time.
@@ -307,6 +311,7 @@ fn shown(version: Option<&Version>) -> String {
 impl fmt::Display for NodeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::TimedOut { blocked: Some(why), .. } => write!(f, "its host reported {why} for nodeTimeoutSeconds"),
             Self::TimedOut {
                 at_target: true,
                 ready: true,
@@ -317,6 +322,7 @@ impl fmt::Display for NodeFailure {
             Self::TimedOut { at_target: true, .. } => {
                 f.write_str("it is at the version, and did not become Ready within nodeTimeoutSeconds")
             }
+            Self::Early(from) => write!(f, "no script was run: its signature counts from {from} on, and the upgrade ended"),
             Self::Host(said) => write!(f, "its host reports {said}"),
             Self::FellBack { at_target: true, .. } => {
                 f.write_str("it was done, and then was not Ready for minReadySeconds")

@@ -10,7 +10,7 @@ use crate::orders::{Ending, Order, Unhealthy, Wait, pods};
 use crate::plan::{Counts, Fate, Planned, left_out, plan};
 use crate::refusal::Refusal;
 use crate::rules::{self, preflight, unhealthy};
-use crate::settle::{deadline, verified};
+use crate::settle::{deadline, ends, verified};
 use crate::step::step;
 use crate::version::Version;
 
@@ -195,6 +195,9 @@ fn in_words(seen: &Observation<'_>, spec: &Spec, node: &Planned) -> NodeOutlook 
             let done = verified.map(|end| format!("; it is done if it stays at the version and Ready until {end}"));
             let fails = || deadline(spec, *since).map(|deadline| format!("; it fails at {deadline}"));
             let end = done.or_else(fails).unwrap_or_default();
+            let observed = seen.nodes.iter().find(|seen| seen.name == node.name);
+            let blocked = observed.and_then(|observed| Some(format!("; its host reports {}", observed.blocked()?)));
+            let end = format!("{}{end}", blocked.unwrap_or_default());
             if *since > seen.now {
                 format!("waits until {since}, when the signature of its script counts{end}")
             } else {
@@ -206,7 +209,7 @@ fn in_words(seen: &Observation<'_>, spec: &Spec, node: &Planned) -> NodeOutlook 
         Fate::Started(NodeState::Failed) => "failed".to_owned(),
         Fate::AtTarget => "skipped: it is at the version".to_owned(),
         Fate::Waits if is_over(seen) => "not started".to_owned(),
-        Fate::Waits if spec.policy.aborted || seen.upgrade.deleted => "not started: the upgrade is aborted".to_owned(),
+        Fate::Waits if ends(seen, spec) => "not started: the upgrade is aborted".to_owned(),
         Fate::Waits if seen.upgrade.progress.cordons.contains_key(&node.name) => "is drained".to_owned(),
         Fate::Waits => waits(seen, node),
         Fate::WillFail(refusal) => format!("fails without a script: {refusal}"),
@@ -254,13 +257,17 @@ fn is_over(seen: &Observation<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Upgrade;
+    use crate::observation::{HostReport, Node, Upgrade};
     use crate::testing::{in_progress, nodes, observation, upgrade, version};
 
     /// The summary, and each node.
     fn says(upgrade: &Upgrade, all: &str) -> (String, Vec<String>) {
-        let (all, api_server) = (nodes(all), version("v1.36.3"));
-        let outlook = outlook(&observation(upgrade, &[], &all, &api_server, 60));
+        of(upgrade, &nodes(all))
+    }
+
+    fn of(upgrade: &Upgrade, all: &[Node]) -> (String, Vec<String>) {
+        let api_server = version("v1.36.3");
+        let outlook = outlook(&observation(upgrade, &[], all, &api_server, 60));
         let shown = |node: &NodeOutlook| format!("{}: {}", node.name, node.fate);
         let nodes = outlook.nodes.iter().chain(&outlook.left_out).map(shown);
         (outlook.summary.join(" "), nodes.collect())
@@ -303,6 +310,12 @@ mod tests {
             nodes[0],
             "cp: in progress since 2001-09-09T01:46:40Z; it fails at 2001-09-09T01:56:40Z"
         );
+        let mut blocked = crate::testing::nodes("b=v1.35.4 cp=v1.35.4");
+        blocked[1].host = HostReport::Blocked("Blocked: it has no script".to_owned());
+        let (_, said) = of(&in_progress("u", "cp=InProgress"), &blocked);
+        let reports =
+            "cp: in progress since 2001-09-09T01:46:40Z; its host reports Blocked: it has no script; it fails at ";
+        assert!(said[0].starts_with(reports), "{}", said[0]);
         assert!(
             nodes[3].starts_with("c: fails without a script: c is at v1.34.0"),
             "{}",

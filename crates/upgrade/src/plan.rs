@@ -87,7 +87,7 @@ impl Counts {
         let left = spec.select(seen.nodes);
         for node in left.filter(|node| !progress.nodes.contains_key(&node.name)) {
             counts.nodes += 1;
-            counts.done += usize::from(node.is_at(&spec.target));
+            counts.done += usize::from(node.is_left_alone(&spec.target));
         }
         counts
     }
@@ -119,7 +119,7 @@ pub fn left_out<'a>(seen: &Observation<'a>, spec: &'a Spec) -> impl Iterator<Ite
 }
 
 fn fate(node: &Node, spec: &Spec) -> Fate {
-    if node.is_at(&spec.target) {
+    if node.is_left_alone(&spec.target) {
         return Fate::AtTarget;
     }
     rules::fits(node, &spec.target).map_or_else(Fate::WillFail, |()| Fate::Waits)

@@ -9,7 +9,8 @@
 //! - It has failed as soon as its host reports anything else that is final, and otherwise at its deadline. At the
 //!   deadline no script runs any more, so a node that has everything but the minimum time is still waited for.
 //! - A node whose script is signed for later has its time from then on. Its agent says so, which could be a lie: so it
-//!   is postponed once, and by a day at most. Nobody else is started because of it.
+//!   is postponed once, and by a day at most. Nobody else is started because of it. When the upgrade ends before that time,
+//!   nothing runs on the node, and it has failed.
 //! - A node that was done and is not so for the minimum time has failed, too. Until then nothing is started. The
 //!   beginning is recorded as well, because the Node that the coordinator sees may be older than its progress.
 
@@ -52,7 +53,7 @@ fn settle_node(
         let node = name.clone();
         Some(Order::Verify { node, holds })
     };
-    if node.is_some_and(|node| is_complete(node, spec)) {
+    if node.is_some_and(|node| is_complete(node, spec, since)) {
         let Some(end) = verified(seen, spec, progress, name) else {
             return if spec.policy.min_ready.is_zero() {
                 Some(Order::Succeed(name.clone()))
@@ -69,13 +70,22 @@ fn settle_node(
     let Some(since) = since else {
         return Some(Order::Start(name.clone()));
     };
+    if ends(seen, spec) && progress.postponed.contains_key(name) && seen.now < since {
+        return Some(Order::Fail(name.clone(), NodeFailure::Early(since)));
+    }
     let is_over = deadline(spec, since).is_none_or(|deadline| seen.now >= deadline);
     let failure = NodeFailure::TimedOut {
         version: node.and_then(|node| node.kubelet.clone()),
         at_target: node.is_some_and(|node| node.is_at(&spec.target)),
         ready: node.is_some_and(|node| node.ready),
+        blocked: node.and_then(|node| node.blocked().map(str::to_owned)),
     };
     is_over.then(|| Order::Fail(name.clone(), failure))
+}
+
+/// Whether the upgrade ends, and nothing further is to be started.
+pub(crate) fn ends(seen: &Observation<'_>, spec: &Spec) -> bool {
+    spec.policy.aborted || seen.upgrade.deleted
 }
 
 /// Whether a node that was started then has its time from `to` on instead. Not one of an upgrade that ends.
@@ -87,9 +97,8 @@ fn may_postpone(
     since: Timestamp,
     to: Timestamp,
 ) -> bool {
-    let ends = spec.policy.aborted || seen.upgrade.deleted;
     let latest = since.checked_add(MOST_POSTPONED).unwrap_or(since);
-    !ends && !progress.postponed.contains_key(name) && since < to && to <= latest
+    !ends(seen, spec) && !progress.postponed.contains_key(name) && since < to && to <= latest
 }
 
 /// The next order for a node that was done. One whose Node is gone has not fallen back. Without a minimum time none
@@ -136,7 +145,11 @@ pub(crate) fn wake(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> 
         let may_speak = |node: &Node| {
             matches!(
                 node.host,
-                HostReport::Silent | HostReport::Pending | HostReport::Early(_)
+                HostReport::Silent
+                    | HostReport::Pending
+                    | HostReport::Running
+                    | HostReport::Blocked(_)
+                    | HostReport::Early(_)
             )
         };
         let is_pending = is_due || find(seen, name).is_some_and(may_speak);
@@ -163,9 +176,15 @@ pub(crate) fn verified(seen: &Observation<'_>, spec: &Spec, progress: &Progress,
     Some(end(spec, since))
 }
 
-/// Whether a node has everything but the minimum time.
-fn is_complete(node: &Node, spec: &Spec) -> bool {
-    node.ready && node.is_at(&spec.target) && matches!(node.host, HostReport::Silent | HostReport::Succeeded)
+/// Whether a node that was started then has everything but the minimum time. The report of a Node that has registered
+/// since is gone with the Node before, so its silence says nothing.
+fn is_complete(node: &Node, spec: &Spec, since: Option<Timestamp>) -> bool {
+    let has_succeeded = match node.host {
+        HostReport::Succeeded => true,
+        HostReport::Silent => node.created <= since || node.created.is_none(),
+        _ => false,
+    };
+    node.ready && node.is_at(&spec.target) && has_succeeded
 }
 
 /// The end of the minimum time that begins then. One that no clock can show is over.

@@ -109,7 +109,7 @@ fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Orde
     }
     let (remaining, unfit) = remaining(seen, spec, progress);
     let room = Room::of(seen, spec, progress);
-    let stops = spec.policy.aborted || seen.upgrade.deleted;
+    let stops = settle::ends(seen, spec);
     let is_last = remaining.is_empty() && progress.in_progress().next().is_none();
     if let Some((node, refusal)) = unfit.filter(|_| is_last && !stops) {
         return Ok(Order::Fail(node, NodeFailure::Refused(refusal)));
@@ -135,6 +135,10 @@ fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Orde
     if let Some(claim) = withdrawal(seen) {
         return Ok(claim);
     }
+    // What runs there runs, whether there is room for it or not.
+    if let Some(begun) = remaining.iter().find(|node| node.is_begun()) {
+        return Ok(Order::Start(begun.name.clone()));
+    }
     let is_drained = progress.cordons.contains_key(&node.name);
     may_start(seen, spec).or_else(|held| match (is_drained, in_progress.is_empty()) {
         // What was begun is finished.
@@ -155,7 +159,7 @@ fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Orde
 
 /// How the upgrade ends, if it starts no further node.
 fn ending(seen: &Observation<'_>, spec: &Spec, progress: &Progress, remaining: &[&Node]) -> Option<Ending> {
-    if spec.policy.aborted || seen.upgrade.deleted {
+    if settle::ends(seen, spec) {
         return Some(Ending::Aborted);
     }
     let failed = progress.count(NodeState::Failed);
@@ -212,10 +216,11 @@ fn remaining<'a>(
     progress: &Progress,
 ) -> (Vec<&'a Node>, Option<(NodeName, Refusal)>) {
     let selected = spec.select(seen.nodes);
-    let left = selected.filter(|node| !progress.nodes.contains_key(&node.name) && !node.is_at(&spec.target));
+    let left = selected.filter(|node| !progress.nodes.contains_key(&node.name) && !node.is_left_alone(&spec.target));
     let (mut fit, mut unfit) = (Vec::new(), None);
     for node in left {
         match rules::fits(node, &spec.target) {
+            _ if node.is_begun() => fit.push(node),
             Ok(()) => fit.push(node),
             Err(refusal) => unfit = unfit.or(Some((node.name.clone(), refusal))),
         }

@@ -43,6 +43,7 @@ pub(crate) fn node(node: &str, kubelet: &str) -> Node {
         components: Vec::new(),
         ready,
         ready_changed: None,
+        created: None,
         renewed: None,
         host: HostReport::Silent,
         parallel: false,

@@ -233,8 +233,9 @@ impl UpgradeController {
             agents: AgentReports::default(),
             unread: None,
         };
-        let (nodes, several) = (&question.in_progress, question.several);
-        match self.agents.reports(&self.client, &*self.clock, nodes, several).await {
+        let about = (&*question.upgrade, &*question.in_progress);
+        let reports = self.agents.reports(&self.client, &*self.clock, about, question.all);
+        match reports.await {
             Ok(agents) => answer.agents = agents,
             Err(error) => answer.unread = Some(UpgradeError::Agents(error)),
         }

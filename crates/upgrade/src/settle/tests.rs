@@ -137,6 +137,16 @@ fn a_node_whose_script_counts_later_has_its_time_from_then_on_once_and_within_a_
     let mut aborted = upgrade("cp=Success w1=InProgress");
     aborted.spec.as_mut().unwrap().policy.aborted = true;
     assert_eq!(of(&aborted, &all, 10), waits);
+    // Nor does anything wait for it: nothing runs there before.
+    let mut aborted = postponed.clone();
+    aborted.spec.as_mut().unwrap().policy.aborted = true;
+    let early = of(&aborted, &all, 999);
+    let dropped = "fail w1 (no script was run: its signature counts from ";
+    assert!(
+        early.starts_with(dropped) && early.contains("finish Failed (it was aborted"),
+        "{early}"
+    );
+    assert_eq!(of(&aborted, &all, 1000), waits);
     postponed.progress.apply(&Order::Succeed(name("w1")), at(1100));
     assert!(postponed.progress.postponed.is_empty());
 }
@@ -178,6 +188,64 @@ fn a_kubelet_that_does_not_renew_its_lease_is_not_done() {
             assert_eq!(wake, Some(at(seconds + 5)), "it is read again");
         }
     }
+}
+
+#[test]
+fn the_report_of_a_node_that_has_registered_again_is_gone_and_so_its_silence_says_nothing() {
+    for (created, expected) in [
+        (None, "verify w1 true; wait: upgrading w1"),
+        (Some(0), "verify w1 true; wait: upgrading w1"),
+        (Some(1), "wait: upgrading w1"),
+    ] {
+        let mut all = nodes(DONE);
+        all[1].created = created.map(at);
+        let upgrade = upgrade("cp=Success w1=InProgress");
+        assert_eq!(of(&upgrade, &all, 10), expected, "{created:?}");
+    }
+}
+
+/// Two objects had the same upgrade, one after the other: the host knows the upgrade, and nobody else what it did.
+#[test]
+fn what_the_host_has_begun_is_started_whatever_the_version_and_the_room() {
+    let failed = HostReport::Failed("Failed: exit status: 1".to_owned());
+    let fails = "fail w2 (its host reports Failed: exit status: 1)";
+    for (states, hosts, expected) in [
+        ("", ["", "", ""], "start cp; wait: upgrading cp".to_owned()),
+        ("", ["", "", "runs"], "start w2; wait: upgrading w2".to_owned()),
+        (
+            "",
+            ["", "runs", "runs"],
+            "start w1; start w2; wait: upgrading w1, w2".to_owned(),
+        ),
+        ("", ["", "", "failed"], format!("start w2; {fails}; {ENDS}")),
+        (
+            "cp=Success w1=Success",
+            ["", "", ""],
+            "finish Success (every selected node is at the version)".to_owned(),
+        ),
+    ] {
+        let mut all = nodes("cp=v1.35.4 w1=v1.36.3 w2=v1.36.3");
+        if !states.is_empty() {
+            all = nodes("cp=v1.36.3 w1=v1.36.3 w2=v1.36.3");
+        }
+        for (node, host) in all.iter_mut().zip(hosts) {
+            node.host = match host {
+                "runs" => HostReport::Running,
+                "failed" => failed.clone(),
+                _ => HostReport::Pending,
+            };
+        }
+        assert_eq!(of(&upgrade(states), &all, 10), expected, "{states} {hosts:?}");
+    }
+}
+
+#[test]
+fn what_keeps_the_host_from_running_the_script_is_why_the_node_fails() {
+    let blocked = HostReport::Blocked("Blocked: it has no script".to_owned());
+    let upgrade = upgrade("cp=Success w1=InProgress");
+    let why = "fail w1 (its host reported Blocked: it has no script for nodeTimeoutSeconds)";
+    assert_eq!(of(&upgrade, &reported(OLD, &blocked), 599), "wait: upgrading w1");
+    assert_eq!(of(&upgrade, &reported(OLD, &blocked), 600), format!("{why}; {ENDS}"));
 }
 
 #[test]
@@ -291,7 +359,11 @@ fn it_wakes_at_the_next_moment_at_which_something_ends() {
         step(&observation(upgrade, &[], &all, &api_server, 100)).wake
     };
     let running = upgrade("cp=Success w1=InProgress");
-    for host in [HostReport::Silent, HostReport::Pending] {
+    for host in [
+        HostReport::Silent,
+        HostReport::Pending,
+        HostReport::Blocked("x".to_owned()),
+    ] {
         assert_eq!(wake(&running, &host, OLD), Some(at(105)), "reports are not watched");
     }
     assert_eq!(wake(&running, &HostReport::Succeeded, OLD), Some(at(0) + MINUTE * 10));

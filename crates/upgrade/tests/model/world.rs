@@ -76,6 +76,7 @@ impl World {
                 components: Vec::new(),
                 ready: true,
                 ready_changed: None,
+                created: None,
                 renewed: None,
                 host: HostReport::Silent,
                 parallel: max_unavailable > 1,

@@ -38,6 +38,8 @@ const DISABLED: &str = "its agent has upgrades disabled (agent.settings.upgrades
 const FINAL_FAILURES: [&str; 4] = ["Refused", "Failed", "TimedOut", "Interrupted"];
 const SUCCEEDED: &str = "Succeeded";
 const BLOCKED: &str = "Blocked";
+/// The states in which something of the upgrade runs on the node.
+const RUNNING: [&str; 2] = ["Running", "RollingBack"];
 
 /// A slim report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
@@ -137,23 +139,27 @@ impl Agent {
         if let Some(early) = early.and_then(|time| time.parse().ok()) {
             return HostReport::Early(early);
         }
-        if !FINAL_FAILURES.contains(&self.state.as_str()) {
-            return HostReport::Pending;
-        }
         let printable = |c: char| if c.is_control() { ' ' } else { c };
         let message: String = self.message.chars().map(printable).take(MESSAGE).collect();
-        HostReport::Failed(format!("{}: {message}", self.state))
+        let said = format!("{}: {message}", self.state);
+        match &*self.state {
+            BLOCKED => HostReport::Blocked(said),
+            state if RUNNING.contains(&state) => HostReport::Running,
+            state if FINAL_FAILURES.contains(&state) => HostReport::Failed(said),
+            _ => HostReport::Pending,
+        }
     }
 }
 
-/// The last list, and when it was read (monotonic).
+/// The last list, for which upgrade (its uid) and when it was read (monotonic).
 #[derive(Debug, Default)]
 pub(super) struct Agents {
-    read: Mutex<Option<(Duration, AgentReports)>>,
+    read: Mutex<Option<(String, Duration, AgentReports)>>,
 }
 
 impl Agents {
-    /// Reads the reports of these nodes, and where `all` are needed a list that is at most a minute old.
+    /// Reads the reports of these nodes, and where `all` are needed a list that is at most a minute old. It was read for
+    /// the same upgrade: one that is new must not see what was before it.
     ///
     /// # Errors
     /// When the API server does not answer, or does not permit it.
@@ -161,12 +167,12 @@ impl Agents {
         &self,
         client: &Client,
         clock: &dyn Clock,
-        nodes: &[NodeName],
+        (upgrade, nodes): (&str, &[NodeName]),
         all: bool,
     ) -> kube::Result<AgentReports> {
         let is_listed = all || nodes.len() > BY_NAME;
         let mut reports = if is_listed {
-            self.list(client, clock).await?
+            self.list(client, clock, upgrade).await?
         } else {
             AgentReports::default()
         };
@@ -179,16 +185,17 @@ impl Agents {
         Ok(reports)
     }
 
-    async fn list(&self, client: &Client, clock: &dyn Clock) -> kube::Result<AgentReports> {
+    async fn list(&self, client: &Client, clock: &dyn Clock, upgrade: &str) -> kube::Result<AgentReports> {
         let now = clock.monotonic();
         let known = self.read.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((read, agents)) = known
+        if let Some((of, read, agents)) = known
+            && of == upgrade
             && now.saturating_sub(read) < AGE
         {
             return Ok(agents);
         }
         let agents = list_reports(client).await?;
-        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, agents.clone()));
+        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade.to_owned(), now, agents.clone()));
         Ok(agents)
     }
 }
@@ -267,9 +274,9 @@ mod tests {
         for (state, expected) in [
             ("None", HostReport::Pending),
             ("Offered", HostReport::Pending),
-            ("Blocked", HostReport::Pending),
-            ("Running", HostReport::Pending),
-            ("RollingBack", HostReport::Pending),
+            ("Blocked", HostReport::Blocked("Blocked: m ".to_owned())),
+            ("Running", HostReport::Running),
+            ("RollingBack", HostReport::Running),
             ("OfANewerAgent", HostReport::Pending),
             ("Succeeded", HostReport::Succeeded),
             ("Refused", failed("Refused")),
@@ -287,8 +294,8 @@ mod tests {
         let early = HostReport::Early("2026-11-22T06:00:00Z".parse().unwrap());
         for (state, not_before, expected) in [
             ("Blocked", "2026-11-22T06:00:00Z", early),
-            ("Blocked", "tomorrow", HostReport::Pending),
-            ("Running", "2026-11-22T06:00:00Z", HostReport::Pending),
+            ("Blocked", "tomorrow", HostReport::Blocked("Blocked: ".to_owned())),
+            ("Running", "2026-11-22T06:00:00Z", HostReport::Running),
             ("Succeeded", "2026-11-22T06:00:00Z", HostReport::Succeeded),
         ] {
             let said = agent(json!({"id": "u", "state": state, "notBefore": not_before})).report();

@@ -106,7 +106,7 @@ pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade,
     };
     let question = Question::about(&object);
     let agents = match list_reports(client).await {
-        Err(error) if question.several || !question.in_progress.is_empty() => read(Err(error), "the NodeReports")?,
+        Err(error) if question.all || !question.in_progress.is_empty() => read(Err(error), "the NodeReports")?,
         // It is only warned of.
         agents => agents.unwrap_or_default(),
     };

@@ -75,6 +75,7 @@ fn marked<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::E
         name: metadata.name,
         uid: metadata.uid,
         resource_version: metadata.resource_version,
+        creation_timestamp: metadata.creation_timestamp,
         labels: metadata.labels,
         annotations: metadata.annotations,
         ..ObjectMeta::default()
@@ -112,6 +113,7 @@ impl UpgradeNode {
             components: components.get(name).cloned().unwrap_or_default(),
             ready: ready.is_some_and(|condition| condition.status == "True"),
             ready_changed: changed,
+            created: self.metadata.creation_timestamp.as_ref().map(|created| created.0),
             renewed: agents.renewed(name),
             host: agents.host(name, upgrade),
             parallel: agents.of(name).is_some_and(|agent| agent.follows_own_status),

@@ -17,8 +17,11 @@ pub(super) struct Question {
     pub(super) drained: Vec<NodeName>,
     /// The nodes in progress, whose hosts say what became of the script.
     pub(super) in_progress: Vec<NodeName>,
-    /// Whether several workers may be upgraded at once, so that the reports of all agents are needed.
-    pub(super) several: bool,
+    /// The uid of the upgrade.
+    pub(super) upgrade: String,
+    /// Whether the reports of all agents are needed: several workers may be upgraded at once; or nothing was started, and
+    /// an object of the same upgrade that is gone may have started something.
+    pub(super) all: bool,
 }
 
 /// What it answers.
@@ -38,16 +41,14 @@ impl Question {
             .cordons
             .keys()
             .filter(|node| !progress.nodes.contains_key(*node));
+        let policy = object.spec.policy.as_ref();
+        let several = policy.is_some_and(|policy| policy.max_unavailable.is_some());
         Self {
             health: requires_health(object),
             drained: drained.cloned().collect(),
             in_progress: progress.in_progress().map(|(name, _)| name.clone()).collect(),
-            several: progress.cluster == UpgradeStatus::InProgress
-                && object
-                    .spec
-                    .policy
-                    .as_ref()
-                    .is_some_and(|policy| policy.max_unavailable.is_some()),
+            upgrade: object.metadata.uid.clone().unwrap_or_default(),
+            all: progress.cluster == UpgradeStatus::InProgress && (progress.nodes.is_empty() || several),
         }
     }
 }

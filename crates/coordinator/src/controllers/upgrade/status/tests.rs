@@ -153,6 +153,7 @@ fn an_upgrade_that_failed_says_which_node_failed_first_and_why() {
         version: Some("v1.35.4".parse().unwrap()),
         at_target: false,
         ready: true,
+        blocked: None,
     };
     let why = "node c failed: after nodeTimeoutSeconds its kubelet is at v1.35.4, and the node is Ready";
     let begun = || upgrade(true, &json!({"clusterStatus": "InProgress", "nodeStatuses": {}}));
