@@ -42,7 +42,7 @@ impl Resource for NodeSpec {
     const FACTS: Facts = Facts {
         quota: 100_000,
         tag: "Node pools",
-        writers: OrgRole::Member,
+        writers: OrgRole::Admin,
         has_older_forms: true,
         columns: &["name", "node_pool_id", "status", "updated_at"],
         about: "Nodes of a node pool or of a cluster",

@@ -135,7 +135,7 @@ impl Resource for NodePoolSpec {
     const FACTS: Facts = Facts {
         quota: 50_000,
         tag: "Node pools",
-        writers: OrgRole::Member,
+        writers: OrgRole::Admin,
         has_older_forms: true,
         columns: &["name", "kubernetes_mode", "count", "kubernetes_version", "status"],
         about: "Node pools of a cluster",

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::fixture::{Fixture, role, ssh_key};
+use crate::fixture::{self, Fixture, role, ssh_key};
 use crate::world::{PASSWORD, World, on_both};
 
 on_both!(
@@ -13,7 +13,31 @@ on_both!(
     only_an_admin_of_a_cluster_terminates_it,
     who_is_deleted_is_gone_everywhere_at_once,
     what_is_not_shown_is_shown_to_nobody_else,
+    who_sets_no_scripts_decides_nothing_of_them,
 );
+
+/// The mode of a pool decides when a node may run its script, and the name which host accepts it.
+async fn who_sets_no_scripts_decides_nothing_of_them(world: World) {
+    let olivia = world.owner().await;
+    let home = world.organization.clone();
+    let (_, max) = world.user(&olivia, &home, "Max", "member").await;
+    let cluster = world.post(&olivia, "~/clusters", json!({"name": "c"})).await.is(201);
+    let inside = format!("~/clusters/{}", cluster.field("id"));
+    let pools = format!("{inside}/node-pools");
+    let made = world.post(&olivia, &pools, fixture::pool("masters")).await.is(201);
+    let pool = format!("{pools}/{}", made.field("id"));
+    let nodes = format!("{pool}/nodes");
+    let made = world.post(&olivia, &nodes, json!({"name": "cp1"})).await.is(201);
+    let node = format!("{nodes}/{}", made.field("id"));
+    let worker = json!({"kubernetes_mode": "worker"});
+    world.patch(&max, &pool, worker).await.is(403);
+    world.post(&max, &pools, fixture::pool("others")).await.is(403);
+    world.post(&max, &nodes, json!({"name": "cp2"})).await.is(403);
+    world.patch(&max, &node, json!({"name": "w1"})).await.is(403);
+    for path in [&node, &pool] {
+        world.delete(&max, path).await.is(403);
+    }
+}
 
 /// Everything by which somebody could be somebody else: each must answer `status`.
 pub async fn take_over(world: &World, token: &str, user: &str, key: &str, status: u16) {

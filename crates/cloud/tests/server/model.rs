@@ -29,7 +29,7 @@ enum Ask {
 const COLLECTIONS: [(&str, &str, OrgRole); 3] = [
     ("~/clusters/C/labels", "labels", OrgRole::Member),
     ("~/registries", "registries", OrgRole::Admin),
-    ("~/clusters/C/node-pools", "node-pools", OrgRole::Member),
+    ("~/clusters/C/node-pools", "node-pools", OrgRole::Admin),
 ];
 
 fn body(collection: usize, name: u8, value: u8) -> Value {
