@@ -5,6 +5,8 @@
 //! - A part is printable ASCII without spaces, so none can be mistaken for another one.
 //! - The time of a signature is in its trusted comment (`timestamp:SECONDS`), which is signed, too.
 
+pub mod small_order;
+
 use std::fmt::{self, Display, Write as _};
 use std::io::Cursor;
 use std::str::FromStr;
@@ -98,7 +100,16 @@ impl FromStr for TrustedKey {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let key = PublicKey::from_base64(text).ok().map(Self);
-        key.filter(|key| key.bytes().starts_with(b"Ed")).ok_or_else(|| {
+        let key = key.filter(|key| key.bytes().starts_with(b"Ed"));
+        if key
+            .as_ref()
+            .is_some_and(|key| key.bytes().last_chunk().is_some_and(small_order::is))
+        {
+            return Err(
+                "must not be a key for which anybody can make signatures: create one with minisign -G".to_owned(),
+            );
+        }
+        key.ok_or_else(|| {
             "must be public keys of minisign: the second line of minisign.pub, for example RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"
                 .to_owned()
         })

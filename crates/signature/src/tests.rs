@@ -28,6 +28,21 @@ fn a_signature_counts_for_its_text_and_says_when() {
 }
 
 #[test]
+fn a_key_for_which_anybody_can_sign_is_refused() {
+    let (_, trusted) = pair();
+    for point in small_order::POINTS {
+        for sign in [0, 0x80] {
+            let mut bytes = trusted.bytes();
+            bytes.truncate(10);
+            bytes.extend(point);
+            bytes[41] |= sign;
+            let error = STANDARD.encode(bytes).parse::<TrustedKey>().unwrap_err();
+            assert!(error.contains("anybody can make signatures"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn no_part_of_a_statement_can_be_mistaken_for_another() {
     assert_eq!(text("1"), "tidewaiter test 1\nname a\nversion 1\n");
     for value in ["", "a b", "a\nversion 9", "\u{e4}"] {

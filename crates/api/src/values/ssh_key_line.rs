@@ -3,6 +3,7 @@
 
 use ssh_key::public::KeyData;
 use ssh_key::{Algorithm, Certificate, EcdsaCurve, HashAlg, PublicKey};
+use tidewaiter_signature::small_order;
 
 use super::printable;
 
@@ -89,41 +90,12 @@ pub fn fingerprint(key: &str) -> Option<String> {
     Some(data.fingerprint(HashAlg::Sha256).to_string())
 }
 
-/// The points of small order of Curve25519, without the bit of the sign: whoever knows none of the keys can make a
-/// signature for these. All zero is one of them.
-const SMALL_ORDER: [[u8; 32]; 7] = [
-    encoded(0, 0, 0),
-    encoded(1, 0, 0),
-    [
-        0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0, 0xd5, 0xdf,
-        0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05,
-    ],
-    [
-        0xc7, 0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba, 0x3c, 0x0b, 0x76, 0x0d, 0x10, 0x67, 0x0f, 0x2a, 0x20,
-        0x53, 0xfa, 0x2c, 0x39, 0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a,
-    ],
-    // p - 1, and the encodings of 0 and 1 that are not reduced.
-    encoded(0xec, 0xff, 0x7f),
-    encoded(0xed, 0xff, 0x7f),
-    encoded(0xee, 0xff, 0x7f),
-];
-
-const fn encoded(first: u8, middle: u8, last: u8) -> [u8; 32] {
-    let mut point = [middle; 32];
-    point[0] = first;
-    point[31] = last;
-    point
-}
-
 fn has_small_order(key: &KeyData) -> bool {
-    let point = match key {
-        KeyData::Ed25519(key) => key.0,
-        KeyData::SkEd25519(key) => key.public_key().0,
-        _ => return false,
-    };
-    let mut unsigned = point;
-    unsigned[31] &= 0x7f;
-    SMALL_ORDER.contains(&unsigned)
+    match key {
+        KeyData::Ed25519(key) => small_order::is(&key.0),
+        KeyData::SkEd25519(key) => small_order::is(&key.public_key().0),
+        _ => false,
+    }
 }
 
 fn allowed(key: &PublicKey) -> Result<(), &'static str> {
@@ -197,7 +169,7 @@ mod tests {
     #[test]
     fn a_key_for_which_anybody_can_sign_is_refused() {
         use ssh_key::public::Ed25519PublicKey;
-        for point in SMALL_ORDER {
+        for point in small_order::POINTS {
             for sign in [0, 0x80] {
                 let mut point = point;
                 point[31] |= sign;
