@@ -64,7 +64,8 @@ A node runs the script only if the public key is pinned there
 /// What a node must be told of the script that it runs.
 #[derive(Debug, Args)]
 pub(crate) struct SignScriptArgs {
-    /// The file with the script, which begins with #!/. Signatures that it has already stay
+    /// The file with the script, which begins with #!/. Signatures that it has already stay, and so do the times that
+    /// they give to nodes of --control-plane
     #[arg(short, long, value_name = "FILE")]
     pub(crate) filename: PathBuf,
 

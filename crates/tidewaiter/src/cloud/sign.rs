@@ -1,6 +1,7 @@
 //! `tidewaiter cloud sign` and `sign-script`: sign the manifests of a plugin, and the script of an upgrade. Nothing comes from the cloud, so it cannot say
 //! what is signed, and the key stays here.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::path::Path;
 
@@ -44,15 +45,16 @@ pub(super) fn sign(args: &SignArgs) -> Result<()> {
     print(&text)
 }
 
-/// Prints the script with a signature for each node. Signatures that it has already stay, so that it can be signed with two keys. What to do
-/// next goes to standard error, because standard output is the script.
+/// Prints the script with a signature for each node. Signatures that it has already stay, so that it can be signed with
+/// two keys. What to do next goes to standard error, because standard output is the script.
 pub(super) fn sign_script(args: &SignScriptArgs) -> Result<()> {
     let text: UpgradeScript = read(&args.filename)?
         .parse()
         .with_context(|| args.filename.display().to_string())?;
     let key = key(&args.secret_key, args.password_file.as_deref())?;
     let now = Timestamp::from_second(SystemClock::shared().now().as_second())?;
-    let turns = turns(args, now)?;
+    let before = script::statements(text.as_str()).with_context(|| args.filename.display().to_string())?;
+    let turns = turns(args, &before, now)?;
     let mut signed = text.as_str().to_owned();
     for turn in &turns {
         let statement = script::Statement {
@@ -94,8 +96,16 @@ struct Turn<'a> {
     expires: Timestamp,
 }
 
-/// Those of the control plane one after the other, and then the others together.
-fn turns(args: &SignScriptArgs, now: Timestamp) -> Result<Vec<Turn<'_>>> {
+/// Those of the control plane one after the other, and then the others together. One of the control plane that has its
+/// time by a signature which `before` names keeps it, and the new times follow the last of these.
+fn turns<'a>(args: &'a SignScriptArgs, before: &[script::Statement], now: Timestamp) -> Result<Vec<Turn<'a>>> {
+    let mut named = BTreeSet::new();
+    let mut all = args.control_plane.iter().chain(&args.nodes);
+    if let Some(twice) = all.find(|node| !named.insert(*node)) {
+        return Err(anyhow!(
+            "the node {twice} is named twice: name each once, with --control-plane or with --node"
+        ));
+    }
     let expires = now + args.expires_in;
     let mut begin = args.not_before.unwrap_or(now);
     if begin < now {
@@ -103,8 +113,35 @@ fn turns(args: &SignScriptArgs, now: Timestamp) -> Result<Vec<Turn<'_>>> {
             "--not-before {begin}: it is over; name a later time, or leave it out to begin now"
         ));
     }
+    let mut kept = Vec::new();
+    for made in before {
+        let Some(node) = args
+            .control_plane
+            .iter()
+            .find(|node| **node == made.node && now < made.expires)
+        else {
+            continue;
+        };
+        if made.not_before.is_none() {
+            return Err(anyhow!(
+                "the script has a signature for {node} that has no beginning, so it could run beside another node of the control plane: sign the script \
+                 without its signatures"
+            ));
+        }
+        begin = begin.max(made.expires);
+        kept.push((node, made));
+    }
     let mut turns = Vec::new();
     for node in &args.control_plane {
+        if let Some((_, made)) = kept.iter().find(|(kept, _)| *kept == node) {
+            let (not_before, expires) = (made.not_before, made.expires);
+            turns.push(Turn {
+                node,
+                not_before,
+                expires,
+            });
+            continue;
+        }
         let not_before = Some(begin);
         begin += args.stagger;
         let expires = begin;

@@ -209,6 +209,23 @@ async fn the_nodes_of_the_control_plane_have_windows_that_follow_each_other() {
     let windows = statements(&short.well()).unwrap();
     assert_eq!(windows[0].expires, windows[1].not_before.unwrap());
     assert_eq!((windows[1].expires - windows[0].not_before.unwrap()).get_seconds(), 600);
+    // Signed again, also with another key, each has the time that it has, and another one comes after them.
+    let other = KeyPair::generate_unencrypted_keypair().unwrap();
+    let other = person.file("other.key", &other.sk.to_box(None).unwrap().into_string());
+    let again = person.file("again.sh", &signed);
+    let base_again = base.replace(&script, &again).replace(&key, &other);
+    let line = format!("{base_again} --control-plane c --control-plane a --control-plane b");
+    let words: Vec<&str> = line.split(' ').collect();
+    let twice = person.run(&words).await.well();
+    assert_eq!(minutes(&twice)[4..], ["c Some(40) 60", "a Some(20) 40", "b Some(0) 20"]);
+    // One that may run it at any time would run it beside them.
+    let free = person.file("free.sh", &run("--node a --node b").await.well());
+    let line = format!("{} --control-plane a", base.replace(&script, &free));
+    let words: Vec<&str> = line.split(' ').collect();
+    person.run(&words).await.refused(
+        1,
+        &["a signature for a that has no beginning", "without its signatures"],
+    );
     // Workers alone have no beginning, as before.
     assert_eq!(statements(&run("--node w1").await.well()).unwrap()[0].not_before, None);
     for (wrong, code, words) in [
@@ -218,6 +235,9 @@ async fn the_nodes_of_the_control_plane_have_windows_that_follow_each_other() {
         ("--control-plane a --expires-in 10m", 1, "give more"),
         ("--control-plane a --node w1 --expires-in 20m", 1, "give more"),
         ("--node w1 --not-before tomorrow", 2, "--not-before"),
+        ("--node w1 --not-before 2026-01-01T00:00:00Z", 1, "it is over"),
+        ("--node w1 --node w1", 1, "w1 is named twice"),
+        ("--control-plane a --node a", 1, "a is named twice"),
     ] {
         let line = format!("{base} {wrong}");
         let words_of: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).collect();
