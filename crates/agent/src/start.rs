@@ -39,14 +39,6 @@ pub enum StartError {
         #[source]
         source: HostError,
     },
-    /// The agent could write what root has pinned.
-    #[error("pinnedFolder is {pinned:?}, which is in {folder:?}, where the agent writes: use another folder")]
-    Pinned {
-        /// The setting.
-        pinned: String,
-        /// The setting `folder` or `stateFolder`.
-        folder: String,
-    },
     /// The folder of what the agent remembers cannot be created.
     #[error("stateFolder is {folder:?}, and cannot be created: mount a folder of the host there, as deploy/agent does")]
     State {
@@ -56,9 +48,6 @@ pub enum StartError {
         #[source]
         source: std::io::Error,
     },
-    /// Whoever owns the folder could write a script that runs as root.
-    #[error("upgrades is enabled, and ownerUid is {0}: set ownerUid to 0, or upgrades to disabled")]
-    Owner(u32),
     /// It is no name of a Node.
     #[error("nodeName")]
     NodeName(#[from] tidewaiter_api::InvalidValue),
@@ -88,7 +77,6 @@ pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> 
         folder: settings.folder.clone(),
         source,
     })?;
-    check_pinned(&settings)?;
     let watcher = Watcher::new();
     let upgrades = Upgrading::of(&settings, &host)?;
     if settings.foreign_lines == ForeignLines::Remove {
@@ -152,18 +140,6 @@ pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> 
     Ok(())
 }
 
-fn check_pinned(settings: &AgentSettings) -> Result<(), StartError> {
-    let pinned = &settings.pinned_folder;
-    let own = [&settings.folder, &settings.state_folder];
-    match own.into_iter().find(|own| Path::new(pinned).starts_with(own)) {
-        None => Ok(()),
-        Some(folder) => Err(StartError::Pinned {
-            pinned: pinned.clone(),
-            folder: folder.clone(),
-        }),
-    }
-}
-
 /// What the upgrade controller needs; None if upgrades are disabled.
 struct Upgrading(Option<(Host, Host, NodeName, Relay, Watcher)>);
 
@@ -172,10 +148,6 @@ impl Upgrading {
     fn of(settings: &AgentSettings, host: &Host) -> Result<Self, StartError> {
         if settings.upgrades == Upgrades::Disabled {
             return Ok(Self(None));
-        }
-        // The host accepts only files of root.
-        if settings.owner_uid != rustix::process::geteuid().as_raw() {
-            return Err(StartError::Owner(settings.owner_uid));
         }
         let node = settings.node_name.as_deref().unwrap_or_default().parse()?;
         let relay = Relay::new(settings.coordinator.clone())?;

@@ -43,6 +43,8 @@ pub(crate) fn main(args: &SettingsArgs) -> Result<(), Failure> {
     let settings: Settings<WithRole<AgentSettings>> =
         load_with(&ALIASES, args.settings.as_deref(), variables, &args.flags)
             .map_err(|error| Failure::Configuration(error.into()))?;
+    let checked = settings.values.own.check();
+    checked.map_err(|error| Failure::Configuration(error.into()))?;
     let mut warnings = settings.warnings;
     let set = WITHOUT_EFFECT
         .iter()

@@ -187,8 +187,12 @@ async fn wrong_settings_are_refused() {
     for (variables, words) in [
         (&[][..], "nodeName is not set"),
         (
-            &[("NODE_NAME", "n"), ("TIDEWAITER_FOLDER", "/does/not/exist")],
-            "folder is \"/does/not/exist\": it must be a folder that the agent can open",
+            &[("NODE_NAME", "n"), ("TIDEWAITER_FOLDER", "/does/not/tidewaiter")],
+            "folder is \"/does/not/tidewaiter\": it must be a folder that the agent can open",
+        ),
+        (
+            &[("NODE_NAME", "n"), ("TIDEWAITER_FOLDER", "/etc/ssh")],
+            "folder is \"/etc/ssh\": must be a folder of the agent's own",
         ),
         (
             &[("NODE_NAME", "n"), ("TIDEWAITER_KEYS_EXPIRE_AFTER", "1h")],
@@ -201,7 +205,6 @@ async fn wrong_settings_are_refused() {
         (
             &[
                 ("NODE_NAME", "n"),
-                ("TIDEWAITER_FOLDER", "/tmp"),
                 ("TIDEWAITER_UPGRADES", "enabled"),
                 ("TIDEWAITER_OWNER_UID", "2000000"),
             ],
@@ -210,10 +213,10 @@ async fn wrong_settings_are_refused() {
         (
             &[
                 ("NODE_NAME", "n"),
-                ("TIDEWAITER_FOLDER", "/tmp"),
-                ("TIDEWAITER_PINNED_FOLDER", "/tmp/pinned"),
+                ("TIDEWAITER_FOLDER", "/tmp/tidewaiter"),
+                ("TIDEWAITER_PINNED_FOLDER", "/tmp/tidewaiter/pinned"),
             ],
-            "pinnedFolder is \"/tmp/pinned\", which is in \"/tmp\", where the agent writes",
+            "pinnedFolder is \"/tmp/tidewaiter/pinned\", and folder is \"/tmp/tidewaiter\": each needs a folder of its own",
         ),
     ] {
         let world = World::start().await;

@@ -129,7 +129,10 @@ fn completed(mut values: Value) -> Value {
     if values["agent"]["settings"].get("upgrades") == Some(&json!("enabled")) {
         values["agent"]["settings"]["ownerUid"] = 0.into();
     }
-    for (folder, own) in [("pinnedFolder", "/srv/pinned"), ("stateFolder", "/srv/state")] {
+    for (folder, own) in [
+        ("pinnedFolder", "/srv/tidewaiter-pinned"),
+        ("stateFolder", "/srv/tidewaiter-state"),
+    ] {
         if values["agent"]["settings"].get(folder).is_some() {
             values["agent"]["settings"][folder] = own.into();
         }

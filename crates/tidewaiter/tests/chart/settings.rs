@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tidewaiter_testkit::Scratch;
 
-use crate::{chart, run, template, write};
+use crate::{Ran, chart, run, template, write};
 
 /// Each refusal names the value and the remedy.
 #[test]
@@ -70,13 +70,16 @@ fn values_that_cannot_be_meant_are_refused_by_name() {
         (
             json!({"image": image, "agent": {"enabled": true, "settings": {"pinnedFolder": "/etc/containership/trust"}}}),
             &[
-                "agent.settings.pinnedFolder is /etc/containership/trust",
-                "agent.settings.folder",
+                "agent.settings.pinnedFolder is /etc/containership/trust, and agent.settings.folder is /etc/containership",
+                "each needs a folder of its own",
             ],
         ),
         (
-            json!({"image": image, "agent": {"enabled": true, "settings": {"stateFolder": "/srv/a", "pinnedFolder": "/srv/a"}}}),
-            &["agent.settings.pinnedFolder is /srv/a", "agent.settings.stateFolder"],
+            json!({"image": image, "agent": {"enabled": true, "settings": {"stateFolder": "/tidewaiter", "pinnedFolder": "/tidewaiter"}}}),
+            &[
+                "agent.settings.pinnedFolder is /tidewaiter",
+                "agent.settings.stateFolder",
+            ],
         ),
         (
             json!({"image": image, "agent": {"enabled": true, "settings": {"stateFolder": "/etc/containership"}}}),
@@ -121,22 +124,6 @@ fn settings_that_cannot_be_meant_are_refused_by_name_and_value() {
         }
         json!({"image": image, "coordinator": {"enabled": true, "settings": settings}})
     };
-    let folders = [
-        "/etc",
-        "/proc",
-        "/proc/1",
-        "/etc/ssh",
-        "/var/lib/kubelet/pki",
-        "/usr/bin",
-        "/",
-    ];
-    for folder in folders {
-        for name in ["folder", "stateFolder", "pinnedFolder"] {
-            let refusal = template(&agent(json!({name: folder})), &[]).refusal();
-            let wanted = format!("agent.settings.{name} is \"{folder}\": the agent's pod mounts this folder");
-            assert!(refusal.contains(&wanted) || folder == "/", "{refusal}");
-        }
-    }
     for (values, wanted) in [
         (
             agent(json!({"upgrades": true})),
@@ -193,11 +180,91 @@ fn settings_that_cannot_be_meant_are_refused_by_name_and_value() {
     for settings in [
         json!({"foreignLinesGrace": "1h30m", "keysExpireAfter": "3d"}),
         json!({"foreignLinesGrace": "1.5h", "keysExpireAfter": "90000s"}),
-        json!({"folder": "/home/keys", "stateFolder": "/var/lib/agent", "pinnedFolder": "/etc/pinned"}),
     ] {
         template(&agent(settings), &[]).output();
     }
     template(&coordinator("cloud.syncInterval", json!("1m30s")), &[]).output();
+}
+
+/// What the agent says of these settings.
+fn print_config(scratch: &Scratch, settings: &Value) -> Ran {
+    let file = scratch.path().join("settings.yaml");
+    write(&file, &settings.to_string());
+    let mut program = Command::new(env!("CARGO_BIN_EXE_tidewaiter"));
+    let program = program.env_clear().env("NODE_NAME", "n").arg("agent");
+    run(program.arg("--print-config").arg("--settings").arg(&file), "")
+}
+
+/// The chart renders what the agent accepts, and nothing else.
+fn assert_agreed(rows: impl IntoIterator<Item = (Value, Option<&'static str>)>) {
+    let scratch = Scratch::new("chart-agreed");
+    for (settings, refusal) in rows {
+        let values = json!({
+            "image": {"repository": "registry.example.com/tidewaiter"},
+            "agent": {"enabled": true, "settings": settings},
+        });
+        let (rendered, printed) = (template(&values, &[]), print_config(&scratch, &settings));
+        for (who, ran) in [("chart", rendered), ("agent", printed)] {
+            let said = format!("the {who} on {settings}: {}", ran.err);
+            assert_eq!(ran.success, refusal.is_none(), "{said}");
+            assert!(refusal.is_none_or(|words| said.contains(words)), "{said}");
+        }
+    }
+}
+
+/// A folder that the agent's pod can write must not be one that decides what runs or who may log in.
+#[test]
+fn folders_that_are_not_the_agents_own_are_refused_by_chart_and_agent() {
+    let system = [
+        "/",
+        "/etc",
+        "/proc",
+        "/proc/1",
+        "/usr/bin",
+        "/etc/ssh",
+        "/etc/containerd",
+        "/etc/cni",
+        "/opt/cni/bin",
+        "/etc/pam",
+        "/etc/sudoers",
+        "/etc/udev",
+        "/var/lib/kubelet/pki",
+        "/var/lib/systemd",
+        "/var/lib/cloud",
+        "/home/admin",
+        "/etc/containership/",
+        "/etc/containership/../ssh",
+        "/etc/systemd/system/tidewaiter-upgrade.service.d",
+        "containership",
+    ];
+    let names = ["folder", "stateFolder", "pinnedFolder"].into_iter().cycle();
+    let system = system.into_iter().zip(names);
+    assert_agreed(system.map(|(folder, name)| (json!({name: folder}), Some("must be a folder of the agent's own"))));
+    let of_root = "what the host decides by is there";
+    let shared = "each needs a folder of its own";
+    assert_agreed([
+        (json!({"folder": "/etc/tidewaiter"}), Some(of_root)),
+        (json!({"stateFolder": "/etc/tidewaiter/pinned"}), Some(of_root)),
+        (json!({"folder": "/var/lib/tidewaiter-host"}), Some(of_root)),
+        (json!({"stateFolder": "/var/lib/tidewaiter-host/a"}), Some(of_root)),
+        (json!({"stateFolder": "/etc/containership"}), Some(shared)),
+        (json!({"stateFolder": "/etc/containership/state"}), Some(shared)),
+        (json!({"folder": "/var/lib/tidewaiter-agent/keys"}), Some(shared)),
+        (json!({"pinnedFolder": "/etc/containership/trust"}), Some(shared)),
+        (
+            json!({"folder": "/srv/tidewaiter/a", "pinnedFolder": "/srv/tidewaiter"}),
+            Some(shared),
+        ),
+        (json!({"folder": "/srv/tidewaiter-hosts"}), None),
+        (
+            json!({"folder": "/mnt/disk/containership-of-a-very-long-name-indeed/a/b/c"}),
+            None,
+        ),
+        (
+            json!({"folder": "/home/tidewaiter", "stateFolder": "/tidewaiter/a", "pinnedFolder": "/tidewaiter/b"}),
+            None,
+        ),
+    ]);
 }
 
 /// The agent would not start.
