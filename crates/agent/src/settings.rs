@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tidewaiter_kit::duration;
 
 pub use crate::authorized_keys::ForeignLines;
 use crate::break_glass::DEFAULT_FOLDER;
@@ -16,6 +16,9 @@ mod folders;
 
 pub use folders::FolderError;
 use folders::folder;
+
+/// For longer, a duration is meant as "for ever": `foreignLines: keep`, or no `keysExpireAfter`.
+const LONGEST: Duration = Duration::from_hours(365 * 24);
 
 /// Settings that exclude each other.
 #[derive(Debug, thiserror::Error)]
@@ -134,38 +137,28 @@ impl AgentSettings {
 }
 
 fn expiry<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
-    let refused = || {
-        D::Error::custom(
-            "must be a duration with units (d, h, m or s), from 12h on, for example 3d or 72h; leave it out, and keys do not expire",
-        )
-    };
-    let Some(text) = Option::<String>::deserialize(value).map_err(|_| refused())? else {
-        return Ok(None);
-    };
-    parsed(&text)
-        .filter(|duration| *duration >= SHORTEST)
-        .map(Some)
-        .ok_or_else(refused)
-}
-
-/// As Go and Kubernetes write it (`1h30m`), and with days of 24 hours before that (`7d`, `1d12h`).
-fn parsed(text: &str) -> Option<Duration> {
-    let (days, rest) = text.split_once('d').unwrap_or(("0", text));
-    let days: u64 = days.parse().ok()?;
-    let is_whole_days = rest.is_empty() && !text.is_empty();
-    let rest: SignedDuration = if is_whole_days {
-        SignedDuration::ZERO
-    } else {
-        rest.parse().ok()?
-    };
-    Duration::from_secs(days.checked_mul(86_400)?).checked_add(Duration::try_from(rest).ok()?)
+    let text = Option::<Written>::deserialize(value)?;
+    let permitted = SHORTEST..=LONGEST;
+    let words = "from 12h to 365d, for example 3d or 72h; leave it out, and keys do not expire";
+    let read = text.map(|Written(text)| duration::within(&text, &permitted, words));
+    read.transpose().map_err(D::Error::custom)
 }
 
 fn grace<'de, D: Deserializer<'de>>(value: D) -> Result<Duration, D::Error> {
-    let refused =
-        || D::Error::custom("must be a duration with units (d, h, m or s), for example 7d or 1h30m, or 0s for none");
-    let text = String::deserialize(value).map_err(|_| refused())?;
-    parsed(&text).ok_or_else(refused)
+    let Written(text) = Written::deserialize(value)?;
+    let permitted = Duration::ZERO..=LONGEST;
+    let words = "from 0s (none) to 365d, for example 7d or 1h30m";
+    duration::within(&text, &permitted, words).map_err(D::Error::custom)
+}
+
+/// The text of a duration. What is none, for example a number, is its text as well, so that it is refused with what is permitted.
+struct Written(String);
+
+impl<'de> Deserialize<'de> for Written {
+    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(value)?;
+        Ok(Self(value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+    }
 }
 
 fn seconds<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -200,39 +193,28 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_as_people_write_them() {
+    fn durations_have_bounds() {
         for (text, seconds) in [
-            ("90s", 90),
-            ("1h30m", 5_400),
-            ("1h 30m", 5_400),
-            ("1.5h", 5_400),
-            ("7d", 604_800),
-            ("1d12h", 129_600),
-            ("0s", 0),
+            (json!("1h 30m"), 5_400),
+            (json!("1w"), 604_800),
+            (json!("365 days"), 31_536_000),
+            (json!(0), 0),
         ] {
             let settings = read(json!({"foreignLinesGrace": text})).unwrap();
             assert_eq!(settings.foreign_lines_grace, Duration::from_secs(seconds), "{text}");
         }
-        for text in [
-            "",
-            "7",
-            "d",
-            "-1d",
-            "1dd",
-            "1w",
-            "99999999999999999999d",
-            "18446744073709551615d",
-        ] {
-            assert!(read(json!({"foreignLinesGrace": text})).is_err(), "{text}");
-        }
+        assert_eq!(read(json!({"keysExpireAfter": null})).unwrap().keys_expire_after, None);
     }
 
     #[test]
     fn a_wrong_value_says_what_is_allowed() {
         for (setting, value, words) in [
-            ("keysExpireAfter", json!("11h"), "from 12h on"),
+            ("keysExpireAfter", json!("11h"), "from 12h to 365d"),
+            ("keysExpireAfter", json!("366d"), "leave it out"),
             ("keysExpireAfter", json!(72), "with units"),
-            ("keysExpireAfter", json!("-72h"), "from 12h on"),
+            ("keysExpireAfter", json!("-72h"), "from 12h to 365d"),
+            ("foreignLinesGrace", json!("366d"), "from 0s (none) to 365d"),
+            ("foreignLinesGrace", json!(null), "with units"),
             ("foreignLinesGrace", json!(168), "with units"),
             ("foreignLinesGrace", json!("-1h"), "with units"),
             ("onStop", json!("stay"), "expected `keep` or `clear`"),

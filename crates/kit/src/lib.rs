@@ -15,6 +15,7 @@ pub mod children;
 pub mod client;
 pub mod clock;
 pub mod controller;
+pub mod duration;
 pub mod events;
 pub mod files;
 pub mod finalizer;

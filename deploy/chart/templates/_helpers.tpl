@@ -151,3 +151,26 @@ spec:
     variables.labels.filter(k, !(k in variables.before) || variables.before[k] != variables.labels[k]) +
     variables.before.filter(k, !(k in variables.labels))
 {{- end -}}
+
+{{- /* Refuses a duration that the role would refuse: `duration.rs` reads the same. Called with (dict "setting" NAME "value" VALUE "least" SECONDS
+"most" SECONDS "permitted" WORDS). */ -}}
+{{- define "tidewaiter.duration" -}}
+{{- $text := .value | toString | trimAll " " }}
+{{- $whole := "(?:([0-9]+) *(?:%s))? *" }}
+{{- $part := "(?:([0-9]+(?:[.][0-9]{1,9})?) *(?:%s))? *" }}
+{{- $pattern := printf "^%s%s%s%s%s%s$"
+  (printf $whole "w|wks?|weeks?") (printf $whole "d|days?") (printf $part "h|hrs?|hours?") (printf $part "m|mins?|minutes?")
+  (printf $part "s|secs?|seconds?") (printf $part "ms|msecs?|millis?|milliseconds?") }}
+{{- /* Only the last number may have a fraction. */ -}}
+{{- $read := and $text (regexMatch $pattern $text) (not (regexMatch "[.][0-9]+ *[a-z]+ *[0-9]" $text)) }}
+{{- $seconds := 0.0 }}
+{{- if $read }}
+  {{- $numbers := regexReplaceAll $pattern $text "${1},${2},${3},${4},${5},${6}" | splitList "," }}
+  {{- range $place, $factor := list 604800 86400 3600 60 1 0.001 }}
+    {{- $seconds = addf $seconds (mulf (index $numbers $place | default "0" | float64) $factor) }}
+  {{- end }}
+{{- end }}
+{{- if not (and (or $read (eq $text "0")) (ge $seconds (float64 .least)) (le $seconds (float64 .most))) }}
+  {{- fail (printf "%s is %q: must be a duration with units (w, d, h, m, s or ms), %s" .setting (toString .value) .permitted) }}
+{{- end }}
+{{- end -}}

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use tidewaiter_api::InvalidValue;
 use tidewaiter_api::values::quoted;
+use tidewaiter_kit::duration;
 use url::{Host, Url};
 
 use super::path::Cluster;
@@ -20,8 +20,6 @@ use crate::models::values::{ClusterId, OrganizationId};
 
 const SYNC_INTERVAL: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The units of a duration that Go has.
-const UNITS: [&str; 7] = ["h", "m", "s", "ms", "us", "µs", "ns"];
 const DEADLINE: Duration = Duration::from_secs(90);
 const HEDGE_AFTER: Duration = Duration::from_secs(2);
 
@@ -328,18 +326,9 @@ struct Interval(Duration);
 
 impl Setting for Interval {
     fn read(text: &str) -> Result<Self, String> {
-        // The library permits spaces and the names of units, too.
-        let units = text.split(|letter: char| letter.is_ascii_digit() || letter == '.');
-        let is_go = units.filter(|unit| !unit.is_empty()).all(|unit| UNITS.contains(&unit));
-        let duration = text
-            .parse()
-            .ok()
-            .filter(|_| is_go)
-            .and_then(|duration: SignedDuration| Duration::try_from(duration).ok());
-        let duration =
-            duration.filter(|duration| (Duration::from_secs(1)..=Duration::from_hours(24)).contains(duration));
-        let wrong = || format!("{}: must be a duration from 1s to 24h, for example 30s", quoted(text));
-        duration.map(Self).ok_or_else(wrong)
+        let permitted = Duration::from_secs(1)..=Duration::from_hours(24);
+        let read = duration::within(text, &permitted, "from 1s to 24h, for example 30s");
+        read.map(Self).map_err(|rule| format!("{}: {rule}", quoted(text)))
     }
 }
 

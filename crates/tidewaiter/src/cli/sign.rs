@@ -1,11 +1,13 @@
 //! The flags of the commands of `tidewaiter cloud` that sign. They are complete without the cloud.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
 use tidewaiter_cloud::models::values::{ClusterId, PluginId, Slug, UpgradeId, Version};
+use tidewaiter_kit::duration;
 
 /// What a cluster with `pluginTrust` must be told of the manifests that it accepts.
 #[derive(Debug, Args)]
@@ -100,7 +102,7 @@ pub(crate) struct SignScriptArgs {
         default_value = "20m",
         value_parser = stagger,
         requires = "control_plane",
-        help = "How long the time of each node of --control-plane is, from 2m to 24h. Give them nodeTimeoutSeconds and some minutes"
+        help = "How long the time of each node of --control-plane is, from 2m to 24h, for example 20m. Give them nodeTimeoutSeconds and some minutes"
     )]
     pub(crate) stagger: SignedDuration,
 
@@ -113,7 +115,7 @@ pub(crate) struct SignScriptArgs {
         value_name = "DURATION",
         default_value = "24h",
         value_parser = lifetime,
-        help = "How long the signature is valid, up to 720h"
+        help = "How long the signature is valid, up to 30d"
     )]
     pub(crate) expires_in: SignedDuration,
 
@@ -133,14 +135,37 @@ pub(crate) struct SignScriptArgs {
 }
 
 fn lifetime(text: &str) -> Result<SignedDuration, String> {
-    let permitted = SignedDuration::from_mins(1)..=SignedDuration::from_hours(720);
-    let parsed = text.parse().ok().filter(|duration| permitted.contains(duration));
-    parsed.ok_or_else(|| "must be a duration with a unit, from 1m to 720h, for example 24h".to_owned())
+    within(text, 60, 30 * 86_400, "from 1m to 30d, for example 24h")
 }
 
 /// Longer than the error of clocks, by which a script is stopped earlier.
 fn stagger(text: &str) -> Result<SignedDuration, String> {
-    let permitted = SignedDuration::from_mins(2)..=SignedDuration::from_hours(24);
-    let parsed = text.parse().ok().filter(|duration| permitted.contains(duration));
-    parsed.ok_or_else(|| "must be a duration with a unit, from 2m to 24h, for example 20m".to_owned())
+    within(text, 120, 86_400, "from 2m to 24h, for example 20m")
+}
+
+fn within(text: &str, least: u64, most: u64, words: &str) -> Result<SignedDuration, String> {
+    let permitted = Duration::from_secs(least)..=Duration::from_secs(most);
+    let read = duration::within(text, &permitted, words)?;
+    read.try_into().map_err(|_| words.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_refused_with_what_is_permitted() {
+        for (text, hours) in [("30d", 720), ("1d", 24), ("4w 2d", 720), ("1m", 0)] {
+            assert_eq!(lifetime(text).unwrap().as_hours(), hours, "{text}");
+        }
+        for text in ["31d", "59s", "720"] {
+            let error = lifetime(text).unwrap_err();
+            assert!(error.ends_with("from 1m to 30d, for example 24h"), "{error}");
+        }
+        assert_eq!(stagger("1d"), Ok(SignedDuration::from_hours(24)));
+        for text in ["25h", "119s"] {
+            let error = stagger(text).unwrap_err();
+            assert!(error.ends_with("from 2m to 24h, for example 20m"), "{error}");
+        }
+    }
 }

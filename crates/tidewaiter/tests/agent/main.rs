@@ -196,7 +196,7 @@ async fn wrong_settings_are_refused() {
         ),
         (
             &[("NODE_NAME", "n"), ("TIDEWAITER_KEYS_EXPIRE_AFTER", "1h")],
-            "keysExpireAfter is \"1h\": must be a duration with units (d, h, m or s), from 12h on",
+            "keysExpireAfter is \"1h\": must be a duration with units (w, d, h, m, s or ms), from 12h to 365d",
         ),
         (
             &[("NODE_NAME", "n"), ("TIDEWAITER_FOREIGN_LINES", "drop")],

@@ -2,6 +2,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 mod accepted;
+mod agreed;
 mod life;
 mod policies;
 mod random;

@@ -160,7 +160,7 @@ async fn a_script_is_signed_for_its_nodes_and_with_two_keys() {
         .await
         .refused(1, &["minisign.pub", "it is a public key", "the other file"]);
     let long = sign(&file, &old_key, &["--expires-in", "721h"]).await;
-    assert!(long.code == 2 && long.err.contains("from 1m to 720h"), "{}", long.err);
+    assert!(long.code == 2 && long.err.contains("from 1m to 30d"), "{}", long.err);
 }
 
 /// Those of the control plane one after the other, and then the others.
