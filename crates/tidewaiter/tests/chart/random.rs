@@ -41,6 +41,9 @@ fn values(root: &Value, schema: &Value) -> BoxedStrategy<Value> {
     if let Some(examples) = schema["examples"].as_array() {
         return select(examples.clone()).boxed();
     }
+    if let (Some(then), Some(other)) = (schema.get("then"), schema.get("else")) {
+        return Union::new([values(root, then), values(root, other)]).boxed();
+    }
     if let Some(options) = schema["anyOf"].as_array() {
         return Union::new(options.iter().map(|option| values(root, option))).boxed();
     }

@@ -152,7 +152,8 @@ fn settings_that_cannot_be_meant_are_refused_by_name_and_value() {
         ),
         (
             coordinator("cloud.organizationId", json!("1111")),
-            "coordinator.settings.cloud.organizationId is \"1111\"",
+            "coordinator.settings.cloud.organizationId is \"1111\": must be an id of the cloud, such as 11111111-1111-4111-8111-111111111111; \
+             `tidewaiter cloud whoami` shows them",
         ),
         (
             coordinator("cloud.syncInterval", json!("30")),
@@ -170,6 +171,26 @@ fn settings_that_cannot_be_meant_are_refused_by_name_and_value() {
         let refusal = template(&values, &[]).refusal();
         assert!(refusal.contains(wanted), "no {wanted} in {refusal}");
     }
+    for (values, wanted) in [
+        (
+            agent(json!({"coordinator": {"url": "ftp://x"}})),
+            "agent.settings.coordinator.url is \"ftp://x\": must be http://HOST or https://HOST",
+        ),
+        (
+            agent(json!({"coordinator": {"url": "https://me:hunter2@x"}})),
+            "agent.settings.coordinator.url is a URL with a user: must be",
+        ),
+        (
+            coordinator("cloud.authBaseUrl", json!(5)),
+            "coordinator.settings.cloud.authBaseUrl is \"5\": must be",
+        ),
+    ] {
+        let refusal = template(&values, &[]).refusal();
+        assert!(
+            refusal.contains(wanted) && !refusal.contains("hunter2"),
+            "no {wanted} in {refusal}"
+        );
+    }
     let mut without_a_token = agent(json!({}));
     without_a_token["agent"]["env"] = json!({"TIDEWAITER_UPGRADES": "enabled"});
     let refusal = template(&without_a_token, &[]).refusal();
@@ -184,6 +205,60 @@ fn settings_that_cannot_be_meant_are_refused_by_name_and_value() {
         template(&agent(settings), &[]).output();
     }
     template(&coordinator("cloud.syncInterval", json!("1m30s")), &[]).output();
+}
+
+#[test]
+fn variables_that_cannot_be_meant_are_refused_by_name_and_value() {
+    let id = "11111111-1111-4111-8111-111111111111";
+    let cloud = json!({"apiBaseUrl": "https://c.example.com", "organizationId": id, "clusterId": id});
+    let with = |role: &str, env: &Value| {
+        let settings = if role == "agent" {
+            json!({})
+        } else {
+            json!({"cloud": cloud})
+        };
+        let image = json!({"repository": "registry.example.com/tidewaiter"});
+        json!({"image": image, role: {"enabled": true, "settings": settings, "env": env}})
+    };
+    for (role, env, wanted) in [
+        (
+            "agent",
+            json!({"TIDEWAITER_FOLDER": "/a"}),
+            "agent.env.TIDEWAITER_FOLDER is set: the chart decides it, from agent.settings.folder; remove it",
+        ),
+        (
+            "agent",
+            json!({"NODE_NAME": "n"}),
+            "agent.env.NODE_NAME is set: the chart decides it; remove it",
+        ),
+        (
+            "agent",
+            json!({"A": 5}),
+            "agent.env.A is 5: must be a text; set it with --set-string",
+        ),
+        ("agent", json!({"A": true}), "agent.env.A is true: must be a text"),
+        (
+            "agent",
+            json!({"A": {"secret": "a"}}),
+            "at '/agent/env/A': missing property 'key'",
+        ),
+        (
+            "coordinator",
+            json!({"ENABLE_CLUSTER_UPGRADE": "true"}),
+            "coordinator.env.ENABLE_CLUSTER_UPGRADE is true, and the coordinator has no permissions for upgrades",
+        ),
+        (
+            "coordinator",
+            json!({"TIDEWAITER_UPGRADES": "enabled"}),
+            "set coordinator.settings.upgrades to enabled",
+        ),
+    ] {
+        let refusal = template(&with(role, &env), &[]).refusal();
+        assert!(refusal.contains(wanted), "no {wanted} in {refusal}");
+    }
+    let mut permitted = with("coordinator", &json!({"ENABLE_CLUSTER_UPGRADE": "true"}));
+    permitted["coordinator"]["upgrades"] = json!({"permissions": true});
+    template(&permitted, &[]).output();
 }
 
 /// The agent would not start.
