@@ -60,10 +60,12 @@ async fn a_release_is_upgraded_rolled_back_and_uninstalled_and_the_custom_resour
     };
     let old = older(&cluster);
     let notes = helm(&cluster, "install one", "coordinator", &old).output();
-    assert!(
-        notes.contains("create secret generic tidewaiter-coordinator-cloud"),
-        "{notes}"
-    );
+    for wanted in [
+        "create secret generic tidewaiter-coordinator-cloud",
+        "helm test one -n default",
+    ] {
+        assert!(notes.contains(wanted), "{notes}");
+    }
     assert_eq!((column().as_str(), replicas().as_str()), (OLD, "2"));
     kubectl(&cluster, &["wait", "--for=condition=Established", "crd", "--all"], "").output();
     kubectl(&cluster, &["create", "-f", "-"], USER).output();
