@@ -162,8 +162,12 @@ async fn order(world: &World) -> Result<String> {
     sign.extend(site.nodes.iter().map(RealNode::name).flat_map(|name| ["--node", name]));
     let signed = world.owner_runs(&sign).await?;
     site.file("signed.sh", &signed);
-    say("The script is deploy/host/examples/systemd.sh. It is signed without the cloud, and then uploaded:");
-    command("tidewaiter cloud sign-script -f upgrade.sh --upgrade $ID --node … --secret-key minisign.key >signed.sh");
+    say(
+        "The script is deploy/host/examples/systemd.sh. It is signed without the cloud, and then uploaded. (Several nodes of the control plane \
+         are named with --control-plane: then each has a window of its own.)",
+    );
+    let shown = sign.join(" ").replace(&cluster, "$CLUSTER").replace(&id, "$ID");
+    command(&format!("tidewaiter {shown} >signed.sh"));
     world
         .owner_runs(&["cloud", "set-script", &id, "-f", "signed.sh"])
         .await?;
