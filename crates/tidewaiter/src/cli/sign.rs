@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
 use tidewaiter_cloud::models::values::{ClusterId, PluginId, Slug, UpgradeId, Version};
@@ -65,6 +65,7 @@ A node runs the script only if the public key is pinned there
 
 /// What a node must be told of the script that it runs.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("who").args(["nodes", "control_plane"]).required(true).multiple(true))]
 pub(crate) struct SignScriptArgs {
     /// The file with the script, which begins with #!/. Signatures that it has already stay, and so do the times that
     /// they give to nodes of --control-plane
@@ -87,7 +88,7 @@ pub(crate) struct SignScriptArgs {
     pub(crate) target_version: tidewaiter_upgrade::Version,
 
     /// A Node that may run it, by its name in the cluster (`kubectl get nodes`); repeat it for each node
-    #[arg(long = "node", value_name = "NAME", required_unless_present = "control_plane")]
+    #[arg(long = "node", value_name = "NAME")]
     pub(crate) nodes: Vec<NodeName>,
 
     /// A Node of the control plane that may run it; repeat it for each, in the order in which they are upgraded
@@ -107,7 +108,7 @@ pub(crate) struct SignScriptArgs {
     pub(crate) stagger: SignedDuration,
 
     /// From when on the signatures are valid (RFC 3339, for example 2026-11-28T02:00:00Z) [default: now]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) not_before: Option<Timestamp>,
 
     #[arg(
@@ -115,7 +116,7 @@ pub(crate) struct SignScriptArgs {
         value_name = "DURATION",
         default_value = "24h",
         value_parser = lifetime,
-        help = "How long the signature is valid, up to 30d"
+        help = "How long the signatures are valid, counted from now and not from --not-before: from 1m to 30d, for example 24h"
     )]
     pub(crate) expires_in: SignedDuration,
 
@@ -149,12 +150,17 @@ fn within(text: &str, least: u64, most: u64, words: &str) -> Result<SignedDurati
     read.try_into().map_err(|_| words.to_owned())
 }
 
+fn time(text: &str) -> Result<Timestamp, String> {
+    let read = text.parse();
+    read.map_err(|_| "must be a date and a time with its zone (RFC 3339), for example 2026-11-28T02:00:00Z or 2026-11-28T03:00:00+01:00".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_refused_with_what_is_permitted() {
+    fn times_are_refused_with_what_is_permitted() {
         for (text, hours) in [("30d", 720), ("1d", 24), ("4w 2d", 720), ("1m", 0)] {
             assert_eq!(lifetime(text).unwrap().as_hours(), hours, "{text}");
         }
@@ -166,6 +172,11 @@ mod tests {
         for text in ["25h", "119s"] {
             let error = stagger(text).unwrap_err();
             assert!(error.ends_with("from 2m to 24h, for example 20m"), "{error}");
+        }
+        assert!(time("2026-11-28T03:00:00+01:00").is_ok());
+        for text in ["tomorrow", "2026-11-28 03:00", "2026-11-28T03:00:00"] {
+            let error = time(text).unwrap_err();
+            assert!(error.contains("for example 2026-11-28T02:00:00Z"), "{error}");
         }
     }
 }

@@ -158,7 +158,8 @@ fn turns<'a>(args: &'a SignScriptArgs, before: &[script::Statement], now: Timest
     };
     if is_late {
         return Err(anyhow!(
-            "--expires-in {:#}: the signatures expire at {expires}, and the last node has its time after that; give more",
+            "--expires-in {:#}: it counts from now, so the signatures expire at {expires}, and the last node has its time after that; give more, up to \
+             30d, or an earlier --not-before",
             args.expires_in
         ));
     }

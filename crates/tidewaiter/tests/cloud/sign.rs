@@ -229,15 +229,20 @@ async fn the_nodes_of_the_control_plane_have_windows_that_follow_each_other() {
     // Workers alone have no beginning, as before.
     assert_eq!(statements(&run("--node w1").await.well()).unwrap()[0].not_before, None);
     for (wrong, code, words) in [
-        ("", 2, "--node <NAME>"),
+        ("", 2, "<--node <NAME>|--control-plane <NAME>>"),
         ("--control-plane a --stagger 1m", 2, "from 2m to 24h"),
         ("--node a --stagger 20m", 2, "--control-plane"),
         ("--control-plane a --expires-in 10m", 1, "give more"),
         ("--control-plane a --node w1 --expires-in 20m", 1, "give more"),
-        ("--node w1 --not-before tomorrow", 2, "--not-before"),
         ("--node w1 --not-before 2026-01-01T00:00:00Z", 1, "it is over"),
         ("--node w1 --node w1", 1, "w1 is named twice"),
         ("--control-plane a --node a", 1, "a is named twice"),
+        ("--node w1 --not-before tomorrow", 2, "for example 2026-11-28T02:00:00Z"),
+        (
+            "--node w1 --not-before 2126-01-01T00:00:00Z --expires-in 30d",
+            1,
+            "it counts from now",
+        ),
     ] {
         let line = format!("{base} {wrong}");
         let words_of: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).collect();
