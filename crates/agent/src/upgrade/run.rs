@@ -8,7 +8,8 @@
 //! - What has ended, and what was refused because of the script or of what is pinned, is final: no script of this
 //!   upgrade runs any more. The coordinator starts the next node then.
 //! - What is recorded as running does not run when this process has the lock. It is settled, also when its order is
-//!   gone.
+//!   gone. Where its unit was killed and the host goes on, the unit of the way back settles it: it does not run again,
+//!   also if it is repeatable, so that one that uses up the memory does not do so until its deadline.
 //! - What runs is a copy in a folder that the agent cannot reach: a file that is exchanged after it was checked does
 //!   not run. Where the copy cannot run, nothing is recorded, and the order is tried again.
 //! - A script is killed at the deadline, so that it does not run beside that of the next node. So is its way back.
@@ -86,7 +87,7 @@ enum NotRun {
 
 /// The node or the unit ended while a script ran.
 #[derive(Debug, thiserror::Error)]
-#[error("the node or the unit was restarted while the script ran, and it does not run again")]
+#[error("the node or the unit ended while the script ran, and it does not run again")]
 struct Interrupted(#[source] Option<NotRun>);
 
 /// When it begins.
@@ -197,7 +198,7 @@ impl Runner {
         Ok(Some(result))
     }
 
-    /// Settles what was interrupted, and whose order is gone meanwhile.
+    /// Settles what was interrupted, and whose order is gone meanwhile, or whose unit was killed.
     fn settle(&self, host: &Host, state: &Host) -> Result<Option<RunResult>, RunError> {
         let Some(told) = host.result().unwrap_or_default() else {
             return Ok(None);
@@ -322,8 +323,8 @@ impl Runner {
             .or_else(|| record.version_before(id).filter(|_| is_again))
     }
 
-    /// Takes back what the last script did, if it has failed, can take it back, and has not begun to. Returns what became of it; None if there is nothing to
-    /// take back. It must be called in a process of its own, when nothing of the script runs any more.
+    /// Takes back what the last script did, if it has failed, can take it back, and has not begun to; or says that it, or its way back, was
+    /// interrupted. Returns what became of it; None if there is nothing to do. It must be called in a process of its own, when nothing of the script runs any more.
     ///
     /// # Errors
     /// When neither the record nor the result can be written.
@@ -333,12 +334,13 @@ impl Runner {
             return Ok(None);
         };
         let mut record = Record::read(&state)?;
+        let host = Host::of_root(&self.folder);
         let Some(WayBack { script, failed }) = record.way_back.take() else {
-            return Ok(None);
+            // systemd starts this also when it has killed the unit, and nobody else would say what became of its script.
+            return self.settle(&host, &state);
         };
         // It begins at most once, whatever happens then.
         record.write(&state)?;
-        let host = Host::of_root(&self.folder);
         let result = self.go_back(&host, &record, &script, &failed);
         let result =
             result.unwrap_or_else(|refused| and(failed, &format!("its way back does not run: {}", Chain(&refused))));

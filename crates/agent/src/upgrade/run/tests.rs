@@ -746,6 +746,43 @@ fn what_was_interrupted_is_settled_without_its_order() {
     assert_eq!(world.run(), None);
 }
 
+/// The unit was killed and the host goes on: systemd starts that of the way back. It need not wait for the deadline.
+#[test]
+fn what_was_killed_is_settled_at_once() {
+    for (repeatable, told, expected, words) in [
+        (
+            false,
+            Outcome::Running,
+            Outcome::Interrupted,
+            "the unit ended while the script ran",
+        ),
+        (
+            true,
+            Outcome::Running,
+            Outcome::Interrupted,
+            "the unit ended while the script ran",
+        ),
+        (
+            false,
+            Outcome::RollingBack,
+            Outcome::Failed,
+            "its way back was interrupted",
+        ),
+    ] {
+        let world = World::new();
+        world.power_cut(repeatable, 0);
+        world.tells(told);
+        let result = world.runner.way_back().unwrap().unwrap();
+        assert_eq!((result.outcome, result.id.as_str()), (expected, ID), "{result:?}");
+        assert!(result.message.contains(words), "{result:?}");
+        assert_eq!(Host::of_root(&world.runner.folder).result().unwrap(), Some(result));
+        assert_eq!(
+            (world.runner.way_back().unwrap(), world.run(), world.runs()),
+            (None, None, 0)
+        );
+    }
+}
+
 /// Somebody else upgraded the kubelet: there is nothing to do, and what is newer is refused.
 #[test]
 fn a_kubelet_at_the_version_has_nothing_to_run() {

@@ -122,6 +122,8 @@ fn an_installation_pins_the_new_keys_and_takes_the_others_away() {
             world.scratch.path().display()
         );
         assert!(unit.contains(&command), "{unit}");
+        let settles = unit.contains(&command.replace("ExecStart", "ExecStopPost"));
+        assert_eq!(settles, !verb.is_empty(), "{unit}");
     }
     world.offer(&world.offered());
     assert!(world.refused().contains("which is not trusted"));
