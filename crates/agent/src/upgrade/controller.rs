@@ -338,8 +338,9 @@ impl UpgradeController {
 
     /// Says what became of the turn of this node, and what the host permits. An error of the offer comes before one of the folder, which is returned.
     async fn report(&self, turn: Option<&str>, error: Option<&UpgradeError>) -> Result<(), UpgradeError> {
-        let (pinned, watcher) = (self.pinned.clone(), self.watcher.clone());
-        let (looked, watching) = self.on_host(move |host| Ok(look(host, &pinned, &watcher))).await?;
+        let (pinned, node, watcher) = (self.pinned.clone(), self.node.clone(), self.watcher.clone());
+        let looked = self.on_host(move |host| Ok(look(host, &pinned, &node, &watcher)));
+        let (looked, watching) = looked.await?;
         let is_overdue = self.is_overdue();
         let found = Found {
             turn,
@@ -444,14 +445,18 @@ fn refuse(host: &Host, id: &str, error: &UpgradeError, now: Timestamp) -> Result
 }
 
 /// What the host says, permits and lacks, and whether its folders could be watched, which is done first.
-fn look(host: &Host, pinned: &Host, watcher: &Watcher) -> (Found<'static>, Result<(), UpgradeError>) {
+fn look(host: &Host, pinned: &Host, node: &NodeName, watcher: &Watcher) -> (Found<'static>, Result<(), UpgradeError>) {
     let watching = watch_folders(host, pinned, watcher);
     let trust = Trust::read(pinned);
+    let problem = match &trust {
+        Ok(trust) => trust.problem(node),
+        Err(error) => Some(Chain(error).to_string()),
+    };
     let found = Found {
         // One that does not count is none.
         result: host.result().unwrap_or_default(),
         permits_unsigned: trust.as_ref().is_ok_and(Trust::permits_unsigned),
-        host_problem: trust.err().map(|error| Chain(&error).to_string()).unwrap_or_default(),
+        host_problem: problem.unwrap_or_default(),
         ..Found::default()
     };
     (found, watching)
@@ -616,15 +621,28 @@ mod tests {
         let host = Host::new(scratch.path(), owner, Arc::new(Broken(AtomicBool::new(true))));
         let (pinned, watcher) = (scratch.path().join("pinned"), Watcher::new());
         let pins = Host::of_root(&pinned);
-        let (found, watching) = look(&host, &pins, &watcher);
+        let node = "w1".parse().unwrap();
+        let (found, watching) = look(&host, &pins, &node, &watcher);
         assert!(watching.is_err());
         assert!(found.host_problem.contains("nothing is pinned"), "{found:?}");
         std::fs::create_dir(&pinned).unwrap();
         for (name, text) in [("cluster", "c"), ("node", "w1"), ("unsigned-scripts", "allow")] {
             std::fs::write(pinned.join(name), text).unwrap();
         }
-        let (found, watching) = look(&host, &pins, &watcher);
+        let (found, watching) = look(&host, &pins, &node, &watcher);
         assert!(watching.is_err() && found.permits_unsigned, "{found:?}");
         assert_eq!(found.host_problem, "");
+        let problem = |node: &str| look(&host, &pins, &node.parse().unwrap(), &watcher).0.host_problem;
+        let other = problem("w2");
+        assert!(
+            other.contains("installed as the Node w1, and this one is w2"),
+            "{other}"
+        );
+        std::fs::remove_file(pinned.join("unsigned-scripts")).unwrap();
+        let none = problem("w1");
+        assert!(none.contains("no key is pinned on this node"), "{none}");
+        let KeyPair { pk, .. } = KeyPair::generate_unencrypted_keypair().unwrap();
+        std::fs::write(pinned.join("a.pub"), pk.to_base64()).unwrap();
+        assert_eq!(problem("w1"), "");
     }
 }

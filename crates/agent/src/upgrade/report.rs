@@ -126,7 +126,7 @@ impl UpgradeMetrics {
             )?,
             is_unprepared: metrics.gauge(
                 "tidewaiter_agent_upgrade_host_unprepared",
-                "1 while no upgrade script can run on this node, whosever turn it is: nothing is pinned on it, what is pinned cannot be read, or the agent cannot read the orders of the coordinator; else 0.",
+                "1 while no upgrade script can run on this node, whosever turn it is: nothing or no key is pinned on it, what is pinned is for another Node or cannot be read, or the agent cannot read the orders of the coordinator; else 0.",
             )?,
         })
     }

@@ -106,6 +106,22 @@ impl Trust {
         &self.node
     }
 
+    /// Why no script would run on this Node; None if one would.
+    #[must_use]
+    pub fn problem(&self, node: &NodeName) -> Option<String> {
+        if self.node != *node {
+            return Some(format!(
+                "the host is installed as the Node {}, and this one is {node}, so it refuses each script: run tidewaiter \
+                 host install with --node {node} on it",
+                self.node
+            ));
+        }
+        (self.keys.is_empty() && !self.permits_unsigned).then(|| {
+            "no key is pinned on this node, so it refuses each script: run tidewaiter host keys add FILE on it"
+                .to_owned()
+        })
+    }
+
     /// Whether scripts without a signature run. An operator set this on the host, for taking over.
     #[must_use]
     pub fn permits_unsigned(&self) -> bool {
