@@ -64,8 +64,10 @@ pub struct AgentSettings {
     #[serde(deserialize_with = "folder")]
     pub folder: String,
     /// The user id of the owner of the files: root, or the account as which users log in.
+    #[serde(deserialize_with = "id")]
     pub owner_uid: u32,
     /// The group id of the owner.
+    #[serde(deserialize_with = "id")]
     pub owner_gid: u32,
     /// What becomes of the users' keys when the agent stops.
     pub on_stop: OnStop,
@@ -134,6 +136,15 @@ impl AgentSettings {
             gid: self.owner_gid,
         }
     }
+}
+
+/// The kernel takes the last number for none.
+fn id<'de, D: Deserializer<'de>>(value: D) -> Result<u32, D::Error> {
+    let id = u32::deserialize(value)?;
+    if id == u32::MAX {
+        return Err(D::Error::custom(format!("must be a number from 0 to {}", u32::MAX - 1)));
+    }
+    Ok(id)
 }
 
 fn expiry<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
@@ -217,6 +228,9 @@ mod tests {
             ("foreignLinesGrace", json!(null), "with units"),
             ("foreignLinesGrace", json!(168), "with units"),
             ("foreignLinesGrace", json!("-1h"), "with units"),
+            ("ownerUid", json!(4_294_967_295_u32), "from 0 to 4294967294"),
+            ("ownerGid", json!(4_294_967_295_u32), "from 0 to 4294967294"),
+            ("coordinator", json!({"url": "ftp://x"}), "http or https"),
             ("onStop", json!("stay"), "expected `keep` or `clear`"),
         ] {
             let error = read(json!({setting: value})).unwrap_err();

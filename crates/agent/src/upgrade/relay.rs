@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reqwest::{Certificate, Client, StatusCode, redirect};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use tidewaiter_kit::files;
 use tidewaiter_upgrade::Version;
 use url::Url;
@@ -21,6 +22,7 @@ const MOST_BYTES: usize = 1024 * 1024;
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct CoordinatorSettings {
     /// The address of its endpoints.
+    #[serde(deserialize_with = "address")]
     pub url: Url,
     /// The file with the certificates of the authorities that vouch for it. Without it, those of the system count.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,6 +43,14 @@ impl Default for CoordinatorSettings {
             token_file: PathBuf::from("/var/run/secrets/tidewaiter/coordinator/token"),
         }
     }
+}
+
+fn address<'de, D: Deserializer<'de>>(value: D) -> Result<Url, D::Error> {
+    let url = Url::deserialize(value)?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(D::Error::custom(format!("{url} must be an address with http or https")));
+    }
+    Ok(url)
 }
 
 /// Why there is no script.
