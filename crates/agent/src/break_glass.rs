@@ -98,14 +98,20 @@ pub fn pin(pinned: &Path, folder: &Path, key: &str) -> Result<String, BreakGlass
         path: pinned.display().to_string(),
         source,
     })?;
-    let mut lines = read(pinned)?;
-    lines.retain(|line| line.fingerprint() != key.fingerprint());
-    let fingerprint = key.fingerprint().to_owned();
-    lines.push(key);
-    write(pinned, &lines)?;
+    let (_, mut content) = without(pinned, key.fingerprint())?;
+    if content.is_empty() {
+        content.extend_from_slice(HEADER.as_bytes());
+    }
+    if !content.ends_with(b"\n") {
+        content.push(b'\n');
+    }
+    content.extend_from_slice(format!("{}\n", key.as_str()).as_bytes());
+    write(pinned, &content)?;
     Ok(format!(
-        "pinned {fingerprint}: whoever has this key can log in on this node, whatever the cluster says; options of its \
-         line, such as from=, do not count"
+        "pinned {}: whoever has this key can log in on this node, whatever the cluster says; options of its line, such \
+         as from=, do not count{}",
+        key.fingerprint(),
+        wrong_lines(&content)
     ))
 }
 
@@ -114,34 +120,42 @@ pub fn pin(pinned: &Path, folder: &Path, key: &str) -> Result<String, BreakGlass
 /// # Errors
 /// When it is not pinned, or the file cannot be written.
 pub fn unpin(pinned: &Path, fingerprint: &str) -> Result<String, BreakGlassError> {
-    let mut lines = read(pinned)?;
-    let before = lines.len();
-    lines.retain(|line| line.fingerprint() != fingerprint);
-    if lines.len() == before {
+    let (is_pinned, content) = without(pinned, fingerprint)?;
+    if !is_pinned {
         return Err(BreakGlassError::NotPinned(printable(fingerprint)));
     }
-    write(pinned, &lines)?;
-    Ok(format!("removed {fingerprint}: the agent removes its line"))
+    write(pinned, &content)?;
+    Ok(format!(
+        "removed {fingerprint}: the agent removes its line{}",
+        wrong_lines(&content)
+    ))
 }
 
-/// The keys that are pinned. Lines that are none are not kept.
-fn read(pinned: &Path) -> Result<Vec<SshKeyLine>, HostError> {
+/// Whether the file has this key, and the file without it. All else stays: comments and lines that do not count are
+/// somebody's, who corrects them.
+fn without(pinned: &Path, fingerprint: &str) -> Result<(bool, Vec<u8>), HostError> {
     let content = Host::of_root(pinned).read_trusted(FILE)?.unwrap_or_default();
-    let content = String::from_utf8_lossy(&content).into_owned();
-    Ok(content
-        .lines()
-        .filter_map(|line| SshKeyLine::parse(line).ok())
-        .collect())
+    let is_key = |line: &&[u8]| {
+        let key = str::from_utf8(line.trim_ascii()).map(SshKeyLine::parse);
+        matches!(key, Ok(Ok(key)) if key.fingerprint() == fingerprint)
+    };
+    let (gone, left): (Vec<_>, Vec<_>) = content.split_inclusive(|byte| *byte == b'\n').partition(is_key);
+    Ok((!gone.is_empty(), left.concat()))
 }
 
-fn write(pinned: &Path, keys: &[SshKeyLine]) -> Result<(), HostError> {
+/// What to say of lines that do not count.
+fn wrong_lines(content: &[u8]) -> String {
+    let wrong = parse(content).1.into_iter();
+    let lines = wrong.map(|(line, rule)| format!("\nline {line} of the file does not count: the key {rule}"));
+    lines.collect()
+}
+
+fn write(pinned: &Path, content: &[u8]) -> Result<(), HostError> {
     let host = Host::of_root(pinned);
     let opened = host.ensure(&[])?;
     let Some(folder) = opened.last() else { return Ok(()) };
-    let lines = keys.iter().map(|key| format!("{}\n", key.as_str()));
-    let content = format!("{HEADER}{}", lines.collect::<String>());
     let found = host.find(folder, FILE)?;
-    host.replace(folder, FILE, content.as_bytes(), FILE_MODE, &found)?;
+    host.replace(folder, FILE, content, FILE_MODE, &found)?;
     Ok(())
 }
 

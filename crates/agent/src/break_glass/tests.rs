@@ -28,6 +28,28 @@ fn keys_are_pinned_once_and_removed() {
     assert_eq!(again.to_string(), format!("{PRINT} is not pinned"));
 }
 
+/// A tool that configures nodes, and people, write the file, too.
+#[test]
+fn what_others_have_written_stays_and_what_does_not_count_is_said() {
+    let scratch = tempfile::tempdir().unwrap();
+    let pinned = scratch.path().join("pinned");
+    fs::create_dir(&pinned).unwrap();
+    let before = format!("# of the vault\nfrom=\"10.0.0.1\" {OTHER} tool\njunk");
+    fs::write(pinned.join(FILE), &before).unwrap();
+    let said = pin(&pinned, scratch.path(), KEY).unwrap();
+    let content = || fs::read_to_string(pinned.join(FILE)).unwrap();
+    assert_eq!(content(), format!("{before}\n{KEY}\n"));
+    for line in [2, 3] {
+        assert!(
+            said.contains(&format!("line {line} of the file does not count: the key must be")),
+            "{said}"
+        );
+    }
+    let said = unpin(&pinned, PRINT).unwrap();
+    assert_eq!(content(), format!("{before}\n"));
+    assert!(said.contains("line 3 of the file does not count"), "{said}");
+}
+
 #[test]
 fn a_key_that_cannot_be_pinned_is_refused_and_nothing_is_written() {
     let scratch = tempfile::tempdir().unwrap();

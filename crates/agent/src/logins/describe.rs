@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::{LoginExplained, LoginQuestion, LoginsExplained, Node, NodeExplained, PendingExplained, RefusedExplained};
 use crate::authorized_keys::Logins;
+use crate::break_glass;
 use crate::user_controller::{User, Wanted, wanted};
 
 /// A key of a user: the id, and the fingerprint.
@@ -33,18 +34,8 @@ pub fn describe(
     let names = names
         .into_iter()
         .filter(|name| question.node.as_deref().is_none_or(|asked| asked == *name));
-    let mut answer = LoginsExplained::default();
-    for node in names {
-        let report = reports.get(node).and_then(|report| report.status.as_ref());
-        asked.compare(node, report, &due, &mut answer);
-        answer.nodes.push(explained(
-            node,
-            nodes.get(node).copied(),
-            reports.get(node).copied(),
-            agents,
-        ));
-    }
     let refused = wanted.refused.iter().filter(|refused| asked.is_asked(&refused.user));
+    let mut answer = LoginsExplained::default();
     answer.refused = refused
         .map(|refused| RefusedExplained {
             user: refused.user.clone(),
@@ -52,6 +43,17 @@ pub fn describe(
             why: refused.reason.clone(),
         })
         .collect();
+    for node in names {
+        let report = reports.get(node).and_then(|report| report.status.as_ref());
+        asked.compare(node, report, &due, &mut answer);
+        answer.refused.extend(asked.refused_there(node, report));
+        answer.nodes.push(explained(
+            node,
+            nodes.get(node).copied(),
+            reports.get(node).copied(),
+            agents,
+        ));
+    }
     answer
 }
 
@@ -101,6 +103,17 @@ impl<'a> Asked<'a> {
         users
             .flat_map(|(id, keys)| keys.iter().map(move |key| (id.clone(), key.fingerprint.clone())))
             .collect()
+    }
+
+    /// The lines of break-glass keys that do not count on a node. No User says so.
+    fn refused_there(&self, node: &str, report: Option<&NodeReportStatus>) -> impl Iterator<Item = RefusedExplained> {
+        let refused = report.into_iter().flat_map(|report| &report.refused);
+        let there = refused.filter(|refused| refused.user == break_glass::FILE && self.is_asked(break_glass::FILE));
+        there.map(move |refused| RefusedExplained {
+            user: refused.user.clone(),
+            key: format!("{} on {node}", refused.key),
+            why: refused.reason.clone(),
+        })
     }
 
     fn compare(
@@ -234,6 +247,7 @@ mod tests {
             .collect();
         read(
             json!({"metadata": {"name": node}, "spec": {}, "status": {"users": users, "breakGlassKeys": [PRINT],
+            "refused": [{"user": "break-glass", "key": "line 2", "reason": "must be"}, {"user": B, "reason": "r"}],
             "conditions": [{"type": "Applied", "status": applied, "reason": "NotWritten", "message": "the disk is full",
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}),
         )
@@ -285,6 +299,8 @@ mod tests {
             (answer.refused[0].user.as_str(), answer.refused[0].key.as_str()),
             (B, "laptop")
         );
+        let keys: Vec<_> = answer.refused.iter().map(|row| row.key.as_str()).collect();
+        assert_eq!(keys, ["laptop", "line 2 on gone", "line 2 on n1", "line 2 on n2"]);
     }
 
     #[test]
@@ -309,7 +325,8 @@ mod tests {
         for id in [B.to_owned(), B.replace('-', "")] {
             assert_eq!(asked(Some(&id), None), ("n1 bob".to_owned(), 1, 2), "{id}");
         }
-        assert_eq!(asked(None, Some("n2")), ("n2 alice".to_owned(), 1, 1));
+        // Also the line of a break-glass key that does not count there.
+        assert_eq!(asked(None, Some("n2")), ("n2 alice".to_owned(), 2, 1));
         assert_eq!(asked(Some("alice"), Some("n1")), ("n1 alice".to_owned(), 0, 1));
     }
 

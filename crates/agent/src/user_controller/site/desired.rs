@@ -30,7 +30,7 @@ impl Pinned {
         }
         let (keys, wrong) = break_glass::parse(&content);
         let refused = wrong.into_iter().map(|(line, rule)| Refused {
-            user: "break-glass".to_owned(),
+            user: break_glass::FILE.to_owned(),
             key: format!("line {line}"),
             reason: format!("the pinned key {rule}"),
         });
