@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use tidewaiter_agent::break_glass;
 use tidewaiter_agent::upgrade::files::Outcome;
 use tidewaiter_agent::upgrade::install::{Install, InstallError, read_key};
@@ -20,6 +20,12 @@ use crate::cli::{
 };
 
 pub(crate) fn main(command: &HostCommand) -> Result<(), Failure> {
+    // What root has pinned would look like that of somebody else.
+    if !rustix::process::geteuid().is_root() {
+        return Err(Failure::Configuration(anyhow!(
+            "tidewaiter host reads and writes files of root: run it as root, for example with sudo"
+        )));
+    }
     match command {
         HostCommand::Install(args) => install(args).map_err(Failure::Configuration),
         HostCommand::Keys(command) => change_keys(command).map_err(Failure::Running),

@@ -2,6 +2,7 @@
 //! docs/agent.md.
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use tidewaiter_api::node_report::FOREIGN_LINES;
@@ -88,6 +89,25 @@ async fn a_marked_line_is_reported_with_the_command_that_pins_it() {
     let said = host(&agent, &["remove", PRINT]);
     assert!(said.contains("the agent removes its line"), "{said}");
     agent.has(&[(1, 0)]).await;
+}
+
+/// What root has pinned would look like that of an intruder.
+#[test]
+fn only_root_runs_the_commands_of_a_host() {
+    for arguments in [
+        &["keys", "list"][..],
+        &["break-glass", "remove", PRINT],
+        &["run"],
+        &["uninstall"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidewaiter"));
+        let output = command.arg("host").args(arguments).uid(65_534).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            output.status.code() == Some(2) && said.contains("run it as root"),
+            "{said}"
+        );
+    }
 }
 
 #[tokio::test]
