@@ -34,7 +34,7 @@ pub(super) fn plan(
         ToldUpgrade::Reported(report) => Some(report.clone()),
     };
     status.restores = told.restores;
-    status.tampering = told.tampering.iter().map(tampering).collect();
+    status.tampering = tampering(before, told);
     status.conditions = vec![applied(told, conditions, now)?];
     if let Some(outcome) = &told.outcome {
         status.conditions.extend(foreign(outcome, conditions, now));
@@ -187,11 +187,16 @@ fn refused(refused: &Refused) -> RefusedKey {
     }
 }
 
-fn tampering((at, what): &(Timestamp, String)) -> Tampering {
-    Tampering {
+/// With what earlier agents found: otherwise whoever ends the agent would have its report forget what they did.
+fn tampering(before: Option<&NodeReportStatus>, told: &Told) -> Vec<Tampering> {
+    let mut rows = before.map(|before| before.tampering.clone()).unwrap_or_default();
+    let found = told.tampering.iter().map(|(at, what)| Tampering {
         at: whole_seconds(*at),
         what: what.chars().take(1024).collect(),
-    }
+    });
+    let new: Vec<_> = found.filter(|row| !rows.contains(row)).collect();
+    rows.extend(new);
+    rows.split_off(rows.len().saturating_sub(MOST_NAMED))
 }
 
 fn count(number: usize) -> u32 {

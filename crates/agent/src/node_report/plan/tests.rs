@@ -131,6 +131,24 @@ fn changes_of_others_are_listed() {
     assert_eq!((report.restores, report.tampering[0].at), (3, at(5)));
 }
 
+/// Whoever ends the agent does not have its report forget what they did.
+#[test]
+fn changes_that_an_earlier_agent_has_found_stay_listed() {
+    let found = |seconds: std::ops::Range<i64>| Told {
+        tampering: seconds.map(|second| (at(second), "changed".to_owned())).collect(),
+        ..told(outcome(&[]))
+    };
+    let listed = |report: &NodeReportStatus| {
+        let times = report.tampering.iter().map(|row| row.at.as_second());
+        times.collect::<Vec<_>>()
+    };
+    let first = planned(None, &found(1..4), 5).unwrap();
+    assert_eq!(planned(Some(&first), &found(0..0), 6), None);
+    let second = planned(Some(&first), &found(10..25), 30).unwrap();
+    assert_eq!(listed(&second), (3..4).chain(10..25).collect::<Vec<_>>());
+    assert_eq!(planned(Some(&second), &found(10..25), 31), None);
+}
+
 #[test]
 fn foreign_lines_say_who_loses_access_and_when() {
     let key = |fingerprint: &str, is_marked| crate::authorized_keys::ForeignKey {
