@@ -10,12 +10,13 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use tidewaiter_api::NodeName;
+use tidewaiter_kit::SystemClock;
 use tidewaiter_signature::TrustedKey;
 
 use super::place::{PlaceError, check_apart, check_executable, check_folder, check_program, check_writable};
 use super::trust::{self, Trust, TrustError};
-use super::{files, former, keys};
-use crate::break_glass::DEFAULT_FOLDER as DEFAULT_PINNED;
+use super::{files, former, keys, run};
+use crate::break_glass::{self, DEFAULT_FOLDER as DEFAULT_PINNED};
 use crate::host::{Host, HostError};
 
 /// The units, as files of the repository: with the paths of a default installation.
@@ -84,8 +85,24 @@ pub enum InstallError {
     /// A place that cannot be used.
     #[error(transparent)]
     Place(#[from] PlaceError),
+    /// A program that is another one.
+    #[error("--{flag} {} is another program: with --version, it must print {expected}", path.display())]
+    Program {
+        /// The flag.
+        flag: &'static str,
+        /// The program.
+        path: PathBuf,
+        /// What it must print.
+        expected: &'static str,
+    },
+    /// systemd does not read units there.
+    #[error("--units {} is no folder: name the one in which systemd reads units, such as /etc/systemd/system", .0.display())]
+    Units(PathBuf),
+    /// A folder of the system, or of others.
+    #[error("--pinned {} has files of others: name a folder of its own, such as /etc/tidewaiter/pinned", .0.display())]
+    Pinned(PathBuf),
     /// A key that is no key.
-    #[error("--key {} {rule}", path.display())]
+    #[error("the key file {} {rule}", path.display())]
     Key {
         /// The file.
         path: PathBuf,
@@ -93,7 +110,7 @@ pub enum InstallError {
         rule: String,
     },
     /// A file with a key.
-    #[error("--key {} cannot be read", path.display())]
+    #[error("the key file {} cannot be read", path.display())]
     KeyFile {
         /// The file.
         path: PathBuf,
@@ -150,6 +167,8 @@ impl Install {
     fn check(&self) -> Result<Vec<(&'static str, String)>, InstallError> {
         let (program, folder, pinned) = (plain(&self.program)?, plain(&self.folder)?, plain(&self.pinned)?);
         plain(&self.units)?;
+        let kubelet = self.kubelet.as_deref().map(plain).transpose()?;
+        let script_folder = self.script_folder.as_deref().map(plain).transpose()?;
         let programs = [Some(&self.program), self.kubelet.as_ref()].into_iter().flatten();
         let places = [&self.pinned, &self.units, &self.state];
         let places = places.into_iter().chain(&self.script_folder);
@@ -163,14 +182,15 @@ impl Install {
             check_folder(place)?;
         }
         check_writable(&self.folder)?;
+        self.check_content()?;
         check_executable(self.script_folder.as_ref().unwrap_or(&self.state))?;
 
         let mut arguments = String::new();
         let is_other = self.pinned != Path::new(DEFAULT_PINNED);
         for (flag, path) in [
             ("pinned", is_other.then_some(pinned)),
-            ("kubelet", self.kubelet.as_deref().map(plain).transpose()?),
-            ("script-folder", self.script_folder.as_deref().map(plain).transpose()?),
+            ("kubelet", kubelet),
+            ("script-folder", script_folder),
         ] {
             if let Some(path) = path {
                 arguments = format!("{arguments} --{flag} {path}");
@@ -183,6 +203,38 @@ impl Install {
             (name, text.replace(&format!("{end}\n"), &format!("{end}{arguments}\n")))
         });
         Ok(units.into())
+    }
+
+    /// Checks that the programs and folders are what they are to be.
+    fn check_content(&self) -> Result<(), InstallError> {
+        let clock = SystemClock::shared();
+        let other = |flag, path: &Path, expected| InstallError::Program {
+            flag,
+            path: path.to_owned(),
+            expected,
+        };
+        let said = run::version_text(&self.program, &*clock);
+        if said.is_none_or(|said| !said.starts_with("tidewaiter ")) {
+            return Err(other("program", &self.program, "tidewaiter and its version"));
+        }
+        if let Some(kubelet) = &self.kubelet
+            && run::kubelet_version(kubelet, &*clock).is_none()
+        {
+            return Err(other("kubelet", kubelet, "a version such as v1.36.3"));
+        }
+        if !self.units.is_dir() {
+            return Err(InstallError::Units(self.units.clone()));
+        }
+        let folder = Host::of_root(&self.pinned).trusted_folder()?;
+        let names = folder
+            .map(|folder| trust::entries(&folder))
+            .transpose()?
+            .unwrap_or_default();
+        let ours = [trust::CLUSTER, trust::NODE, trust::UNSIGNED, break_glass::FILE];
+        if !names.is_empty() && !names.iter().any(|name| ours.contains(&name.as_str())) {
+            return Err(InstallError::Pinned(self.pinned.clone()));
+        }
+        Ok(())
     }
 
     fn pin(&self, pinned: &Host) -> Result<Vec<String>, InstallError> {

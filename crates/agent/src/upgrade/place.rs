@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{self, Path, PathBuf};
 
-use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags, open, statvfs, unlink};
 use rustix::io::Errno;
 
 /// Why a place is refused.
@@ -54,7 +54,7 @@ pub enum PlaceError {
         folder: PathBuf,
     },
     /// The agent's container can write it.
-    #[error("{} is in {}, which the agent's pod can write: use another place", path.display(), folder.display())]
+    #[error("{} is in {}, which the agent's pod can write: use another place, or another --folder", path.display(), folder.display())]
     Shared {
         /// The file or folder.
         path: PathBuf,
@@ -157,9 +157,11 @@ const STICKY: u32 = 0o1000;
 /// Which folder cannot be written.
 pub(super) fn check_writable(folder: &Path) -> Result<(), PlaceError> {
     let Resolved { existing, .. } = resolve(folder)?;
-    let is_folder = existing.is_dir().then_some(()).ok_or(Errno::NOTDIR);
-    let writable = is_folder.and_then(|()| access(&existing, Access::WRITE_OK | Access::EXEC_OK));
-    writable.map_err(|source| PlaceError::ReadOnly { path: existing, source })
+    let probe = existing.join(format!(".tidewaiter-{}", std::process::id()));
+    // Root may write everywhere, and still creates no file in /proc.
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    let created = open(&probe, flags, Mode::RUSR).and_then(|_| unlink(&probe));
+    created.map_err(|source| PlaceError::ReadOnly { path: existing, source })
 }
 
 /// Refuses what is below the folder that the agent's container can write, and a link there.

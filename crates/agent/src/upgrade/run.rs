@@ -24,7 +24,6 @@ mod record;
 use std::fs::File;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use tidewaiter_api::NodeName;
 use tidewaiter_kit::{Chain, SharedClock};
@@ -35,8 +34,8 @@ use tidewaiter_upgrade::{InvalidVersion, Upgrade, Version, form};
 use super::files::{FileError, Order, Outcome, RunResult};
 use super::trust::{Asked, Trust, TrustError};
 use crate::host::{Host, HostError};
-pub(super) use execute::SCRIPT;
-use execute::{CopyError, Execution, Way, printed};
+use execute::{CopyError, Execution, Way};
+pub(super) use execute::{SCRIPT, kubelet_version, version_text};
 use record::{Record, WayBack};
 
 /// Why the host cannot even refuse.
@@ -437,8 +436,7 @@ impl Runner {
 
     /// The version of the kubelet on this host; None if it cannot be read.
     fn version(&self) -> Option<Version> {
-        let text = printed(Command::new(&self.kubelet).arg("--version"), &*self.clock)?;
-        text.split_whitespace().last()?.parse().ok()
+        kubelet_version(&self.kubelet, &*self.clock)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tidewaiter_api::NodeName;
 use tidewaiter_kit::Clock;
+use tidewaiter_upgrade::Version;
 use tidewaiter_upgrade::agent::Run;
 
 use super::super::files::{Outcome, RunResult};
@@ -150,8 +151,17 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// What a command prints, if it ends well within [`PRINTS`].
-pub(super) fn printed(command: &mut Command, clock: &dyn Clock) -> Option<String> {
+/// What a program says of its version, if it ends well within [`PRINTS`].
+pub(in crate::upgrade) fn version_text(program: &Path, clock: &dyn Clock) -> Option<String> {
+    printed(Command::new(program).arg("--version"), clock)
+}
+
+/// The version of a kubelet; None if it cannot be read.
+pub(in crate::upgrade) fn kubelet_version(kubelet: &Path, clock: &dyn Clock) -> Option<Version> {
+    version_text(kubelet, clock)?.split_whitespace().last()?.parse().ok()
+}
+
+fn printed(command: &mut Command, clock: &dyn Clock) -> Option<String> {
     let (mut output, writer) = io::pipe().ok()?;
     let spawned = command.stdin(Stdio::null()).stdout(writer).spawn();
     // The last writer must be the command.

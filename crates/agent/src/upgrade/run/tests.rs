@@ -3,6 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::pin::Pin;
+use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ mod host;
 const CLUSTER: &str = "22222222-2222-4222-8222-222222222222";
 const ID: &str = "eeeeeeee-0000-4000-8000-000000000001";
 const OTHER_ID: &str = "eeeeeeee-0000-4000-8000-000000000002";
+
+/// A tidewaiter and a kubelet, by what it says of its version. One below `/tmp` is refused.
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/upgrade/run/tests/program");
 
 /// A host `w1` with the kubelet v1.35.4, and its agent. A script says in the file `ran` that it ran.
 struct World {
@@ -78,6 +82,7 @@ impl World {
             scratch,
             _alone: alone,
         };
+        fs::create_dir(world.scratch.path().join("units")).unwrap();
         world.installs(&[&world.public]).install().unwrap();
         world.kubelet("v1.35.4", "");
         world
@@ -92,7 +97,7 @@ impl World {
             pinned: self.runner.pinned.clone(),
             units: self.scratch.path().join("units"),
             state: self.runner.state.clone(),
-            program: "/usr/bin/env".into(),
+            program: PROGRAM.into(),
             kubelet: None,
             script_folder: None,
         }

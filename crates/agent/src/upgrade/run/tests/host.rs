@@ -104,7 +104,7 @@ fn an_installation_pins_the_new_keys_and_takes_the_others_away() {
     world.installs(&[&one, &two]).install().unwrap();
     assert_eq!(world.key_files().len(), 2);
     let mut again = world.installs(&[&three]);
-    again.kubelet = Some("/usr/bin/id".into());
+    again.kubelet = Some(PROGRAM.into());
     again.script_folder = Some(world.scratch.path().join("scripts"));
     let said = again.install().unwrap().join("\n");
     assert_eq!(
@@ -118,7 +118,7 @@ fn an_installation_pins_the_new_keys_and_takes_the_others_away() {
         let unit = fs::read_to_string(unit).unwrap();
         let [folder, pinned] = [&world.runner.folder, &world.runner.pinned].map(|path| path.display());
         let command = format!(
-            "ExecStart=/usr/bin/env host run{verb} --folder {folder} --pinned {pinned} --kubelet /usr/bin/id --script-folder {}/scripts\n",
+            "ExecStart={PROGRAM} host run{verb} --folder {folder} --pinned {pinned} --kubelet {PROGRAM} --script-folder {}/scripts\n",
             world.scratch.path().display()
         );
         assert!(unit.contains(&command), "{unit}");
@@ -133,7 +133,7 @@ fn an_installation_pins_the_new_keys_and_takes_the_others_away() {
 #[test]
 fn everything_is_checked_before_anything_is_written() {
     type Change = fn(&World, &mut Install);
-    let changes: [(Change, &str); 12] = [
+    let changes: [(Change, &str); 18] = [
         (
             |world, it| it.program = world.scratch.path().join("open/program"),
             "so others than root could replace",
@@ -176,7 +176,32 @@ fn everything_is_checked_before_anything_is_written() {
             "kubelet/units",
         ),
         // Nothing can be created there, as in the agent's container.
-        (|_, it| it.units = "/proc/sys/units".into(), "/proc/sys"),
+        (|_, it| it.pinned = "/proc/sys/pinned".into(), "/proc/sys"),
+        (
+            |_, it| it.script_folder = Some("/proc".into()),
+            "/proc cannot be written",
+        ),
+        (
+            |_, it| it.script_folder = Some("scripts".into()),
+            "scripts must be an absolute path",
+        ),
+        // What cannot work.
+        (
+            |_, it| it.kubelet = Some("/usr/bin/id".into()),
+            "--kubelet /usr/bin/id is another program",
+        ),
+        (
+            |_, it| it.program = "/usr/bin/id".into(),
+            "--program /usr/bin/id is another program",
+        ),
+        (
+            |world, it| it.units = world.scratch.path().join("new/units"),
+            "new/units is no folder",
+        ),
+        (
+            |world, it| it.pinned = world.scratch.path().into(),
+            "has files of others",
+        ),
     ];
     for (change, words) in changes {
         let world = World::new();
@@ -190,13 +215,14 @@ fn everything_is_checked_before_anything_is_written() {
         let (key, _) = pair();
         let mut install = world.installs(&[&key]);
         install.pinned = scratch.join("new/pinned");
-        install.units = scratch.join("new/units");
+        install.units = scratch.join("fresh");
+        fs::create_dir(&install.units).unwrap();
         change(&world, &mut install);
         let said = Chain(&install.install().unwrap_err()).to_string();
         assert!(said.contains(words), "{words}: {said}");
         assert!(!scratch.join("new").exists(), "nothing is written: {words}");
-        for folder in ["open", "containership/other"] {
-            assert_eq!(fs::read_dir(scratch.join(folder)).unwrap().count(), 1, "{words}");
+        for (folder, entries) in [("open", 1), ("containership/other", 1), ("fresh", 0)] {
+            assert_eq!(fs::read_dir(scratch.join(folder)).unwrap().count(), entries, "{words}");
         }
     }
 }
