@@ -11,7 +11,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use tidewaiter_api::values::{SshKeyLine, printable};
 
-use crate::authorized_keys::{ForeignKey, LoginKey};
+use crate::authorized_keys::{ForeignKey, Format, LoginKey};
 use crate::host::{Found, Host, HostError, Opened};
 
 /// The folder on the host.
@@ -52,7 +52,7 @@ pub enum BreakGlassError {
         path: String,
     },
     /// It is not pinned.
-    #[error("{0} is not pinned")]
+    #[error("{0} is not pinned: tidewaiter host break-glass list shows what is")]
     NotPinned(String),
 }
 
@@ -109,10 +109,28 @@ pub fn pin(pinned: &Path, folder: &Path, key: &str) -> Result<String, BreakGlass
     write(pinned, &content)?;
     Ok(format!(
         "pinned {}: whoever has this key can log in on this node, whatever the cluster says; options of its line, such \
-         as from=, do not count{}",
+         as from=, do not count{}{}",
         key.fingerprint(),
+        also_of(folder, key.fingerprint()),
         wrong_lines(&content)
     ))
+}
+
+/// What is pinned, in words, one line for each key, and for each line that does not count.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn list(pinned: &Path) -> Result<String, BreakGlassError> {
+    let content = Host::of_root(pinned).read_trusted(FILE)?.unwrap_or_default();
+    let lines = content.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let keys = lines.filter_map(|line| SshKeyLine::parse(str::from_utf8(line).ok()?).ok());
+    let mut shown: Vec<_> = keys
+        .map(|key| format!("{} {}", key.fingerprint(), key.as_str()))
+        .collect();
+    if shown.is_empty() {
+        shown.push("no key is pinned".to_owned());
+    }
+    Ok(format!("{}{}", shown.join("\n"), wrong_lines(&content)))
 }
 
 /// Takes a key away. Returns what was done, in words.
@@ -159,18 +177,41 @@ fn write(pinned: &Path, content: &[u8]) -> Result<(), HostError> {
     Ok(())
 }
 
-fn find(folder: &Path, fingerprint: &str) -> Result<SshKeyLine, BreakGlassError> {
+/// What to say if a user has the key, too.
+fn also_of(folder: &Path, fingerprint: &str) -> String {
+    let format = Format::new(&format!("{}/scripts/containership_login.sh", folder.display()));
+    let content = keys_file(folder).ok().flatten().unwrap_or_default();
+    let logins = format.logins(&format.parse(&content)).into_iter();
+    let users = logins.filter(|(_, keys)| keys.iter().any(|key| key.fingerprint == fingerprint));
+    let said = users.map(|(user, _)| {
+        format!(
+            "\nit is a key of the user {user}, too, who can log in with it also when the User is deleted: if that is not \
+             meant, run tidewaiter host break-glass remove {fingerprint}"
+        )
+    });
+    said.collect()
+}
+
+/// The content of `authorized_keys`; None if there is none.
+fn keys_file(folder: &Path) -> Result<Option<Vec<u8>>, HostError> {
     let host = Host::of_root(folder);
+    let opened = host.look(&["home", ".ssh"])?;
+    let Some(ssh) = opened.as_ref().and_then(Opened::last) else {
+        return Ok(None);
+    };
+    match host.find(ssh, "authorized_keys")? {
+        Found::File(file) => Ok(Some(file.content)),
+        Found::Absent | Found::Other(_) => Ok(None),
+    }
+}
+
+fn find(folder: &Path, fingerprint: &str) -> Result<SshKeyLine, BreakGlassError> {
     let not_found = || BreakGlassError::NotFound {
         fingerprint: printable(fingerprint),
         path: format!("{}/home/.ssh/authorized_keys", folder.display()),
     };
-    let opened = host.look(&["home", ".ssh"])?;
-    let ssh = opened.as_ref().and_then(Opened::last).ok_or_else(not_found)?;
-    let Found::File(file) = host.find(ssh, "authorized_keys")? else {
-        return Err(not_found());
-    };
-    let lines = file.content.split(|byte| *byte == b'\n');
+    let content = keys_file(folder)?.ok_or_else(not_found)?;
+    let lines = content.split(|byte| *byte == b'\n');
     let key = lines
         .filter_map(ForeignKey::of)
         .find(|key| key.fingerprint == fingerprint);

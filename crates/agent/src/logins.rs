@@ -109,7 +109,7 @@ pub struct NodeExplained {
     pub foreign_keys: Vec<String>,
     /// When lines that stay until then are removed; empty if there are none.
     pub foreign_lines_until: String,
-    /// The fingerprints of the break-glass keys.
+    /// The fingerprints of the break-glass keys, and which users have the same key.
     pub break_glass_keys: Vec<String>,
     /// How often the agent undid a change since it started.
     pub restores: u32,

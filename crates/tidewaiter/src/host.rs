@@ -101,6 +101,7 @@ fn uninstall(args: &HostUninstallArgs) -> Result<()> {
 fn change_break_glass(command: &HostBreakGlassCommand) -> Result<()> {
     let done = match command {
         HostBreakGlassCommand::Pin(args) => break_glass::pin(&args.pinned, &args.folder, &args.key)?,
+        HostBreakGlassCommand::List(args) => break_glass::list(&args.pinned)?,
         HostBreakGlassCommand::Remove(args) => break_glass::unpin(&args.pinned, &args.fingerprint)?,
     };
     say(&format!("{done}\n"))

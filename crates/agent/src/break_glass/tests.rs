@@ -25,7 +25,10 @@ fn keys_are_pinned_once_and_removed() {
     assert!(unpin(&pinned, PRINT).unwrap().contains(PRINT));
     assert_eq!(names(), [OTHER]);
     let again = unpin(&pinned, PRINT).unwrap_err();
-    assert_eq!(again.to_string(), format!("{PRINT} is not pinned"));
+    assert!(
+        again.to_string().contains("tidewaiter host break-glass list"),
+        "{again}"
+    );
 }
 
 /// A tool that configures nodes, and people, write the file, too.
@@ -39,6 +42,11 @@ fn what_others_have_written_stays_and_what_does_not_count_is_said() {
     let said = pin(&pinned, scratch.path(), KEY).unwrap();
     let content = || fs::read_to_string(pinned.join(FILE)).unwrap();
     assert_eq!(content(), format!("{before}\n{KEY}\n"));
+    let listed = list(&pinned).unwrap();
+    assert!(
+        listed.starts_with(&format!("{PRINT} {KEY}\nline 2 of the file does not count")),
+        "{listed}"
+    );
     for line in [2, 3] {
         assert!(
             said.contains(&format!("line {line} of the file does not count: the key must be")),
@@ -48,6 +56,25 @@ fn what_others_have_written_stays_and_what_does_not_count_is_said() {
     let said = unpin(&pinned, PRINT).unwrap();
     assert_eq!(content(), format!("{before}\n"));
     assert!(said.contains("line 3 of the file does not count"), "{said}");
+    assert!(list(&pinned).unwrap().starts_with("no key is pinned\nline 2"));
+}
+
+/// Otherwise the user keeps access when the User is deleted, and nobody knows.
+#[test]
+fn a_key_that_a_user_has_is_pinned_with_a_word_about_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("agent");
+    fs::create_dir_all(folder.join("home/.ssh")).unwrap();
+    let line = format!(
+        "command=\"{}/scripts/containership_login.sh 0000000000004000800000000000000a\" {KEY}\n",
+        folder.display()
+    );
+    fs::write(folder.join("home/.ssh/authorized_keys"), line).unwrap();
+    for (key, is_users) in [(KEY, true), (PRINT, true), (OTHER, false)] {
+        let said = pin(&scratch.path().join("pinned"), &folder, key).unwrap();
+        let words = "a key of the user 00000000-0000-4000-8000-00000000000a, too";
+        assert_eq!(said.contains(words), is_users, "{said}");
+    }
 }
 
 #[test]

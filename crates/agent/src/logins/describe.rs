@@ -47,12 +47,11 @@ pub fn describe(
         let report = reports.get(node).and_then(|report| report.status.as_ref());
         asked.compare(node, report, &due, &mut answer);
         answer.refused.extend(asked.refused_there(node, report));
-        answer.nodes.push(explained(
-            node,
-            nodes.get(node).copied(),
-            reports.get(node).copied(),
-            agents,
-        ));
+        let mut explained = explained(node, nodes.get(node).copied(), reports.get(node).copied(), agents);
+        for key in &mut explained.break_glass_keys {
+            key.push_str(&of_users(key, &wanted, &asked));
+        }
+        answer.nodes.push(explained);
     }
     answer
 }
@@ -212,6 +211,15 @@ fn explained(
     }
 }
 
+/// The users that have a break-glass key, too: they keep access when their User is deleted.
+fn of_users(fingerprint: &str, wanted: &Wanted, asked: &Asked<'_>) -> String {
+    let users = wanted.logins.iter();
+    let users = users.filter(|(_, keys)| keys.iter().any(|key| key.fingerprint == fingerprint));
+    users
+        .map(|(id, _)| format!(" (also of the user {})", asked.name(&id.to_string())))
+        .collect()
+}
+
 fn foreign_key(key: &ForeignKey) -> String {
     format!("{} {}", key.fingerprint, key.comment).trim_end().to_owned()
 }
@@ -288,6 +296,10 @@ mod tests {
                 ("n2", B, "remove", "the disk is full"),
                 ("n3", A, "add", no_report)
             ]
+        );
+        assert_eq!(
+            answer.nodes[0].break_glass_keys,
+            [format!("{PRINT} (also of the user alice)")]
         );
         let current: Vec<_> = answer
             .nodes

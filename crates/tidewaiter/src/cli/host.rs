@@ -31,6 +31,8 @@ pub(crate) enum HostCommand {
 pub(crate) enum HostBreakGlassCommand {
     /// Pins a key: the agent writes its line, and reports each login with it
     Pin(HostPinArgs),
+    /// Shows the pinned keys
+    List(HostKeysListArgs),
     /// Removes a pinned key
     Remove(HostUnpinArgs),
 }

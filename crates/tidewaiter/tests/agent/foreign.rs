@@ -86,6 +86,8 @@ async fn a_marked_line_is_reported_with_the_command_that_pins_it() {
         if found == content { Ok(()) } else { Err(found) }
     })
     .await;
+    let said = host(&agent, &["list"]);
+    assert!(said.starts_with(&format!("{PRINT} {FOREIGN}")), "{said}");
     let said = host(&agent, &["remove", PRINT]);
     assert!(said.contains("the agent removes its line"), "{said}");
     agent.has(&[(1, 0)]).await;
