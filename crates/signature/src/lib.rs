@@ -32,7 +32,7 @@ pub enum SignatureError {
     #[error("the signature is malformed: it must be the four lines that minisign writes, of the prehashed algorithm")]
     Malformed,
     /// It was made with another key.
-    #[error("the signature is of the key {0}, which is not trusted")]
+    #[error("the signature is of the key {0}, which is not trusted: sign with a key that is, or add this one to those")]
     UnknownKey(String),
     /// It is of a trusted key, and for something else.
     #[error("the signature is not for this cluster and this content: what it names, or the content, was changed")]
@@ -85,6 +85,21 @@ impl TrustedKey {
     fn bytes(&self) -> Vec<u8> {
         self.0.to_bytes()
     }
+
+    /// The number of the key, as minisign shows it.
+    #[must_use]
+    pub fn id(&self) -> String {
+        shown(self.bytes().get(2..10).unwrap_or_default())
+    }
+}
+
+fn shown(number: &[u8]) -> String {
+    let mut shown = String::new();
+    for byte in number.iter().rev() {
+        // A String takes everything.
+        let _ = write!(shown, "{byte:02X}");
+    }
+    shown
 }
 
 impl PartialEq for TrustedKey {
@@ -156,12 +171,7 @@ pub fn verify(keys: &[TrustedKey], text: &str, signature: &str) -> Result<i64, S
         .filter(|key| key.bytes().get(2..10) == Some(number))
         .peekable();
     if of_number.peek().is_none() {
-        let mut shown = String::new();
-        for byte in number.iter().rev() {
-            // A String takes everything.
-            let _ = write!(shown, "{byte:02X}");
-        }
-        return Err(SignatureError::UnknownKey(shown));
+        return Err(SignatureError::UnknownKey(shown(number)));
     }
     let is_valid =
         |key: &TrustedKey| minisign::verify(&key.0, &signature, Cursor::new(text), true, false, false).is_ok();

@@ -28,8 +28,8 @@ pub(crate) fn main(command: &HostCommand) -> Result<(), Failure> {
     }
     match command {
         HostCommand::Install(args) => install(args).map_err(Failure::Configuration),
-        HostCommand::Keys(command) => change_keys(command).map_err(Failure::Running),
-        HostCommand::Uninstall(args) => uninstall(args).map_err(Failure::Running),
+        HostCommand::Keys(command) => change_keys(command).map_err(Failure::Configuration),
+        HostCommand::Uninstall(args) => uninstall(args).map_err(Failure::Configuration),
         HostCommand::Run(args) => run(args).map_err(Failure::Running),
         HostCommand::BreakGlass(command) => change_break_glass(command).map_err(Failure::Running),
     }

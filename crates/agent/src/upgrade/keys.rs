@@ -45,7 +45,11 @@ pub fn list(pinned: &Path) -> Result<Vec<String>, KeysError> {
     let trust = Trust::read(&host)?;
     let mut lines = vec![format!("cluster {}", trust.cluster()), format!("node {}", trust.node())];
     for (name, key) in trust::keys(&host)? {
-        lines.push(format!("key {key} in {}", host.path_of(&[&name])));
+        lines.push(format!(
+            "key {key} with the id {} in {}",
+            key.id(),
+            host.path_of(&[&name])
+        ));
     }
     if trust.permits_unsigned() {
         lines.push(unsigned(&host));
@@ -60,7 +64,15 @@ pub fn list(pinned: &Path) -> Result<Vec<String>, KeysError> {
 pub fn add(pinned: &Path, keys: &[TrustedKey]) -> Result<Vec<String>, KeysError> {
     let host = Host::of_root(pinned);
     Trust::read(&host)?;
-    Ok(write(&host, keys)?)
+    let known = trust::keys(&host)?;
+    let is_known = |key: &&TrustedKey| known.iter().any(|(_, known)| known == *key);
+    let (there, new): (Vec<_>, Vec<_>) = keys.iter().partition(is_known);
+    let mut done: Vec<_> = there
+        .iter()
+        .map(|key| format!("the key {key} is pinned already"))
+        .collect();
+    done.extend(write(&host, new)?);
+    Ok(done)
 }
 
 /// Takes a key away. Returns what was done, in words.
@@ -86,7 +98,7 @@ pub fn remove(pinned: &Path, key: &TrustedKey, force: bool) -> Result<Vec<String
 
 /// Pins exactly these keys: the others are removed when these are there.
 pub(super) fn replace(host: &Host, keys: &[TrustedKey]) -> Result<Vec<String>, HostError> {
-    let mut done = write(host, keys)?;
+    let mut done = write(host, keys.iter())?;
     let Some(folder) = host.trusted_folder()? else {
         return Ok(done);
     };
@@ -96,7 +108,7 @@ pub(super) fn replace(host: &Host, keys: &[TrustedKey]) -> Result<Vec<String>, H
     Ok(done)
 }
 
-fn write(host: &Host, keys: &[TrustedKey]) -> Result<Vec<String>, HostError> {
+fn write<'a>(host: &Host, keys: impl IntoIterator<Item = &'a TrustedKey>) -> Result<Vec<String>, HostError> {
     let mut done = Vec::new();
     for key in keys {
         let path = put(

@@ -85,7 +85,8 @@ pub(crate) struct HostKeysRemoveArgs {
 }
 
 fn key(text: &str) -> Result<TrustedKey, String> {
-    text.parse()
+    let refused = |_: String| "must be a key as tidewaiter host keys list shows it: it begins with RW".to_owned();
+    text.parse().map_err(refused)
 }
 
 #[derive(Debug, Args)]

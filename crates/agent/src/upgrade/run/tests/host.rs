@@ -263,10 +263,13 @@ fn a_new_key_counts_beside_the_old_one_until_that_is_removed() {
     let old = trust::keys(&Host::of_root(&pinned)).unwrap().remove(0).1;
     let said = keys::remove(&pinned, &old, false).unwrap_err().to_string();
     assert!(said.contains("is the last key") && listed() == 1, "{said}");
-    for _ in 0..2 {
-        keys::add(&pinned, std::slice::from_ref(&new)).unwrap();
-        assert_eq!(listed(), 2);
+    for words in ["wrote", "is pinned already"] {
+        let said = keys::add(&pinned, std::slice::from_ref(&new)).unwrap().join("\n");
+        assert!(said.contains(words) && listed() == 2, "{said}");
     }
+    // As a refusal names it.
+    let id = format!("key {new} with the id {} in", new.id());
+    assert!(keys::list(&pinned).unwrap().join("\n").contains(&id), "{id}");
     let first = world.offered();
     world.offer(&first);
     assert_eq!(world.run().unwrap().outcome, Outcome::Succeeded);
