@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tidewaiter_api::NodeIdentity;
 use tidewaiter_controller::controllers::Caches;
 use tidewaiter_controller::verdicts::{self, Latest, VerdictParts};
-use tidewaiter_identity::{CloudGroup, CloudGroups, GroupsUnavailable, Member, MemberStatus};
+use tidewaiter_identity::{CloudGroup, CloudGroups, GroupsUnavailable, Member, MemberStatus, Sizes};
 use tidewaiter_kit::client::fenced;
 use tidewaiter_kit::{Clock as _, Kit, Leadership, ManualClock, Metrics, SharedClock, SystemClock, Tasks};
 use tidewaiter_kops::{Definitions, DefinitionsSettings, StateStore, StoreOptions};
@@ -112,9 +112,11 @@ impl CloudGroups for Cloud {
         let group = |name: &str, numbers: std::ops::Range<usize>| CloudGroup {
             name: format!("{name}.{CLUSTER}"),
             instance_group: name.parse().unwrap(),
-            target_size: u32::try_from(numbers.len()).unwrap(),
-            min_size: 1,
-            max_size: 9,
+            sizes: Sizes::OfCloud {
+                target: u32::try_from(numbers.len()).unwrap(),
+                min: 1,
+                max: 9,
+            },
             members: numbers.map(member).collect(),
         };
         Ok(vec![group("control-plane", 0..2), group("nodes", 2..NODES - 1)])

@@ -13,21 +13,36 @@ use crate::refusal::Refusal;
 /// The timeout of a query, which may need many calls.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// An instance group in the cloud: an Auto Scaling group or a managed instance group.
+/// The instances of one InstanceGroup: those of an Auto Scaling group or a managed instance group, or without such a group those with a
+/// mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloudGroup {
     /// Its name in the cloud, unique within the cluster.
     pub name: String,
     /// The InstanceGroup that it was created for. One InstanceGroup may have several (on GCE, one per zone).
     pub instance_group: InstanceGroupName,
-    /// The current target size.
-    pub target_size: u32,
-    /// The minimum target size.
-    pub min_size: u32,
-    /// The maximum target size.
-    pub max_size: u32,
+    /// Its sizes.
+    pub sizes: Sizes,
     /// Its instances, including detached ones and those of its warm pool, but without those that are being terminated.
     pub members: Vec<Member>,
+}
+
+/// The sizes of a [`CloudGroup`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sizes {
+    /// The cloud keeps as many instances.
+    OfCloud {
+        /// The current target.
+        target: u32,
+        /// The minimum target.
+        min: u32,
+        /// The maximum target.
+        max: u32,
+    },
+    /// None: on AWS, instances that name the InstanceGroup and are in no Auto Scaling group. Karpenter makes as many as pods need.
+    Unmanaged,
+    /// Those of the InstanceGroup, because the cloud has no groups (Hetzner Cloud).
+    OfInstanceGroup,
 }
 
 /// An instance of a [`CloudGroup`].
@@ -52,7 +67,7 @@ pub enum MemberStatus {
     UpToDate,
     /// Created from an older definition.
     NeedsUpdate,
-    /// In service, but the permission to read the group's current definition is missing.
+    /// In service, but it is not known from which definition: the permission to read it is missing, or Karpenter has it.
     Unresolved,
     /// Detached from the group to be replaced; it does not count.
     Detached,

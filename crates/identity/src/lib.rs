@@ -32,7 +32,7 @@ pub mod refusal;
 
 pub use claim::Claim;
 pub use client_settings::ClientSettings;
-pub use groups::{CloudGroup, CloudGroups, GroupsUnavailable, Member, MemberStatus};
+pub use groups::{CloudGroup, CloudGroups, GroupsUnavailable, Member, MemberStatus, Sizes};
 pub use identifier::{AnswerFn, Identifier};
 pub use identity::Identity;
 pub use lookup::{Answer, Lookup, LookupSettings};

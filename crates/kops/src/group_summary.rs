@@ -24,6 +24,9 @@ pub struct GroupSummary {
     pub max_size: Option<u32>,
     /// `spec.subnets`, by their names in the Cluster.
     pub subnets: Vec<String>,
+    /// Whether Karpenter makes the instances of a group of workers (`spec.manager`), and the cloud has no group of them. Source:
+    /// `IsKarpenterManaged` of kOps (`pkg/apis/kops/instancegroup.go`).
+    pub karpenter: bool,
 }
 
 impl GroupSummary {
@@ -44,13 +47,16 @@ impl GroupSummary {
                 .get("machineType")
                 .map(|field| field.text("a string").map(str::to_owned));
             let subnets = spec.get("subnets").map(|field| field.texts("a list of strings"));
+            let manager = spec.get("manager").map(|field| field.text("a string")).transpose()?;
+            let role = Role::of(spec)?;
             Ok(Self {
                 name: expected.clone(),
-                role: Role::of(spec)?,
+                role,
                 machine_type: machine_type.transpose()?.unwrap_or_default(),
                 min_size: size("minSize")?,
                 max_size: size("maxSize")?,
                 subnets: subnets.transpose()?.unwrap_or_default(),
+                karpenter: manager == Some("Karpenter") && role == Role::Node,
             })
         })
     }
@@ -76,8 +82,25 @@ mod tests {
             min_size: Some(1),
             max_size: Some(10),
             subnets: vec!["us-test-1a".to_owned()],
+            karpenter: false,
         };
         assert_eq!(parse(NODES).unwrap(), expected);
+    }
+
+    #[test]
+    fn which_groups_are_karpenters() {
+        for (manager, role, expected) in [
+            ("Karpenter", "Node", true),
+            ("Karpenter", "Master", false),
+            ("CloudGroup", "Node", false),
+            ("null", "Node", false),
+        ] {
+            let text = format!(
+                "apiVersion: kops.k8s.io/v1alpha2\nkind: InstanceGroup\nmetadata: {{name: nodes-a}}\n\
+                 spec: {{role: {role}, manager: {manager}}}\n"
+            );
+            assert_eq!(parse(&text).unwrap().karpenter, expected, "{manager} {role}");
+        }
     }
 
     #[test]

@@ -87,10 +87,18 @@ impl FakeEc2 {
         });
     }
 
-    /// Has these Auto Scaling groups from now on, each in place of the one of its name.
+    /// Has these Auto Scaling groups from now on, each in place of the one of its name, and launches those of their instances that are not
+    /// listed: with the tags of the group, in the state that their lifecycle means.
     pub fn groups(&self, groups: impl IntoIterator<Item = FakeGroup>) {
-        let named = groups.into_iter().map(|group| (group.name.clone(), group));
-        self.change_cloud(|ec2| ec2.groups.extend(named));
+        self.change_cloud(|ec2| {
+            for group in groups {
+                for instance in group.launched() {
+                    let listed = ec2.instances.entry(instance.id.clone());
+                    listed.or_insert_with(|| Listed::new(instance));
+                }
+                ec2.groups.insert(group.name.clone(), group);
+            }
+        });
     }
 
     /// Has the Auto Scaling group no more.

@@ -16,7 +16,7 @@ use serde_json::json;
 use tidewaiter_kops::{GroupSummary, Role};
 use tidewaiter_validation::{
     ClaimTable, CloudGroup, Dns, Identities, IdentityRecord, Instances, Member, MemberStatus, Observation, Options,
-    Part, judge,
+    Part, Sizes, judge,
 };
 
 #[global_allocator]
@@ -93,9 +93,11 @@ fn observation(count: usize, nodes: Nodes) -> Observation {
         CloudGroup {
             name: format!("{}.c.example.com", group(number)),
             instance_group: group(number).parse().unwrap(),
-            target_size: size,
-            min_size: size,
-            max_size: size,
+            sizes: Sizes::OfCloud {
+                target: size,
+                min: size,
+                max: size,
+            },
             members: (0..count).skip(number).step_by(GROUPS).map(member).collect(),
         }
     };
@@ -106,6 +108,7 @@ fn observation(count: usize, nodes: Nodes) -> Observation {
         min_size: None,
         max_size: None,
         subnets: Vec::new(),
+        karpenter: false,
     };
     let mut table = ClaimTable::default();
     let ready = if matches!(nodes, Nodes::Ready) { "True" } else { "False" };

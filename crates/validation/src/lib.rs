@@ -17,6 +17,6 @@ pub use claims::{ClaimTable, Claims};
 pub use instances::Instances;
 pub use judge::{LISTED, Options, judge};
 pub use objects::{IdentityRecord, IdentityResult, Node, Pod, is_judged, matters};
-pub use observation::{CloudGroup, Dns, Identities, Member, MemberStatus, Observation, Part};
+pub use observation::{CloudGroup, Dns, Identities, Member, MemberStatus, Observation, Part, Sizes};
 pub use observe::{Sources, observe};
 pub use verdict::{Failure, FailureKind, GroupRow, NodeRow, Outcome, PartName, Unknown, Verdict};

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tidewaiter_api::ClusterName;
-pub use tidewaiter_identity::{CloudGroup, Member, MemberStatus};
+pub use tidewaiter_identity::{CloudGroup, Member, MemberStatus, Sizes};
 use tidewaiter_kops::GroupSummary;
 
 use crate::claims::Claims;

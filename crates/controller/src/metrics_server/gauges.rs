@@ -264,6 +264,7 @@ kops_pod_unknown{cluster_name="clustername.mydomain.com"} 0
             min_size: None,
             max_size: None,
             subnets: vec![],
+            karpenter: false,
         };
         GroupRow { group, cloud }
     }

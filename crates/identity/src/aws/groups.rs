@@ -1,8 +1,9 @@
 //! Amazon EC2 Auto Scaling: the groups of a cluster with all their instances.
 //!
-//! A group belongs to the cluster by its tag `KubernetesCluster`, which an instance cannot write. The tags in the
-//! response are checked again. How one query becomes calls:
-//! - the groups with their instances, and the instances that were detached to be replaced, which only EC2 knows;
+//! A group belongs to the cluster by its tag `KubernetesCluster`, and to the InstanceGroup in its name, as in kOps. A member is an instance
+//! that EC2 lists too, with the tags of this cluster and InstanceGroup. An instance can write neither. The tags in the responses are
+//! checked again. How one query becomes calls:
+//! - the groups with their instances, and those of the [inventory];
 //! - then the warm pool of each group that has one, and the launch templates that a group uses in the newest or default
 //!   version, which only EC2 knows.
 //!
@@ -11,24 +12,26 @@
 
 mod definition;
 mod group;
+mod inventory;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use async_trait::async_trait;
 use aws_sdk_autoscaling::types::{AutoScalingGroup, Filter, Instance};
 use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream, try_join};
-use tidewaiter_api::{ClusterName, InstanceGroupName, ProviderId};
+use tidewaiter_api::{ClusterName, InstanceGroupName};
 use tidewaiter_kit::CloudCalls;
 use tracing::debug;
 
 use super::API;
-use super::call::{in_reservations, pages};
-use super::failure::{Failure, unusable};
-use super::instance::{CLUSTER_TAG, check_cluster, check_state, tag};
+use super::call::pages;
+use super::failure::Failure;
+use super::instance::CLUSTER_TAG;
 use super::instance_id::InstanceId;
 use crate::groups::{CloudGroup, CloudGroups, GroupsUnavailable, in_time};
 use crate::refusal::{Refusal, UnavailableCause};
 use definition::{Definition, Versions};
+use inventory::Inventory;
 
 /// Lists the groups with their instances. The name is that of the IAM action.
 pub const DESCRIBE_GROUPS: &str = "autoscaling:DescribeAutoScalingGroups";
@@ -36,10 +39,6 @@ pub const DESCRIBE_GROUPS: &str = "autoscaling:DescribeAutoScalingGroups";
 pub const DESCRIBE_WARM_POOL: &str = "autoscaling:DescribeWarmPool";
 /// Reads the newest and the default version of launch templates.
 pub const DESCRIBE_LAUNCH_TEMPLATES: &str = "ec2:DescribeLaunchTemplates";
-
-/// The tag that kOps sets on an instance that it detaches from its group to replace it; the value is the group's name.
-/// Source: `tagNameDetachedInstance` of kOps (`upup/pkg/fi/cloudup/awsup/aws_cloud.go`).
-const DETACHED_TAG: &str = "kops.k8s.io/detached-from-asg";
 
 /// The maximum number of pages of one listing: 10,000 groups, or 5,000 instances of one warm pool.
 const MAX_PAGES: usize = 100;
@@ -59,15 +58,13 @@ const AT_ONCE: usize = 8;
 pub struct AutoScaling {
     groups: aws_sdk_autoscaling::Client,
     ec2: aws_sdk_ec2::Client,
+    inventory: Inventory,
     cluster: ClusterName,
     calls: CloudCalls,
 }
 
 /// The cluster's groups by name.
 type Groups = BTreeMap<String, (InstanceGroupName, AutoScalingGroup)>;
-
-/// Detached instances with the providerIDs of their Nodes, by the name of the group.
-type Detached = HashMap<String, Vec<(InstanceId, ProviderId)>>;
 
 impl AutoScaling {
     /// A provider for the groups of `cluster`. Create the clients with [`groups_client`](super::groups_client) and
@@ -80,6 +77,7 @@ impl AutoScaling {
         calls: CloudCalls,
     ) -> Self {
         Self {
+            inventory: Inventory::new(ec2.clone(), cluster.clone(), calls.clone()),
             groups,
             ec2,
             cluster,
@@ -88,14 +86,24 @@ impl AutoScaling {
     }
 
     async fn ask(&self) -> Result<Vec<CloudGroup>, Refusal> {
-        let (groups, mut detached) = try_join!(self.described(), self.detached())?;
+        let (groups, changes) = try_join!(self.described(), self.inventory.changes())?;
         let (mut pools, versions) = try_join!(self.warm_pools(&groups), self.versions(&groups))?;
+        let of_groups = groups.values().flat_map(|(_, group)| group.instances());
+        let listed = of_groups
+            .chain(pools.values().flatten())
+            .filter_map(Instance::instance_id);
+        let listed: BTreeSet<InstanceId> = listed.filter_map(InstanceId::parse).collect();
+        let known = self.inventory.known(&listed, changes).await?;
+        let mut detached = group::detached(&known);
         let read = groups.into_iter().map(|(name, (instance_group, group))| {
             let pool = pools.remove(&name).unwrap_or_default();
-            let detached = detached.remove(&name).unwrap_or_default();
-            group::read(name, instance_group, &group, &pool, detached, &versions)
+            let of_group = |id: &InstanceId| known.of(instance_group.as_str(), id).is_some();
+            let detached = detached.remove(instance_group.as_str()).unwrap_or_default();
+            group::read(name, &instance_group, &group, &pool, of_group, detached, &versions)
         });
-        read.collect()
+        let mut read = read.collect::<Result<Vec<_>, _>>()?;
+        read.extend(group::unmanaged(&read, &known));
+        Ok(read)
     }
 
     /// The groups that belong to the cluster and name an `InstanceGroup`.
@@ -126,43 +134,6 @@ impl AutoScaling {
             groups.insert(name, (instance_group, group));
         }
         Ok(groups)
-    }
-
-    /// The running instances that were detached from a group to be replaced, by the group's name.
-    async fn detached(&self) -> Result<Detached, Refusal> {
-        let filter = |name: &str, values: &[&str]| {
-            let values = values.iter().map(|value| (*value).to_owned()).collect();
-            let filter = aws_sdk_ec2::types::Filter::builder().name(name);
-            filter.set_values(Some(values)).build()
-        };
-        let filters = vec![
-            filter(&format!("tag:{CLUSTER_TAG}"), &[self.cluster.as_str()]),
-            filter("tag-key", &[DETACHED_TAG]),
-            filter("instance-state-name", &["pending", "running"]),
-        ];
-        let listed = pages(API, MAX_PAGES, &self.calls, |token| {
-            let call = self.ec2.describe_instances().set_filters(Some(filters.clone()));
-            let call = call.max_results(INSTANCES_PAGE).set_next_token(token);
-            async move {
-                let answer = call.send().await?;
-                Ok((in_reservations(answer.reservations), answer.next_token))
-            }
-        });
-        let mut detached = Detached::new();
-        for instance in listed.await.map_err(|failure| failure.refusal(API))? {
-            let id = instance.instance_id().and_then(InstanceId::parse);
-            let (Some(id), Some(group)) = (id, tag(&instance, DETACHED_TAG)) else {
-                continue;
-            };
-            if check_state(&id, &instance).is_err() || check_cluster(&id, &instance, &self.cluster).is_err() {
-                continue;
-            }
-            let zone = instance.placement().and_then(|placement| placement.availability_zone());
-            let provider_id = zone.and_then(|zone| id.provider_id(zone));
-            let provider_id = provider_id.ok_or_else(|| unusable(API, format!("{id} has no valid zone")))?;
-            detached.entry(group.to_owned()).or_default().push((id, provider_id));
-        }
-        Ok(detached)
     }
 
     /// The instances of the warm pools, by the group's name.

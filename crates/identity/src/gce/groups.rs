@@ -25,7 +25,7 @@ use super::failure::Failure;
 use super::group::Owner;
 use super::links::{self, Mig, Place, TemplateLink};
 use super::names::{Name, ProjectId, Target};
-use crate::groups::{CloudGroup, CloudGroups, GroupsUnavailable, Member, MemberStatus, in_time};
+use crate::groups::{CloudGroup, CloudGroups, GroupsUnavailable, Member, MemberStatus, Sizes, in_time};
 
 /// The maximum number of groups, and of templates, that are queried concurrently.
 const AT_ONCE: usize = 8;
@@ -165,9 +165,11 @@ impl InstanceGroupManagers {
             // A name is unique only within its zone or region.
             name: format!("{}/{}", mig.place.as_str(), mig.name.as_str()),
             instance_group,
-            target_size: size,
-            min_size: size,
-            max_size: size,
+            sizes: Sizes::OfCloud {
+                target: size,
+                min: size,
+                max: size,
+            },
             members: members.collect::<Result<_, _>>()?,
         })
     }

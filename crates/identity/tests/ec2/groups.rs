@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tidewaiter_identity::aws::{API, AutoScaling, groups};
-use tidewaiter_identity::{CloudGroup, CloudGroups as _, GroupsUnavailable, Member, MemberStatus};
+use tidewaiter_identity::{CloudGroup, CloudGroups as _, GroupsUnavailable, Member, MemberStatus, Sizes};
 use tidewaiter_testkit::fake_ec2::{self, FakeGroup, FakeInstance, FakeMember, group, instance, instances, member};
 use tidewaiter_testkit::{FakeEc2, Scripted};
 
@@ -37,6 +37,11 @@ fn ours(name: &str) -> FakeGroup {
     group(name).kops(CLUSTER, "nodes").template("lt-1", "3")
 }
 
+/// As kOps makes it for workers.
+fn of(instance_group: &str) -> FakeGroup {
+    ours(&format!("{instance_group}.{CLUSTER}")).kops(CLUSTER, instance_group)
+}
+
 fn id(number: u32) -> String {
     format!("i-{number:017x}")
 }
@@ -51,9 +56,9 @@ fn old(number: u32) -> FakeMember {
 }
 
 /// As kOps leaves it: out of its group, marked, and still running.
-fn detached_from(group: &str, number: u32) -> FakeInstance {
-    let detached = instance(&id(number)).kops(CLUSTER, "nodes");
-    detached.tag("kops.k8s.io/detached-from-asg", group)
+fn detached_from(instance_group: &str, number: u32) -> FakeInstance {
+    let detached = instance(&id(number)).kops(CLUSTER, instance_group);
+    detached.tag("kops.k8s.io/detached-from-asg", &format!("{instance_group}.{CLUSTER}"))
 }
 
 /// Each call that was answered, with its rows, sorted.
@@ -68,15 +73,20 @@ fn calls(fake: &FakeEc2) -> Vec<(&'static str, usize)> {
 }
 
 async fn names(provider: &AutoScaling) -> Vec<String> {
-    let mut groups = provider.groups().await.unwrap();
+    let mut groups = managed(provider.groups().await.unwrap());
     groups.sort_by(|one, other| one.name.cmp(&other.name));
     groups.into_iter().map(|group| group.name).collect()
 }
 
-/// The members of the only group, as `NUMBER STATUS`.
-fn members(groups: &[CloudGroup]) -> Vec<String> {
-    let [group] = groups else {
-        panic!("not one group: {groups:?}");
+fn managed(mut groups: Vec<CloudGroup>) -> Vec<CloudGroup> {
+    groups.retain(|group| group.sizes != Sizes::Unmanaged);
+    groups
+}
+
+/// The members of the only Auto Scaling group, as `NUMBER STATUS`.
+fn members(groups: Vec<CloudGroup>) -> Vec<String> {
+    let [group] = &managed(groups)[..] else {
+        panic!("not one group");
     };
     let text = |member: &Member| {
         let number = member.id.trim_start_matches("i-").trim_start_matches('0');
@@ -99,9 +109,9 @@ async fn the_groups_of_a_cluster() {
             .template("lt-1", "$Latest")
             .with([up(1), old(2), up(3).state("Terminating:Wait")])
             .warm_pool([up(4).state("Warmed:Stopped")]),
-        ours("more-nodes").with([up(5).zone("us-east-1c")]),
+        of("more-nodes").with([up(5).zone("us-east-1c")]),
         group("cp.masters.ours.example.com")
-            .tag("KubernetesCluster", CLUSTER)
+            .kops(CLUSTER, "cp")
             .sizes(1, 1, 1)
             .configuration("cp-2")
             .with([
@@ -112,7 +122,10 @@ async fn the_groups_of_a_cluster() {
     ])
     .await;
     fake.launch_template("lt-1", 1, 3);
-    fake.launch([detached_from(NAME, 9).zone("us-east-1b"), detached_from("another", 10)]);
+    fake.launch([
+        detached_from("nodes", 9).zone("us-east-1b"),
+        detached_from("another", 10),
+    ]);
 
     let mut groups = provider.groups().await.unwrap();
     groups.sort_by(|one, other| one.name.cmp(&other.name));
@@ -131,22 +144,36 @@ async fn the_groups_of_a_cluster() {
         status,
         warm_pool,
     };
-    let group = |name: &str, instance_group: &str, [min_size, target_size, max_size]: [u32; 3], members| CloudGroup {
+    let group = |name: &str, instance_group: &str, [min, target, max]: [u32; 3], members| CloudGroup {
         name: name.to_owned(),
         instance_group: instance_group.parse().unwrap(),
-        target_size,
-        min_size,
-        max_size,
+        sizes: Sizes::OfCloud { target, min, max },
         members,
     };
+    let unmanaged = |name: &str, number| CloudGroup {
+        sizes: Sizes::Unmanaged,
+        ..group(
+            name,
+            name,
+            [0; 3],
+            vec![member(number, MemberStatus::Unresolved, false)],
+        )
+    };
     let expected = [
+        unmanaged("another", 10),
         group(
             "cp.masters.ours.example.com",
             "cp",
             [1, 1, 1],
             vec![member(6, UpToDate, false), member(7, NeedsUpdate, false)],
         ),
-        group("more-nodes", "nodes", [0, 1, 10], vec![member(5, UpToDate, false)]),
+        group(
+            "more-nodes.ours.example.com",
+            "more-nodes",
+            [0, 1, 10],
+            vec![member(5, UpToDate, false)],
+        ),
+        unmanaged("nodes", 3),
         group(
             NAME,
             "nodes",
@@ -160,31 +187,34 @@ async fn the_groups_of_a_cluster() {
         ),
     ];
     assert_eq!(groups, expected);
-    let expected = [(GROUPS, 3), (INSTANCES, 2), (TEMPLATES, 1), (WARM_POOL, 1)];
-    assert_eq!(calls(&fake), expected);
+    // Those that are going, those with a mark, and all.
+    let instances = [0, 2, 9].map(|rows| (INSTANCES, rows));
+    let others = [(TEMPLATES, 1), (WARM_POOL, 1)];
+    assert_eq!(calls(&fake), [&[(GROUPS, 3)][..], &instances, &others].concat());
 }
 
 #[tokio::test]
 async fn a_filter_proves_nothing() {
     let (fake, provider) = fake([ours(NAME).with([up(1)])]).await;
-    let untagged = detached_from(NAME, 2).without_tag("KubernetesCluster");
+    let untagged = detached_from("nodes", 2).without_tag("KubernetesCluster");
     let instances_of_others = instances(&[
-        detached_from(NAME, 3).tag("KubernetesCluster", "other.example.com"),
+        instance(&id(1)).kops(CLUSTER, "nodes"),
+        detached_from("nodes", 3).tag("KubernetesCluster", "other.example.com"),
         untagged.without_tag("kubernetes.io/cluster/ours.example.com"),
-        detached_from(NAME, 4).state("stopped"),
-        detached_from(NAME, 5).without_tag("kops.k8s.io/detached-from-asg"),
-        detached_from(NAME, 6),
+        detached_from("nodes", 4).state("terminated"),
+        detached_from("nodes", 5).without_tag("kops.k8s.io/detached-from-asg"),
+        detached_from("nodes", 6),
     ]);
     let groups_of_others = [
         ours(NAME).with([up(1)]),
         ours("theirs").kops("other.example.com", "nodes"),
         ours("nobodys.ours.example.com").without_tag("KubernetesCluster"),
         ours("nameless").without_tag("kops.k8s.io/instancegroup"),
-        ours("misnamed.ours.example.com").tag("kops.k8s.io/instancegroup", "No Name"),
+        ours("No Name.ours.example.com").tag("kops.k8s.io/instancegroup", "No Name"),
     ];
-    fake.script_for(INSTANCES, [instances_of_others]);
+    fake.script_for(INSTANCES, [(); 3].map(|()| instances_of_others.clone()));
     fake.script_for(GROUPS, [fake_ec2::groups(&groups_of_others, None)]);
-    assert_eq!(members(&provider.groups().await.unwrap()), ["1 UpToDate", "6 Detached"]);
+    assert_eq!(members(provider.groups().await.unwrap()), ["1 UpToDate", "6 Detached"]);
 }
 
 #[tokio::test]
@@ -221,15 +251,16 @@ async fn an_instance_counts_once_however_it_is_listed() {
     ] {
         let (fake, provider) = fake([listed]).await;
         if what.starts_with("detached") {
-            fake.launch([detached_from(NAME, 7)]);
+            fake.launch([detached_from("nodes", 7)]);
         }
-        assert_eq!(members(&provider.groups().await.unwrap()), expected, "{what}");
+        assert_eq!(members(provider.groups().await.unwrap()), expected, "{what}");
     }
 }
 
 #[tokio::test]
 async fn what_makes_no_sense_is_no_answer() {
     let (fake, provider) = fake([]).await;
+    fake.launch([instance(&id(1)).kops(CLUSTER, "nodes")]);
     let no_size = |what| format!("{NAME} has no valid {what} size");
     let no_id = || format!("{NAME} has an instance without a valid id");
     let no_zone = || format!("{NAME} lists {} without a valid zone", id(1));
@@ -244,7 +275,7 @@ async fn what_makes_no_sense_is_no_answer() {
         (ours(NAME).with([up(1).zone("us-east-1a/x")]), no_zone()),
         (ours(NAME).with([up(1), up(1).zone("us-east-1b")]), two_zones()),
     ] {
-        fake.script_for(GROUPS, [fake_ec2::groups(&[ours("well").with([up(1)]), listed], None)]);
+        fake.script_for(GROUPS, [fake_ec2::groups(&[of("well").with([up(1)]), listed], None)]);
         let GroupsUnavailable(words) = provider.groups().await.unwrap_err();
         let expected = format!("{}: unusable response ({detail}). ", groups::DESCRIBE_GROUPS);
         assert!(words.starts_with(&expected), "{words}");
@@ -253,23 +284,23 @@ async fn what_makes_no_sense_is_no_answer() {
 
 #[tokio::test]
 async fn pages_are_read_to_their_end() {
-    let many: Vec<FakeGroup> = (0..150).map(|number| ours(&format!("g{number:03}"))).collect();
+    let many: Vec<FakeGroup> = (0..150).map(|number| of(&format!("g{number:03}"))).collect();
     let (fake, provider) = fake(many).await;
-    fake.groups([ours("g000").warm_pool((1..=120).map(|number| up(number).state("Warmed:Stopped")))]);
+    fake.groups([of("g000").warm_pool((1..=120).map(|number| up(number).state("Warmed:Stopped")))]);
     fake.launch((2_001..=3_002).map(|number| detached_from("g000", number)));
     let groups = provider.groups().await.unwrap();
-    let first = groups.iter().find(|group| group.name == "g000").unwrap();
+    let first = groups
+        .iter()
+        .find(|group| group.instance_group.as_str() == "g000")
+        .unwrap();
     assert_eq!((groups.len(), first.members.len()), (150, 120 + 1_002));
+    let rows = |api, rows: &[usize]| rows.iter().map(|rows| (api, *rows)).collect::<Vec<_>>();
     let expected = [
-        (GROUPS, 50),
-        (GROUPS, 100),
-        (INSTANCES, 2),
-        (INSTANCES, 1_000),
-        (WARM_POOL, 20),
-        (WARM_POOL, 50),
-        (WARM_POOL, 50),
+        rows(GROUPS, &[50, 100]),
+        rows(INSTANCES, &[0, 2, 122, 1_000, 1_000]),
+        rows(WARM_POOL, &[20, 50, 50]),
     ];
-    assert_eq!(calls(&fake), expected);
+    assert_eq!(calls(&fake), expected.concat());
 }
 
 #[tokio::test]
@@ -328,37 +359,36 @@ fn trouble() -> Vec<Row> {
 
 #[tokio::test]
 async fn what_keeps_each_call_from_answering() {
-    let fake = FakeEc2::start().await;
-    fake.groups([all_calls()]);
-    fake.launch_template("lt-1", 3, 4);
-    let (provider, counted) = groups_at(&fake.endpoint());
-    for (method, api) in CALLS {
-        for (answer, outcome, detail) in trouble() {
-            let before = counted.counted(api, outcome);
-            fake.clear_calls();
-            fake.script_for(method, [answer.clone()]);
-            let groups = provider.groups().await;
-            if method == TEMPLATES && outcome == "denied" {
-                // kOps' own role may not ask, and the rest is told all the same.
-                assert_eq!(members(&groups.unwrap()), ["1 Unresolved", "2 Unresolved warm"]);
-                assert_eq!(counted.counted(api, outcome), before + 1, "{answer:?}");
-                continue;
-            }
-            let GroupsUnavailable(words) = groups.unwrap_err();
-            let expected = format!("{api}{}. ", told(outcome, &detail));
-            assert!(words.starts_with(&expected), "{answer:?}: {words}");
-            assert!(
-                words.ends_with('.') && !words.contains(SECRET) && !words.contains(TOKEN),
-                "{words}"
-            );
-            assert_eq!(counted.counted(api, outcome), before + 1, "{answer:?}");
-            let asked = fake.calls().iter().filter(|call| call.api == method).count();
-            assert_eq!(asked, 1, "no retries: {answer:?}");
+    let each = CALLS
+        .into_iter()
+        .flat_map(|call| trouble().into_iter().map(move |row| (call, row)));
+    for ((method, api), (answer, outcome, detail)) in each {
+        // Of its own: a failed call does not wait for those beside it.
+        let fake = FakeEc2::start().await;
+        fake.groups([all_calls()]);
+        fake.launch_template("lt-1", 3, 4);
+        let (provider, counted) = groups_at(&fake.endpoint());
+        fake.script_for(method, [answer.clone()]);
+        let groups = provider.groups().await;
+        assert_eq!(counted.counted(api, outcome), 1, "{answer:?}");
+        if method == TEMPLATES && outcome == "denied" {
+            // kOps' own role may not ask, and the rest is told all the same.
+            assert_eq!(members(groups.unwrap()), ["1 Unresolved", "2 Unresolved warm"]);
+            continue;
         }
-        assert_eq!(
-            members(&provider.groups().await.unwrap()),
-            ["1 UpToDate", "2 UpToDate warm"]
+        let GroupsUnavailable(words) = groups.unwrap_err();
+        let expected = format!("{api}{}. ", told(outcome, &detail));
+        assert!(words.starts_with(&expected), "{answer:?}: {words}");
+        assert!(
+            words.ends_with('.') && !words.contains(SECRET) && !words.contains(TOKEN),
+            "{words}"
         );
+        let asked = fake.calls().iter().filter(|call| call.api == method).count();
+        // Two of these are made at once.
+        let most = if method == INSTANCES { 2 } else { 1 };
+        assert!((1..=most).contains(&asked), "no retries: {answer:?}: {asked}");
+        let expected = ["1 UpToDate", "2 UpToDate warm"];
+        assert_eq!(members(provider.groups().await.unwrap()), expected, "{answer:?}");
     }
 }
 
@@ -384,18 +414,18 @@ async fn what_does_not_answer_in_time() {
 
 #[tokio::test]
 async fn a_launch_template_that_is_gone_concerns_its_own_group() {
-    let number = |number: u32| (format!("g{number}"), format!("lt-{number}"));
     let fake = FakeEc2::start().await;
-    for (name, template) in (1..=9).map(number) {
-        let made = member(&id(1)).template(&template, "2");
-        fake.groups([ours(&name).template(&template, "$Latest").with([made])]);
-        if name != "g4" {
+    for number in 1..=9 {
+        let template = format!("lt-{number}");
+        let made = member(&id(number)).template(&template, "2");
+        fake.groups([of(&format!("g{number}")).template(&template, "$Latest").with([made])]);
+        if number != 4 {
             fake.launch_template(&template, 1, 2);
         }
     }
     let (provider, _) = groups_at(&fake.endpoint());
     for group in provider.groups().await.unwrap() {
-        let expected = if group.name == "g4" {
+        let expected = if group.instance_group.as_str() == "g4" {
             MemberStatus::NeedsUpdate
         } else {
             MemberStatus::UpToDate
@@ -417,24 +447,82 @@ async fn what_a_mixed_instances_policy_makes() {
     fake.launch_template("lt-1", 3, 4);
     fake.launch_template("lt-arm", 7, 8);
     let expected = ["1 UpToDate", "2 UpToDate", "3 NeedsUpdate"];
-    assert_eq!(members(&provider.groups().await.unwrap()), expected);
+    assert_eq!(members(provider.groups().await.unwrap()), expected);
     fake.groups([policy().with([arm("7")])]);
-    assert_eq!(members(&provider.groups().await.unwrap()), ["1 NeedsUpdate"]);
+    assert_eq!(members(provider.groups().await.unwrap()), ["1 NeedsUpdate"]);
 }
 
 #[tokio::test]
-async fn five_thousand_instances_cost_three_calls() {
+async fn five_thousand_instances_cost_three_calls_and_a_listing_every_twelfth_time() {
     let groups = (0..50).map(|nth| {
         let members = (1..=100).map(move |number| up(nth * 100 + number));
-        ours(&format!("g{nth}")).template("lt-1", "$Latest").with(members)
+        of(&format!("g{nth}")).with(members)
     });
     let (fake, provider) = fake(groups).await;
-    fake.launch_template("lt-1", 1, 3);
-    let groups = provider.groups().await.unwrap();
-    let up_to_date = |member: &&Member| member.status == MemberStatus::UpToDate;
-    let members = groups.iter().flat_map(|group| &group.members).filter(up_to_date);
-    assert_eq!((groups.len(), members.count()), (50, 5_000));
-    assert_eq!(calls(&fake), [(GROUPS, 50), (INSTANCES, 0), (TEMPLATES, 1)]);
-    fake.forget_group("g7");
+    for query in 0..=12 {
+        let groups = provider.groups().await.unwrap();
+        let up_to_date = |member: &&Member| member.status == MemberStatus::UpToDate;
+        let members = groups.iter().flat_map(|group| &group.members).filter(up_to_date);
+        assert_eq!((groups.len(), members.count()), (50, 5_000));
+        let all = if query % 12 == 0 { 5 } else { 0 };
+        let expected = [
+            vec![(GROUPS, 50), (INSTANCES, 0), (INSTANCES, 0)],
+            vec![(INSTANCES, 1_000); all],
+        ];
+        assert_eq!(calls(&fake), expected.concat(), "query {query}");
+    }
+    fake.forget_group(&format!("g7.{CLUSTER}"));
     assert_eq!(names(&provider).await.len(), 49);
+}
+
+/// What EC2 says now, though not all is listed anew.
+#[tokio::test]
+async fn what_changes_between_two_listings() {
+    let (fake, provider) = fake([ours(NAME).with([up(1), up(2), up(3)])]).await;
+    let ask = async || {
+        fake.clear_calls();
+        let groups = provider.groups().await.unwrap();
+        let unmanaged = groups.iter().filter(|group| group.sizes == Sizes::Unmanaged);
+        let ids = unmanaged
+            .flat_map(|group| &group.members)
+            .map(|member| member.id.clone());
+        let ids: Vec<String> = ids.collect();
+        let asked = fake.take_calls().iter().filter(|call| call.api == INSTANCES).count();
+        (members(groups), ids, asked)
+    };
+    assert_eq!(ask().await.2, 3, "the first one lists all");
+    for (state, left) in [("shutting-down", "1 UpToDate"), ("terminated", "1 UpToDate")] {
+        fake.change(&id(2), |instance| instance.state(state));
+        assert_eq!(
+            ask().await,
+            (vec![left.to_owned(), "3 UpToDate".to_owned()], vec![], 2),
+            "{state}"
+        );
+    }
+    fake.groups([ours(NAME).with([up(1), up(3), up(4)])]);
+    let all = ["1 UpToDate", "3 UpToDate", "4 UpToDate"].map(str::to_owned).to_vec();
+    assert_eq!(ask().await, (all.clone(), vec![], 3), "the new one is looked for");
+    assert_eq!(ask().await, (all.clone(), vec![], 2));
+    let karpenters = |number| instance(&id(number)).kops(CLUSTER, "karpenter");
+    fake.launch([karpenters(5).tag("karpenter.sh/nodepool", "karpenter")]);
+    assert_eq!(ask().await, (all.clone(), vec![id(5)], 2), "Karpenter's");
+    // Nothing tells of these but the next listing.
+    fake.launch([karpenters(6)]);
+    fake.change(&id(1), |instance| instance.tag("kops.k8s.io/instancegroup", "other"));
+    fake.forget(&id(3));
+    for _ in 6..12 {
+        assert_eq!(ask().await, (all.clone(), vec![id(5)], 2));
+    }
+    let (members, mut unmanaged, asked) = ask().await;
+    unmanaged.sort();
+    assert_eq!(
+        (members, unmanaged, asked),
+        (vec!["4 UpToDate".to_owned()], vec![id(1), id(5), id(6)], 3)
+    );
+    let (members, _, asked) = ask().await;
+    assert_eq!(
+        (members, asked),
+        (vec!["4 UpToDate".to_owned()], 3),
+        "what is missing is looked for"
+    );
 }

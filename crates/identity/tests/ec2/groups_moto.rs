@@ -1,6 +1,6 @@
 //! The groups against moto, which we have not written. It lists no instance of a warm pool.
 
-use tidewaiter_identity::{CloudGroup, CloudGroups as _, MemberStatus};
+use tidewaiter_identity::{CloudGroup, CloudGroups as _, MemberStatus, Sizes};
 use tidewaiter_testkit::Moto;
 use tidewaiter_testkit::moto::text_of;
 
@@ -38,9 +38,10 @@ async fn new_version(moto: &Moto, template: &str) {
 }
 
 /// Makes a group of two instances for the cluster.
-async fn group(moto: &Moto, name: &str, cluster: &str, definition: &[(&str, &str)]) {
+async fn group(moto: &Moto, instance_group: &str, cluster: &str, definition: &[(&str, &str)]) {
+    let name = format!("{instance_group}.{cluster}");
     let fixed = [
-        ("AutoScalingGroupName", name),
+        ("AutoScalingGroupName", name.as_str()),
         ("AvailabilityZones.member.1", "us-east-1a"),
         ("MinSize", "1"),
         ("DesiredCapacity", "2"),
@@ -49,7 +50,7 @@ async fn group(moto: &Moto, name: &str, cluster: &str, definition: &[(&str, &str
         ("Tags.member.1.Value", cluster),
         ("Tags.member.1.PropagateAtLaunch", "true"),
         ("Tags.member.2.Key", "kops.k8s.io/instancegroup"),
-        ("Tags.member.2.Value", "nodes"),
+        ("Tags.member.2.Value", instance_group),
         ("Tags.member.2.PropagateAtLaunch", "true"),
     ];
     let all = [&fixed[..], definition].concat();
@@ -87,21 +88,28 @@ async fn groups_as_others_wrote_them() {
     group(&moto, "a-plain", CLUSTER, &by_template).await;
     group(&moto, "b-mixed", CLUSTER, &by_policy).await;
     group(&moto, "c-theirs", "other.example.com", &by_template).await;
-    let warm = form(&[("AutoScalingGroupName", "a-plain"), ("PoolState", "Stopped")]);
+    let name = format!("a-plain.{CLUSTER}");
+    let warm = form(&[("AutoScalingGroupName", &name), ("PoolState", "Stopped")]);
     moto.autoscaling("PutWarmPool", &warm).await;
 
     let (provider, _) = groups_at(moto.endpoint());
     let ask = async || {
         let mut groups = provider.groups().await.unwrap();
         groups.sort_by(|one, other| one.name.cmp(&other.name));
+        groups.retain(|group| group.sizes != Sizes::Unmanaged);
         let [a, b]: [CloudGroup; 2] = groups.try_into().unwrap();
         (a, b)
     };
     let (a, b) = ask().await;
-    assert_eq!((a.name.as_str(), b.name.as_str()), ("a-plain", "b-mixed"));
-    for group in [&a, &b] {
-        assert_eq!(group.instance_group.as_str(), "nodes");
-        assert_eq!((group.min_size, group.target_size, group.max_size), (1, 2, 5));
+    let sizes = Sizes::OfCloud {
+        target: 2,
+        min: 1,
+        max: 5,
+    };
+    for (group, instance_group) in [(&a, "a-plain"), (&b, "b-mixed")] {
+        assert_eq!(group.instance_group.as_str(), instance_group);
+        assert_eq!(group.name, format!("{instance_group}.{CLUSTER}"));
+        assert_eq!(group.sizes, sizes);
         assert_eq!(statuses(group), [UpToDate, UpToDate], "{group:?}");
     }
 
@@ -110,9 +118,9 @@ async fn groups_as_others_wrote_them() {
     assert_eq!(statuses(&ask().await.0), [UpToDate, UpToDate]);
 
     let id = a.members[0].id.as_str();
-    moto.tag(id, "kops.k8s.io/detached-from-asg", "a-plain").await;
+    moto.tag(id, "kops.k8s.io/detached-from-asg", &name).await;
     let detach = [
-        ("AutoScalingGroupName", "a-plain"),
+        ("AutoScalingGroupName", name.as_str()),
         ("InstanceIds.member.1", id),
         ("ShouldDecrementDesiredCapacity", "true"),
     ];

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidewaiter_identity::gce::{InstanceGroupManagers, api};
-use tidewaiter_identity::{CloudGroup, CloudGroups as _, GroupsUnavailable, Member, MemberStatus};
+use tidewaiter_identity::{CloudGroup, CloudGroups as _, GroupsUnavailable, Member, MemberStatus, Sizes};
 use tidewaiter_kit::CloudCalls;
 use tidewaiter_testkit::fake_gce::{
     FakeGroup, FakeInstance, FakeTemplate, PROJECT, REGION, instance, regional_group, regional_template, template,
@@ -58,6 +58,14 @@ async fn ask(provider: &InstanceGroupManagers) -> Vec<CloudGroup> {
     groups
 }
 
+fn of_cloud(size: u32) -> Sizes {
+    Sizes::OfCloud {
+        target: size,
+        min: size,
+        max: size,
+    }
+}
+
 /// The members of the only group, as `NAME STATUS`.
 async fn members(provider: &InstanceGroupManagers) -> Vec<String> {
     let [group]: [CloudGroup; 1] = ask(provider).await.try_into().unwrap();
@@ -98,9 +106,7 @@ async fn the_groups_of_a_cluster() {
     let group = |name: &str, instance_group: &str, size, members| CloudGroup {
         name: name.to_owned(),
         instance_group: instance_group.parse().unwrap(),
-        target_size: size,
-        min_size: size,
-        max_size: size,
+        sizes: of_cloud(size),
         members,
     };
     let expected = [
@@ -295,8 +301,8 @@ async fn pages_are_read_to_their_end() {
     let (fake, provider, _) = fake(others.chain([fleet])).await;
     let groups = ask(&provider).await;
     assert_eq!(
-        (groups.len(), groups[0].members.len(), groups[0].target_size),
-        (1, 1_200, 1_200)
+        (groups.len(), groups[0].members.len(), groups[0].sizes),
+        (1, 1_200, of_cloud(1_200))
     );
     let mut asked = calls(&fake.take_calls());
     asked.sort_unstable();

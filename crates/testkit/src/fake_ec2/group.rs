@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::instance::escaped;
+use super::instance::{FakeInstance, escaped, instance};
 
 /// The id of a launch template, and the version: a number, `$Latest`, `$Default`, or nothing.
 type Template = (String, String);
@@ -13,6 +13,7 @@ type Template = (String, String);
 pub struct FakeGroup {
     pub(super) name: String,
     pub(super) tags: BTreeMap<String, String>,
+    status: Option<String>,
     sizes: [i32; 3],
     configuration: Option<String>,
     template: Option<Template>,
@@ -88,6 +89,15 @@ impl FakeGroup {
         }
     }
 
+    /// The status: `Delete in progress`.
+    #[must_use]
+    pub fn status(self, status: &str) -> Self {
+        Self {
+            status: Some(status.to_owned()),
+            ..self
+        }
+    }
+
     /// It makes its instances from this launch configuration.
     #[must_use]
     pub fn configuration(self, name: &str) -> Self {
@@ -138,6 +148,22 @@ impl FakeGroup {
         }
     }
 
+    /// Its instances, as it has launched them.
+    pub(super) fn launched(&self) -> impl Iterator<Item = FakeInstance> {
+        self.members.iter().chain(self.pool.iter().flatten()).map(|member| {
+            let state = if member.state == "Warmed:Stopped" {
+                "stopped"
+            } else {
+                "running"
+            };
+            let launched = instance(&member.id).zone(&member.zone).state(state);
+            FakeInstance {
+                tags: self.tags.clone(),
+                ..launched
+            }
+        })
+    }
+
     /// As an item of `AutoScalingGroups`, with some of the bulk that the answers have.
     pub(super) fn xml(&self) -> String {
         let mut xml = String::with_capacity(1024 + 512 * self.members.len());
@@ -152,6 +178,9 @@ impl FakeGroup {
             "<DefaultCooldown>300</DefaultCooldown><HealthCheckType>EC2</HealthCheckType>\
              <HealthCheckGracePeriod>0</HealthCheckGracePeriod><CreatedTime>2026-01-01T00:00:00.000Z</CreatedTime>",
         );
+        if let Some(status) = &self.status {
+            element(&mut xml, "Status", status);
+        }
         if let Some(name) = &self.configuration {
             element(&mut xml, "LaunchConfigurationName", name);
         }

@@ -28,8 +28,9 @@ pub(super) async fn make_groups(moto: &Moto) {
     ];
     moto.ec2("CreateLaunchTemplate", &form(&template)).await;
     for group in [CONTROL_PLANE, WORKERS] {
+        let name = name(group);
         let definition = [
-            ("AutoScalingGroupName", group),
+            ("AutoScalingGroupName", name.as_str()),
             ("AvailabilityZones.member.1", "us-east-1a"),
             ("LaunchTemplate.LaunchTemplateName", "machines"),
             ("LaunchTemplate.Version", "$Latest"),
@@ -45,8 +46,18 @@ pub(super) async fn make_groups(moto: &Moto) {
     }
 }
 
+/// As kOps names it.
+fn name(group: &str) -> String {
+    let role = if group == CONTROL_PLANE { ".masters" } else { "" };
+    format!("{group}{role}.{CLUSTER}")
+}
+
 /// The verdict on the cluster is on the machines of its groups.
 pub(super) async fn attach(moto: &Moto, machine: &Launched, group: &str) {
-    let attach = [("AutoScalingGroupName", group), ("InstanceIds.member.1", &machine.id)];
+    let name = name(group);
+    let attach = [
+        ("AutoScalingGroupName", name.as_str()),
+        ("InstanceIds.member.1", &machine.id),
+    ];
     moto.autoscaling("AttachInstances", &form(&attach)).await;
 }

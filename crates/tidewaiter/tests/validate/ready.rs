@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::json;
 use tidewaiter_testkit::Identity;
 use tidewaiter_testkit::builders::{ClusterBuilder, controller_config, instance_group, node};
-use tidewaiter_testkit::fake_ec2::FakeInstance;
+use tidewaiter_testkit::fake_ec2::{self, FakeGroup, FakeInstance};
 use tidewaiter_testkit::fake_gce::{self, FakeGce, zonal_group};
 
 use crate::world::{CLUSTER, World, alice, bare, finished, json_of, text, unknown, workers};
@@ -206,6 +206,75 @@ async fn where_tidewaiter_is_installed_only_a_proven_node_counts() {
     let output = look(2).await;
     let message = json_of(&output)["failures"][0]["message"].to_string();
     assert!(message.contains("has not yet joined cluster"), "{message}");
+}
+
+/// Its Node is ready as long as somebody reports for it, and its group may not know yet, or never.
+#[tokio::test]
+async fn an_instance_that_is_no_member_any_more_is_missed() {
+    let (world, _) = start(["True", "True"]).await;
+    let look = async |code: i32, what: &str| {
+        let output = world.validate(&["-o", "json"]).await;
+        assert_eq!(output.status.code(), Some(code), "{what}: {output:?}");
+        json_of(&output)["failures"][0]["message"].as_str().map(str::to_owned)
+    };
+    let id = FakeInstance::numbered(2).id().to_owned();
+    let too_small = || Some("InstanceGroup \"nodes\" did not have enough nodes 1 vs 2".to_owned());
+    for state in ["shutting-down", "terminated"] {
+        world.ec2.change(&id, |instance| instance.state(state));
+        assert_eq!(look(2, state).await, too_small(), "{state}");
+    }
+    world.ec2.change(&id, |instance| instance.state("running"));
+    look(0, "running").await;
+    let group = |name: &'static str| move |instance: FakeInstance| instance.tag("kops.k8s.io/instancegroup", name);
+    world.ec2.change(&id, group("others"));
+    assert_eq!(look(2, "another group's").await, too_small());
+    world.ec2.change(&id, group("nodes"));
+    look(0, "its group's again").await;
+    world.ec2.forget(&id);
+    assert_eq!(look(2, "not listed").await, too_small());
+
+    let missing = || Some("InstanceGroup \"nodes\" is missing from the cloud provider (region us-test-1)".to_owned());
+    world.ec2.groups([workers().sizes(0, 0, 3)]);
+    look(0, "no instance is wanted").await;
+    world
+        .ec2
+        .groups([workers().sizes(0, 0, 3).status("Delete in progress")]);
+    assert_eq!(look(2, "being deleted").await, missing());
+    world.ec2.forget_group(&format!("nodes.{CLUSTER}"));
+    world.ec2.groups([group_of_another_name()]);
+    assert_eq!(look(2, "another name").await, missing());
+}
+
+fn group_of_another_name() -> FakeGroup {
+    fake_ec2::group("nodes").kops(CLUSTER, "nodes").sizes(0, 0, 3)
+}
+
+/// Karpenter makes its instances, and no Auto Scaling group has them.
+#[tokio::test]
+async fn a_group_of_karpenter_is_as_healthy_as_its_nodes() {
+    let (world, _) = start(["True", "True"]).await;
+    let group = instance_group("pool", CLUSTER, "Node").set(&["spec", "manager"], "Karpenter");
+    world.store.put("instancegroup/pool", &group.to_yaml());
+    let look = async |code: i32| {
+        let output = world.validate(&["-o", "json"]).await;
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let verdict = json_of(&output);
+        let nodes = verdict["nodes"].as_array().map_or(0, Vec::len);
+        (verdict["failures"][0]["message"].as_str().map(str::to_owned), nodes)
+    };
+    assert_eq!(look(0).await, (None, 2), "it has none and is not missing");
+    let made = FakeInstance::numbered(3).kops(CLUSTER, "pool");
+    let made = made
+        .without_tag("aws:autoscaling:groupName")
+        .tag("karpenter.sh/nodepool", "pool");
+    world.ec2.launch([made.clone()]);
+    let waits = format!("machine {:?} has not yet joined cluster", made.id());
+    assert_eq!(look(2).await, (Some(waits), 2));
+    join(&world, &name(&made), &made.provider_id(), "False").await;
+    let not_ready = format!("node {:?} of role \"node\" is not ready", name(&made));
+    assert_eq!(look(2).await, (Some(not_ready), 3));
+    set_ready(&world, &name(&made), "True").await;
+    assert_eq!(look(0).await, (None, 3));
 }
 
 #[tokio::test]

@@ -101,7 +101,7 @@ pub(super) fn unproven(membership: &Membership<'_>) -> Option<Unknown> {
 }
 
 fn too_small(group: &Group<'_>, findings: &mut Findings<'_>) {
-    let (current, target) = (current(group), group.cloud.target_size);
+    let (current, target) = (current(group), group.sizes.target);
     let name = group.summary.name.as_str();
     let message = || format!("InstanceGroup {name:?} did not have enough nodes {current} vs {target}");
     if current < target {
@@ -207,9 +207,9 @@ fn group_counts(summary: &GroupSummary, membership: &Membership<'_>) -> GroupCou
             current: sum.current + current(group),
             ready: sum.ready.map(|sum| sum + count(ready)),
             needs_update: sum.needs_update.zip(outdated).map(|(sum, outdated)| sum + outdated),
-            target: sum.target.saturating_add(group.cloud.target_size),
-            min: sum.min.saturating_add(group.cloud.min_size),
-            max: sum.max.saturating_add(group.cloud.max_size),
+            target: sum.target.saturating_add(group.sizes.target),
+            min: sum.min.saturating_add(group.sizes.min),
+            max: sum.max.saturating_add(group.sizes.max),
         }
     })
 }

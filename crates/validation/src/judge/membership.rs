@@ -14,7 +14,7 @@ use super::finder::{Finder, Join, Joined};
 use crate::claims::Claims;
 use crate::instances::{Instances, Numbered};
 use crate::objects::Node;
-use crate::observation::{CloudGroup, Identities, Member, MemberStatus, Part};
+use crate::observation::{CloudGroup, Identities, Member, MemberStatus, Part, Sizes};
 
 /// The instances of a cluster.
 pub(super) struct Membership<'a> {
@@ -33,8 +33,33 @@ pub(super) struct Membership<'a> {
 pub(super) struct Group<'a> {
     pub summary: &'a GroupSummary,
     pub cloud: &'a CloudGroup,
+    pub sizes: GroupSizes,
     /// Sorted by id.
     pub machines: Vec<Machine<'a>>,
+}
+
+/// The sizes that a group is judged by.
+#[derive(Clone, Copy, Default)]
+pub(super) struct GroupSizes {
+    pub target: u32,
+    pub min: u32,
+    pub max: u32,
+}
+
+impl GroupSizes {
+    /// As in kOps' `GetCloudGroups`: a group of Karpenter has no target, also while it has an Auto Scaling group from before. Instances in
+    /// no group of the cloud are a group for no other InstanceGroup (None).
+    fn of(summary: &GroupSummary, cloud: Sizes) -> Option<Self> {
+        match cloud {
+            Sizes::OfCloud { .. } | Sizes::Unmanaged if summary.karpenter => Some(Self::default()),
+            Sizes::OfCloud { target, min, max } => Some(Self { target, min, max }),
+            Sizes::Unmanaged => None,
+            Sizes::OfInstanceGroup => {
+                let (min, max) = (summary.min_size.unwrap_or(0), summary.max_size.unwrap_or(0));
+                Some(Self { target: min, min, max })
+            }
+        }
+    }
 }
 
 /// One instance in one group.
@@ -83,14 +108,15 @@ impl<'a> Membership<'a> {
         let finder = Finder::new(claims, instances, identities);
         let of_cluster = instances.groups().iter().filter_map(|numbered| {
             let summary = *by_name.get(&numbered.group.instance_group)?;
-            Some(Group::new(summary, numbered, &finder))
+            let sizes = GroupSizes::of(summary, numbered.group.sizes)?;
+            Some(Group::new(summary, sizes, numbered, &finder))
         });
         let mut groups: Vec<Group<'a>> = of_cluster.collect();
         groups.sort_by_key(|group| (&group.summary.name, &group.cloud.name));
         judge_each_once(&mut groups, instances.len());
-        let present = instances.groups().iter().map(|numbered| &numbered.group.instance_group);
-        let present: HashSet<_> = present.collect();
-        let missing = by_name.into_values().filter(|summary| !present.contains(&summary.name));
+        let present: HashSet<_> = groups.iter().map(|group| &group.summary.name).collect();
+        let is_missing = |summary: &&GroupSummary| !summary.karpenter && !present.contains(&summary.name);
+        let missing = by_name.into_values().filter(is_missing);
         Self {
             groups,
             missing: missing.collect(),
@@ -136,7 +162,7 @@ impl<'a> Membership<'a> {
 }
 
 impl<'a> Group<'a> {
-    fn new(summary: &'a GroupSummary, numbered: &'a Numbered, finder: &Finder<'a>) -> Self {
+    fn new(summary: &'a GroupSummary, sizes: GroupSizes, numbered: &'a Numbered, finder: &Finder<'a>) -> Self {
         let machines = numbered.members().map(|(member, number)| Machine {
             member,
             number,
@@ -146,6 +172,7 @@ impl<'a> Group<'a> {
         Self {
             summary,
             cloud: &numbered.group,
+            sizes,
             machines: machines.collect(),
         }
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tidewaiter_kops::GroupSummary;
 use tidewaiter_validation::{
     ClaimTable, CloudGroup, Dns, Identities, IdentityRecord, Instances, Member, MemberStatus, Node, Observation,
-    Options, Part, Pod,
+    Options, Part, Pod, Sizes,
 };
 
 pub struct Fixture {
@@ -73,9 +73,14 @@ struct Case {
 struct CloudCase {
     name: String,
     instance_group: String,
+    #[serde(default)]
     min: u32,
+    #[serde(default)]
     target: u32,
+    #[serde(default)]
     max: u32,
+    /// `Unmanaged` or `OfInstanceGroup` in place of sizes.
+    sizes: Option<String>,
     members: Vec<MemberCase>,
 }
 
@@ -240,9 +245,16 @@ fn cloud_group(case: CloudCase) -> CloudGroup {
     CloudGroup {
         name: case.name,
         instance_group: case.instance_group.parse().unwrap(),
-        target_size: case.target,
-        min_size: case.min,
-        max_size: case.max,
+        sizes: match case.sizes.as_deref() {
+            None => Sizes::OfCloud {
+                target: case.target,
+                min: case.min,
+                max: case.max,
+            },
+            Some("Unmanaged") => Sizes::Unmanaged,
+            Some("OfInstanceGroup") => Sizes::OfInstanceGroup,
+            Some(other) => panic!("no such sizes: {other}"),
+        },
         members: case.members.into_iter().map(member).collect(),
     }
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use tidewaiter_kops::{GroupSummary, Role};
 use tidewaiter_validation::{
     ClaimTable, Claims, CloudGroup, Dns, Failure, FailureKind, Identities, IdentityRecord, Instances, LISTED, Member,
-    MemberStatus, Node, Observation, Options, Outcome, Part, Pod, Verdict, judge, matters,
+    MemberStatus, Node, Observation, Options, Outcome, Part, Pod, Sizes, Verdict, judge, matters,
 };
 
 const GROUPS: [&str; 4] = ["a", "b", "c", "d"];
@@ -27,13 +27,14 @@ fn group(name: &'static str) -> impl Strategy<Value = GroupSummary> {
         Role::ApiServer,
         Role::Etcd,
     ]);
-    (role, any::<Option<u32>>()).prop_map(move |(role, size)| GroupSummary {
+    (role, any::<Option<u32>>(), any::<bool>()).prop_map(move |(role, size, karpenter)| GroupSummary {
         name: name.parse().unwrap(),
         role,
         machine_type: String::new(),
         min_size: size,
         max_size: size,
         subnets: Vec::new(),
+        karpenter,
     })
 }
 
@@ -66,15 +67,20 @@ fn member(id: &'static str) -> impl Strategy<Value = Member> {
 fn cloud() -> impl Strategy<Value = Vec<CloudGroup>> {
     let members =
         subsequence(INSTANCES.to_vec(), 0..=6).prop_flat_map(|ids| ids.into_iter().map(member).collect::<Vec<_>>());
-    let one = (select(GROUPS.to_vec()), 0..6_u32, members);
+    let of_cloud = |size| Sizes::OfCloud {
+        target: size,
+        min: size,
+        max: size,
+    };
+    let sizes = (0..6_u32).prop_map(of_cloud);
+    let sizes = prop_oneof![3 => sizes, 1 => Just(Sizes::Unmanaged), 1 => Just(Sizes::OfInstanceGroup)];
+    let one = (select(GROUPS.to_vec()), sizes, members);
     prop::collection::vec(one, 0..6).prop_map(|groups| {
         let named = groups.into_iter().enumerate();
-        let made = named.map(|(number, (group, size, members))| CloudGroup {
+        let made = named.map(|(number, (group, sizes, members))| CloudGroup {
             name: format!("cloud-{number}"),
             instance_group: group.parse().unwrap(),
-            target_size: size,
-            min_size: size,
-            max_size: size,
+            sizes,
             members,
         });
         made.collect()

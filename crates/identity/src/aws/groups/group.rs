@@ -1,18 +1,19 @@
 //! Reads one Auto Scaling group and its members. Pure.
 //!
-//! An instance counts once, no matter how often and in which order it is listed. Impossible values are refused as
+//! An instance counts once, no matter how often and in which order it is listed, and only if EC2 lists it too. Impossible values are refused as
 //! unusable, never guessed; but the SDK reads a missing size as 0.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use aws_sdk_autoscaling::types::{AutoScalingGroup, Instance, LifecycleState};
 use tidewaiter_api::names::INSTANCE_GROUP_LABEL;
 use tidewaiter_api::{ClusterName, InstanceGroupName, ProviderId};
 
 use super::definition::{Definition, Made, Versions};
+use super::inventory::Known;
 use super::{CLUSTER_TAG, DESCRIBE_GROUPS, InstanceId};
 use crate::aws::failure::unusable;
-use crate::groups::{CloudGroup, Member, MemberStatus};
+use crate::groups::{CloudGroup, Member, MemberStatus, Sizes};
 use crate::refusal::Refusal;
 
 /// What kOps puts between the name of an `InstanceGroup` and the cluster's, for all roles except nodes and bastions.
@@ -28,54 +29,67 @@ struct Standing {
     warm_pool: bool,
 }
 
-/// The `InstanceGroup` that the group was created for, from its tag, or without that tag from its name. `None` if the
-/// group is not the cluster's, or names none.
+/// Detached instances with the providerIDs of their Nodes, by the name of their InstanceGroup.
+type Detached<'a> = BTreeMap<&'a str, Vec<(&'a InstanceId, &'a ProviderId)>>;
+
+/// The `InstanceGroup` whose group has this name. `None` if the group is not the cluster's, is being deleted, or has a name of another
+/// form.
 pub(super) fn instance_group(group: &AutoScalingGroup, cluster: &ClusterName) -> Option<InstanceGroupName> {
     let tag = |key: &str| {
         let tag = group.tags().iter().find(|tag| tag.key() == Some(key))?;
         Some(tag.value().unwrap_or_default())
     };
-    if tag(CLUSTER_TAG) != Some(cluster.as_str()) {
+    // The only status is that the group is being deleted.
+    if tag(CLUSTER_TAG) != Some(cluster.as_str()) || group.status().is_some() {
         return None;
     }
-    let name = group.auto_scaling_group_name().filter(|name| !name.is_empty())?;
-    match tag(INSTANCE_GROUP_LABEL) {
-        Some(tagged) => tagged.parse().ok(),
-        None => by_name(name, cluster)?.parse().ok(),
-    }
-}
-
-/// `IG` of `IG.CLUSTER`, `IG.masters.CLUSTER`, …
-fn by_name<'a>(name: &'a str, cluster: &ClusterName) -> Option<&'a str> {
+    let name = group.auto_scaling_group_name()?;
     let own = name.strip_suffix(cluster.as_str())?.strip_suffix('.')?;
     let of_a_role = |role: &&str| own.strip_suffix(*role)?.strip_suffix('.');
-    Some(ROLE_PARTS.iter().find_map(of_a_role).unwrap_or(own))
+    let of_a_role = ROLE_PARTS.iter().find_map(of_a_role);
+    // `a.masters.CLUSTER` may also be the group of the worker group `a.masters`: its tag says so.
+    let tagged = tag(INSTANCE_GROUP_LABEL) == Some(own);
+    of_a_role.filter(|_| !tagged).unwrap_or(own).parse().ok()
 }
 
-/// The group with its own instances, those of its warm pool, and detached ones.
+pub(super) fn detached(known: &Known) -> Detached<'_> {
+    let mut detached = Detached::new();
+    for (id, present) in known.all().filter(|(_, present)| present.detached) {
+        let of_group = detached.entry(&*present.instance_group).or_default();
+        of_group.push((id, &present.provider_id));
+    }
+    detached
+}
+
+/// The group with its own instances, those of its warm pool, and detached ones. `is_present`: whether EC2 lists the instance as one of
+/// its InstanceGroup.
 pub(super) fn read(
     name: String,
-    instance_group: InstanceGroupName,
+    instance_group: &InstanceGroupName,
     group: &AutoScalingGroup,
     pool: &[Instance],
-    detached: Vec<(InstanceId, ProviderId)>,
+    is_present: impl Fn(&InstanceId) -> bool,
+    detached: Vec<(&InstanceId, &ProviderId)>,
     versions: &Versions,
 ) -> Result<CloudGroup, Refusal> {
     let size = |what: &str, size: Option<i32>| {
         let size = size.and_then(|size| u32::try_from(size).ok());
         size.ok_or_else(|| unusable(DESCRIBE_GROUPS, format!("{name} has no valid {what} size")))
     };
-    let (target_size, min_size, max_size) = (
-        size("desired", group.desired_capacity())?,
-        size("smallest", group.min_size())?,
-        size("largest", group.max_size())?,
-    );
+    let sizes = Sizes::OfCloud {
+        target: size("desired", group.desired_capacity())?,
+        min: size("smallest", group.min_size())?,
+        max: size("largest", group.max_size())?,
+    };
     let definition = Definition::of(group);
     let mut found: BTreeMap<InstanceId, Standing> = BTreeMap::new();
     for instance in group.instances().iter().chain(pool) {
         let Some((id, provider_id, warm_pool)) = member(&name, instance)? else {
             continue;
         };
+        if !is_present(&id) {
+            continue;
+        }
         let standing = found.entry(id).or_insert_with(|| Standing {
             provider_id: provider_id.clone(),
             detached: false,
@@ -91,21 +105,55 @@ pub(super) fn read(
     }
     for (id, provider_id) in detached {
         let standing = Standing {
-            provider_id,
+            provider_id: provider_id.clone(),
             detached: true,
             made: Made::Before,
             warm_pool: false,
         };
-        found.insert(id, standing);
+        found.insert(id.clone(), standing);
     }
     Ok(CloudGroup {
         name,
-        instance_group,
-        target_size,
-        min_size,
-        max_size,
+        instance_group: instance_group.clone(),
+        sizes,
         members: found.into_iter().map(Member::from).collect(),
     })
+}
+
+/// The instances that name an InstanceGroup and are members of none of its groups.
+pub(super) fn unmanaged(groups: &[CloudGroup], known: &Known) -> Vec<CloudGroup> {
+    let managed = groups.iter().flat_map(|group| {
+        let ids = group.members.iter().map(|member| member.id.as_str());
+        ids.map(|id| (group.instance_group.as_str(), id))
+    });
+    let managed: HashSet<(&str, &str)> = managed.collect();
+    let mut unmanaged: BTreeMap<InstanceGroupName, Vec<Member>> = BTreeMap::new();
+    for (id, present) in known.all() {
+        if managed.contains(&(&present.instance_group, id.as_str())) {
+            continue;
+        }
+        let Ok(instance_group) = present.instance_group.parse() else {
+            continue;
+        };
+        unmanaged.entry(instance_group).or_default().push(Member {
+            id: id.to_string(),
+            provider_id: present.provider_id.clone(),
+            node_name: None,
+            status: MemberStatus::Unresolved,
+            warm_pool: false,
+        });
+    }
+    let groups = unmanaged.into_iter().map(|(instance_group, mut members)| {
+        // Equal answers must be equal.
+        members.sort_by(|one, other| one.id.cmp(&other.id));
+        CloudGroup {
+            name: instance_group.to_string(),
+            instance_group,
+            sizes: Sizes::Unmanaged,
+            members,
+        }
+    });
+    groups.collect()
 }
 
 /// The instance's id, the providerID of its Node, and whether it is in the warm pool. `None` if it is leaving or has
@@ -200,20 +248,29 @@ mod tests {
         let cluster: ClusterName = "ours.example.com".parse().unwrap();
         let ours = Some("ours.example.com");
         for (name, tagged_cluster, tagged_group, expected) in [
-            ("any-name", ours, Some("nodes"), Some("nodes")),
-            ("b.ours.example.com", ours, Some("nodes"), Some("nodes")),
+            ("nodes.ours.example.com", ours, Some("nodes"), Some("nodes")),
             ("nodes.ours.example.com", ours, None, Some("nodes")),
+            ("nodes.ours.example.com", ours, Some("others"), Some("nodes")),
+            ("nodes.ours.example.com", ours, Some("../nodes"), Some("nodes")),
+            ("any-name", ours, Some("nodes"), None),
+            ("nodes-2.ours.example.com", ours, Some("nodes"), Some("nodes-2")),
             ("a.b.ours.example.com", ours, None, Some("a.b")),
             ("cp.masters.ours.example.com", ours, None, Some("cp")),
+            ("cp.masters.ours.example.com", ours, Some("cp"), Some("cp")),
+            (
+                "cp.masters.ours.example.com",
+                ours,
+                Some("cp.masters"),
+                Some("cp.masters"),
+            ),
             ("api.apiservers.ours.example.com", ours, None, Some("api")),
             ("masters.ours.example.com", ours, None, Some("masters")),
             ("nodes.other.example.com", ours, None, None),
             ("nodes-ours.example.com", ours, None, None),
             ("ours.example.com", ours, None, None),
             (".ours.example.com", ours, None, None),
-            ("nodes.ours.example.com", ours, Some(""), None),
             ("", ours, Some("nodes"), None),
-            ("nodes.ours.example.com", ours, Some("../nodes"), None),
+            ("../nodes.ours.example.com", ours, Some("nodes"), None),
             ("nodes.ours.example.com", None, Some("nodes"), None),
             ("nodes.ours.example.com", Some(""), Some("nodes"), None),
             ("nodes.ours.example.com", Some("other.example.com"), Some("nodes"), None),
