@@ -15,6 +15,7 @@
 mod call;
 mod connect;
 mod failure;
+mod groups;
 mod quota;
 mod server;
 mod server_id;
@@ -53,6 +54,7 @@ pub struct Hetzner {
     cluster: ClusterName,
     /// The label selector for the cluster's servers.
     selector: String,
+    groups: tokio::sync::Mutex<groups::Listed>,
 }
 
 type Query<'a> = Claimants<'a, ServerId>;
@@ -68,6 +70,7 @@ impl Hetzner {
             caller: Caller::new(client, clock, calls),
             cluster,
             selector,
+            groups: tokio::sync::Mutex::default(),
         }
     }
 

@@ -258,7 +258,7 @@ fn templates(group: &InstanceGroupManager, place: &Place, project: &ProjectId) -
     links.collect()
 }
 
-/// Adds a listed instance and whether it is up to date, unless it is being removed. It counts once, no matter how often
+/// Adds a listed instance and whether it is up to date, unless it is being removed, or does not exist: then it has no status. It counts once, no matter how often
 /// and in which order it is listed.
 fn add(
     row: &ManagedInstance,
@@ -266,7 +266,11 @@ fn add(
     project: &ProjectId,
     found: &mut BTreeMap<Target, bool>,
 ) -> Result<(), Failure> {
-    if let Some(CurrentAction::Deleting | CurrentAction::Abandoning) = row.current_action {
+    let is_leaving = matches!(
+        row.current_action,
+        Some(CurrentAction::Deleting | CurrentAction::Abandoning)
+    );
+    if is_leaving || row.instance_status.is_none() {
         return Ok(());
     }
     let mig = &listed.mig;

@@ -2,7 +2,7 @@
 //!
 //! A call contains only a server's id or our cluster's name.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use reqwest::StatusCode;
 use reqwest::header::AUTHORIZATION;
@@ -74,22 +74,39 @@ impl Caller {
         Ok(one.server)
     }
 
-    /// Lists the `wanted` servers that match the selector, or of the whole project without one. Sorted by id, so that a
-    /// server created meanwhile does not move others to another page.
+    /// Lists the `wanted` servers that match the selector, or of the whole project without one.
     pub(super) async fn list(&self, selector: Option<&str>, wanted: &[ServerId]) -> Result<Listing, Failure> {
         let wanted: HashSet<ServerId> = wanted.iter().copied().collect();
         let mut listing = Listing::default();
+        let take = |id, row| {
+            if wanted.contains(&id) {
+                listing.entry(id).or_default().push(read(id, row));
+            }
+        };
+        self.rows(selector, take).await?;
+        Ok(listing)
+    }
+
+    /// Lists all servers that match the selector, and how many pages they are.
+    pub(super) async fn all(&self, selector: &str) -> Result<(BTreeMap<ServerId, Server>, u32), Failure> {
+        let mut servers = BTreeMap::new();
+        let take = |id, row| {
+            servers.insert(id, read(id, row));
+        };
+        let pages = self.rows(Some(selector), take).await?;
+        let servers = servers.into_iter().map(|(id, server)| Ok((id, server?)));
+        Ok((servers.collect::<Result<_, _>>()?, pages))
+    }
+
+    /// Reads the pages of a listing, and returns their number. Sorted by id, so that a server created meanwhile does not move others to
+    /// another page.
+    async fn rows(&self, selector: Option<&str>, mut take: impl FnMut(ServerId, Value)) -> Result<u32, Failure> {
         let mut page = 1_u32;
         for pages in 1..=MAX_PAGES {
             let answer: Page = self.counted(api::LIST, self.page_url(selector, page)).await?;
             for row in answer.servers {
-                let Some(id) = row.get("id").and_then(Value::as_u64).map(ServerId::of) else {
-                    continue;
-                };
-                if wanted.contains(&id) {
-                    let server = serde_json::from_value(row);
-                    let server = server.map_err(|_| Failure::unusable(api::LIST, format!("{id} is malformed")));
-                    listing.entry(id).or_default().push(server);
+                if let Some(id) = row.get("id").and_then(Value::as_u64).map(ServerId::of) {
+                    take(id, row);
                 }
             }
             match answer.meta.pagination.next_page {
@@ -97,7 +114,7 @@ impl Caller {
                 Some(_) => return Err(Failure::unusable(api::LIST, ENDLESS)),
                 None => {
                     self.quota.note_pages(pages);
-                    return Ok(listing);
+                    return Ok(pages);
                 }
             }
         }
@@ -145,4 +162,8 @@ impl Caller {
         }
         serde_json::from_slice(&body).map_err(|_| Failure::not_hetzner(api, status.as_u16()))
     }
+}
+
+fn read(id: ServerId, row: Value) -> Result<Server, Failure> {
+    serde_json::from_value(row).map_err(|_| Failure::unusable(api::LIST, format!("{id} is malformed")))
 }

@@ -9,8 +9,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use serde::Deserialize;
 use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle};
 
+use super::api;
 use super::failure::Failure;
 use super::server_id::ServerId;
+use crate::groups::{Member, MemberStatus};
 use crate::identity::Identity;
 use crate::refusal::{Mark, Refusal};
 
@@ -23,6 +25,9 @@ pub(super) const CLUSTER_LABEL: &str = "kops.k8s.io/cluster";
 
 /// The label that names the `InstanceGroup`; kOps uses another one on other clouds.
 const GROUP_LABEL: &str = "kops.k8s.io/instance-group";
+
+/// The label that kOps sets on a server that it would create otherwise now.
+const NEEDS_UPDATE_LABEL: &str = "kops.k8s.io/needs-update";
 
 /// A server in a response of the API.
 #[derive(Debug, Deserialize)]
@@ -67,12 +72,12 @@ struct PrivateNet {
 /// [`Refusal::NotRunning`], [`Refusal::ForeignProject`], [`Refusal::NotInGroup`], or [`Refusal::Unavailable`] if a
 /// field is missing that the API always sets.
 pub(super) fn identity(
-    api: &'static str,
+    asked: &'static str,
     id: ServerId,
     server: &Server,
     cluster: &ClusterName,
 ) -> Result<Identity, Refusal> {
-    let unusable = |what: &str| Failure::unusable(api, format!("{id} has no {what}")).refusal();
+    let unusable = |what: &str| Failure::unusable(asked, format!("{id} has no {what}")).refusal();
     if ServerId::of(server.id) != id {
         return Err(unusable("id"));
     }
@@ -98,6 +103,33 @@ pub(super) fn identity(
         addresses: addresses(server),
         tag_labels: Vec::new(),
     })
+}
+
+/// The server as a member of the InstanceGroup in its label, as in kOps; `None` if it is not the cluster's or is being deleted.
+pub(super) fn member(
+    id: ServerId,
+    server: &Server,
+    cluster: &ClusterName,
+) -> Result<Option<(InstanceGroupName, Member)>, Refusal> {
+    let Ok(instance_group) = check_cluster(id, server, cluster).and_then(|()| group(id, server)) else {
+        return Ok(None);
+    };
+    if server.status.as_deref() == Some("deleting") {
+        return Ok(None);
+    }
+    let provider_id = id.provider_id();
+    let member = Member {
+        id: id.to_string(),
+        provider_id: provider_id.ok_or_else(|| Failure::unusable(api::LIST, format!("{id} is no id")).refusal())?,
+        node_name: None,
+        status: if server.labels.contains_key(NEEDS_UPDATE_LABEL) {
+            MemberStatus::NeedsUpdate
+        } else {
+            MemberStatus::UpToDate
+        },
+        warm_pool: false,
+    };
+    Ok(Some((instance_group, member)))
 }
 
 fn check_cluster(id: ServerId, server: &Server, ours: &ClusterName) -> Result<(), Refusal> {

@@ -36,6 +36,12 @@ impl ServerId {
         ok.then(|| digits.parse().ok()).flatten().map(Self)
     }
 
+    /// The providerID of its Node; `None` if the API never gives such an id.
+    pub(super) fn provider_id(self) -> Option<ProviderId> {
+        let provider_id = format!("hcloud://{self}").parse().ok()?;
+        Self::parse(&provider_id).map(|_| provider_id)
+    }
+
     /// An id from a response of the API.
     pub(super) fn of(number: u64) -> Self {
         Self(number)

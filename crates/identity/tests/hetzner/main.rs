@@ -4,6 +4,7 @@
 
 #[path = "../shared/ask.rs"]
 mod ask;
+mod groups;
 mod listing;
 mod server;
 mod setup;

@@ -11,7 +11,7 @@ use crate::ask::{Results, ask, claim_of};
 pub(crate) const CLUSTER: &str = "ours.example.com";
 
 pub(crate) struct Provider {
-    hetzner: Hetzner,
+    pub(crate) hetzner: Hetzner,
     pub(crate) calls: CloudCalls,
     pub(crate) clock: ManualClock,
 }

@@ -68,7 +68,7 @@ impl FakeGroup {
         self
     }
 
-    /// Lists one that it is about to make: it has no id yet.
+    /// Lists one that it is about to make, or that somebody has deleted: it has no id and no status.
     #[must_use]
     pub fn creates(mut self, zone: &str, name: &str, template: &FakeTemplate) -> Self {
         self.rows.push(Row {

@@ -29,8 +29,6 @@ pub(crate) struct Cloud {
 /// Names the project for every program that calls Google Cloud.
 const GCP_PROJECT: &str = "GCP_PROJECT";
 
-const NO_GROUPS: &str = "Hetzner Cloud has no groups of instances, so their sizes are not known";
-
 /// Whether this version supports the cloud.
 pub(super) fn check(cloud: kops::Cloud) -> Result<()> {
     if !cloud.is_supported() {
@@ -46,11 +44,15 @@ impl Cloud {
         let store = store_options(given, kit)?;
         match given.config.cloud {
             kops::Cloud::Gce => Self::google(given, kit, store).await,
-            kops::Cloud::Hetzner => Ok(Self {
-                identifier: Arc::new(hetzner_cloud(given, kit)?),
-                store,
-                groups: Err(GroupsUnavailable(NO_GROUPS.to_owned())),
-            }),
+            kops::Cloud::Hetzner => {
+                let hetzner = Arc::new(hetzner_cloud(given, kit)?);
+                let groups = Ok(Arc::clone(&hetzner) as Arc<dyn CloudGroups>);
+                Ok(Self {
+                    identifier: hetzner,
+                    store,
+                    groups,
+                })
+            }
             _ => Self::aws(given, kit, store).await,
         }
     }
