@@ -27,6 +27,9 @@ const PAGE: &str = "50";
 /// The maximum number of pages: 10,000 servers, several times what a cluster can have.
 const MAX_PAGES: u32 = 200;
 
+/// The maximum size of a response's body in bytes: a page of servers takes about 300 KB.
+const MAX_BODY: usize = 8 << 20;
+
 /// The requested servers, each with all its rows; a malformed row affects only its own server.
 pub(super) type Listing = HashMap<ServerId, Vec<Result<Server, Failure>>>;
 
@@ -98,23 +101,27 @@ impl Caller {
         Ok((servers.collect::<Result<_, _>>()?, pages))
     }
 
-    /// Reads the pages of a listing, and returns their number. Sorted by id, so that a server created meanwhile does not move others to
-    /// another page.
+    /// Reads the pages of a listing, and returns their number. Sorted by id, so that a server created meanwhile does not
+    /// move others to another page, and each page but the last has a server with a higher id than all before: a listing
+    /// that goes on without one never ends.
     async fn rows(&self, selector: Option<&str>, mut take: impl FnMut(ServerId, Value)) -> Result<u32, Failure> {
-        let mut page = 1_u32;
-        for pages in 1..=MAX_PAGES {
+        let mut highest = None;
+        for page in 1..=MAX_PAGES {
             let answer: Page = self.counted(api::LIST, self.page_url(selector, page)).await?;
+            let before = highest;
             for row in answer.servers {
-                if let Some(id) = row.get("id").and_then(Value::as_u64).map(ServerId::of) {
-                    take(id, row);
-                }
+                let Some(id) = row.get("id").and_then(Value::as_u64) else {
+                    continue;
+                };
+                highest = highest.max(Some(id));
+                take(ServerId::of(id), row);
             }
             match answer.meta.pagination.next_page {
-                Some(next) if next > page => page = next,
-                Some(_) => return Err(Failure::unusable(api::LIST, ENDLESS)),
+                Some(next) if next == page + 1 && highest > before => {}
+                Some(_) => break,
                 None => {
-                    self.quota.note_pages(pages);
-                    return Ok(pages);
+                    self.quota.note_pages(page);
+                    return Ok(page);
                 }
             }
         }
@@ -151,12 +158,19 @@ impl Caller {
             .http
             .get(url)
             .header(AUTHORIZATION, self.client.authorization());
-        let answer = call.send().await.map_err(|error| Failure::of(api, &error))?;
+        let mut answer = call.send().await.map_err(|error| Failure::of(api, &error))?;
         let status = answer.status();
         if status == StatusCode::TOO_MANY_REQUESTS {
             self.quota.note(answer.headers());
         }
-        let body = answer.bytes().await.map_err(|error| Failure::of(api, &error))?;
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk().await.map_err(|error| Failure::of(api, &error))? {
+            body.extend_from_slice(&chunk);
+            if body.len() > MAX_BODY {
+                let limit = format!("the response is larger than {} MiB", MAX_BODY >> 20);
+                return Err(Failure::unusable(api, limit));
+            }
+        }
         if !status.is_success() {
             return Err(Failure::answered(api, status.as_u16(), &body));
         }

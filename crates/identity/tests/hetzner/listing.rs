@@ -101,13 +101,22 @@ async fn what_a_listing_repeats_or_adds() {
     }
 }
 
+/// Whatever is named as the next page: a page that brings no server with a higher id ends it.
 #[tokio::test]
 async fn pages_are_not_read_for_ever() {
     let all = fleet(12);
-    let (fake, provider) = fake(&all).await;
-    fake.script((0..1000).map(|_| page(&[], Some(2))));
-    assert_eq!(reasons(&provider.ask(&all).await), ["Unavailable"; 12]);
-    assert_eq!(fake.calls().len(), 2, "the first page that repeats ends it");
+    let rows: Vec<_> = all.iter().collect();
+    for (what, rows, next, calls) in [
+        ("empty pages", &rows[..0], 1, 1),
+        ("the same servers on each page", &rows[..], 1, 2),
+        ("a page is left out", &rows[..], 2, 1),
+        ("the same page", &rows[..], 0, 1),
+    ] {
+        let (fake, provider) = fake(&all).await;
+        fake.script((1..1000).map(|number| page(rows, Some(number + next))));
+        assert_eq!(reasons(&provider.ask(&all).await), ["Unavailable"; 12], "{what}");
+        assert_eq!(fake.calls().len(), calls, "{what}");
+    }
 }
 
 #[tokio::test]

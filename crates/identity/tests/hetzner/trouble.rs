@@ -31,6 +31,11 @@ fn trouble() -> Vec<Row> {
             "unusable",
             "status 200, not a response of Hetzner Cloud",
         ),
+        (
+            Scripted::raw(200, &" ".repeat((8 << 20) + 1)),
+            "unusable",
+            "the response is larger than 8 MiB",
+        ),
     ];
     rows("Hetzner Cloud", own)
 }
