@@ -11,11 +11,8 @@ use google_cloud_auth::build_errors::Error as BuildError;
 use google_cloud_auth::credentials::{Builder, CacheableResource, Credentials, CredentialsProvider};
 use google_cloud_auth::errors::CredentialsError;
 use http::{Extensions, HeaderMap};
-use tidewaiter_kit::SharedClock;
+use tidewaiter_kit::{Renewals, SharedClock};
 use tracing::{info, warn};
-
-/// The minimum time between two renewals, whatever Compute Engine responds.
-const RENEWAL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Creates credentials. New ones share no cached token with earlier ones.
 #[derive(Clone)]
@@ -49,16 +46,9 @@ pub(super) struct RenewableCredentials(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     source: CredentialsSource,
-    clock: SharedClock,
+    renewals: Renewals,
     deadline: Duration,
-    current: Mutex<Current>,
-}
-
-#[derive(Debug)]
-struct Current {
-    credentials: Credentials,
-    /// The monotonic time of the last renewal.
-    renewed: Option<Duration>,
+    current: Mutex<Credentials>,
 }
 
 impl RenewableCredentials {
@@ -67,13 +57,10 @@ impl RenewableCredentials {
     /// # Errors
     /// If they are misconfigured.
     pub(super) fn new(source: CredentialsSource, clock: SharedClock, deadline: Duration) -> Result<Self, BuildError> {
-        let current = Mutex::new(Current {
-            credentials: (source.0)()?,
-            renewed: None,
-        });
+        let current = Mutex::new((source.0)()?);
         Ok(Self(Arc::new(Shared {
             source,
-            clock,
+            renewals: Renewals::new(clock),
             deadline,
             current,
         })))
@@ -81,15 +68,12 @@ impl RenewableCredentials {
 
     /// Replaces the credentials, because they were rejected or could not be used.
     pub(super) fn renew(&self) {
-        let now = self.0.clock.monotonic();
-        let mut current = self.lock();
-        if current.renewed.is_some_and(|renewed| now < renewed + RENEWAL_INTERVAL) {
+        if !self.0.renewals.begin() {
             return;
         }
-        current.renewed = Some(now);
         match (self.0.source.0)() {
             Ok(credentials) => {
-                current.credentials = credentials;
+                *self.lock() = credentials;
                 info!("obtains new credentials for Compute Engine");
             }
             Err(error) => {
@@ -99,10 +83,10 @@ impl RenewableCredentials {
     }
 
     fn current(&self) -> Credentials {
-        self.lock().credentials.clone()
+        self.lock().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Current> {
+    fn lock(&self) -> MutexGuard<'_, Credentials> {
         self.0.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

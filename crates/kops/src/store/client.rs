@@ -5,6 +5,9 @@
 //! response says that the bucket is elsewhere, its region is looked up. A region or an endpoint that the operator has
 //! set is never overridden. A redirect is never followed: otherwise a server at the address of the store could have
 //! the definitions read from another host.
+//!
+//! `object_store` keeps a token of Google Cloud until it expires. When the store rejects it, the client is replaced, and its
+//! token with it.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -15,6 +18,7 @@ use object_store::aws::{AmazonS3Builder, resolve_bucket_region};
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::{BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig};
+use tidewaiter_kit::Renewals;
 
 use super::StoreOptions;
 use super::credentials::AwsCredentials;
@@ -31,6 +35,7 @@ pub(super) struct Client {
     url: StateUrl,
     options: StoreOptions,
     credentials: Arc<AwsCredentials>,
+    renewals: Renewals,
     find_region: FindRegion,
     current: RwLock<Arc<dyn ObjectStore>>,
 }
@@ -63,6 +68,7 @@ impl Client {
         })?;
         Ok(Self {
             url: url.clone(),
+            renewals: Renewals::new(options.clock.clone()),
             options,
             credentials,
             find_region: ask_s3,
@@ -74,21 +80,35 @@ impl Client {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The client for the region of the bucket, after a request by `used` failed with `error`, if the region differs.
+    /// The client for another try, after a request by `used` failed with `error`, if another client may fare better: one for
+    /// the region of the bucket, or one with new credentials.
     pub(super) async fn follow(
         &self,
         used: &Arc<dyn ObjectStore>,
         error: &object_store::Error,
     ) -> Option<Arc<dyn ObjectStore>> {
         let fixed = self.options.region.is_some() || self.options.endpoint.is_some();
-        if self.url.scheme() != Scheme::S3 || fixed || !is_elsewhere(error) {
-            return None;
+        let is_rejected = matches!(error, object_store::Error::Unauthenticated { .. });
+        match self.url.scheme() {
+            Scheme::S3 if !fixed && is_elsewhere(error) => {}
+            Scheme::Gs if is_rejected => {}
+            _ => return None,
         }
         let current = self.store();
         if !Arc::ptr_eq(used, &current) {
-            // Another read has already determined the region.
+            // Another read has already replaced it.
             return Some(current);
         }
+        let store = if is_rejected {
+            self.with_new_credentials()?
+        } else {
+            self.in_its_region().await?
+        };
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&store);
+        Some(store)
+    }
+
+    async fn in_its_region(&self) -> Option<Arc<dyn ObjectStore>> {
         let found = (self.find_region)(self.url.bucket().to_owned(), client_options(&self.options)).await;
         let unknown = |error: &object_store::Error| {
             tracing::warn!(store = %self.url, %error, "the bucket is in another region, which cannot be determined");
@@ -96,7 +116,20 @@ impl Client {
         let region = found.inspect_err(unknown).ok()?;
         let store = connect(&self.url, &self.options, &self.credentials, &region).ok()?;
         tracing::info!(store = %self.url, region, "the state store's bucket is in another region");
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&store);
+        Some(store)
+    }
+
+    fn with_new_credentials(&self) -> Option<Arc<dyn ObjectStore>> {
+        if !self.renewals.begin() {
+            return None;
+        }
+        // The region is not read: Google Cloud has none in its addresses.
+        let store = connect(&self.url, &self.options, &self.credentials, DEFAULT_REGION);
+        let invalid = |error: &object_store::Error| {
+            tracing::warn!(store = %self.url, %error, "cannot obtain new credentials: check GOOGLE_APPLICATION_CREDENTIALS");
+        };
+        let store = store.inspect_err(invalid).ok()?;
+        tracing::info!(store = %self.url, "obtains new credentials for the state store");
         Some(store)
     }
 }

@@ -7,6 +7,8 @@ use aws_credential_types::Credentials;
 use futures::future::{Either, select};
 use object_store::ObjectStoreExt as _;
 use object_store::memory::InMemory;
+use tidewaiter_kit::ManualClock;
+use tidewaiter_testkit::fake_gcs_server::service_account_file;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -271,6 +273,49 @@ async fn gcs_is_asked_at_its_endpoint_without_a_signature_when_anonymous() {
         "{request}"
     );
     assert!(!request.contains("authorization:"), "{request}");
+}
+
+/// It is cached until it expires, although it may be revoked.
+#[tokio::test]
+async fn a_token_that_google_cloud_storage_rejects_is_replaced_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("credentials.json");
+    put(&path, &service_account_file("key-1"));
+    let rejected = answer("401 Unauthorized", "", "");
+    let server = Server::new(&[&rejected, &answer("200 OK", FRESH, "a: 1\n"), &rejected]).await;
+    let clock = ManualClock::default();
+    let options = StoreOptions {
+        google_credentials: Some(path.clone()),
+        clock: clock.shared(),
+        ..server.options()
+    };
+    let store = StateStore::open(&"gs://state/c.example.com".parse().unwrap(), options).unwrap();
+    let is_denied = async || assert_eq!(read(&store).await.unwrap_err().outcome(), "denied");
+    let reads = async {
+        put(&path, &service_account_file("key-2"));
+        assert_eq!(text(&read(&store).await.unwrap()), "a: 1\n");
+        put(&path, &service_account_file("key-3"));
+        is_denied().await;
+        is_denied().await;
+        clock.advance(Duration::from_secs(10));
+        is_denied().await;
+    };
+    server.during(reads).await;
+    let requests = server.requests();
+    // The head of a token names the key.
+    let heads = requests.iter().map(|request| {
+        let (_, token) = request.split_once("Bearer ").unwrap();
+        token.split('.').next().unwrap()
+    });
+    let mut keys: Vec<(&str, usize)> = Vec::new();
+    for head in heads {
+        match keys.last_mut() {
+            Some((last, count)) if *last == head => *count += 1,
+            _ => keys.push((head, 1)),
+        }
+    }
+    let counts: Vec<usize> = keys.iter().map(|(_, count)| *count).collect();
+    assert_eq!(counts, [1, 4, 1], "{keys:?}");
 }
 
 #[tokio::test]
