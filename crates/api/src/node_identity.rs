@@ -130,6 +130,9 @@ pub struct NodeIdentityStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub first_verified: Option<Timestamp>,
+    /// Whether the Node is refused, with evidence that its claim is forged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forged: bool,
     /// Every label that the controller has set, is about to set or is about to remove. While a change is in progress, the list
     /// contains the old and the new keys, so that a crash loses none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

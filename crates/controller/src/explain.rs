@@ -18,6 +18,7 @@ use tidewaiter_identity::{Claim, Identifier, Identity, NodeNames, Proven, Refusa
 use tidewaiter_kit::SharedClock;
 use tidewaiter_kops::{DefinitionError, Definitions, OwnedKeys};
 
+use crate::node_controller::group_change::judged;
 use crate::node_controller::observation::{Finding, Observation};
 use crate::node_controller::observe::Claimed;
 use crate::node_controller::{LabelsFrom, Policy, given, owned};
@@ -133,16 +134,15 @@ impl Explainer {
         };
         let proven = match &self.cloud {
             None => from_record(claim, record),
-            Some(cloud) => {
-                let verified = record.and_then(|record| record.group_of(claim.uid.as_str()));
-                let answer = self.ask_cloud(cloud.as_ref(), claim).await?;
-                Ok(answer.and_then(|proven| proven.unless_group_changed(verified.as_ref())))
-            }
+            Some(cloud) => Ok(self.ask_cloud(cloud.as_ref(), claim).await?),
         };
         match proven {
             Err(why) => Ok(Found::Uncompared(why)),
             Ok(Err(refusal)) => Ok(Found::Finding(Finding::Refused(refusal))),
-            Ok(Ok(proven)) => self.define(proven, record).await,
+            Ok(Ok(proven)) => Ok(match self.define(proven, record).await? {
+                Found::Finding(finding) => Found::Finding(judged(finding, record, claim.uid.as_str(), self.policy)),
+                uncompared @ Found::Uncompared(_) => uncompared,
+            }),
         }
     }
 
@@ -231,6 +231,7 @@ fn from_record(claim: &Claim, record: Option<&Record>) -> Result<Result<Proven, 
     let identity = Identity {
         instance: instance.clone(),
         group: group.clone(),
+        starting: false,
         zone: zone.clone(),
         lifecycle: status.lifecycle.unwrap_or_default(),
         names,

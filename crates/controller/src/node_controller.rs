@@ -6,6 +6,7 @@
 
 mod apply;
 mod error;
+pub(crate) mod group_change;
 mod labels;
 pub(crate) mod observation;
 pub(crate) mod observe;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewaiter_api::NodeIdentity;
-use tidewaiter_identity::Lookup;
+use tidewaiter_identity::{Lookup, Refusal};
 use tidewaiter_kit::{
     Cache, Events, Index, Next, Pass, Reconciler, SharedClock, UndecodableObjects, WriteLimits, Writer,
 };
@@ -29,8 +30,9 @@ use tidewaiter_kops::Definitions;
 use crate::objects::{Node, Record};
 use error::NodeError;
 pub(crate) use labels::{given, owned};
+use observation::Finding;
 use plan::plan;
-pub use policy::{ForeignLabels, LabelsFrom, OnForgery, Policy};
+pub use policy::{ForeignLabels, LabelsFrom, OnForgery, OnGroupChange, Policy};
 use quarantine::Census;
 pub use start::{NodeControllerParts, start};
 use status::Status;
@@ -79,6 +81,10 @@ impl Reconciler for NodeController {
         if apply::awaits_cache(&self.writer, &seen) {
             return Ok(Next::Pending(CATCH_UP));
         }
+        if matches!(seen.finding, Finding::Refused(Refusal::GroupChanged { .. })) {
+            // Whoever changes it back should not wait until the answer expires.
+            self.identities.doubt(&seen.uid);
+        }
         seen.brake = self.count(&seen);
         let plan = plan(&seen, self.clock.now());
         if plan.writes()
@@ -90,6 +96,6 @@ impl Reconciler for NodeController {
         let applied = apply::apply(&self.writer, &seen, &plan).await;
         self.report(&seen, &plan, applied.is_ok());
         applied?;
-        seen.next()
+        seen.next(self.clock.now())
     }
 }

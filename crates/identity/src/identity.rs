@@ -16,6 +16,8 @@ pub struct Identity {
     /// The `InstanceGroup`, from data that a node cannot change: on EC2 a tag, on GCE the instance template with which its
     /// managed instance group lists it, on Hetzner Cloud a label of the server.
     pub group: InstanceGroupName,
+    /// Whether it is still starting: EC2 may not know its name and its addresses yet.
+    pub starting: bool,
     /// The zone of the instance; on Hetzner Cloud its location.
     pub zone: String,
     /// The billing model of the instance.

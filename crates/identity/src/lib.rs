@@ -37,4 +37,4 @@ pub use identifier::{AnswerFn, Identifier};
 pub use identity::Identity;
 pub use lookup::{Answer, Lookup, LookupSettings};
 pub use proof::{NameWarning, NodeNames, Proven, prove};
-pub use refusal::{Mark, NotManaged, Refusal, UnavailableCause};
+pub use refusal::{GroupHold, Mark, NotManaged, Refusal, UnavailableCause};

@@ -42,7 +42,7 @@ use parked::Parked;
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The minimum age of an answer that is in doubt: a kubelet that gives reason to doubt at each of its reports causes at most one
-/// query in this time.
+/// query in this time. Also the maximum age of an answer about an instance that is starting.
 pub const DOUBTED_AGE: Duration = Duration::from_mins(1);
 
 /// The maximum number of calls in flight. It is sufficient for one call per second while one failing zone delays each of them
@@ -145,7 +145,11 @@ impl Lookup {
             Some(known) => known?,
             None => self.ask(claim.clone()).await?,
         };
-        let proven = prove(&claim, kept.identity, self.settings.node_names)?;
+        let proven = prove(&claim, kept.identity, self.settings.node_names);
+        if matches!(proven, Err(Refusal::Starting { .. })) {
+            self.forget(&claim.uid);
+        }
+        let proven = proven?;
         Ok(Answer {
             proven,
             fresh_for: kept.until.saturating_sub(self.clock.monotonic()),

@@ -39,11 +39,6 @@ impl Mark {
         }
     }
 
-    /// Whether more than the cloud and kOps can write the group: on Hetzner Cloud each holder of a token can.
-    pub(crate) fn is_weak(self) -> bool {
-        self == Self::Label
-    }
-
     /// The remedy for a missing or invalid mark.
     pub(crate) fn remedy(self) -> &'static str {
         match self {

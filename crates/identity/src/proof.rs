@@ -11,13 +11,13 @@
 //! | another Node claims the instance and has one of its names | `Duplicate` | `Duplicate` |
 //! | another Node claims the instance and has any other name | no effect: the other Node is refused | `Duplicate` |
 //!
-//! The first row that applies decides. [`Proven::unless_group_changed`] adds a check against what was proven before. docs/design/node-identity.md has the matrix of all checks, including those of the
-//! providers.
+//! The first row that applies decides. While the instance is starting, what would be a forgery is [`Refusal::Starting`].
+//! docs/design/node-identity.md has the matrix of all checks, including those of the providers.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tidewaiter_api::{InstanceGroupName, NodeName};
+use tidewaiter_api::NodeName;
 
 use crate::claim::Claim;
 use crate::identity::Identity;
@@ -99,33 +99,26 @@ impl Proven {
     pub fn mark(&self) -> Mark {
         self.mark
     }
-
-    /// Refuses another group than `verified`, for which the Node was verified before, on clouds where more than the cloud and
-    /// kOps can write the group of an instance.
-    ///
-    /// # Errors
-    /// [`Refusal::GroupChanged`].
-    pub fn unless_group_changed(self, verified: Option<&InstanceGroupName>) -> Result<Self, Refusal> {
-        match verified {
-            Some(verified) if self.mark.is_weak() && *verified != self.identity.group => Err(Refusal::GroupChanged {
-                instance: self.identity.instance.clone(),
-                mark: self.mark,
-                verified: verified.clone(),
-                actual: self.identity.group.clone(),
-            }),
-            _ => Ok(self),
-        }
-    }
 }
 
 /// Decides whether the Node of `claim` is the instance that the cloud described.
 ///
 /// # Errors
 /// [`Refusal::NameMismatch`], [`Refusal::NameScheme`], [`Refusal::AddressMismatch`] or [`Refusal::Duplicate`],
-/// according to the table above.
+/// according to the table above; [`Refusal::Starting`] in place of a forgery while the instance is starting.
 pub fn prove(claim: &Claim, identity: Arc<Identity>, names: NodeNames) -> Result<Proven, Refusal> {
-    let warning = check_name(claim, &identity, names)?;
-    check_addresses(claim, &identity)?;
+    let checked = check_name(claim, &identity, names).and_then(|warning| {
+        check_addresses(claim, &identity)?;
+        Ok(warning)
+    });
+    let warning = match checked {
+        // What does not fit yet may fit soon.
+        Err(refusal) if refusal.is_forgery() && identity.starting => {
+            let instance = identity.instance.clone();
+            return Err(Refusal::Starting { instance });
+        }
+        checked => checked?,
+    };
     check_rivals(claim, &identity, names)?;
     Ok(Proven {
         identity,
@@ -193,6 +186,7 @@ mod tests {
         Arc::new(Identity {
             instance: ID.to_owned(),
             group: "nodes".parse().unwrap(),
+            starting: false,
             zone: "us-east-1a".to_owned(),
             lifecycle: Lifecycle::OnDemand,
             names: vec![ID.to_owned(), OWN.to_owned()],
@@ -337,41 +331,34 @@ mod tests {
         ]);
     }
 
+    /// EC2 may list it before it has its name and its addresses.
+    #[test]
+    fn while_an_instance_is_starting_nothing_is_forged() {
+        let starting = Arc::new(Identity {
+            starting: true,
+            ..Arc::unwrap_or_clone(instance())
+        });
+        for (node, addresses, rivals, names, expected) in [
+            (OWN, &["10.0.0.1"][..], &[][..], NodeNames::Enforce, "ok"),
+            ("other", &[], &[], NodeNames::Enforce, "Starting"),
+            (OWN, &["10.0.0.2"], &[], NodeNames::Enforce, "Starting"),
+            (OWN, &["10.0.0.2"], &[], NodeNames::Warn, "Starting"),
+            (OWN, &[], &[], NodeNames::InstanceId, "NameScheme"),
+            (OWN, &[], &[ID], NodeNames::Enforce, "Duplicate"),
+        ] {
+            let outcome = prove(&claim(node, addresses, rivals), Arc::clone(&starting), names);
+            let reason = outcome.as_ref().map_or_else(Refusal::reason, |_| "ok");
+            assert_eq!(reason, expected, "{node} {addresses:?} {names:?}");
+            assert!(!outcome.is_err_and(|refusal| refusal.is_forgery() || refusal.is_transient()));
+        }
+    }
+
     #[test]
     fn an_instance_without_addresses_bears_out_none() {
         let mut bare = Arc::unwrap_or_clone(instance());
         bare.addresses.clear();
         let refusal = prove(&claim(OWN, &["10.0.0.1"], &[]), Arc::new(bare), NodeNames::Enforce).unwrap_err();
         assert_eq!(refusal.reason(), "AddressMismatch");
-    }
-
-    /// On Hetzner Cloud a label names the group, and every holder of a project token can change labels.
-    #[test]
-    fn a_group_that_changed_is_refused_where_a_token_can_write_it() {
-        let proven = |provider_id: &str| {
-            let claim = Claim {
-                provider_id: provider_id.parse().unwrap(),
-                ..claim(OWN, &[], &[])
-            };
-            prove(&claim, instance(), NodeNames::Enforce).unwrap()
-        };
-        for (provider_id, verified, expected) in [
-            ("hcloud://42", None, "ok"),
-            ("hcloud://42", Some("nodes"), "ok"),
-            ("hcloud://42", Some("masters"), "GroupChanged"),
-            ("aws:///us-east-1a/i-0123456789abcdef0", Some("masters"), "ok"),
-            ("gce://our-project/us-central1-a/n", Some("masters"), "ok"),
-        ] {
-            let verified = verified.map(|group: &str| group.parse().unwrap());
-            let outcome = proven(provider_id).unless_group_changed(verified.as_ref());
-            let reason = outcome.as_ref().map_or_else(Refusal::reason, |_| "ok");
-            assert_eq!(reason, expected, "{provider_id} {verified:?}");
-            if let Err(refusal) = outcome {
-                assert!(!refusal.is_forgery() && !refusal.is_transient());
-                let words = "the label of instance i-0123456789abcdef0 names group nodes, but its Node was verified for group masters";
-                assert_eq!(refusal.to_string(), words);
-            }
-        }
     }
 
     #[test]

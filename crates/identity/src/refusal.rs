@@ -35,6 +35,12 @@ pub enum Refusal {
         /// Its state, as the cloud names it.
         state: String,
     },
+    /// The Node does not fit the instance, which is still starting.
+    #[error("instance {instance} is starting, and the cloud may not know its name and addresses yet")]
+    Starting {
+        /// The instance.
+        instance: String,
+    },
     /// The instance does not belong to this cluster.
     #[error("instance {instance} {}", owner(.theirs.as_deref(), .ours, *.mark))]
     ForeignProject {
@@ -110,8 +116,7 @@ pub enum Refusal {
         /// This cluster.
         cluster: ClusterName,
     },
-    /// The instance is now in another group than the one for which its Node was verified, and more than the cloud can write
-    /// its group.
+    /// The instance is now in another group than the one for which its Node was verified.
     #[error("the {mark} of instance {instance} names group {actual}, but its Node was verified for group {verified}")]
     GroupChanged {
         /// The instance.
@@ -122,6 +127,8 @@ pub enum Refusal {
         verified: InstanceGroupName,
         /// The group that is recorded now.
         actual: InstanceGroupName,
+        /// Why the Node does not follow.
+        hold: GroupHold,
     },
     /// The instance is in another zone than the one in the providerID.
     #[error("the providerID names zone {claimed}, but instance {instance} is in {actual}")]
@@ -190,6 +197,17 @@ pub enum NotManaged {
     },
 }
 
+/// Why a Node stays in the group for which it was verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupHold {
+    /// The setting says so.
+    Setting,
+    /// It would become a Node of the control plane.
+    ControlPlane,
+    /// The new group has no readable definition.
+    Undefined,
+}
+
 /// Why there is no usable response from the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnavailableCause {
@@ -210,10 +228,6 @@ pub enum UnavailableCause {
     Unusable,
 }
 
-/// The remedy for an instance of another cluster. Recorded messages that end with it are recognized as forgeries, so it must
-/// never change: records of earlier versions contain it.
-const OF_ANOTHER_CLUSTER: &str = "Find out who registered this Node: it claims an instance of another cluster.";
-
 impl Refusal {
     /// The reason in conditions, Events and metrics, in `CamelCase`.
     #[must_use]
@@ -222,6 +236,7 @@ impl Refusal {
             Self::InvalidProviderId { .. } => "InvalidProviderId",
             Self::NotFound { .. } => "NotFound",
             Self::NotRunning { .. } => "NotRunning",
+            Self::Starting { .. } => "Starting",
             Self::ForeignProject { .. } => "ForeignProject",
             Self::NotInGroup { .. } | Self::NotManaged { .. } => "NotInGroup",
             Self::NameMismatch { .. } => "NameMismatch",
@@ -247,7 +262,10 @@ impl Refusal {
                 "If the instance exists, check the controller's account or project and its region. If it does not exist, delete the Node."
             }
             Self::NotRunning { .. } => "No action is needed if the instance is being terminated. Otherwise, start it.",
-            Self::ForeignProject { theirs: Some(_), .. } => OF_ANOTHER_CLUSTER,
+            Self::Starting { .. } => "No action is needed: the cloud is queried again every few seconds.",
+            Self::ForeignProject { theirs: Some(_), .. } => {
+                "Find out who registered this Node: it claims an instance of another cluster."
+            }
             Self::ForeignProject { mark, theirs: None, .. } | Self::NotInGroup { mark, .. } => mark.remedy(),
             Self::NotManaged { .. } => {
                 "Delete the instance and let its instance group create a new one, or run kops update cluster --yes if the group has changed."
@@ -267,9 +285,7 @@ impl Refusal {
             Self::ProjectMismatch { .. } => {
                 "If the cluster is in the other project, correct the setting project (TIDEWAITER_PROJECT or GCP_PROJECT). Otherwise, find out who registered this Node."
             }
-            Self::GroupChanged { .. } => {
-                "Find out who changed the group and change it back. If the change is right, replace the server."
-            }
+            Self::GroupChanged { hold, .. } => hold.remedy(),
             Self::Duplicate { .. } => "Find out which Node belongs to the instance and delete the other.",
             Self::Throttled { .. } => {
                 "No action is needed if this is temporary. Otherwise, find other callers of this API in the same account or project."
@@ -290,31 +306,37 @@ impl Refusal {
         )
     }
 
-    /// Whether a recorded condition with this reason and message is evidence of a forged claim. The message ends with the remedy.
-    #[must_use]
-    pub fn is_forgery_message(reason: &str, message: &str) -> bool {
-        match reason {
-            "NameMismatch" | "AddressMismatch" | "ZoneMismatch" => true,
-            "ForeignProject" => message.ends_with(OF_ANOTHER_CLUSTER),
-            _ => false,
-        }
-    }
-
-    /// Whether a record says that its Node is refused as forged.
+    /// Whether a record says that its Node is refused as forged. A record of a version before the field `forged` says so
+    /// by a reason that has no other meaning.
     #[must_use]
     pub fn is_recorded_forgery(status: &NodeIdentityStatus) -> bool {
         let mut conditions = status.conditions.iter();
-        conditions.any(|it| {
-            it.type_ == VERIFIED
-                && it.status == ConditionStatus::False
-                && Self::is_forgery_message(&it.reason, &it.message)
-        })
+        let is_forgery = |reason: &str| matches!(reason, "NameMismatch" | "AddressMismatch" | "ZoneMismatch");
+        status.forged
+            || conditions
+                .any(|it| it.type_ == VERIFIED && it.status == ConditionStatus::False && is_forgery(&it.reason))
     }
 
     /// Whether the refusal is about the call only, not about the Node.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Throttled { .. } | Self::Unavailable { .. })
+    }
+}
+
+impl GroupHold {
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Setting => {
+                "Find out who changed the group and change it back. If the change is right, replace the instance, or set onGroupChange: follow."
+            }
+            Self::ControlPlane => {
+                "Find out who changed the group and change it back. If the change is right, replace the instance: the Node of a worker never becomes one of the control plane."
+            }
+            Self::Undefined => {
+                "Find out who changed the group. If the change is right, correct the file of the new group in the state store: until it can be read, the Node may be one of the control plane's."
+            }
+        }
     }
 }
 

@@ -191,17 +191,22 @@ pub(crate) fn is_of_kops(key: &str) -> bool {
     let lifecycles = [Lifecycle::Spot, Lifecycle::Scheduled]
         .into_iter()
         .filter_map(lifecycle_label);
+    let mut known = lifecycles.chain(ROLE_COMPONENT_LABELS).chain([ROLE_NODE_LABEL]);
+    OTHERS_OF_KOPS.contains(&key) || known.any(|known| known == key) || is_control_plane_label(key)
+}
+
+/// Whether kOps gives the label only to groups of the control plane.
+#[must_use]
+pub fn is_control_plane_label(key: &str) -> bool {
     let roles = [
         Role::ControlPlane,
-        Role::Node,
         Role::ApiServer,
         Role::Etcd,
         Role::Scheduler,
         Role::KubeControllerManager,
     ];
-    let roles = roles.into_iter().flat_map(role_labels).copied();
-    let mut known = lifecycles.chain(roles).chain(ROLE_COMPONENT_LABELS);
-    OTHERS_OF_KOPS.contains(&key) || (known.any(|known| known == key) && !belongs_to_no_group(key))
+    let mut labels = roles.into_iter().flat_map(role_labels);
+    labels.any(|label| *label == key) && !belongs_to_no_group(key)
 }
 
 fn role_labels(role: Role) -> &'static [&'static str] {

@@ -24,5 +24,5 @@ pub use definitions::{Changed, DefinitionError, Definitions, DefinitionsSettings
 pub use document::{InvalidFile, LabelText, NodeLabelField};
 pub use group_summary::GroupSummary;
 pub use instance_group::{InstanceGroup, Role};
-pub use labels::{NodeLabels, RejectedLabel, WantedLabel, node_labels, tag_labels};
+pub use labels::{NodeLabels, RejectedLabel, WantedLabel, is_control_plane_label, node_labels, tag_labels};
 pub use store::{StateStore, StateUrl, StoreError, StoreOptions};

@@ -309,6 +309,11 @@ pub(crate) struct PolicyFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     on_forgery: Option<OnForgeryFlag>,
 
+    /// How to handle a Node whose instance is in another group than before [default: hold]
+    #[arg(long, value_name = "MODE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_group_change: Option<OnGroupChangeFlag>,
+
     /// The source of the labels of a proven Node [default: store]
     #[arg(long, value_name = "SOURCE")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -357,6 +362,15 @@ pub(crate) enum OnForgeryFlag {
     Report,
     /// Remove the labels that only a proven Node may have, and taint it, within limits
     Quarantine,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OnGroupChangeFlag {
+    /// Report it in an Event and a condition; leave the Node unchanged
+    Hold,
+    /// Set the labels of the new group, except those of the control plane on a worker
+    Follow,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, ValueEnum)]

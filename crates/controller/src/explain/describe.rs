@@ -66,7 +66,7 @@ pub(super) fn explain(
             .map(|identity| identity.lifecycle)
             .or_else(|| recorded?.lifecycle),
         others: others(seen, &labels, &foreign, &change),
-        quarantine: is_forged(&seen.finding, &verified).then(|| treatment(seen.clone())),
+        quarantine: is_forged(seen, &verified).then(|| treatment(seen.clone())),
         verified,
         labels,
         rejected: definition(seen).map_or_else(Vec::new, |labels| labels.rejected.iter().map(rejected).collect()),
@@ -105,13 +105,10 @@ fn verified(seen: &Observation, found: bool, now: Timestamp) -> VerifiedExplaine
 }
 
 /// By the cloud's own word where it was asked, else by the record's.
-fn is_forged(finding: &Finding, verified: &VerifiedExplained) -> bool {
-    match finding {
+fn is_forged(seen: &Observation, verified: &VerifiedExplained) -> bool {
+    match &seen.finding {
         Finding::Refused(refusal) => refusal.is_forgery(),
-        _ => {
-            verified.status == ConditionStatus::False
-                && Refusal::is_forgery_message(&verified.reason, &verified.message)
-        }
+        _ => verified.status == ConditionStatus::False && seen.recorded_forgery(),
     }
 }
 
@@ -176,6 +173,7 @@ fn change(seen: &Observation, planned: &Plan, foreign: &[ForeignExplained]) -> C
     let why = match (planned.state, &seen.finding) {
         (NodeState::Waiting(why), _) => why.to_owned(),
         (_, Finding::Undefined(_, error)) => printable(&error.to_string()),
+        (_, Finding::Refused(Refusal::GroupChanged { .. })) => "its group has changed: it keeps what it has".to_owned(),
         (_, Finding::Refused(_) | Finding::Malformed(_)) => {
             "it is refused: it gets no labels until the cloud confirms its identity".to_owned()
         }

@@ -143,7 +143,7 @@ impl Live {
             _ if record.spec.provider_id != claimed && !malformed => None,
             ConditionStatus::Unknown => None,
             ConditionStatus::False
-                if Refusal::is_forgery_message(&verified.reason, &verified.message)
+                if Refusal::is_recorded_forgery(&record.status)
                     || record.quarantines(record.spec.node_uid.as_str()) =>
             {
                 Some(Classification::Forged)

@@ -97,11 +97,15 @@ fn who_a_node_is_by_its_record() {
 
 #[test]
 fn the_brake_by_the_records() {
-    const OTHERS: &str = "Find out who registered this Node: it claims an instance of another cluster.";
     let (forged, honest) = (
         |name| record(name, CLAIM, "False", "NameMismatch", ""),
         |name| record(name, CLAIM, "True", "Proven", ""),
     );
+    let foreign = |name, forged| {
+        let mut record = record(name, CLAIM, "False", "ForeignProject", "");
+        record.status.forged = forged;
+        record
+    };
     let nodes = || vec![node("a", CLAIM), node("b", CLAIM), node("c", "")];
     for (what, records, expected) in [
         ("no record", vec![honest("a")], (0, 1)),
@@ -109,15 +113,12 @@ fn the_brake_by_the_records() {
         ("a forged one", vec![honest("a"), forged("b")], (1, 0)),
         (
             "an instance of another cluster",
-            vec![honest("a"), record("b", CLAIM, "False", "ForeignProject", OTHERS)],
+            vec![honest("a"), foreign("b", true)],
             (1, 0),
         ),
         (
             "an instance without a mark",
-            vec![
-                honest("a"),
-                record("b", CLAIM, "False", "ForeignProject", "Restore the tag."),
-            ],
+            vec![honest("a"), foreign("b", false)],
             (0, 0),
         ),
         (

@@ -9,8 +9,7 @@ use kube::Resource as _;
 use tidewaiter_api::node_identity::{LABELS_VALID, VERIFIED};
 use tidewaiter_api::values::quoted;
 use tidewaiter_api::{
-    Condition, ConditionStatus, InstanceGroupName, InvalidValue, NodeIdentitySpec, NodeIdentityStatus, NodeName,
-    NodeUid, RecordedLabel,
+    Condition, ConditionStatus, InvalidValue, NodeIdentitySpec, NodeIdentityStatus, NodeName, NodeUid, RecordedLabel,
 };
 use tidewaiter_identity::{Identity, Proven, Refusal};
 use tidewaiter_kit::{Next, Retry};
@@ -21,6 +20,12 @@ use super::error::NodeError;
 use super::quarantine::brake::Brake;
 use super::writes::RecordContent;
 use crate::objects::{Node, Record};
+
+/// How long the instance of a new Node may be too new for the cloud, in milliseconds.
+const EARLY: i64 = 5 * 60 * 1000;
+/// The time between two queries about it: at first, and at most.
+const FIRST_RETRY: i64 = 500;
+const EARLY_RETRY: i64 = 5000;
 
 /// Everything that a plan depends on, but for the time.
 #[derive(Clone, Debug)]
@@ -70,7 +75,10 @@ impl Observation {
     ///
     /// # Errors
     /// When the cloud or the definition of the group was not available.
-    pub(crate) fn next(self) -> Result<Next, NodeError> {
+    pub(crate) fn next(self, now: Timestamp) -> Result<Next, NodeError> {
+        if let Some(delay) = self.asks_again_soon(now) {
+            return Ok(Next::Refused(Retry::After(delay)));
+        }
         match self.finding {
             Finding::Refused(refusal) if refusal.is_transient() => Err(NodeError::Cloud(refusal)),
             Finding::Undefined(_, error) => Err(NodeError::Undefined(error)),
@@ -78,6 +86,32 @@ impl Observation {
             Finding::Malformed(_) => Ok(Next::Refused(Retry::Slow)),
             Finding::Unclaimed | Finding::Defined(..) => Ok(self.fresh_for.map_or(Next::UntilChanged, Next::After)),
         }
+    }
+
+    /// When the cloud is queried again about a new Node whose instance it does not list yet, or not completely. EC2 may
+    /// take more than a minute for that, and a backoff would add as much again. From ten seconds on, all such Nodes share
+    /// the moments, and so the calls.
+    fn asks_again_soon(&self, now: Timestamp) -> Option<Duration> {
+        let is_early = matches!(
+            self.finding,
+            Finding::Refused(Refusal::NotFound { .. } | Refusal::Starting { .. })
+        );
+        if !is_early || self.verified_before() {
+            return None;
+        }
+        let refused = self.recorded_condition(VERIFIED);
+        let refused = refused.filter(|condition| condition.status == ConditionStatus::False);
+        let now = now.as_millisecond();
+        let since = refused.map_or(now, |condition| condition.last_transition_time.as_millisecond());
+        let waited = now - since;
+        if !(0..EARLY).contains(&waited) {
+            return None;
+        }
+        let delay = match waited / 2 {
+            half if half < EARLY_RETRY => half.max(FIRST_RETRY),
+            _ => EARLY_RETRY - now.rem_euclid(EARLY_RETRY),
+        };
+        Some(Duration::from_millis(u64::try_from(delay).unwrap_or_default()))
     }
 
     /// The labels that were set on this Node before.
@@ -91,6 +125,12 @@ impl Observation {
     fn record_of_node(&self) -> Option<&Record> {
         let record = self.record.as_deref()?;
         (record.spec.node_uid == self.uid).then_some(record)
+    }
+
+    /// Whether the record says that this very Node is refused as forged.
+    pub(crate) fn recorded_forgery(&self) -> bool {
+        self.record_of_node()
+            .is_some_and(|record| Refusal::is_recorded_forgery(&record.status))
     }
 
     /// The condition of this type that the record of this very Node holds.
@@ -196,24 +236,17 @@ impl Observation {
             instance: identity.map(|identity| identity.instance.clone()),
             instance_group: identity
                 .map(|identity| identity.group.clone())
-                .or_else(|| self.group_before()),
+                .or_else(|| self.record.as_deref()?.group_of(self.uid.as_str())),
             zone: identity.map(|identity| identity.zone.clone()),
             lifecycle: identity.map(|identity| identity.lifecycle),
             first_verified,
+            forged: matches!(&self.finding, Finding::Refused(refusal) if refusal.is_forgery()),
             labels,
             conditions,
         };
         RecordContent {
             spec: self.spec(),
             status,
-        }
-    }
-
-    /// The group to which the Node belongs until somebody decides about the change.
-    fn group_before(&self) -> Option<InstanceGroupName> {
-        match &self.finding {
-            Finding::Refused(Refusal::GroupChanged { verified, .. }) => Some(verified.clone()),
-            _ => None,
         }
     }
 

@@ -12,6 +12,7 @@ use tidewaiter_kit::Key;
 use tidewaiter_kops::{Definitions, OwnedKeys};
 
 use super::error::NodeError;
+use super::group_change::judged;
 use super::labels::{self, Given};
 use super::observation::{Finding, Observation};
 use super::quarantine::Classification;
@@ -74,8 +75,7 @@ impl NodeController {
         let recorded = record
             .as_deref()
             .map_or(&[][..], |record| record.labels_of(uid.as_str()));
-        let verified = record.as_deref().and_then(|record| record.group_of(uid.as_str()));
-        let proven = answer.and_then(|answer| answer.proven.unless_group_changed(verified.as_ref()));
+        let proven = answer.map(|answer| answer.proven);
         let (response, owned) = define(proven, self.policy, &self.definitions, recorded).await;
         Found {
             response,
@@ -94,12 +94,14 @@ impl NodeController {
         if self.claimed(&key, &node)? != claimed {
             return Ok(None);
         }
+        let record = self.records.get(&key);
+        let finding = found.response.finding();
         Ok(Some(Observation {
-            record: self.records.get(&key),
+            finding: judged(finding, record.as_deref(), claimed.uid.as_str(), self.policy),
+            record,
             name: claimed.name,
             uid: claimed.uid,
             node,
-            finding: found.response.finding(),
             fresh_for: found.fresh_for,
             owned: found.owned,
             brake: Brake::Unjudged,

@@ -39,6 +39,17 @@ pub enum LabelsFrom {
     StoreThenTags,
 }
 
+/// What becomes of a Node whose instance is in another group than the one for which it was verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnGroupChange {
+    /// Somebody is told, and it keeps what it has.
+    #[default]
+    Hold,
+    /// It gets the labels of the new group, but for a worker's Node and a group of the control plane.
+    Follow,
+}
+
 /// All of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
@@ -48,4 +59,6 @@ pub struct Policy {
     pub foreign_labels: ForeignLabels,
     /// About forged Nodes.
     pub on_forgery: OnForgery,
+    /// About Nodes whose group has changed.
+    pub on_group_change: OnGroupChange,
 }

@@ -250,6 +250,7 @@ mod tests {
                 let identity = Identity {
                     instance: "z/n".to_owned(),
                     group: "nodes".parse().unwrap(),
+                    starting: false,
                     zone: "z".to_owned(),
                     lifecycle: Lifecycle::OnDemand,
                     names: vec![claim.node.to_string()],

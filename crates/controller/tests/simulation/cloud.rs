@@ -83,6 +83,7 @@ impl Account {
             names: vec![instance.clone(), node_name(number)],
             instance,
             group: GROUPS[found.group].0.parse().unwrap(),
+            starting: false,
             zone: "us-test-1a".to_owned(),
             lifecycle: Lifecycle::OnDemand,
             addresses: vec![address(number)],

@@ -8,6 +8,8 @@
 //! - A record keeps every key that we have set and that is still on the Node.
 //! - What was there before us is there after us: a label with which a Node was created is on record with its value when
 //!   we take its key, and its key is not removed as ours, only given back. What a kubelet set is never removed.
+//! - A Node stays in the group for which it was verified, unless the setting has it follow its instance; the Node of a
+//!   worker never becomes one of the control plane. The group that its label names is that of the record.
 //! - The startup taint is added only in quarantine, and removed only with a proof.
 //! - No other field of a Node is changed. No write is a no-op, except a patch that confirms that a recorded key is absent.
 
@@ -16,12 +18,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
-use tidewaiter_api::names::{EXCLUSIVE_ROLE_LABELS, UNIDENTIFIED_TAINT, is_observed};
-use tidewaiter_controller::node_controller::{ForeignLabels, OnForgery, Policy};
+use tidewaiter_api::names::{EXCLUSIVE_ROLE_LABELS, INSTANCE_GROUP_LABEL, UNIDENTIFIED_TAINT, is_observed};
+use tidewaiter_controller::node_controller::{ForeignLabels, OnForgery, OnGroupChange, Policy};
 use tidewaiter_testkit::sim::{Faults, Objects, Observer, Verb, Write};
 
 use crate::role::{EXPIRY, LEASE, LEASE_NAMESPACE};
-use crate::truth::{Labels, Truth, address, claimed, node_name};
+use crate::truth::{GROUPS, Labels, Truth, address, claimed, node_name};
 
 /// The prefix of every replica's name.
 pub const REPLICA: &str = "replica-";
@@ -59,6 +61,8 @@ pub struct Seen {
     pub deleted: BTreeMap<String, (Duration, BTreeSet<String>)>,
     /// The uids that a record has ever marked as verified.
     pub verified: BTreeSet<String>,
+    /// By the Node's uid: the name of the group for which it is verified, as its record says.
+    pub groups: BTreeMap<String, String>,
 }
 
 pub fn labels(object: &Value) -> Labels {
@@ -228,6 +232,12 @@ impl Invariants {
         let (old, new) = (labels(before), labels(after));
         for (key, value) in new.iter().filter(|(key, value)| old.get(*key) != Some(*value)) {
             let given_back = before_us.get(key) == Some(value);
+            let group = self.seen.lock().unwrap().groups.get(uid(before)).cloned();
+            if key == INSTANCE_GROUP_LABEL && !given_back && group.is_some_and(|group| group != *value) {
+                self.violated(format!(
+                    "{key}={value} is not the group for which it is verified: {write}"
+                ));
+            }
             if !proven.is_some_and(|number| given_back || self.was_given(number, key, value, write.at)) {
                 self.violated(format!("{key}={value} is set without a proof: {write}"));
             }
@@ -287,6 +297,7 @@ impl Invariants {
         let mut seen = self.seen.lock().unwrap();
         seen.deleted.insert(owner.to_owned(), (write.at, keys));
         seen.verified.remove(owner);
+        seen.groups.remove(owner);
         seen.before.remove(owner);
         for setter in seen.setters.get_mut(owner).into_iter().flat_map(BTreeMap::values_mut) {
             *setter = Setter::Others;
@@ -337,6 +348,27 @@ impl Invariants {
         self.before(write, after, owner);
         if condition(after, "Verified")["status"] == "True" {
             self.seen.lock().unwrap().verified.insert(owner.to_owned());
+            self.group(write, after, owner);
         }
+    }
+
+    /// The Node `owner` is verified for a group.
+    fn group(&self, write: &Write, after: &Value, owner: &str) {
+        let group = after["status"]["instanceGroup"].as_str().unwrap_or_default();
+        let before = self
+            .seen
+            .lock()
+            .unwrap()
+            .groups
+            .insert(owner.to_owned(), group.to_owned());
+        if before.is_some_and(|before| before != group && !self.follows(&before, group)) {
+            self.violated(format!("it becomes one of {group}: {write}"));
+        }
+    }
+
+    /// Whether a Node that is verified for the group `before` follows its instance to the group `after`.
+    pub fn follows(&self, before: &str, after: &str) -> bool {
+        let is_worker = |group: &str| group == GROUPS[0].0;
+        self.policy.on_group_change == OnGroupChange::Follow && (!is_worker(before) || is_worker(after))
     }
 }

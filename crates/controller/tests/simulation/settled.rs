@@ -110,6 +110,18 @@ fn wrong(world: &World, node: &Value, record: Option<&Value>, forged: usize, nod
     };
     let truth = world.truth.lock().unwrap();
     let group = truth.instance(number).group;
+    let before = world.invariants.seen.lock().unwrap().groups.get(uid).cloned();
+    let held = before.filter(|before| before != GROUPS[group].0 && !world.invariants.follows(before, GROUPS[group].0));
+    if let Some(before) = held {
+        let said = record.map(|record| condition(record, "Verified"));
+        if said.is_none_or(|said| said["status"] != "False" || said["reason"] != "GroupChanged") {
+            wrong.push(format!("its group has changed, and its record says {said:?}"));
+        }
+        if record.is_none_or(|record| record["status"]["instanceGroup"] != before) {
+            wrong.push(format!("its record names another group than {before}"));
+        }
+        return wrong;
+    }
     let wanted = truth.wanted(group);
     for (key, value) in wanted {
         if there.get(key) != Some(value) {

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::events::v1::Event;
 use serde_json::json;
 use tidewaiter_api::NodeIdentity;
-use tidewaiter_controller::node_controller::{ForeignLabels, OnForgery, Policy};
+use tidewaiter_controller::node_controller::{ForeignLabels, OnForgery, OnGroupChange, Policy};
 use tidewaiter_kit::leader::Timing;
 use tidewaiter_testkit::sim::{ApiServer, Kind};
 use tokio::task::JoinHandle;
@@ -69,6 +69,11 @@ impl World {
                 OnForgery::Quarantine
             } else {
                 OnForgery::Report
+            },
+            on_group_change: if random.bool() {
+                OnGroupChange::Follow
+            } else {
+                OnGroupChange::Hold
             },
             ..Policy::default()
         };

@@ -50,6 +50,7 @@ pub(super) fn identity(id: &InstanceId, instance: &Instance, reading: &Reading) 
     Ok(Identity {
         instance: id.to_string(),
         group: group(id, instance)?,
+        starting: instance.state().and_then(|state| state.name()) == Some(&InstanceStateName::Pending),
         zone: zone.to_owned(),
         lifecycle: lifecycle(instance),
         names: names(id, instance),

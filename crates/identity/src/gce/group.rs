@@ -167,6 +167,7 @@ impl Group {
         Ok(Identity {
             instance: found.target.to_string(),
             group,
+            starting: false,
             zone: found.target.zone.as_str().to_owned(),
             lifecycle: self.lifecycle,
             names: vec![found.target.name.as_str().to_owned()],

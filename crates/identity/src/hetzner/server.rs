@@ -96,6 +96,7 @@ pub(super) fn identity(
     Ok(Identity {
         instance: id.to_string(),
         group: group(id, server)?,
+        starting: server.status.as_deref() == Some("starting"),
         zone: location.name.clone(),
         // Servers have only one billing model.
         lifecycle: Lifecycle::OnDemand,

@@ -1,6 +1,7 @@
 //! The calls: which claims share one, and what is done with each answer.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tidewaiter_api::NodeName;
 use tidewaiter_kit::clock::timeout;
@@ -9,7 +10,7 @@ use tracing::debug;
 
 use super::answer_cache::{self, CachedAnswer};
 use super::pace::CallOutcome;
-use super::{Lookup, Reply, State, lock, unanswered};
+use super::{DOUBTED_AGE, Lookup, Reply, State, lock, unanswered};
 use crate::claim::Claim;
 use crate::identity::Identity;
 use crate::refusal::Refusal;
@@ -97,9 +98,13 @@ impl Lookup {
         place: usize,
         result: Result<Identity, Refusal>,
     ) -> Result<CachedAnswer, Refusal> {
-        let answer = result.map(|identity| CachedAnswer {
-            identity: Arc::new(identity),
-            until: answer_cache::expires(self.clock.monotonic(), self.settings.expiry, random::f64()),
+        let answer = result.map(|identity| {
+            let most = if identity.starting { DOUBTED_AGE } else { Duration::MAX };
+            let expiry = self.settings.expiry.min(most);
+            CachedAnswer {
+                identity: Arc::new(identity),
+                until: answer_cache::expires(self.clock.monotonic(), expiry, random::f64()),
+            }
         });
         let Some(claim) = batch.claims.get(place) else {
             return answer;

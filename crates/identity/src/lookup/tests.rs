@@ -200,6 +200,7 @@ fn identity_of(claim: &Claim) -> Identity {
     Identity {
         instance: claim.provider_id.rest().to_owned(),
         group: "nodes".parse().unwrap(),
+        starting: false,
         zone: "a".to_owned(),
         lifecycle: Lifecycle::OnDemand,
         names: vec![claim.provider_id.rest().to_owned()],
@@ -307,6 +308,28 @@ fn what_is_kept_is_proven_anew_each_time() {
     bench.no_call();
     let number = bench.ask(claim("a"));
     assert!(bench.answer(number).is_ok(), "and is still there");
+}
+
+/// EC2 may not know the name of an instance that is starting, and its group may still be changed by what launches it.
+#[test]
+fn an_answer_about_a_starting_instance_is_kept_for_a_minute_at_most() {
+    let mut bench = Bench::new();
+    let starting = |names: Vec<String>| Identity {
+        starting: true,
+        names,
+        ..identity_of(&claim("a"))
+    };
+    let number = bench.ask(claim("a"));
+    bench.call().give(0, Ok(starting(Vec::new())));
+    assert_eq!(bench.answer(number).unwrap_err().reason(), "Starting");
+    let number = bench.ask(claim("a"));
+    bench.call().give(0, Ok(starting(vec!["a".to_owned()])));
+    let fresh_for = bench.answer(number).unwrap().fresh_for;
+    assert!(fresh_for <= DOUBTED_AGE, "{fresh_for:?}");
+    bench.ask(claim("a"));
+    bench.no_call();
+    bench.advance(DOUBTED_AGE);
+    bench.know(&claim("a"));
 }
 
 #[test]

@@ -166,122 +166,6 @@ fn messages_use_the_terms_of_the_cloud() {
 }
 
 #[test]
-fn a_forgery_is_recognized_by_its_message() {
-    let (instance, node) = ("i-1".to_owned(), "a".parse().unwrap());
-    let foreign = |theirs: Option<&str>| Refusal::ForeignProject {
-        instance: "i-1".to_owned(),
-        mark: Mark::Tag,
-        theirs: theirs.map(str::to_owned),
-        ours: "ours.example.com".parse().unwrap(),
-    };
-    for refusal in [
-        foreign(Some("theirs")),
-        foreign(Some(&"x".repeat(10_000))),
-        foreign(None),
-        Refusal::NotFound {
-            instance: instance.clone(),
-        },
-        Refusal::NotRunning {
-            instance: instance.clone(),
-            state: "stopped".to_owned(),
-        },
-        Refusal::NotInGroup {
-            instance: instance.clone(),
-            mark: Mark::Tag,
-            value: None,
-        },
-        Refusal::NotManaged {
-            instance: instance.clone(),
-            why: NotManaged::NoCreator,
-        },
-        Refusal::NameMismatch {
-            instance: instance.clone(),
-            node,
-            names: Vec::new(),
-        },
-        Refusal::NameScheme {
-            instance: instance.clone(),
-            node: "a".parse().unwrap(),
-            names: NodeNames::InstanceId,
-        },
-        Refusal::AddressMismatch {
-            instance: instance.clone(),
-            node: "a".parse().unwrap(),
-            actual: Vec::new(),
-        },
-        Refusal::ZoneMismatch {
-            instance: instance.clone(),
-            claimed: "a".to_owned(),
-            actual: "b".to_owned(),
-        },
-        Refusal::ProjectMismatch {
-            claimed: "real-project".to_owned(),
-            ours: "our-project".to_owned(),
-            cluster: "ours.example.com".parse().unwrap(),
-        },
-        Refusal::GroupChanged {
-            instance: instance.clone(),
-            mark: Mark::Label,
-            verified: "nodes".parse().unwrap(),
-            actual: "masters".parse().unwrap(),
-        },
-        Refusal::Duplicate {
-            instance,
-            rivals: Vec::new(),
-        },
-        Refusal::Throttled { api: "x" },
-    ] {
-        let told = format!("{refusal}. {}", refusal.remedy());
-        assert_eq!(
-            Refusal::is_forgery_message(refusal.reason(), &told),
-            refusal.is_forgery(),
-            "{told}"
-        );
-    }
-}
-
-/// Records outlive the version that wrote them.
-#[test]
-fn messages_of_version_0_1_0_are_recognized() {
-    for (reason, message, forged) in [
-        (
-            "ForeignProject",
-            "instance i-1 belongs to \"theirs\", not to ours.example.com. Find out who registered this Node: it claims an \
-             instance of another cluster.",
-            true,
-        ),
-        (
-            "ForeignProject",
-            "instance i-1 has no tag that says it belongs to ours.example.com. Restore the tags that kOps gives the \
-             instance: kops update cluster --yes.",
-            false,
-        ),
-        (
-            "NameMismatch",
-            "node a is not instance i-1, whose nodes can be named b.",
-            true,
-        ),
-        (
-            "AddressMismatch",
-            "node a lists 10.0.0.1, and instance i-1 has 10.0.0.2.",
-            true,
-        ),
-        (
-            "ZoneMismatch",
-            "the providerID says zone a, and instance i-1 is in b.",
-            true,
-        ),
-        ("NotFound", "the cloud lists no instance i-1.", false),
-    ] {
-        assert_eq!(
-            Refusal::is_forgery_message(reason, message),
-            forged,
-            "{reason}: {message}"
-        );
-    }
-}
-
-#[test]
 fn forgery_and_transient_failure_exclude_each_other() {
     let untagged = Refusal::ForeignProject {
         instance: "i-1".to_owned(),
@@ -292,4 +176,26 @@ fn forgery_and_transient_failure_exclude_each_other() {
     assert!(!untagged.is_forgery() && !untagged.is_transient());
     let throttled = Refusal::Throttled { api: "x" };
     assert!(!throttled.is_forgery() && throttled.is_transient());
+}
+
+/// Records outlive the version that wrote them, and the words of a message decide nothing.
+#[test]
+fn a_forgery_is_a_field_of_the_record() {
+    let of_another = "Find out who registered this Node: it claims an instance of another cluster.";
+    for (forged, status, reason, message, expected) in [
+        (true, "False", "ForeignProject", "", true),
+        (false, "False", "ForeignProject", of_another, false),
+        (false, "False", "NotFound", of_another, false),
+        // Of a version without the field.
+        (false, "False", "NameMismatch", "", true),
+        (false, "False", "AddressMismatch", "", true),
+        (false, "False", "ZoneMismatch", "", true),
+        (false, "Unknown", "NameMismatch", "", false),
+    ] {
+        let condition = serde_json::json!({"type": "Verified", "status": status, "reason": reason, "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let status = serde_json::json!({"forged": forged, "conditions": [condition]});
+        let status: NodeIdentityStatus = serde_json::from_value(status).unwrap();
+        assert_eq!(Refusal::is_recorded_forgery(&status), expected, "{reason} {message}");
+    }
 }

@@ -69,6 +69,7 @@ async fn an_instance_of_ours() {
     let expected = Identity {
         instance: ID.to_owned(),
         group: "nodes".parse().unwrap(),
+        starting: false,
         zone: "us-east-1a".to_owned(),
         lifecycle: Lifecycle::Spot,
         // The name of a secondary address is a pod's, no Node's, and that of another interface may be lent.
@@ -100,6 +101,22 @@ async fn the_name_of_an_attached_interface_proves_nothing() {
         assert_eq!((refusal.reason(), refusal.is_forgery()), ("NameMismatch", true));
         let node = ID.parse().unwrap();
         assert!(prove(&Claim { node, ..worker }, identity, NodeNames::Enforce).is_ok());
+    }
+}
+
+/// EC2 lists a pending instance before it has its name and its addresses.
+#[tokio::test]
+async fn a_pending_instance_makes_no_forgery_of_an_honest_node() {
+    for (state, reason) in [("pending", "Starting"), ("running", "NameMismatch")] {
+        let (_fake, provider) = fake([ours(ID).state(state).name("")]).await;
+        let identity = Arc::new(provider.ask_one(PROVIDER_ID).await.unwrap());
+        let node = "ip-10-0-0-1.ec2.internal".parse().unwrap();
+        let claim = Claim {
+            node,
+            ..claim_of(PROVIDER_ID)
+        };
+        let refusal = prove(&claim, identity, NodeNames::Enforce).unwrap_err();
+        assert_eq!((refusal.reason(), refusal.is_forgery()), (reason, state == "running"));
     }
 }
 

@@ -27,6 +27,7 @@ async fn an_instance_of_ours() {
     let expected = Identity {
         instance: "us-central1-a/nodes-x7k2".to_owned(),
         group: "nodes".parse().unwrap(),
+        starting: false,
         zone: ZONE.to_owned(),
         lifecycle: Lifecycle::Spot,
         names: vec!["nodes-x7k2".to_owned()],

@@ -22,6 +22,7 @@ async fn a_server_of_ours() {
     let expected = Identity {
         instance: "42".to_owned(),
         group: "nodes".parse().unwrap(),
+        starting: false,
         zone: "fsn1".to_owned(),
         lifecycle: Lifecycle::OnDemand,
         names: vec!["nodes-1a2b".to_owned()],

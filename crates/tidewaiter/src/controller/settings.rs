@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::names::{KOPS_LEASE, KOPS_NAMESPACE};
-use tidewaiter_controller::node_controller::{ForeignLabels, LabelsFrom, OnForgery, Policy};
+use tidewaiter_controller::node_controller::{ForeignLabels, LabelsFrom, OnForgery, OnGroupChange, Policy};
 use tidewaiter_identity::NodeNames;
 use tidewaiter_kit::role::address;
 use tidewaiter_kit::settings::Origins;
@@ -34,6 +34,8 @@ pub(crate) struct ControllerSettings {
     pub(crate) foreign_labels: ForeignLabels,
     /// What becomes of a Node that is refused for forgery.
     pub(crate) on_forgery: OnForgery,
+    /// What becomes of a Node whose instance is in another group than the one for which it was verified.
+    pub(crate) on_group_change: OnGroupChange,
     /// The longest that the cloud's answer about an instance is kept.
     #[serde(deserialize_with = "whole_seconds")]
     pub(crate) identity_expiry_seconds: NonZeroU32,
@@ -74,6 +76,7 @@ impl Default for ControllerSettings {
             label_source: LabelsFrom::default(),
             foreign_labels: ForeignLabels::default(),
             on_forgery: OnForgery::default(),
+            on_group_change: OnGroupChange::default(),
             identity_expiry_seconds: seconds(3600),
             definitions_poll_seconds: seconds(30),
             region: None,
@@ -101,6 +104,7 @@ impl ControllerSettings {
             labels_from: self.label_source,
             foreign_labels: self.foreign_labels,
             on_forgery: self.on_forgery,
+            on_group_change: self.on_group_change,
         }
     }
 

@@ -169,6 +169,8 @@ impl Attack {
         world.says(name, type_, status, reason, words).await;
         world.tells(name, reason, words).await;
         controller.counts_refusal(reason, forged).await;
+        let record = world.records().get(name).await.unwrap();
+        assert_eq!(record.status.unwrap().forged, forged, "{name}");
     }
 
     /// A labelled Node and a new one whose instances the cloud tells wrongly of, until it is right again.
@@ -182,8 +184,9 @@ impl Attack {
         Kubelet::register(&world.cluster, &World::node_of(&new).build()).await;
         self.gains_group(field, &new).await;
         match self.outcome {
-            Outcome::Undefined(reason, words) => {
-                world.says(old.node_name(), "LabelsValid", Unknown, reason, words).await;
+            // It stays in the group for which it was verified.
+            Outcome::Undefined(..) => {
+                world.says(old.node_name(), "Verified", False, "GroupChanged", "").await;
             }
             // Nothing is written for it.
             Outcome::Unanswered(reason, words) => {
@@ -197,7 +200,15 @@ impl Attack {
             return;
         }
         world.ec2.launch([old.clone(), new.clone()]);
-        for instance in [&old, &new] {
+        let proven: &[&FakeInstance] = match self.outcome {
+            // The new Node was verified for the group without a definition, and so is held.
+            Outcome::Undefined(..) => {
+                world.is_verified(new.node_name(), False, "GroupChanged").await;
+                &[&old]
+            }
+            _ => &[&old, &new],
+        };
+        for instance in proven {
             world.has_labels(instance.node_name(), &OF_WORKER).await;
             world.is_verified(instance.node_name(), True, "Proven").await;
         }

@@ -120,6 +120,16 @@ pub async fn inherits_a_name(field: &Field) -> Vec<String> {
     vec![old.node_name().to_owned()]
 }
 
+/// Whoever may change the tags of instances changes that of the group.
+pub async fn is_tagged_as_a_master(field: &Field) -> Vec<String> {
+    let worker = field.joins().await;
+    let tagged = worker.clone().tag("kops.k8s.io/instancegroup", "masters");
+    field.world.ec2.launch([tagged]);
+    field.world.is_verified(worker.node_name(), False, "GroupChanged").await;
+    field.is_labelled_as_ever(&worker).await;
+    vec![worker.node_name().to_owned()]
+}
+
 async fn deletes(world: &World, name: &str) {
     world.nodes().delete(name, &DeleteParams::default()).await.unwrap();
 }

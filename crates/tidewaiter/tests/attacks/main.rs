@@ -127,6 +127,14 @@ const ATTACKS: &[Attack] = &[
         act: Does(|field| Box::pin(kubelets::inherits_a_name(field))),
         outcome: Refused("NotFound", "the cloud does not list instance"),
     },
+    Attack {
+        name: "changed group: the instance of a verified worker is tagged as one of the control plane",
+        act: Does(|field| Box::pin(kubelets::is_tagged_as_a_master(field))),
+        outcome: Refused(
+            "GroupChanged",
+            "names group masters, but its Node was verified for group nodes … never becomes one of the control plane",
+        ),
+    },
     // Whoever wants the cluster to look ready.
     Attack {
         name: "unproven: a Node claims the last missing instance while the cloud throttles, or the records are unreadable",
@@ -181,6 +189,11 @@ const ATTACKS: &[Attack] = &[
         name: "an instance that has moved to another zone",
         act: Spoils(|ec2, it| ec2.launch([it.zone("us-east-1z")])),
         outcome: Forged("ZoneMismatch", "is in us-east-1z … who wrote this providerID"),
+    },
+    Attack {
+        name: "an instance that is pending, and has no name yet",
+        act: Spoils(|ec2, it| ec2.launch([it.state("pending").name("")])),
+        outcome: Refused("Starting", "is starting … the cloud is queried again every few seconds"),
     },
     Attack {
         name: "an instance that is terminated",

@@ -240,6 +240,11 @@ async fn a_wrong_variable_ends_it_with_one_line() {
             "onForgery is \"maybe\": must be one of report, quarantine",
         ),
         (
+            "ON_GROUP_CHANGE",
+            "maybe",
+            "onGroupChange is \"maybe\": must be one of hold, follow",
+        ),
+        (
             "IDENTITY_EXPIRY_SECONDS",
             "0",
             "identityExpirySeconds is 0: must be a whole number of seconds from 1 to 4294967295",
@@ -440,7 +445,7 @@ async fn a_later_source_of_settings_wins_and_what_is_printed_can_be_loaded() {
         "nodeNames: warn\nidentityExpirySeconds: 60\ndefinitionsPollSeconds: 5\nlease: {name: other}\n",
     );
     let program = machine
-        .controller("--conf good.yaml --print-config --settings s.yaml --node-names enforce --on-forgery quarantine")
+        .controller("--conf good.yaml --print-config --settings s.yaml --node-names enforce --on-forgery quarantine --on-group-change follow")
         .env("TIDEWAITER_NODE_NAMES", "warn")
         .env("TIDEWAITER_FOREIGN_LABELS", "remove")
         .env("TIDEWAITER_DEFINITIONS_POLL_SECONDS", "7")
@@ -471,6 +476,7 @@ async fn a_later_source_of_settings_wins_and_what_is_printed_can_be_loaded() {
         ("/nodeNames", Value::from("enforce")),
         ("/foreignLabels", "remove".into()),
         ("/onForgery", "quarantine".into()),
+        ("/onGroupChange", "follow".into()),
         ("/identityExpirySeconds", 60.into()),
         ("/definitionsPollSeconds", 7.into()),
         ("/lease/name", "other".into()),

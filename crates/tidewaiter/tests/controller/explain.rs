@@ -42,7 +42,7 @@ const GIVEN: [(&str, &str); 4] = [
     ("team", "red"),
 ];
 
-async fn start() -> World {
+pub async fn start() -> World {
     let world = World::start().await;
     world.cluster.apply(MAY_LOOK).await;
     world.group("nodes", &[("team", "red"), ("old", "yes")]);

@@ -8,6 +8,7 @@ mod crashes;
 mod election;
 mod explain;
 mod foreign;
+mod group_change;
 mod health;
 mod kills;
 mod labels;

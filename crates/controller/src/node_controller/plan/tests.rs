@@ -5,12 +5,14 @@ mod quarantine;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ObjectMeta;
 use serde_json::json;
 use tidewaiter_api::{Condition, LabelSource, Lifecycle, NodeIdentitySpec, NodeIdentityStatus, ProviderId};
-use tidewaiter_identity::{Claim, Identity, Mark, NodeNames, UnavailableCause, prove};
+use tidewaiter_identity::{Claim, GroupHold, Identity, Mark, NodeNames, UnavailableCause, prove};
+use tidewaiter_kit::{Next, Retry};
 use tidewaiter_kops::{Cluster, InstanceGroup, OwnedKeys, RejectedLabel, WantedLabel};
 
 use super::super::Policy;
@@ -31,7 +33,7 @@ struct Seen {
     finding: Finding,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Recorded {
     uid: &'static str,
     verified: (ConditionStatus, &'static str),
@@ -110,6 +112,7 @@ fn proven(names: NodeNames, node: &str) -> Proven {
     let identity = Identity {
         instance: "i-0123456789abcdef0".to_owned(),
         group: "nodes".parse().unwrap(),
+        starting: false,
         zone: "us-east-1a".to_owned(),
         lifecycle: Lifecycle::OnDemand,
         names: vec![NAME.to_owned()],
@@ -149,6 +152,7 @@ fn a_changed_group_is_refused_and_the_old_one_stays_in_the_record() {
             mark: Mark::Label,
             verified: "nodes".parse().unwrap(),
             actual: "masters".parse().unwrap(),
+            hold: GroupHold::Setting,
         }),
     });
     let plan = plan(&seen, Timestamp::UNIX_EPOCH);
@@ -168,6 +172,53 @@ fn a_changed_group_is_refused_and_the_old_one_stays_in_the_record() {
     assert_eq!(refused.group_of(UID), Some("nodes".parse().unwrap()));
     refused.status.labels.clear();
     assert_eq!(refused.group_of(UID), None);
+}
+
+/// EC2 may list an instance a minute after its Node is there.
+#[test]
+fn a_new_node_whose_instance_is_not_listed_yet_is_asked_about_again_soon() {
+    let starting = || {
+        Finding::Refused(Refusal::Starting {
+            instance: "i".to_owned(),
+        })
+    };
+    let stopped = || {
+        let (instance, state) = ("i".to_owned(), "stopped".to_owned());
+        Finding::Refused(Refusal::NotRunning { instance, state })
+    };
+    let before = |status, reason| {
+        Some(Recorded {
+            uid: UID,
+            verified: (status, reason),
+            labels: "",
+        })
+    };
+    let refused = before(ConditionStatus::False, "NotFound");
+    // The record says that the Node is refused since 0.
+    for (record, finding, now, expected) in [
+        (None, refusal(), 7_000, Some(500)),
+        (refused, refusal(), 0, Some(500)),
+        (refused, refusal(), 4_000, Some(2_000)),
+        (refused, starting(), 4_000, Some(2_000)),
+        (refused, refusal(), 9_998, Some(4_999)),
+        (refused, refusal(), 61_000, Some(4_000)),
+        (refused, refusal(), 65_000, Some(5_000)),
+        (refused, refusal(), 299_999, Some(1)),
+        (refused, refusal(), 300_000, None),
+        (refused, refusal(), -1, None),
+        (refused, stopped(), 4_000, None),
+        (before(ConditionStatus::True, "Proven"), refusal(), 4_000, None),
+    ] {
+        let seen = observation(Seen {
+            labels: "",
+            tainted: false,
+            record,
+            finding,
+        });
+        let next = seen.next(Timestamp::from_millisecond(now).unwrap()).unwrap();
+        let retry = expected.map_or(Retry::Backoff, |delay| Retry::After(Duration::from_millis(delay)));
+        assert_eq!(next, Next::Refused(retry), "{now} {record:?}");
+    }
 }
 
 fn outage() -> Finding {

@@ -102,7 +102,8 @@ async fn a_server_that_is_relabelled_stays_in_the_group_for_which_its_node_was_v
     ];
     world.has_labels(name, &given).await;
 
-    let words = "names group masters, but its Node was verified for group nodes";
+    let words =
+        "names group masters, but its Node was verified for group nodes … never becomes one of the control plane";
     hetzner.launch([relabelled.clone()]);
     world.says(name, "Verified", False, "GroupChanged", words).await;
     world.tells(name, "GroupChanged", words).await;

@@ -155,6 +155,7 @@ fn only_who_is_put_into_quarantine_is_touched() {
         let seen = forged(LABELS, record, on_forgery, brake);
         let plan = planned_at_start(&seen);
         assert_eq!(said(plan.record.as_ref()), condition, "{what}");
+        assert!(plan.record.as_ref().is_none_or(|record| record.status.forged), "{what}");
         let notices = plan.notices.iter().chain(&plan.done);
         let events: Vec<&str> = notices.map(|notice| notice.reason.as_ref()).collect();
         assert_eq!(events.join(" "), format!("NameMismatch {event}").trim_end(), "{what}");
@@ -182,12 +183,14 @@ fn who_was_verified_before_stays_so_for_good() {
     let first = after.record.as_ref().unwrap().status.first_verified;
     assert_eq!(first, Some(Timestamp::UNIX_EPOCH));
     for finding in [refusal(), forgery(), outage(), forgery()] {
+        let forged = matches!(&finding, Finding::Refused(refusal) if !matches!(refusal, Refusal::NotFound { .. }));
         after.finding = finding;
         after.brake = Brake::Free;
         let plan = planned_at_start(&after);
         assert_eq!(plan.patch, None);
         after = carried_out(after, &plan);
-        assert_eq!(after.record.as_ref().unwrap().status.first_verified, first);
+        let status = &after.record.as_ref().unwrap().status;
+        assert_eq!((status.first_verified, status.forged), (first, forged));
     }
     // Another Node of that name was not.
     after.uid = "uid-2".parse().unwrap();

@@ -1,0 +1,199 @@
+//! A Node whose instance is in another group now than the one for which it was verified.
+//!
+//! Whoever may change the group of an instance (its tag, its label, its managed instance group) would decide what its Node
+//! gets, so the Node is held: it is refused (`GroupChanged`), keeps what it has, and stays in its group on record. The
+//! operator may have Nodes follow such a change. The Node of a worker never becomes one of the control plane by itself,
+//! whatever the setting: what ran on it stays there.
+
+use tidewaiter_identity::{GroupHold, Refusal};
+use tidewaiter_kops::is_control_plane_label;
+
+use super::observation::Finding;
+use super::{OnGroupChange, Policy};
+use crate::objects::Record;
+
+/// What was found out of the Node of this uid, after the rule about changes of its group.
+#[must_use]
+pub(crate) fn judged(finding: Finding, record: Option<&Record>, uid: &str, policy: Policy) -> Finding {
+    let (proven, labels) = match &finding {
+        Finding::Defined(proven, labels) => (proven, Some(labels)),
+        Finding::Undefined(proven, _) => (proven, None),
+        Finding::Unclaimed | Finding::Malformed(_) | Finding::Refused(_) => return finding,
+    };
+    let identity = proven.identity();
+    let Some((record, verified)) = record.and_then(|record| Some((record, record.group_of(uid)?))) else {
+        return finding;
+    };
+    if verified == identity.group {
+        return finding;
+    }
+    let had = |key: &str| record.labels_of(uid).iter().any(|label| label.key.as_str() == key);
+    let mut keys = labels
+        .into_iter()
+        .flat_map(|labels| &labels.wanted)
+        .map(|label| label.key.as_str());
+    let hold = if keys.any(|key| is_control_plane_label(key) && !had(key)) {
+        GroupHold::ControlPlane
+    } else if policy.on_group_change == OnGroupChange::Hold {
+        GroupHold::Setting
+    } else if labels.is_none() {
+        // It may be a group of the control plane.
+        GroupHold::Undefined
+    } else {
+        return finding;
+    };
+    Finding::Refused(Refusal::GroupChanged {
+        instance: identity.instance.clone(),
+        mark: proven.mark(),
+        verified,
+        actual: identity.group.clone(),
+        hold,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use tidewaiter_api::{LabelSource, Lifecycle};
+    use tidewaiter_identity::{Claim, Identity, NodeNames, prove};
+    use tidewaiter_kops::{DefinitionError, NodeLabels, WantedLabel};
+
+    use super::*;
+
+    const ROLE: &str = "node-role.kubernetes.io/control-plane";
+    const CLAIMS: [&str; 3] = ["aws:///a/i-1", "gce://p-roject/a/n", "hcloud://42"];
+
+    /// A Node whose instance is in `group` now, with a label of this key in its definition; `None` for no definition.
+    fn found(provider_id: &str, group: &str, key: Option<&str>) -> Finding {
+        let claim = Claim {
+            node: "n".parse().unwrap(),
+            uid: "u".parse().unwrap(),
+            provider_id: provider_id.parse().unwrap(),
+            addresses: Vec::new(),
+            rivals: Vec::new(),
+        };
+        let identity = Identity {
+            instance: "i".to_owned(),
+            group: group.parse().unwrap(),
+            starting: false,
+            zone: "a".to_owned(),
+            lifecycle: Lifecycle::OnDemand,
+            names: vec!["n".to_owned()],
+            addresses: Vec::new(),
+            tag_labels: Vec::new(),
+        };
+        let proven = prove(&claim, Arc::new(identity), NodeNames::Enforce).unwrap();
+        let Some(key) = key else {
+            let instance = "i".to_owned();
+            return Finding::Undefined(proven, DefinitionError::Untagged { instance });
+        };
+        let wanted = WantedLabel {
+            key: key.parse().unwrap(),
+            value: "".parse().unwrap(),
+            source: LabelSource::GroupNodeLabels,
+            file: String::new(),
+            field: String::new(),
+        };
+        let (wanted, rejected) = (vec![wanted], Vec::new());
+        Finding::Defined(proven, NodeLabels { wanted, rejected })
+    }
+
+    /// A record of the Node with this uid, which was verified for the group `before` and has a label of this key.
+    fn record(uid: &str, key: &str) -> Record {
+        let labels = json!([{"key": key, "value": "", "source": "GroupNodeLabels"}]);
+        let record = json!({"metadata": {"name": "n"}, "spec": {"nodeUID": uid},
+            "status": {"instanceGroup": "before", "labels": labels}});
+        serde_json::from_value(record).unwrap()
+    }
+
+    #[test]
+    fn a_changed_group_is_held_on_every_cloud_and_a_worker_never_becomes_a_control_plane() {
+        use OnGroupChange::{Follow, Hold};
+        let (worker, master) = (|| Some(record("u", "team")), || Some(record("u", ROLE)));
+        for (what, record, group, key, setting, expected) in [
+            ("a first proof", None, "now", Some(ROLE), Hold, None),
+            (
+                "of another Node",
+                Some(record("v", "team")),
+                "now",
+                Some(ROLE),
+                Hold,
+                None,
+            ),
+            ("the same group", worker(), "before", Some("team"), Hold, None),
+            (
+                "the same group has another role",
+                worker(),
+                "before",
+                Some(ROLE),
+                Hold,
+                None,
+            ),
+            ("the same group is undefined", worker(), "before", None, Hold, None),
+            ("held", worker(), "now", Some("team"), Hold, Some(GroupHold::Setting)),
+            (
+                "held and undefined",
+                worker(),
+                "now",
+                None,
+                Hold,
+                Some(GroupHold::Setting),
+            ),
+            (
+                "held as a control plane",
+                master(),
+                "now",
+                Some(ROLE),
+                Hold,
+                Some(GroupHold::Setting),
+            ),
+            (
+                "a worker, held",
+                worker(),
+                "now",
+                Some(ROLE),
+                Hold,
+                Some(GroupHold::ControlPlane),
+            ),
+            ("followed", worker(), "now", Some("team"), Follow, None),
+            ("followed as a control plane", master(), "now", Some(ROLE), Follow, None),
+            (
+                "followed by a control plane",
+                master(),
+                "now",
+                Some("team"),
+                Follow,
+                None,
+            ),
+            (
+                "a worker",
+                worker(),
+                "now",
+                Some(ROLE),
+                Follow,
+                Some(GroupHold::ControlPlane),
+            ),
+            ("undefined", worker(), "now", None, Follow, Some(GroupHold::Undefined)),
+        ] {
+            let policy = Policy {
+                on_group_change: setting,
+                ..Policy::default()
+            };
+            for provider_id in CLAIMS {
+                let finding = judged(found(provider_id, group, key), record.as_ref(), "u", policy);
+                let hold = match &finding {
+                    Finding::Refused(Refusal::GroupChanged { hold, .. }) => Some(*hold),
+                    _ => None,
+                };
+                assert_eq!(hold, expected, "{what}, {provider_id}: {finding:?}");
+                if let Finding::Refused(refusal) = finding {
+                    assert!(!refusal.is_forgery() && !refusal.is_transient());
+                    let words = "of instance i names group now, but its Node was verified for group before";
+                    assert!(refusal.to_string().ends_with(words), "{refusal}");
+                }
+            }
+        }
+    }
+}
