@@ -58,7 +58,7 @@ impl Agent {
                 bed.cluster.kubeconfig_of(&serde_json::json!({"token": token})),
             )
             .env("TIDEWAITER_FOLDER", &folder)
-            .env("TIDEWAITER_STATE_FOLDER", folder.with_extension("state"))
+            .env("TIDEWAITER_STATE_FOLDER", format!("{}-state", folder.display()))
             .env("TIDEWAITER_ADMIN_ADDRESS", &admin)
             .env("TIDEWAITER_HEALTH_ADDRESS", "127.0.0.1:0")
             .env("TIDEWAITER_OWNER_UID", owner.uid().to_string())
