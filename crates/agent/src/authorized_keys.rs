@@ -7,10 +7,13 @@
 //! - Outside the block, a line with a key of the block or of a known user never stays.
 //! - All other lines are foreign. Those that stay are kept byte for byte, in their order.
 //! - A marker without its counterpart marks nothing.
+//! - Of a file that has more than [`MOST_OTHERS`] or [`MOST_OURS`], no foreign line is read: all of them go. So whoever
+//!   writes the file does not decide how much memory and time it takes.
 
 mod foreign;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use tidewaiter_api::values::SshKeyLine;
@@ -20,6 +23,18 @@ pub use foreign::{ForeignKey, Kept, line_digest};
 
 /// The argument of our command in the line of a break-glass key begins with it; the fingerprint follows.
 const BREAK_GLASS: &str = "break-glass:";
+
+/// The foreign lines that are read.
+const MOST_OTHERS: Size = Size {
+    lines: 1_000,
+    bytes: 1024 * 1024,
+};
+
+/// The lines of ours that are read: more than an agent writes, whose keys take 4 MiB at most.
+const MOST_OURS: Size = Size {
+    lines: 65_536,
+    bytes: 6 * 1024 * 1024,
+};
 
 const BEGIN: &str = "# BEGIN tidewaiter";
 const BEGIN_LINE: &str = "# BEGIN tidewaiter: changes to the lines up to END are undone (docs/agent.md)\n";
@@ -89,6 +104,32 @@ pub struct Format {
     command: String,
 }
 
+/// How much lines take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Their number.
+    pub lines: usize,
+    /// Their bytes, with the newline that the last one may lack.
+    pub bytes: usize,
+}
+
+impl Size {
+    fn add(&mut self, line: &[u8]) {
+        self.lines += 1;
+        self.bytes += line.len() + usize::from(!line.ends_with(b"\n"));
+    }
+
+    fn fits(self, most: Self) -> bool {
+        self.lines <= most.lines && self.bytes <= most.bytes
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} lines with {} bytes", self.lines, self.bytes)
+    }
+}
+
 /// A file, taken apart. Each line has its newline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
@@ -96,6 +137,8 @@ pub struct Parts {
     pub ours: Vec<Vec<u8>>,
     /// The lines that are not ours.
     pub others: Vec<Vec<u8>>,
+    /// The size of lines that are too many to be read: then `others` has none.
+    pub excess: Option<Size>,
 }
 
 impl Format {
@@ -124,18 +167,33 @@ impl Format {
     /// Takes a file apart.
     #[must_use]
     pub fn parse(&self, content: &[u8]) -> Parts {
-        let lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
+        let mut lines = content.split_inclusive(|byte| *byte == b'\n');
         let mut parts = Parts::default();
+        let (mut ours, mut others) = (Size::default(), Size::default());
         let mut is_within = false;
-        for (index, line) in lines.iter().enumerate() {
+        while let Some(line) = lines.next() {
             if let Some(marker) = Marker::of(line) {
-                let mut later = lines.iter().skip(index + 1).filter_map(|line| Marker::of(line));
-                is_within = marker == Marker::Begin && later.next() == Some(Marker::End);
-            } else if is_within || self.is_command(line) {
-                parts.ours.push(line.to_vec());
-            } else {
-                parts.others.push(line.to_vec());
+                is_within = marker == Marker::Begin && lines.clone().find_map(Marker::of) == Some(Marker::End);
+                continue;
             }
+            let (read, size, most) = if is_within || self.is_command(line) {
+                (&mut parts.ours, &mut ours, MOST_OURS)
+            } else {
+                (&mut parts.others, &mut others, MOST_OTHERS)
+            };
+            size.add(line);
+            if size.fits(most) {
+                read.push(line.to_vec());
+            }
+        }
+        if !ours.fits(MOST_OURS) {
+            parts = Parts {
+                excess: Some(ours),
+                ..Parts::default()
+            };
+        } else if !others.fits(MOST_OTHERS) {
+            parts.others = Vec::new();
+            parts.excess = Some(others);
         }
         parts
     }

@@ -187,7 +187,7 @@ pub enum Found {
 /// A regular file as it was found.
 #[derive(Debug)]
 pub struct FoundFile {
-    /// Its content, at most [`MOST_BYTES`] of whole lines.
+    /// Its content, at most [`MOST_BYTES`].
     pub content: Vec<u8>,
     /// Whether it has more.
     pub is_cut: bool,

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use tidewaiter_api::values::{fingerprint, printable};
 use tidewaiter_signature::sha256;
 
-use super::{Desired, LoginKey, Parts};
+use super::{Desired, LoginKey, MOST_OTHERS, Parts, Size};
 
 /// The characters of a comment that are reported.
 const COMMENT: usize = 64;
@@ -114,22 +114,34 @@ impl Parts {
         foreign.map(|line| line_digest(line)).collect()
     }
 
-    /// Adds the lines of others of a later version that are missing. The last line was perhaps read before it was
-    /// written to its end.
-    pub fn merge(&mut self, later: Self) {
+    /// What is too large, in words.
+    #[must_use]
+    pub fn excess(&self) -> Option<String> {
+        let size = self.excess?;
+        Some(format!(
+            "has {size} that are not the agent's, more than {MOST_OTHERS}: all of them are removed"
+        ))
+    }
+
+    /// Adds the lines of others of a later version that are missing, as far as they may stay. The last line was perhaps
+    /// read before it was written to its end.
+    pub fn merge(&mut self, later: &Self) {
         if let Some(last) = self.others.last()
             && !last.ends_with(b"\n")
             && later.others.iter().any(|line| line.starts_with(last))
         {
             self.others.pop();
         }
-        for line in later.others {
-            if !self
-                .others
-                .iter()
-                .any(|known| known.trim_ascii_end() == line.trim_ascii_end())
-            {
-                self.others.push(line);
+        let mut size = Size::default();
+        self.others.iter().for_each(|line| size.add(line));
+        for line in &later.others {
+            let mut known = self.others.iter();
+            if !known.any(|known| known.trim_ascii_end() == line.trim_ascii_end()) {
+                size.add(line);
+                if !size.fits(MOST_OTHERS) {
+                    break;
+                }
+                self.others.push(line.clone());
             }
         }
     }

@@ -188,6 +188,35 @@ fn the_lines_of_the_grace_stay_and_no_others() {
     );
 }
 
+/// One line of `a` costs many times its two bytes once it is read.
+#[test]
+fn of_a_file_that_is_too_large_no_foreign_line_stays() {
+    let ours = ours();
+    let most = "a\n".repeat(MOST_OTHERS.lines);
+    assert_eq!(
+        becomes(&format!("{ours}{most}"), &desired(logins(), Kept::All)),
+        format!("{ours}{most}")
+    );
+    let line = format!("{}\n", "a ".repeat(MOST_OTHERS.bytes / 2));
+    let in_block = ours.replace(END_LINE, &format!("{}{END_LINE}", "a\n".repeat(2_000_000)));
+    for (content, size) in [
+        (format!("{ours}{most}{FOREIGN} a\n"), MOST_OTHERS.lines + 1),
+        (format!("{ours}{FOREIGN} a\n{line}"), 2),
+        (format!("{}{ours}", "a\n".repeat(2_000_000)), 2_000_000),
+        (format!("{FOREIGN} a\n{in_block}"), 2_000_003),
+    ] {
+        let parts = format().parse(content.as_bytes());
+        assert_eq!(parts.excess.unwrap().lines, size);
+        assert!(parts.others.is_empty() && parts.ours.len() <= 3);
+        assert_eq!(becomes(&content, &desired(logins(), Kept::All)), ours);
+    }
+    // Nor is it too large by what an editor writes to a file that was replaced.
+    let mut parts = format().parse(most.as_bytes());
+    let other = "b\n".repeat(3);
+    parts.merge(&format().parse(other.as_bytes()));
+    assert_eq!(parts.others.concat(), most.as_bytes());
+}
+
 #[test]
 fn without_users_nothing_of_ours_is_left() {
     let content = format!("{FOREIGN}\n{}", ours());

@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, SeekFrom, linkat, openat, openat2, renameat, renameat_with,
-    seek, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, SeekFrom, fstat, linkat, openat, openat2, renameat,
+    renameat_with, seek, unlinkat,
 };
 use rustix::io::{Errno, write};
 use tidewaiter_kit::random;
@@ -78,7 +78,7 @@ impl Host {
             return Ok(Found::Other(kind(&stat)));
         }
         self.before(Call::Read)?;
-        let (content, is_cut) = read_lines(&fd, usize::try_from(stat.st_size).unwrap_or_default())?;
+        let (content, is_cut) = read_bounded(&fd)?;
         Ok(Found::File(Box::new(FoundFile {
             content,
             is_cut,
@@ -99,7 +99,7 @@ impl Host {
         let read = || {
             self.before(Call::Read)?;
             seek(fd, SeekFrom::Start(0))?;
-            Ok(read_lines(fd, 0)?.0)
+            Ok(read_bounded(fd)?.0)
         };
         read().map_err(|source| HostError::call("read", "a replaced file", source))
     }
@@ -286,18 +286,16 @@ impl Host {
     }
 }
 
-/// The content, up to the limit and then up to the last whole line, and whether there is more. The file has about `size` bytes.
-fn read_lines(fd: &OwnedFd, size: usize) -> Result<(Vec<u8>, bool), Errno> {
+/// The content, up to the limit, and whether there is more.
+fn read_bounded(fd: &OwnedFd) -> Result<(Vec<u8>, bool), Errno> {
     let failed = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let file = File::from(fd.try_clone().map_err(failed)?);
+    let size = usize::try_from(fstat(fd)?.st_size).unwrap_or_default();
     let mut content = Vec::with_capacity(size.min(MOST_BYTES) + 1);
     file.take(MOST_BYTES as u64 + 1)
         .read_to_end(&mut content)
         .map_err(failed)?;
     let is_cut = content.len() > MOST_BYTES;
-    if is_cut {
-        let end = content.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        content.truncate(end);
-    }
+    content.truncate(MOST_BYTES);
     Ok((content, is_cut))
 }

@@ -27,10 +27,6 @@ pub(super) const FILE: &str = "foreign-lines.json";
 
 const FILE_MODE: u32 = 0o600;
 
-/// Lines that are spared at most: otherwise whoever can write the file before the first start decides the size of the
-/// record.
-const MOST_LINES: usize = 1_000;
-
 /// What the host remembers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
@@ -89,10 +85,7 @@ impl Grace {
             record
         } else {
             let lines = if length.is_zero() { BTreeSet::new() } else { found()? };
-            let record = Record {
-                since: now,
-                lines: lines.into_iter().take(MOST_LINES).collect(),
-            };
+            let record = Record { since: now, lines };
             write(host, &record)?;
             record
         };

@@ -38,13 +38,15 @@ pub(crate) struct Target<'a> {
 }
 
 /// `left` is None for the first look after a start, when nobody knows who changed what. `late` is what was written to
-/// files after they had been replaced.
-pub(crate) fn plan(target: Target<'_>, found: &Found, left: Option<&Left>, late: &[&[u8]]) -> Plan {
+/// files after they had been replaced. That the file is too large counts in the first look as well, because lines go
+/// that would have stayed.
+pub(crate) fn plan(target: Target<'_>, found: &Found, left: Option<&Left>, late: &[Parts]) -> Plan {
     let content = match found {
         Found::File(file) => file.content.as_slice(),
         Found::Absent | Found::Other(_) => &[],
     };
     let mut parts = target.format.parse(content);
+    let excess = parts.excess();
     let mut tampering = Vec::new();
     let mut attributes = Vec::new();
     match found {
@@ -61,13 +63,11 @@ pub(crate) fn plan(target: Target<'_>, found: &Found, left: Option<&Left>, late:
             target.format.render(&parts, &left.desired) == content
         };
         if !is_intact && tampering.is_empty() {
-            tampering.push(other_lines(&parts, &left.desired));
+            tampering.push(excess.clone().unwrap_or_else(|| other_lines(&parts, &left.desired)));
         }
     }
     if !late.is_empty() {
-        for content in late {
-            parts.merge(target.format.parse(content));
-        }
+        late.iter().for_each(|late| parts.merge(late));
         wanted = target.format.render(&parts, target.desired);
         parts = target.format.parse(&wanted);
     }
@@ -80,7 +80,10 @@ pub(crate) fn plan(target: Target<'_>, found: &Found, left: Option<&Left>, late:
     }
     Plan {
         write: (!is_right).then_some(wanted),
-        tampering: left.map(|_| tampering).unwrap_or_default(),
+        tampering: match left {
+            Some(_) => tampering,
+            None => excess.into_iter().collect(),
+        },
         parts,
     }
 }

@@ -213,9 +213,8 @@ impl Site {
         let is_first = state.left.is_none();
         let mut found = Vec::new();
         let result = self.apply_all(state, desired, &mut found);
-        if !is_first {
-            tampering.append(&mut found);
-        }
+        // Nobody knows who made the folders so. Of the file, the plan tells what counts.
+        tampering.extend(found.into_iter().filter(|what| !is_first || what.starts_with(KEYS)));
         result
     }
 
@@ -301,7 +300,7 @@ impl Site {
             owner: self.settings.owner(),
         };
         let mut found = self.host.find(folder, KEYS)?;
-        let late = state.displaced.late(&self.host, state.now);
+        let late = state.displaced.late(&self.host, &self.format, state.now);
         let Plan {
             write,
             tampering,
@@ -329,9 +328,13 @@ impl Site {
             state.displaced.merged(state.now);
             let now = self.host.find(folder, KEYS)?;
             if let Found::File(file) = std::mem::replace(&mut found, now) {
-                state
-                    .displaced
-                    .push(file.fd, displaced.unwrap_or(file.content), state.now);
+                let last = displaced.as_ref().unwrap_or(&file.content);
+                if *last != file.content
+                    && let Some(excess) = self.format.parse(last).excess()
+                {
+                    changes.push(format!("{KEYS} {excess}"));
+                }
+                state.displaced.push(file.fd, last, state.now);
             }
         } else {
             state.displaced.merged(state.now);
@@ -359,7 +362,7 @@ impl Site {
         mut copy: Option<Prepared>,
         found: &Found,
         target: Target<'_>,
-        late: &[&[u8]],
+        late: &[Parts],
     ) -> Result<(Vec<u8>, Option<Vec<u8>>), HostError> {
         let mut later;
         let mut found = found;
@@ -373,9 +376,7 @@ impl Site {
                 break;
             };
             let mut parts = self.format.parse(&old);
-            for content in late {
-                parts.merge(self.format.parse(content));
-            }
+            late.iter().for_each(|late| parts.merge(late));
             let merged = self.format.render(&parts, target.desired);
             let is_same = old == read.content || merged == content;
             displaced.get_or_insert(old);

@@ -26,7 +26,7 @@ const MOST_KEYS: usize = 64;
 const MOST_BYTES: usize = 2 * 1024 * 1024;
 
 /// A key takes this much beside its data: the command and the id.
-const OVERHEAD: usize = 128;
+pub(super) const OVERHEAD: usize = 128;
 
 /// A slim User.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]

@@ -93,6 +93,34 @@ async fn every_change_is_undone_at_once_and_reported() {
     world.event(&agent.node, "AuthorizedKeysRestored").await;
 }
 
+/// Its container may have 128 MiB.
+#[tokio::test]
+async fn a_flooded_file_fills_no_memory() {
+    let world = World::start().await;
+    world.user(1, &[KEYS[0]]).await;
+    let agent = world.agent(&[("TIDEWAITER_FOREIGN_LINES", "keep")]).await;
+    agent.has(&[(1, 0)]).await;
+    let peak = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", agent.process.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u32>().unwrap()
+    };
+    let before = peak();
+    for line in ["a\n", "a ", &format!("{} intruder\n", KEYS[1])] {
+        let flood = line.repeat(8_000_000 / line.len());
+        agent.tamper(|file| fs::write(file, fs::read_to_string(file).unwrap() + &flood).unwrap());
+        agent.has(&[(1, 0)]).await;
+    }
+    let grown = peak() - before;
+    assert!(grown < 64 * 1024, "{grown} kB more than {before} kB");
+    agent
+        .report(|status| {
+            let mut changes = status.tampering.iter();
+            changes.any(|it| it.what.contains("that are not the agent's, more than 1000 lines"))
+        })
+        .await;
+}
+
 /// More events than the queue of inotify takes.
 #[tokio::test]
 async fn an_overflow_of_the_queue_loses_nothing() {

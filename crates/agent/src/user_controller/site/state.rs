@@ -10,14 +10,14 @@ use super::super::expiry::{Expiry, expiry};
 use super::super::grace::Grace;
 use super::super::pace::Pace;
 use super::super::plan::Left;
-use super::super::wanted::Wanted;
+use super::super::wanted::{OVERHEAD, Wanted};
 use super::desired::Pinned;
 use super::displaced::Displaced;
 use super::{Input, Outcome};
 use crate::authorized_keys::{Kept, Logins};
 use crate::host::Prepared;
 
-/// The size in bytes of all keys in the file while removals are held: somebody may add and remove many Users.
+/// The size in bytes of all keys in the file, with their commands, while removals are held: somebody may add and remove many Users.
 const MOST_HELD: usize = 4 * 1024 * 1024;
 
 /// What the agent remembers from pass to pass.
@@ -112,7 +112,7 @@ impl State {
 
 /// Adds users and keys, up to [`MOST_HELD`] bytes, and takes none away.
 fn add(accepted: &mut Logins, wanted: &Logins) {
-    let mut bytes: usize = accepted.values().flatten().map(|key| key.data.len()).sum();
+    let mut bytes: usize = accepted.values().flatten().map(|key| key.data.len() + OVERHEAD).sum();
     for (user, keys) in wanted {
         for key in keys {
             let is_known = accepted
@@ -120,8 +120,9 @@ fn add(accepted: &mut Logins, wanted: &Logins) {
                 .into_iter()
                 .flatten()
                 .any(|known| known.data == key.data);
-            if !is_known && bytes + key.data.len() <= MOST_HELD {
-                bytes += key.data.len();
+            let size = key.data.len() + OVERHEAD;
+            if !is_known && bytes + size <= MOST_HELD {
+                bytes += size;
                 accepted.entry(*user).or_default().push(key.clone());
             }
         }
@@ -137,7 +138,7 @@ mod tests {
 
     fn logins(user: u128, keys: usize) -> Logins {
         let key = |number: usize| LoginKey {
-            data: format!("{number}{}", "x".repeat(MOST_HELD / 4 - 1)),
+            data: format!("{number}{}", "x".repeat(MOST_HELD / 4 - 1 - OVERHEAD)),
             fingerprint: String::new(),
         };
         Logins::from([(Uuid::from_u128(user), (0..keys).map(key).collect())])

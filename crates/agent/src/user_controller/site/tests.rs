@@ -437,6 +437,101 @@ fn a_fight_is_slowed() {
     assert_eq!(site.pass(&later).unwrap().unwrap().tampering.len(), 1);
 }
 
+fn flood() -> String {
+    "a\n".repeat(2_000_000)
+}
+
+fn append(world: &World, lines: &str) {
+    let mut file = fs::File::options().append(true).open(world.file()).unwrap();
+    std::io::Write::write_all(&mut file, lines.as_bytes()).unwrap();
+}
+
+#[test]
+fn a_flood_takes_all_foreign_lines_with_it_and_is_named_with_its_size() {
+    for (foreign_lines, is_first) in [
+        (ForeignLines::Keep, true),
+        (ForeignLines::Keep, false),
+        (ForeignLines::Remove, true),
+        (ForeignLines::Remove, false),
+    ] {
+        let mut world = World::new();
+        world.settings.foreign_lines = foreign_lines;
+        before_the_agent(&world);
+        let site = world.site();
+        if !is_first {
+            assert_eq!(pass_at(&site, 0).foreign_lines, 1);
+        }
+        append(&world, &flood());
+        let outcome = pass_at(&site, 0);
+        let right = block(&world.line(0));
+        assert_eq!(world.content(), right);
+        let named = format!("{} lines with ", 2_000_001 + usize::from(is_first));
+        assert!(outcome.tampering[0].contains(&named), "{:?}", outcome.tampering);
+        assert_eq!((outcome.tampering.len(), outcome.foreign_lines), (1, 0));
+        assert!(pass_at(&site, 0).tampering.is_empty());
+    }
+}
+
+/// Floods the file behind the agent's look.
+#[derive(Debug)]
+struct Floods(PathBuf, std::sync::atomic::AtomicBool);
+
+impl HostCalls for Floods {
+    fn before(&self, call: Call) -> Result<(), Errno> {
+        if call == Call::Rename && self.1.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            fs::write(&self.0, flood()).unwrap();
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_flood_that_comes_between_the_look_and_the_write_is_named_and_goes() {
+    let mut world = World::new();
+    world.settings.foreign_lines = ForeignLines::Keep;
+    pass(&world.site(), wanted(0..1));
+    let calls = Arc::new(Floods(world.file(), false.into()));
+    let host = Host::new(world.folder.path(), world.settings.owner(), Arc::clone(&calls) as _);
+    let site = Site::new(host, world.settings.clone(), Watcher::new(), NOW);
+    pass(&site, wanted(0..1));
+    append(&world, &format!("{KEY} mine\n"));
+    calls.1.store(true, std::sync::atomic::Ordering::SeqCst);
+    let outcome = pass(&site, wanted(0..1));
+    assert_eq!(world.content(), block(&world.line(0)));
+    let named = outcome.tampering.iter().any(|what| what.contains("2000000 lines"));
+    assert!(named, "{:?}", outcome.tampering);
+}
+
+#[test]
+fn a_flood_of_a_file_that_was_replaced_is_not_read_again() {
+    let mut world = World::new();
+    world.settings.foreign_lines = ForeignLines::Keep;
+    before_the_agent(&world);
+    let site = world.site();
+    pass_at(&site, 0);
+    let mut editor = fs::File::options()
+        .write(true)
+        .truncate(true)
+        .open(world.file())
+        .unwrap();
+    pass_at(&site, 0);
+    assert_eq!(site.state().displaced.files().count(), 2);
+    std::io::Write::write_all(&mut editor, flood().as_bytes()).unwrap();
+    pass_at(&site, 0);
+    assert_eq!(world.content(), block(&world.line(0)));
+    assert_eq!(site.state().displaced.files().count(), 1);
+}
+
+#[test]
+fn a_flood_of_the_pinned_keys_or_of_the_record_is_not_read() {
+    for file in ["pinned/break-glass", "state/foreign-lines.json"] {
+        let world = World::new();
+        fs::write(world.beside.path().join(file), flood()).unwrap();
+        let error = world.site().pass(&input(wanted(0..1))).unwrap_err();
+        assert!(error.to_string().contains("has 4000000 bytes"), "{error}");
+    }
+}
+
 fn block(lines: &str) -> String {
     format!("# BEGIN tidewaiter: changes to the lines up to END are undone (docs/agent.md)\n{lines}# END tidewaiter\n")
 }
