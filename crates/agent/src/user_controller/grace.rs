@@ -8,7 +8,10 @@
 //!   `authorized_keys` gains nothing.
 //! - It ends by the clock, so long after its beginning as the setting says now. The end is recorded as well, so a clock
 //!   that is put back begins nothing anew.
-//! - A record that is damaged or that others can write is an error: it neither ends the grace nor begins another.
+//! - A record that cannot be of an agent is the end of the grace: one that is damaged, that others can write, or that
+//!   begins in the future. So nothing in it lets a line stay for longer than the setting says, counted from the start of
+//!   the agent that reads it.
+//! - Without a grace in the settings, the record is not read.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,6 +45,8 @@ pub(super) struct Grace {
     record: Option<Record>,
     kept: Arc<Kept>,
     until: Option<Timestamp>,
+    /// What was wrong with the record, in words.
+    problem: Option<String>,
 }
 
 impl Grace {
@@ -56,7 +61,15 @@ impl Grace {
     ) -> Result<Arc<Kept>, HostError> {
         let record = match self.record.take() {
             Some(record) => record,
-            None => self.begin(host, length, now, found)?,
+            None if length.is_zero() => return Ok(self.end(host, now)),
+            None => match read(host, now) {
+                Ok(record) => self.begin(host, record, now, found)?,
+                Err(HostError::Unusable { problem, .. }) => {
+                    self.problem = Some(format!("{FILE} {problem}; the grace of foreign lines is over"));
+                    return Ok(self.end(host, now));
+                }
+                Err(error) => return Err(error),
+            },
         };
         let until = record.since.checked_add(length).unwrap_or(Timestamp::MAX);
         let is_over = record.lines.is_empty();
@@ -73,19 +86,26 @@ impl Grace {
         self.until
     }
 
-    /// Fails when it cannot be recorded: nothing is removed or spared then.
+    /// What was wrong with the record, once.
+    pub(super) fn take_problem(&mut self) -> Option<String> {
+        self.problem.take()
+    }
+
+    /// Goes on with a record, or begins one. Fails when it cannot be recorded: nothing is removed or spared then.
     fn begin(
         &mut self,
         host: &Host,
-        length: Duration,
+        record: Option<Record>,
         now: Timestamp,
         found: impl FnOnce() -> Result<BTreeSet<String>, HostError>,
     ) -> Result<Record, HostError> {
-        let record = if let Some(record) = read(host)? {
+        let record = if let Some(record) = record {
             record
         } else {
-            let lines = if length.is_zero() { BTreeSet::new() } else { found()? };
-            let record = Record { since: now, lines };
+            let record = Record {
+                since: now,
+                lines: found()?,
+            };
             write(host, &record)?;
             record
         };
@@ -107,14 +127,16 @@ impl Grace {
     }
 }
 
-fn read(host: &Host) -> Result<Option<Record>, HostError> {
+/// What is unusable cannot be of an agent.
+fn read(host: &Host, now: Timestamp) -> Result<Option<Record>, HostError> {
     let Some(content) = host.read_trusted(FILE)? else {
         return Ok(None);
     };
-    let record = serde_json::from_slice(&content).map_err(|error| HostError::Unusable {
-        path: format!("{}{FILE}", host.path_of(&[])),
-        problem: format!("is damaged ({error}): remove it, and foreign lines of authorized_keys get another grace"),
-    })?;
+    let unusable = |problem| HostError::unusable(FILE, problem);
+    let record: Record = serde_json::from_slice(&content).map_err(|error| unusable(format!("is damaged ({error})")))?;
+    if record.since > now && !record.lines.is_empty() {
+        return Err(unusable(format!("begins in the future, at {}", record.since)));
+    }
     Ok(Some(record))
 }
 

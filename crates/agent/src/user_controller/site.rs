@@ -165,6 +165,7 @@ impl Site {
         };
         let desired = self.desired(&mut state, &logins, input.time)?;
         let parts = self.apply(&mut state, &desired, &mut outcome.tampering)?;
+        outcome.tampering.extend(state.grace.take_problem());
         if !outcome.tampering.is_empty() {
             state.pace.count(input.now);
         }

@@ -523,13 +523,11 @@ fn a_flood_of_a_file_that_was_replaced_is_not_read_again() {
 }
 
 #[test]
-fn a_flood_of_the_pinned_keys_or_of_the_record_is_not_read() {
-    for file in ["pinned/break-glass", "state/foreign-lines.json"] {
-        let world = World::new();
-        fs::write(world.beside.path().join(file), flood()).unwrap();
-        let error = world.site().pass(&input(wanted(0..1))).unwrap_err();
-        assert!(error.to_string().contains("has 4000000 bytes"), "{error}");
-    }
+fn a_flood_of_the_pinned_keys_is_not_read() {
+    let world = World::new();
+    fs::write(world.beside.path().join("pinned/break-glass"), flood()).unwrap();
+    let error = world.site().pass(&input(wanted(0..1))).unwrap_err();
+    assert!(error.to_string().contains("has 4000000 bytes"), "{error}");
 }
 
 fn block(lines: &str) -> String {
@@ -653,27 +651,82 @@ fn a_crash_at_any_call_begins_the_grace_once() {
 }
 
 #[test]
-fn a_record_of_the_grace_that_is_damaged_or_foreign_changes_nothing() {
+fn a_record_of_the_grace_that_no_agent_wrote_is_its_end() {
     type Damage = fn(&std::path::Path);
-    let damages: [Damage; 4] = [
-        |record| fs::write(record, "{}").unwrap(),
-        |record| fs::set_permissions(record, fs::Permissions::from_mode(0o666)).unwrap(),
-        |record| {
-            fs::remove_file(record).unwrap();
-            symlink("/dev/null", record).unwrap();
-        },
-        |record| fs::hard_link(record, record.with_extension("copy")).unwrap(),
+    let damages: [(Damage, &str); 7] = [
+        (|record| fs::write(record, "{}").unwrap(), "is damaged"),
+        (|record| fs::write(record, flood()).unwrap(), "has 4000000 bytes"),
+        (
+            |record| fs::set_permissions(record, fs::Permissions::from_mode(0o666)).unwrap(),
+            "belongs to another user",
+        ),
+        (
+            |record| {
+                fs::remove_file(record).unwrap();
+                symlink("/dev/null", record).unwrap();
+            },
+            "is a symbolic link",
+        ),
+        (
+            |record| {
+                fs::remove_file(record).unwrap();
+                fs::create_dir(record).unwrap();
+            },
+            "is a folder",
+        ),
+        (
+            |record| fs::hard_link(record, record.with_extension("copy")).unwrap(),
+            "has a second name",
+        ),
+        (|record| forge(record, at(2)), "begins in the future"),
     ];
-    for damage in damages {
+    for (damage, words) in damages {
         let world = World::new();
         before_the_agent(&world);
         pass_at(&world.site(), 0);
-        let content = world.content();
-        damage(&world.beside.path().join("state/foreign-lines.json"));
-        let input = input(wanted(0..2));
-        let error = world.site().pass(&input).unwrap_err();
-        assert!(error.to_string().contains("foreign-lines.json"), "{error}");
-        assert_eq!(world.content(), content);
+        let record = world.beside.path().join("state/foreign-lines.json");
+        damage(&record);
+        let outcome = pass_at(&world.site(), 1);
+        assert_eq!(world.content(), block(&world.line(0)), "{words}");
+        let named = &outcome.tampering[0];
+        assert!(
+            named.starts_with("foreign-lines.json ") && named.contains(words),
+            "{named}"
+        );
+        assert_eq!(outcome.foreign_until, None);
+        // Nor does another one help.
+        append(&world, OTHER);
+        assert_eq!(pass_at(&world.site(), 2).foreign_until, None, "{words}");
+        assert_eq!(world.content(), block(&world.line(0)), "{words}");
+    }
+}
+
+/// A record of a grace for the line of the colleague.
+fn forge(record: &std::path::Path, since: Timestamp) {
+    let line = crate::authorized_keys::line_digest(OTHER.as_bytes());
+    fs::write(record, format!("{{\"since\":\"{since}\",\"lines\":[\"{line}\"]}}")).unwrap();
+}
+
+#[test]
+fn a_forged_record_extends_no_grace_beyond_its_length_and_without_a_grace_none_is_read() {
+    let mut world = World::new();
+    before_the_agent(&world);
+    let record = world.beside.path().join("state/foreign-lines.json");
+    forge(&record, at(0));
+    // Whatever is in it while the agent runs.
+    let site = world.site();
+    assert_eq!(pass_at(&site, 10).foreign_until, Some(at(168)));
+    forge(&record, at(100));
+    assert_eq!(pass_at(&site, 167).foreign_until, Some(at(168)));
+    assert_eq!(pass_at(&site, 168).foreign_until, None);
+    assert_eq!(world.content(), block(&world.line(0)));
+    world.settings.foreign_lines_grace = Duration::ZERO;
+    for since in [at(0), at(9_999)] {
+        forge(&record, since);
+        append(&world, OTHER);
+        let outcome = pass_at(&world.site(), 1);
+        assert_eq!((outcome.foreign_until, outcome.tampering.len()), (None, 0));
+        assert_eq!(world.content(), block(&world.line(0)));
     }
 }
 
