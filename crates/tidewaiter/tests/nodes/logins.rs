@@ -33,6 +33,11 @@ const REFUSED_USERS: usize = 30;
 /// sshd would accept them, if the agent had written them. A client uses each of them only if it is told to.
 const ACCEPTS_ALL: &str = "printf 'PubkeyAcceptedAlgorithms +ssh-dss\nRequiredRSASize 1024\n' >>/etc/ssh/sshd_config.d/tidewaiter.conf; \
     sshd -t; systemctl restart ssh";
+const READS_ANOTHER_FILE: &str = "sed -i 's|^AuthorizedKeysFile |&.ssh/authorized_keys |' /etc/ssh/sshd_config.d/tidewaiter.conf; \
+    sshd -t; systemctl restart ssh";
+const READS_OURS_ALONE: &str = "sed -i 's| .ssh/authorized_keys | |' /etc/ssh/sshd_config.d/tidewaiter.conf; \
+    sshd -t; systemctl restart ssh; \
+    sshd -T -C user=root,host=localhost,addr=127.0.0.1 | grep -x 'authorizedkeysfile /etc/containership/home/.ssh/authorized_keys'";
 const USES_ALL: [&str; 2] = ["-oPubkeyAcceptedAlgorithms=+ssh-dss", "-oRequiredRSASize=1024"];
 
 /// Keys on devices. Nobody has these devices, so sshd accepts the key and the login ends there.
@@ -223,7 +228,7 @@ async fn no_other_type_does(world: &World, good: &str) {
     for (_, path) in &refused {
         world.is_refused(path).await;
     }
-    // What is refused is refused by the agent alone.
+    // What is refused is refused by the agent alone: sshd reads no other file, and accepts them from one.
     let lines = format!("{}\n{}\n", refused[0].0, refused[1].0);
     two.run([
         "sh",
@@ -233,11 +238,17 @@ async fn no_other_type_does(world: &World, good: &str) {
         &lines,
     ])
     .await;
-    for (_, path) in &refused[..2] {
-        let said = one.ssh(two, path, &USES_ALL, &["true"]).await;
-        assert!(said.is_ok(), "{path}: {said:?}");
+    for is_read in [false, true] {
+        if is_read {
+            two.run(["sh", "-ec", READS_ANOTHER_FILE]).await;
+        }
+        for (_, path) in &refused[..2] {
+            let said = one.ssh(two, path, &USES_ALL, &["true"]).await;
+            assert_eq!(said.is_ok(), is_read, "{path}: {said:?}");
+        }
     }
     two.run(["rm", "/root/.ssh/authorized_keys"]).await;
+    two.run(["sh", "-ec", READS_OURS_ALONE]).await;
 }
 
 async fn security_keys_are_accepted(world: &World) {
