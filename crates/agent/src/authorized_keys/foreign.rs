@@ -1,9 +1,14 @@
 //! Lines that are not ours: which of them stay, and whose keys they have.
 //!
 //! A line is read as sshd reads it, so that no spelling hides a key: options may have quoted spaces, a line ends at a
-//! NUL, and white space within the base64 text of a key does not count (`sshkey_read`, `__b64_pton` of OpenSSH).
+//! NUL, white space within the base64 text of a key does not count (`sshkey_read`, `__b64_pton` of OpenSSH), and
+//! neither do zeros before the numbers of an RSA key (`sshbuf_get_bignum2`).
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
 use tidewaiter_api::values::{fingerprint, printable};
 use tidewaiter_signature::sha256;
@@ -80,6 +85,7 @@ impl ForeignKey {
         let rest = rest.trim_start_matches([' ', '\t']);
         let (data, comment) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
         let data: String = data.chars().filter(|c| !u8::try_from(*c).is_ok_and(is_space)).collect();
+        let data = String::from_utf8_lossy(&canonical(data.as_bytes())).into_owned();
         let (key, comment) = (format!("{kind} {data}"), comment.trim());
         Some(Self {
             fingerprint: fingerprint(&key)?,
@@ -154,7 +160,7 @@ impl Parts {
 
     /// The base64 texts of the keys of known users, of pinned keys, and of those in our lines, which may be of a user
     /// who is removed now. Most files have no line of others: then nothing is collected.
-    fn known<'a>(&'a self, desired: &'a Desired) -> HashSet<&'a [u8]> {
+    fn known<'a>(&'a self, desired: &'a Desired) -> HashSet<Cow<'a, [u8]>> {
         if self.others.is_empty() {
             return HashSet::new();
         }
@@ -165,7 +171,7 @@ impl Parts {
             .ours
             .iter()
             .filter_map(|line| line.trim_ascii_end().rsplit(|byte| *byte == b' ').next());
-        keys.chain(ours).collect()
+        keys.map(Cow::Borrowed).chain(ours.map(canonical)).collect()
     }
 }
 
@@ -173,13 +179,46 @@ fn base64(key: &LoginKey) -> &[u8] {
     key.data.split(' ').nth(1).unwrap_or_default().as_bytes()
 }
 
-fn has_key(line: &[u8], known: &HashSet<&[u8]>) -> bool {
+fn has_key(line: &[u8], known: &HashSet<Cow<'_, [u8]>>) -> bool {
     let words = until_nul(line).split(|byte| matches!(byte, b' ' | b'\t'));
     !known.is_empty()
         && words.filter(|word| !word.is_empty()).any(|word| {
             let text: Vec<u8> = word.iter().filter(|byte| !is_space(**byte)).copied().collect();
-            known.contains(text.as_slice())
+            known.contains(canonical(&text).as_ref())
         })
+}
+
+/// The base64 text of an RSA key begins with it.
+const RSA: &[u8] = b"AAAAB3NzaC1yc2E";
+
+/// The base64 text of a key as ssh-keygen writes it. Of the types that sshd knows, only the numbers of an RSA key have
+/// other spellings: sshd accepts zeros before them, which give the key another text and another fingerprint.
+fn canonical(text: &[u8]) -> Cow<'_, [u8]> {
+    let rsa = || {
+        let blob = STANDARD.decode(text.starts_with(RSA).then_some(text)?).ok()?;
+        let (kind, rest) = take(&blob)?;
+        let (exponent, rest) = take(rest)?;
+        let (modulus, rest) = take(rest)?;
+        let numbers = [shortest(exponent), shortest(modulus)].concat();
+        let kind = [&u32::try_from(kind.len()).ok()?.to_be_bytes()[..], kind].concat();
+        rest.is_empty().then(|| STANDARD.encode([kind, numbers].concat()))
+    };
+    rsa().map_or(Cow::Borrowed(text), |text| Cow::Owned(text.into_bytes()))
+}
+
+/// A string of RFC 4251: its length, and so many bytes. Returns what is behind it as well.
+fn take(blob: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = blob.split_first_chunk()?;
+    rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)
+}
+
+/// A positive number as RFC 4251 writes it: a zero before it only where its first bit is one.
+fn shortest(number: &[u8]) -> Vec<u8> {
+    let start = number.iter().position(|byte| *byte != 0).unwrap_or(number.len());
+    let number = &number[start..];
+    let zero = usize::from(number.first().is_some_and(|byte| byte & 0x80 != 0));
+    let length = u32::try_from(number.len() + zero).unwrap_or(u32::MAX);
+    [&length.to_be_bytes()[..], &[0][..zero], number].concat()
 }
 
 /// As C's `isspace`.

@@ -1,3 +1,5 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 
 use super::*;
@@ -8,6 +10,8 @@ const B: Uuid = Uuid::from_u128(0xb);
 // Created for these tests; the private keys were deleted.
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5";
 const OTHER: &str = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBKohQ80ObZWEG/S9wLD9bE/4q4MIu72ixvI4d+E2rxqmYcngU41+nDB4VDTOx973z5lpwPlQcF/rXavbG3rbRao=";
+
+const RSA: &str = "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABAQDYpZgZ9BKskD+elAw99WoAEOFP4qlzXyeC1kkdWYsuGkch/RJy2lGTrU65cuW2uZy+WDsYuoWw3Ne8Kr1whNsCFKKapWuThuZZcS1J3fuWlg99dlQyKQsHbkfDu2tvZq5ByeAN7W9pwnknEzEuwCnOIjW2PZvh60/xDayV59zcUa52y+bSyTcF4xMeO1X7VbFFFAu+NLFGXaiVuRgSxBuUI+CuJHVn+ZJziJxoGnpj3b2BurwJkYhbY0hfiTu4oBZGGSwBzo4EVIDjN9yMnqfcTMY71Vptwy8oJ6hmb0CJ4DAgtq4wrbcW00yOgf1wz6bd1s3OIPe5BoEDZf6Vhcpv";
 
 /// Nobody's.
 const FOREIGN: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK4hoRzVPA3U8qoef7QtvY6RmkwgDL47zndwzs8V+7J7";
@@ -186,6 +190,33 @@ fn the_lines_of_the_grace_stay_and_no_others() {
         becomes(&content, &desired(logins(), kept)),
         format!("{}{spared}", ours())
     );
+}
+
+/// sshd reads more zeros before the numbers of an RSA key as the same key.
+#[test]
+fn a_key_of_a_known_user_stays_in_no_other_spelling() {
+    let blob = STANDARD.decode(RSA.split(' ').nth(1).unwrap()).unwrap();
+    let (mut exponent, mut modulus) = (blob.clone(), blob);
+    // After the type, its length and that of the number.
+    exponent.splice(11..15, [0, 0, 0, 5, 0, 0]);
+    modulus.splice(18..22, [0, 0, 1, 2, 0]);
+    let ours = format!("{BEGIN_LINE}{}{END_LINE}", line(A, RSA));
+    let logins = Logins::from([(A, vec![key(RSA)])]);
+    for spelled in [exponent, modulus] {
+        let spelled = format!("ssh-rsa {}", STANDARD.encode(spelled));
+        assert!(SshKeyLine::parse(&spelled).is_err());
+        let content = format!("{spelled} a\n{ours}restrict {spelled}\nrsa {}\n", &spelled[8..]);
+        assert_eq!(becomes(&content, &desired(logins.clone(), Kept::All)), ours);
+        // A user who was removed while no agent ran.
+        let gone = desired(Logins::new(), Kept::All);
+        assert_eq!(becomes(&content, &gone), "");
+        let content = format!("{spelled}\n");
+        assert_eq!(becomes(&content, &gone), content);
+        let print = ForeignKey::of(content.as_bytes()).unwrap().fingerprint;
+        assert_eq!(print, key(RSA).fingerprint);
+        let parts = format().parse(content.as_bytes());
+        assert_eq!(parts.digests(&desired(logins.clone(), Kept::default())).len(), 0);
+    }
 }
 
 /// One line of `a` costs many times its two bytes once it is read.
