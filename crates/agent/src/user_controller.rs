@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Resource;
 use kube::core::ObjectMeta;
@@ -169,7 +170,7 @@ impl Reconciler for UserController {
         spawn_blocking(move || site.prepare())
             .await
             .map_err(UserError::Thread)?;
-        Ok(next(&outcome, has_users))
+        Ok(next(&outcome, has_users, self.clock.now()))
     }
 }
 
@@ -207,15 +208,19 @@ impl UserController {
     }
 }
 
-fn next(outcome: &Outcome, has_users: bool) -> Next {
+/// When to look again: foreign lines go when their grace ends, and not with a later look.
+fn next(outcome: &Outcome, has_users: bool, now: Timestamp) -> Next {
     if let Some(wait) = outcome.wait {
         return Next::Pending(wait);
     }
+    let left = outcome.foreign_until.map(|until| until.duration_since(now));
+    let left = left.map(|left| Duration::try_from(left).unwrap_or_default());
+    let look = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
     if outcome.is_held || !has_users {
-        return Next::Pending(LOOK_AGAIN);
+        return Next::Pending(look);
     }
     let due = outcome.expiry.next().unwrap_or(LOOK_AGAIN);
-    Next::After(due.min(LOOK_AGAIN))
+    Next::After(due.min(look))
 }
 
 /// Ends the process when the folder on the host was moved or removed: only a new container gets the one that is there now.

@@ -10,6 +10,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::io::Errno;
 use rustix::process::{getgid, getuid};
 use tempfile::TempDir;
+use tidewaiter_kit::Next;
 use uuid::Uuid;
 
 use super::*;
@@ -581,6 +582,27 @@ fn a_first_start_only_reports_and_then_foreign_lines_go() {
     pass_at(&site, 0);
     fs::write(clean.file(), format!("{}{FOREIGN}", clean.content())).unwrap();
     assert_eq!(pass_at(&site, 1).foreign_lines, 0);
+}
+
+#[test]
+fn foreign_lines_go_at_the_end_of_the_grace_and_not_with_a_later_look() {
+    let world = World::new();
+    before_the_agent(&world);
+    let mut outcome = pass_at(&world.site(), 0);
+    let seconds = Duration::from_secs;
+    for is_held in [false, true] {
+        outcome.is_held = is_held;
+        for (before, expected) in [(seconds(5), seconds(5)), (seconds(3_600), seconds(60))] {
+            let next = super::super::next(&outcome, true, at(168) - before);
+            let held = is_held.then_some(Next::Pending(expected));
+            assert_eq!(next, held.unwrap_or(Next::After(expected)));
+        }
+        let late = super::super::next(&outcome, true, at(169));
+        assert!(matches!(
+            late,
+            Next::After(Duration::ZERO) | Next::Pending(Duration::ZERO)
+        ));
+    }
 }
 
 #[test]
