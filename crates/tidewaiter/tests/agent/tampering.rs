@@ -216,6 +216,34 @@ async fn a_mount_is_undone() {
     );
 }
 
+/// The folder around it is the agent's own, which it cannot move.
+#[tokio::test]
+async fn a_mount_over_a_folder_in_the_agents_own_is_reported() {
+    let world = World::start().await;
+    world.user(1, &[KEYS[0]]).await;
+    let agent = world.agent_in_namespace().await;
+    agent.has(&[(1, 0)]).await;
+    let enter = |arguments: &[&str]| {
+        let pid = agent.process.pid().to_string();
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &pid, "--user", "--preserve-credentials", "--mount"]);
+        command.args(arguments).arg(agent.folder.join("home"));
+        assert!(command.status().unwrap().success(), "{command:?}");
+    };
+    enter(&["mount", "-t", "tmpfs", "none"]);
+    agent
+        .report(|status| {
+            let mut conditions = status.conditions.iter();
+            conditions.any(|it| it.reason == "NotWritten" && it.message.contains("home is covered by a mount"))
+        })
+        .await;
+    enter(&["umount"]);
+    agent.has(&[(1, 0)]).await;
+    agent
+        .report(|status| status.conditions.iter().any(|it| it.reason == "Applied"))
+        .await;
+}
+
 #[tokio::test]
 async fn an_agent_whose_folder_was_moved_on_the_host_ends() {
     let world = World::start().await;
