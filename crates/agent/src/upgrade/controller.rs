@@ -347,6 +347,7 @@ impl UpgradeController {
             error: error.or(watching.as_ref().err()).map(|error| Chain(error).to_string()),
             not_before: error.and_then(UpgradeError::not_before),
             is_overdue,
+            now: self.clock.now(),
             host_problem: self.unreadable().unwrap_or(looked.host_problem),
             ..looked
         };
@@ -438,6 +439,7 @@ fn refuse(host: &Host, id: &str, error: &UpgradeError, now: Timestamp) -> Result
             exit_code: None,
             rolled_back: false,
             at: now,
+            until: None,
             tail: String::new(),
         })?;
     }
@@ -499,6 +501,7 @@ mod tests {
             exit_code: None,
             rolled_back: false,
             at,
+            until: None,
             tail: String::new(),
         }
     }

@@ -75,6 +75,9 @@ pub struct RunResult {
     pub rolled_back: bool,
     /// When the host decided or the script ended.
     pub at: Timestamp,
+    /// When what runs must have ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
     /// The end of what the script printed. It never leaves the node: it may show a secret.
     #[serde(default)]
     pub tail: String,

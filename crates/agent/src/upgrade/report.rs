@@ -1,6 +1,6 @@
 //! What the agent says of upgrades on its node: in the `NodeReport` and in metrics. Pure but for the metrics.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use prometheus::IntGauge;
 use tidewaiter_api::node_report::{UpgradeReport, UpgradeState};
 use tidewaiter_kit::metrics::{Metrics, MetricsError};
@@ -38,6 +38,8 @@ pub(super) struct Found<'a> {
     pub(super) result: Option<RunResult>,
     /// Whether the host has had the offer for so long that it would have answered.
     pub(super) is_overdue: bool,
+    /// The time of the agent.
+    pub(super) now: Timestamp,
     /// Whether the host permits scripts without a signature.
     pub(super) permits_unsigned: bool,
     /// Why no script would run: the host would refuse each, or nobody can order one.
@@ -52,6 +54,7 @@ impl Found<'_> {
         // A host that cannot read the order does not know its id.
         let answer = self
             .result
+            .map(|result| settled(result, self.now))
             .filter(|result| id.is_empty() || result.id == id || result.id.is_empty());
         let mut report = match (self.error, answer) {
             (_, Some(result)) if result.outcome != Outcome::Blocked => reported(result),
@@ -78,6 +81,28 @@ impl Found<'_> {
 
 const UNANSWERED: &str = "the host does not answer: on the node, run tidewaiter host install if it was never run, \
      then systemctl enable --now tidewaiter-upgrade.path tidewaiter-upgrade.service";
+
+/// For how long the host may be late to say what became of what it ran.
+const LATE: SignedDuration = SignedDuration::from_mins(2);
+
+/// What runs past its end does not run: the host stops it then. So its units are dead, and nobody else would say it.
+fn settled(result: RunResult, now: Timestamp) -> RunResult {
+    let is_running = matches!(result.outcome, Outcome::Running | Outcome::RollingBack);
+    match result
+        .until
+        .filter(|until| is_running && now.duration_since(*until) > LATE)
+    {
+        None => result,
+        Some(until) => RunResult {
+            outcome: Outcome::Interrupted,
+            message: format!(
+                "the host has not said what became of the script, which must have ended at {until}: on the node, see systemctl status \
+                 tidewaiter-upgrade.service tidewaiter-upgrade-way-back.service"
+            ),
+            ..result
+        },
+    }
+}
 
 fn said(state: UpgradeState, message: String) -> UpgradeReport {
     UpgradeReport {
@@ -161,6 +186,7 @@ mod tests {
             exit_code: None,
             rolled_back: false,
             at: jiff::Timestamp::UNIX_EPOCH,
+            until: None,
             tail: "secret".to_owned(),
         }
     }
@@ -173,6 +199,32 @@ mod tests {
         metrics.show(&report, is_turn, is_overdue);
         assert!(!format!("{report:?}").contains("secret"));
         (report.state, report.id, metrics.is_refused.get())
+    }
+
+    #[test]
+    fn what_should_have_ended_does_not_run_for_ever() {
+        let until = Timestamp::from_second(1_000).unwrap();
+        for (outcome, seconds, expected) in [
+            (Outcome::Running, 1_120, State::Running),
+            (Outcome::Running, 1_121, State::Interrupted),
+            (Outcome::RollingBack, 1_121, State::Interrupted),
+            (Outcome::Succeeded, 1_121, State::Succeeded),
+        ] {
+            let told = RunResult {
+                until: Some(until),
+                ..result("a", outcome)
+            };
+            let found = Found {
+                result: Some(told),
+                now: Timestamp::from_second(seconds).unwrap(),
+                ..Found::default()
+            };
+            let report = found.report();
+            assert_eq!(
+                (report.state, report.message.contains("systemctl")),
+                (expected, expected == State::Interrupted)
+            );
+        }
     }
 
     #[test]

@@ -171,6 +171,9 @@ impl Runner {
         if outcome.is_some_and(Outcome::is_final) {
             return Ok(None);
         }
+        if let Some(ended) = ended(state, &id) {
+            return tell_again(&host, ended);
+        }
         let due = |record: Record| record.way_back.is_some_and(|due| due.failed.id == id);
         let is_due = Record::read(state).is_ok_and(due);
         if is_due || outcome == Some(Outcome::RollingBack) {
@@ -202,6 +205,11 @@ impl Runner {
         let Some(told) = host.result().unwrap_or_default() else {
             return Ok(None);
         };
+        if told.outcome == Outcome::Running
+            && let Some(ended) = ended(state, &told.id)
+        {
+            return tell_again(host, ended);
+        }
         match told.outcome {
             Outcome::Running => self
                 .tell(host, &told.id, Outcome::Interrupted, &Interrupted(None))
@@ -255,6 +263,7 @@ impl Runner {
             exit_code: None,
             rolled_back: false,
             at: self.clock.now(),
+            until: None,
             tail: String::new(),
         }
     }
@@ -295,6 +304,7 @@ impl Runner {
             script: digest(&order.script),
             failed: result.clone(),
         });
+        record.result = (!is_due).then(|| result.clone());
         let written = record.write(state);
         let what = match &written {
             Ok(()) => WAY_BACK_BEGINS.to_owned(),
@@ -364,6 +374,7 @@ impl Runner {
         // A folder that is full is no reason not to begin.
         let _ = host.tell(&RunResult {
             outcome: Outcome::RollingBack,
+            until: Some(run.until),
             ..and(
                 failed.clone(),
                 &format!("its way back runs, until {} at the latest", run.until),
@@ -430,6 +441,7 @@ impl Runner {
             exit_code: None,
             rolled_back: false,
             at: self.clock.now(),
+            until: Some(run.until),
             tail: String::new(),
         }
     }
@@ -438,6 +450,17 @@ impl Runner {
     fn version(&self) -> Option<Version> {
         kubelet_version(&self.kubelet, &*self.clock)
     }
+}
+
+/// How the script of this upgrade ended, as the host remembers it: where the agent reads it, it could not be written.
+fn ended(state: &Host, id: &str) -> Option<RunResult> {
+    let record = Record::read(state).ok()?;
+    record.result.filter(|result| result.id == id)
+}
+
+fn tell_again(host: &Host, ended: RunResult) -> Result<Option<RunResult>, RunError> {
+    host.tell(&ended)?;
+    Ok(Some(ended))
 }
 
 fn target(order: &Order) -> Result<Version, NotRun> {

@@ -110,6 +110,7 @@ impl<'a> Execution<'a> {
             exit_code: ended.and_then(|status| status.code().or_else(|| status.signal().map(|signal| 128 + signal))),
             rolled_back: false,
             at: clock.now(),
+            until: None,
             tail: String::from_utf8_lossy(&tail).into_owned(),
         })
     }

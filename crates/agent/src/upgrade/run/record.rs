@@ -27,6 +27,9 @@ pub(super) struct Record {
     /// The last upgrade whose script has ended.
     #[serde(default)]
     pub(super) ended: Option<String>,
+    /// How it ended, for as long as it has no way back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) result: Option<RunResult>,
     /// The script that has failed, and whose way back is to begin.
     #[serde(default)]
     pub(super) way_back: Option<WayBack>,
@@ -66,7 +69,7 @@ impl Record {
         self.ledger.see(upgrades);
         self.ledger.begun.insert(id.to_owned());
         self.newest = self.newest.max(generation.unwrap_or_default());
-        self.way_back = None;
+        (self.way_back, self.result) = (None, None);
         if self.before.as_ref().is_none_or(|before| before.upgrade != id) {
             self.before = version.map(|version| Before {
                 upgrade: id.to_owned(),

@@ -682,6 +682,7 @@ impl World {
             exit_code: None,
             rolled_back: false,
             at: self.runner.clock.now(),
+            until: None,
             tail: String::new(),
         };
         Host::of_root(&self.runner.folder).tell(&result).unwrap();
@@ -735,6 +736,24 @@ fn a_power_cut_interrupts_a_script_whatever_the_kubelet_is_then() {
         );
         assert!(result.message.contains(words), "{result:?}");
         assert_eq!(world.run(), None, "it is over");
+    }
+}
+
+/// The folder of the agent was full when the script ended.
+#[test]
+fn an_outcome_that_could_not_be_written_is_told_later() {
+    for is_ordered in [true, false] {
+        let world = World::new();
+        world.offer(&world.offered());
+        let ended = world.run().unwrap();
+        assert_eq!(ended.outcome, Outcome::Succeeded, "{ended:?}");
+        world.tells(Outcome::Running);
+        if !is_ordered {
+            world.withdraw();
+        }
+        assert_eq!(world.run(), Some(ended.clone()), "{is_ordered}");
+        assert_eq!(Host::of_root(&world.runner.folder).result().unwrap(), Some(ended));
+        assert_eq!((world.run(), world.runs()), (None, 1));
     }
 }
 
