@@ -35,14 +35,15 @@ pub fn describe(
         .into_iter()
         .filter(|name| question.node.as_deref().is_none_or(|asked| asked == *name));
     let refused = wanted.refused.iter().filter(|refused| asked.is_asked(&refused.user));
-    let mut answer = LoginsExplained::default();
-    answer.refused = refused
-        .map(|refused| RefusedExplained {
-            user: refused.user.clone(),
-            key: refused.key.clone(),
-            why: refused.reason.clone(),
-        })
-        .collect();
+    let refused = refused.map(|refused| RefusedExplained {
+        user: refused.user.clone(),
+        key: refused.key.clone(),
+        why: refused.reason.clone(),
+    });
+    let mut answer = LoginsExplained {
+        refused: refused.collect(),
+        ..LoginsExplained::default()
+    };
     for node in names {
         let report = reports.get(node).and_then(|report| report.status.as_ref());
         asked.compare(node, report, &due, &mut answer);
@@ -215,9 +216,11 @@ fn explained(
 fn of_users(fingerprint: &str, wanted: &Wanted, asked: &Asked<'_>) -> String {
     let users = wanted.logins.iter();
     let users = users.filter(|(_, keys)| keys.iter().any(|key| key.fingerprint == fingerprint));
-    users
-        .map(|(id, _)| format!(" (also of the user {})", asked.name(&id.to_string())))
-        .collect()
+    let names: Vec<&str> = users.map(|(id, _)| asked.name(&id.to_string())).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!(" (also of the user {})", names.join(", "))
 }
 
 fn foreign_key(key: &ForeignKey) -> String {

@@ -358,11 +358,11 @@ impl UpgradeController {
             warn!(
                 "unsigned-scripts permits scripts without a signature: whoever can write a ClusterUpgrade, or serve a script, is root on this node"
             );
-            let note = "unsigned-scripts on this node permits upgrade scripts without a signature. Sign them, and remove the file.";
+            let text = "unsigned-scripts on this node permits upgrade scripts without a signature. Sign them, and remove the file.";
             let about: ObjectReference = self.about.reference();
             self.events.publish(
                 &about,
-                Notice::warning("UnsignedScriptsPermitted", "Upgrade", note.to_owned()),
+                Notice::warning("UnsignedScriptsPermitted", "Upgrade", text.to_owned()),
             );
         }
         self.told.send_if_modified(|told| {
@@ -642,8 +642,8 @@ mod tests {
             "{other}"
         );
         std::fs::remove_file(pinned.join("unsigned-scripts")).unwrap();
-        let none = problem("w1");
-        assert!(none.contains("no key is pinned on this node"), "{none}");
+        let keyless = problem("w1");
+        assert!(keyless.contains("no key is pinned on this node"), "{keyless}");
         let KeyPair { pk, .. } = KeyPair::generate_unencrypted_keypair().unwrap();
         std::fs::write(pinned.join("a.pub"), pk.to_base64()).unwrap();
         assert_eq!(problem("w1"), "");

@@ -67,7 +67,9 @@ pub(crate) fn plan(target: Target<'_>, found: &Found, left: Option<&Left>, late:
         }
     }
     if !late.is_empty() {
-        late.iter().for_each(|late| parts.merge(late));
+        for late in late {
+            parts.merge(late);
+        }
         wanted = target.format.render(&parts, target.desired);
         parts = target.format.parse(&wanted);
     }

@@ -377,7 +377,9 @@ impl Site {
                 break;
             };
             let mut parts = self.format.parse(&old);
-            late.iter().for_each(|late| parts.merge(late));
+            for late in late {
+                parts.merge(late);
+            }
             let merged = self.format.render(&parts, target.desired);
             let is_same = old == read.content || merged == content;
             displaced.get_or_insert(old);

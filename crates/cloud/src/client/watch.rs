@@ -69,6 +69,7 @@ impl Client {
             cursor: None,
             failures: 0,
             poll_at: now,
+            was_silent: false,
             state: State::Waiting {
                 until: now,
                 not_before: now,
@@ -134,6 +135,8 @@ struct Watch {
     failures: u32,
     /// The time of the next poll while there is no stream.
     poll_at: Duration,
+    /// Whether the stream was lost because it fell silent.
+    was_silent: bool,
     state: State,
     recoveries: Recoveries,
     /// Whether a recovery ended a delay since the last event. If the connection failed all the same, it fails for a reason of its own.
@@ -209,7 +212,7 @@ impl Watch {
                 }
                 Opened::Refused { reason, wait, absent } => {
                     self.client.transport.availability.failed();
-                    if self.cursor.is_some() && self.failures == 1 {
+                    if self.cursor.is_some() && self.failures == 1 && !self.was_silent {
                         let soon = self.client.clock.monotonic() + jittered(SILENT_POLL, JITTER);
                         self.poll_at = self.poll_at.min(soon);
                     }
@@ -255,8 +258,13 @@ impl Watch {
         let now = self.client.clock.monotonic();
         if self.is_alive() {
             let regular = jittered(self.client.sync_interval, JITTER);
-            let is_silent = matches!(broken, Broken::Silent(_));
-            self.poll_at = now + if is_silent { regular.min(SILENT_POLL) } else { regular };
+            self.was_silent = matches!(broken, Broken::Silent(_));
+            self.poll_at = now
+                + if self.was_silent {
+                    regular.min(SILENT_POLL)
+                } else {
+                    regular
+                };
         }
         if let State::Reading { since, .. } = self.state
             && now.saturating_sub(since) >= BACKOFF.cap

@@ -94,7 +94,7 @@ async fn status(listed: Listed, seen: Seen) -> &'static str {
             .warm_pool([member(ID).state(pool)]),
     };
     // A terminated instance that has no tags any more is like one that EC2 does not list.
-    let absent = |_| instance(ID).state("terminated");
+    let absent = |()| instance(ID).state("terminated");
     let there = instance(ID).kops(CLUSTER, "nodes");
     let groups = ask([listed], vec![seen.map_or_else(|| absent(()), |seen| seen(there))]).await;
     match &groups[0].members[..] {
