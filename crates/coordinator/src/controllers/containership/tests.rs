@@ -55,7 +55,7 @@ fn an_account_that_is_too_long_is_cached_without_its_pull_secrets_and_left_alone
 
 #[test]
 fn names_without_text_count_too() {
-    assert!(account(true, None, &[""; 40_000]).is_too_long());
+    assert!(account(true, None, &vec![""; 40_000]).is_too_long());
 }
 
 #[test]
