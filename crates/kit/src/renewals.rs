@@ -1,4 +1,4 @@
-//! How often credentials that a cloud rejects are replaced: at once, and again only after [`INTERVAL`].
+//! How often credentials that a cloud rejects are replaced: at once, and again only after ten seconds.
 //!
 //! Google's libraries cache a token until it expires, for up to an hour, although it may be revoked. So a client replaces its
 //! credentials as a whole when they are rejected, whatever it keeps them in.
