@@ -279,7 +279,10 @@ async fn a_new_key_and_a_mount_without_exec(world: &World) {
     let file = new.pk.to_box().unwrap().into_string();
     let said = world.node.run(["sh", "-ec", NO_EXEC, "sh", &file]).await;
     for pair in [&world.pair, &new] {
-        assert!(said.contains(&format!("key {} in", pair.pk.to_base64())), "{said}");
+        assert!(
+            said.contains(&format!("key {} with the id ", pair.pk.to_base64())),
+            "{said}"
+        );
     }
     let current = KubeletVersion::Current.as_str();
     world.offer_by(&new, "seventh", SCRIPT, current).await;
