@@ -104,7 +104,7 @@ pub struct Format {
     command: String,
 }
 
-/// How much lines take.
+/// The size of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Their number.

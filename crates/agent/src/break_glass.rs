@@ -116,10 +116,10 @@ pub fn pin(pinned: &Path, folder: &Path, key: &str) -> Result<String, BreakGlass
     ))
 }
 
-/// What is pinned, in words, one line for each key, and for each line that does not count.
+/// The pinned keys, in words, one line for each key, and for each line that does not count.
 ///
 /// # Errors
-/// When it cannot be read.
+/// The file cannot be read.
 pub fn list(pinned: &Path) -> Result<String, BreakGlassError> {
     let content = Host::of_root(pinned).read_trusted(FILE)?.unwrap_or_default();
     let lines = content.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
@@ -149,7 +149,7 @@ pub fn unpin(pinned: &Path, fingerprint: &str) -> Result<String, BreakGlassError
     ))
 }
 
-/// Whether the file has this key, and the file without it. All else stays: comments and lines that do not count are
+/// The file without this key, and whether it had it. All else stays: comments and lines that do not count are
 /// somebody's, who corrects them.
 fn without(pinned: &Path, fingerprint: &str) -> Result<(bool, Vec<u8>), HostError> {
     let content = Host::of_root(pinned).read_trusted(FILE)?.unwrap_or_default();
@@ -161,7 +161,7 @@ fn without(pinned: &Path, fingerprint: &str) -> Result<(bool, Vec<u8>), HostErro
     Ok((!gone.is_empty(), left.concat()))
 }
 
-/// What to say of lines that do not count.
+/// The lines that do not count, in words.
 fn wrong_lines(content: &[u8]) -> String {
     let wrong = parse(content).1.into_iter();
     let lines = wrong.map(|(line, rule)| format!("\nline {line} of the file does not count: the key {rule}"));
@@ -177,7 +177,7 @@ fn write(pinned: &Path, content: &[u8]) -> Result<(), HostError> {
     Ok(())
 }
 
-/// What to say if a user has the key, too.
+/// A warning if a user has the key, too.
 fn also_of(folder: &Path, fingerprint: &str) -> String {
     let format = Format::new(&format!("{}/scripts/containership_login.sh", folder.display()));
     let content = keys_file(folder).ok().flatten().unwrap_or_default();

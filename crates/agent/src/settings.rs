@@ -119,7 +119,7 @@ impl AgentSettings {
     /// Checks what no single setting shows. Before it, nothing may start.
     ///
     /// # Errors
-    /// Which settings exclude each other.
+    /// Settings that exclude each other.
     pub fn check(&self) -> Result<(), CheckError> {
         folders::check(self)?;
         // The host accepts only files of root. An agent of another account can be tried with its own files.
@@ -162,7 +162,8 @@ fn grace<'de, D: Deserializer<'de>>(value: D) -> Result<Duration, D::Error> {
     duration::within(&text, &permitted, words).map_err(D::Error::custom)
 }
 
-/// The text of a duration. What is none, for example a number, is its text as well, so that it is refused with what is permitted.
+/// The text of a duration. What is none, for example a number, is its text as well, so that it is refused with what is
+/// permitted.
 struct Written(String);
 
 impl<'de> Deserialize<'de> for Written {

@@ -36,8 +36,8 @@ impl Asked {
         self.notify.notify_one();
     }
 
-    /// Completes when the loop is woken. Returns whether because the stream named one of its kinds: a list that does not
-    /// show the change may be of another replica of the cloud, which had not heard of it yet.
+    /// Completes when the loop is woken. Returns whether because the stream named one of its kinds: a list that does
+    /// not show the change may be of another replica of the cloud, which had not heard of it yet.
     pub async fn asked(&self) -> bool {
         self.notify.notified().await;
         self.is_named.swap(false, Ordering::Relaxed)

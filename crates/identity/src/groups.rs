@@ -13,8 +13,8 @@ use crate::refusal::Refusal;
 /// The timeout of a query, which may need many calls.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// The instances of one InstanceGroup: those of an Auto Scaling group or a managed instance group, or without such a group those with a
-/// mark.
+/// The instances of one InstanceGroup: those of an Auto Scaling group or a managed instance group, or without such a
+/// group those with a mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloudGroup {
     /// Its name in the cloud, unique within the cluster.
@@ -39,7 +39,8 @@ pub enum Sizes {
         /// The maximum target.
         max: u32,
     },
-    /// None: on AWS, instances that name the InstanceGroup and are in no Auto Scaling group. Karpenter makes as many as pods need.
+    /// None: on AWS, instances that name the InstanceGroup and are in no Auto Scaling group. Karpenter makes as many as
+    /// pods need.
     Unmanaged,
     /// Those of the InstanceGroup, because the cloud has no groups (Hetzner Cloud).
     OfInstanceGroup,
@@ -67,7 +68,8 @@ pub enum MemberStatus {
     UpToDate,
     /// Created from an older definition.
     NeedsUpdate,
-    /// In service, but it is not known from which definition: the permission to read it is missing, or Karpenter has it.
+    /// In service, but it is not known from which definition: the permission to read it is missing, or Karpenter has
+    /// it.
     Unresolved,
     /// Detached from the group to be replaced; it does not count.
     Detached,

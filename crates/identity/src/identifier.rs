@@ -41,14 +41,17 @@ pub type AnswerFn<'a> = dyn Fn(usize, Result<Identity, Refusal>) + Send + Sync +
 /// | `NameMismatch` | the Node's name is not one of the instance's names | yes | when the Node changes or the identity expires |
 /// | `NameScheme` | EC2: the Node's name is one of the instance's names, of the scheme that the cluster does not use | no: the setting may be wrong | when the Node changes or the identity expires |
 /// | `AddressMismatch` | the Node lists addresses, and none belongs to the instance | yes | when the Node changes or the identity expires |
-/// | `Starting` | one of these two forgeries, and the instance is still starting | no: EC2 may not know its name and its addresses yet | in seconds |
-/// | `GroupChanged` | the instance is in another group than the one for which the Node was verified; added by the NodeController, which has the record | no: it is unknown who changed it | within minutes |
+/// | `Starting` | one of these two forgeries, and the instance is still starting | no: EC2 may not know its name and
+/// its addresses yet | in seconds |
+/// | `GroupChanged` | the instance is in another group than the one for which the Node was verified; added by the
+/// NodeController, which has the record | no: it is unknown who changed it | within minutes |
 /// | `Duplicate` | another Node claims the instance with equal evidence | no: it is unknown which of the two is forged | when either Node changes |
 ///
 /// # Caching
 /// An identity may be cached for the Node's uid *and* providerID, for at most [`LookupSettings::expiry`], because an instance can
 /// get other tags or another group meanwhile; that of an instance that is starting for at most a minute, and not after
-/// `Starting`. The proof is repeated on each use. A refusal is never cached: each can become obsolete a second later. A provider may remember *how* to query that id next time, so that it does not affect other claims.
+/// `Starting`. The proof is repeated on each use. A refusal is never cached: each can become obsolete a second later. A
+/// provider may remember *how* to query that id next time, so that it does not affect other claims.
 ///
 /// # Guarantees of a provider
 /// - **One answer per claim**, in any order, each as soon as it is known: a slow call delays no other claim. A claim without an

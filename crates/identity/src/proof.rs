@@ -11,8 +11,8 @@
 //! | another Node claims the instance and has one of its names | `Duplicate` | `Duplicate` |
 //! | another Node claims the instance and has any other name | no effect: the other Node is refused | `Duplicate` |
 //!
-//! The first row that applies decides. While the instance is starting, what would be a forgery is [`Refusal::Starting`].
-//! docs/design/node-identity.md has the matrix of all checks, including those of the providers.
+//! The first row that applies decides. While the instance is starting, what would be a forgery is
+//! [`Refusal::Starting`]. docs/design/node-identity.md has the matrix of all checks, including those of the providers.
 
 use std::sync::Arc;
 

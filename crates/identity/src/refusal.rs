@@ -306,8 +306,8 @@ impl Refusal {
         )
     }
 
-    /// Whether a record says that its Node is refused as forged. A record of a version before the field `forged` says so
-    /// by a reason that has no other meaning.
+    /// Whether a record says that its Node is refused as forged. A record of a version before the field `forged` says
+    /// so by a reason that has no other meaning.
     #[must_use]
     pub fn is_recorded_forgery(status: &NodeIdentityStatus) -> bool {
         let mut conditions = status.conditions.iter();

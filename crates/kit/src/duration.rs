@@ -1,7 +1,8 @@
-//! Durations as people write them: `90s`, `1h30m`, `1h 30m`, `1.5h`, `7d`, `2 weeks`. All settings and flags read them here.
+//! Durations as people write them: `90s`, `1h30m`, `1h 30m`, `1.5h`, `7d`, `2 weeks`. All settings and flags read them
+//! here.
 //!
-//! jiff reads them. Of what it can read, signs, commas, months, years and `01:30:00` are refused: nobody needs them, and the chart
-//! has to accept the same (`tidewaiter.duration` in `_helpers.tpl`). A day has 24 hours.
+//! jiff reads them. Of what it can read, signs, commas, months, years and `01:30:00` are refused: nobody needs them,
+//! and the chart has to accept the same (`tidewaiter.duration` in `_helpers.tpl`). A day has 24 hours.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! How often credentials that a cloud rejects are replaced: at once, and again only after ten seconds.
 //!
-//! Google's libraries cache a token until it expires, for up to an hour, although it may be revoked. So a client replaces its
-//! credentials as a whole when they are rejected, whatever it keeps them in.
+//! Google's libraries cache a token until it expires, for up to an hour, although it may be revoked. So a client
+//! replaces its credentials as a whole when they are rejected, whatever it keeps them in.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -87,8 +87,8 @@ impl FakeEc2 {
         });
     }
 
-    /// Has these Auto Scaling groups from now on, each in place of the one of its name, and launches those of their instances that are not
-    /// listed: with the tags of the group, in the state that their lifecycle means.
+    /// Has these Auto Scaling groups from now on, each in place of the one of its name, and launches those of their
+    /// instances that are not listed: with the tags of the group, in the state that their lifecycle means.
     pub fn groups(&self, groups: impl IntoIterator<Item = FakeGroup>) {
         self.change_cloud(|ec2| {
             for group in groups {

@@ -321,7 +321,8 @@ impl Node {
         self.kubelet.is_some() && self.versions().all(|version| version.is(target))
     }
 
-    /// Whether there is nothing to do on it: everything is at the target, and its host says nothing else of the upgrade.
+    /// Whether there is nothing to do on it: everything is at the target, and its host says nothing else of the
+    /// upgrade.
     pub(crate) fn is_left_alone(&self, target: &Version) -> bool {
         self.is_at(target) && !self.is_begun()
     }

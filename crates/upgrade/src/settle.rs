@@ -9,8 +9,8 @@
 //! - It has failed as soon as its host reports anything else that is final, and otherwise at its deadline. At the
 //!   deadline no script runs any more, so a node that has everything but the minimum time is still waited for.
 //! - A node whose script is signed for later has its time from then on. Its agent says so, which could be a lie: so it
-//!   is postponed once, and by a day at most. Nobody else is started because of it. When the upgrade ends before that time,
-//!   nothing runs on the node, and it has failed.
+//!   is postponed once, and by a day at most. Nobody else is started because of it. When the upgrade ends before that
+//!   time, nothing runs on the node, and it has failed.
 //! - A node that was done and is not so for the minimum time has failed, too. Until then nothing is started. The
 //!   beginning is recorded as well, because the Node that the coordinator sees may be older than its progress.
 

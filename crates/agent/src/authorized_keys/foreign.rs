@@ -9,6 +9,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ssh_encoding::{Decode as _, Encode as _};
+use ssh_key::Mpint;
 
 use tidewaiter_api::values::{fingerprint, printable};
 use tidewaiter_signature::sha256;
@@ -120,7 +122,7 @@ impl Parts {
         foreign.map(|line| line_digest(line)).collect()
     }
 
-    /// What is too large, in words.
+    /// The excess, in words.
     #[must_use]
     pub fn excess(&self) -> Option<String> {
         let size = self.excess?;
@@ -196,29 +198,17 @@ const RSA: &[u8] = b"AAAAB3NzaC1yc2E";
 fn canonical(text: &[u8]) -> Cow<'_, [u8]> {
     let rsa = || {
         let blob = STANDARD.decode(text.starts_with(RSA).then_some(text)?).ok()?;
-        let (kind, rest) = take(&blob)?;
-        let (exponent, rest) = take(rest)?;
-        let (modulus, rest) = take(rest)?;
-        let numbers = [shortest(exponent), shortest(modulus)].concat();
-        let kind = [&u32::try_from(kind.len()).ok()?.to_be_bytes()[..], kind].concat();
-        rest.is_empty().then(|| STANDARD.encode([kind, numbers].concat()))
+        let mut rest = &blob[..];
+        let kind = String::decode(&mut rest).ok()?;
+        let mut number = || Mpint::from_positive_bytes(&Vec::decode(&mut rest).ok()?).ok();
+        let (exponent, modulus) = (number()?, number()?);
+        let mut key = Vec::with_capacity(blob.len());
+        kind.encode(&mut key).ok()?;
+        exponent.encode(&mut key).ok()?;
+        modulus.encode(&mut key).ok()?;
+        rest.is_empty().then(|| STANDARD.encode(key))
     };
     rsa().map_or(Cow::Borrowed(text), |text| Cow::Owned(text.into_bytes()))
-}
-
-/// A string of RFC 4251: its length, and so many bytes. Returns what is behind it as well.
-fn take(blob: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = blob.split_first_chunk()?;
-    rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)
-}
-
-/// A positive number as RFC 4251 writes it: a zero before it only where its first bit is one.
-fn shortest(number: &[u8]) -> Vec<u8> {
-    let start = number.iter().position(|byte| *byte != 0).unwrap_or(number.len());
-    let number = &number[start..];
-    let zero = usize::from(number.first().is_some_and(|byte| byte & 0x80 != 0));
-    let length = u32::try_from(number.len() + zero).unwrap_or(u32::MAX);
-    [&length.to_be_bytes()[..], &[0][..zero], number].concat()
 }
 
 /// As C's `isspace`.

@@ -13,14 +13,15 @@ const OTHERS: &str = "belongs to another user, has a second name, or other users
 const FOLDER_OF_OTHERS: &str =
     "belongs to another user, or other users can write it: see who changed it, and correct owner and mode";
 
-/// What is read of a file of the folder itself: the lines of each are read one by one.
+/// The most bytes of a file of the folder itself: the lines of each are read one by one.
 const MOST_BYTES: usize = 128 * 1024;
 
 impl Host {
     /// The content of the file `name` of the folder itself; None if the folder or the file is missing.
     ///
     /// # Errors
-    /// When it cannot be read, is no file or too large, or somebody else than the owner can write the file or its folder.
+    /// The file cannot be read, is no file or too large, or somebody else than the owner can write the file or its
+    /// folder.
     pub fn read_trusted(&self, name: &str) -> Result<Option<Vec<u8>>, HostError> {
         let Some(folder) = self.trusted_folder()? else {
             return Ok(None);

@@ -187,7 +187,7 @@ fn refused(refused: &Refused) -> RefusedKey {
     }
 }
 
-/// With what earlier agents found: otherwise whoever ends the agent would have its report forget what they did.
+/// Changes of this agent and of earlier ones: otherwise an intruder who ends the agent would erase them.
 fn tampering(before: Option<&NodeReportStatus>, told: &Told) -> Vec<Tampering> {
     let mut rows = before.map(|before| before.tampering.clone()).unwrap_or_default();
     let found = told.tampering.iter().map(|(at, what)| Tampering {

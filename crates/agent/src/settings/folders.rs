@@ -1,5 +1,5 @@
-//! Which folders of the host the agent may be given. `templates/checks.yaml` of the chart has the same rules, because the
-//! kubelet mounts the folders before the agent starts.
+//! Which folders of the host the agent may be given. `templates/checks.yaml` of the chart has the same rules, because
+//! the kubelet mounts the folders before the agent starts.
 //!
 //! A folder says by its name that it is the agent's: no list of the system's own folders would be complete. A name has
 //! no dot, so that none is a drop-in folder of a unit (`tidewaiter-upgrade.service.d`).
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::AgentSettings;
 
-/// With what a part of the path begins.
+/// Prefixes, one of which a part of the path has.
 const OWN: [&str; 2] = ["containership", "tidewaiter"];
 
 /// The folder of what root has pinned, and the name of that of what the host remembers and runs.

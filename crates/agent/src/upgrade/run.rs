@@ -332,8 +332,9 @@ impl Runner {
             .or_else(|| record.version_before(id).filter(|_| is_again))
     }
 
-    /// Takes back what the last script did, if it has failed, can take it back, and has not begun to; or says that it, or its way back, was
-    /// interrupted. Returns what became of it; None if there is nothing to do. It must be called in a process of its own, when nothing of the script runs any more.
+    /// Takes back what the last script did, if it has failed, can take it back, and has not begun to; or says that it,
+    /// or its way back, was interrupted. Returns what became of it; None if there is nothing to do. It must be called
+    /// in a process of its own, when nothing of the script runs any more.
     ///
     /// # Errors
     /// When neither the record nor the result can be written.
@@ -345,7 +346,8 @@ impl Runner {
         let mut record = Record::read(&state)?;
         let host = Host::of_root(&self.folder);
         let Some(WayBack { script, failed }) = record.way_back.take() else {
-            // systemd starts this also when it has killed the unit, and nobody else would say what became of its script.
+            // systemd starts this also when it has killed the unit, and nobody else would say what became of its
+            // script.
             return self.settle(&host, &state);
         };
         // It begins at most once, whatever happens then.

@@ -9,8 +9,8 @@
 //! - It ends by the clock, so long after its beginning as the setting says now. The end is recorded as well, so a clock
 //!   that is put back begins nothing anew.
 //! - A record that cannot be of an agent is the end of the grace: one that is damaged, that others can write, or that
-//!   begins in the future. So nothing in it lets a line stay for longer than the setting says, counted from the start of
-//!   the agent that reads it.
+//!   begins in the future. So nothing in it lets a line stay for longer than the setting says, counted from the start
+//!   of the agent that reads it.
 //! - Without a grace in the settings, the record is not read.
 
 use std::collections::BTreeSet;

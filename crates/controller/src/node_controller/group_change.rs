@@ -1,9 +1,9 @@
 //! A Node whose instance is in another group now than the one for which it was verified.
 //!
-//! Whoever may change the group of an instance (its tag, its label, its managed instance group) would decide what its Node
-//! gets, so the Node is held: it is refused (`GroupChanged`), keeps what it has, and stays in its group on record. The
-//! operator may have Nodes follow such a change. The Node of a worker never becomes one of the control plane by itself,
-//! whatever the setting: what ran on it stays there.
+//! Whoever may change the group of an instance (its tag, its label, its managed instance group) would decide what its
+//! Node gets, so the Node is held: it is refused (`GroupChanged`), keeps what it has, and stays in its group on record.
+//! The operator may have Nodes follow such a change. The Node of a worker never becomes one of the control plane by
+//! itself, whatever the setting: what ran on it stays there.
 
 use tidewaiter_identity::{GroupHold, Refusal};
 use tidewaiter_kops::is_control_plane_label;

@@ -89,8 +89,8 @@ impl Observation {
     }
 
     /// When the cloud is queried again about a new Node whose instance it does not list yet, or not completely. EC2 may
-    /// take more than a minute for that, and a backoff would add as much again. From ten seconds on, all such Nodes share
-    /// the moments, and so the calls.
+    /// take more than a minute for that, and a backoff would add as much again. From ten seconds on, all such Nodes
+    /// share the moments, and so the calls.
     fn asks_again_soon(&self, now: Timestamp) -> Option<Duration> {
         let is_early = matches!(
             self.finding,

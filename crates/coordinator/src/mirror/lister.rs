@@ -98,8 +98,8 @@ enum Poll {
     First,
     /// Soon, for the given time, because the last list deleted something or is held.
     Recheck(u32),
-    /// Once more soon, because a change was announced that the list does not show: another replica of the cloud may have
-    /// answered, which had not heard of it yet.
+    /// Once more soon, because a change was announced that the list does not show: another replica of the cloud may
+    /// have answered, which had not heard of it yet.
     Again,
     /// After [`QUIET_INTERVALS`], or after one interval while the brake holds something.
     Regularly,

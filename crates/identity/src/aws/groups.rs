@@ -1,8 +1,8 @@
 //! Amazon EC2 Auto Scaling: the groups of a cluster with all their instances.
 //!
-//! A group belongs to the cluster by its tag `KubernetesCluster`, and to the InstanceGroup in its name, as in kOps. A member is an instance
-//! that EC2 lists too, with the tags of this cluster and InstanceGroup. An instance can write neither. The tags in the responses are
-//! checked again. How one query becomes calls:
+//! A group belongs to the cluster by its tag `KubernetesCluster`, and to the InstanceGroup in its name, as in kOps. A
+//! member is an instance that EC2 lists too, with the tags of this cluster and InstanceGroup. An instance can write
+//! neither. The tags in the responses are checked again. How one query becomes calls:
 //! - the groups with their instances, and those of the inventory;
 //! - then the warm pool of each group that has one, and the launch templates that a group uses in the newest or default
 //!   version, which only EC2 knows.

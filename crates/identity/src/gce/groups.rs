@@ -258,8 +258,8 @@ fn templates(group: &InstanceGroupManager, place: &Place, project: &ProjectId) -
     links.collect()
 }
 
-/// Adds a listed instance and whether it is up to date, unless it is being removed, or does not exist: then it has no status. It counts once, no matter how often
-/// and in which order it is listed.
+/// Adds a listed instance and whether it is up to date, unless it is being removed, or does not exist: then it has no
+/// status. It counts once, no matter how often and in which order it is listed.
 fn add(
     row: &ManagedInstance,
     listed: &Listed,

@@ -101,9 +101,9 @@ impl Caller {
         Ok((servers.collect::<Result<_, _>>()?, pages))
     }
 
-    /// Reads the pages of a listing, and returns their number. Sorted by id, so that a server created meanwhile does not
-    /// move others to another page, and each page but the last has a server with a higher id than all before: a listing
-    /// that goes on without one never ends.
+    /// Reads the pages of a listing, and returns their number. Sorted by id, so that a server created meanwhile does
+    /// not move others to another page, and each page but the last has a server with a higher id than all before: a
+    /// listing that goes on without one never ends.
     async fn rows(&self, selector: Option<&str>, mut take: impl FnMut(ServerId, Value)) -> Result<u32, Failure> {
         let mut highest = None;
         for page in 1..=MAX_PAGES {

@@ -1,8 +1,8 @@
-//! The servers of a cluster by InstanceGroup. Hetzner Cloud has no groups: as in kOps, the label of each server names its InstanceGroup, whose
-//! sizes count.
+//! The servers of a cluster by InstanceGroup. Hetzner Cloud has no groups: as in kOps, the label of each server names
+//! its InstanceGroup, whose sizes count.
 //!
-//! A project may make 3,600 calls an hour, and a listing has 50 servers per page. So the listing of a large cluster answers several queries:
-//! each replica of the controller, which queries every 25 s, reads a page every 12 s at most.
+//! A project may make 3,600 calls an hour, and a listing has 50 servers per page. So the listing of a large cluster
+//! answers several queries: each replica of the controller, which queries every 25 s, reads a page every 12 s at most.
 
 use std::collections::BTreeMap;
 

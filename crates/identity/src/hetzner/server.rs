@@ -106,7 +106,8 @@ pub(super) fn identity(
     })
 }
 
-/// The server as a member of the InstanceGroup in its label, as in kOps; `None` if it is not the cluster's or is being deleted.
+/// The server as a member of the InstanceGroup in its label, as in kOps; `None` if it is not the cluster's or is being
+/// deleted.
 pub(super) fn member(
     id: ServerId,
     server: &Server,

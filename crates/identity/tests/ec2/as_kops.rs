@@ -1,7 +1,8 @@
-//! What makes an instance a member of an Auto Scaling group, and a group one of an InstanceGroup, beside what kOps makes of the same.
+//! What makes an instance a member of an Auto Scaling group, and a group one of an InstanceGroup, beside what kOps
+//! makes of the same.
 //!
-//! kOps' results are those of `getCloudGroups`, `awsBuildCloudInstanceGroup` and `matchInstanceGroup` in its `upup/pkg/fi/cloudup/awsup`.
-//! Where ours is another one, docs/validation.md names the difference.
+//! kOps' results are those of `getCloudGroups`, `awsBuildCloudInstanceGroup` and `matchInstanceGroup` in its
+//! `upup/pkg/fi/cloudup/awsup`. Where ours is another one, docs/validation.md names the difference.
 
 use tidewaiter_identity::{CloudGroup, CloudGroups as _, MemberStatus, Sizes};
 use tidewaiter_testkit::FakeEc2;

@@ -1,7 +1,8 @@
-//! What makes an instance a member of a managed instance group, and a group one of an InstanceGroup, beside what kOps makes of the same.
+//! What makes an instance a member of a managed instance group, and a group one of an InstanceGroup, beside what kOps
+//! makes of the same.
 //!
-//! kOps' results are those of `GetCloudGroups` and `matchInstanceGroup` in its `upup/pkg/fi/cloudup/gce/instancegroups.go`. Where ours is
-//! another one, docs/validation.md names the difference.
+//! kOps' results are those of `GetCloudGroups` and `matchInstanceGroup` in its
+//! `upup/pkg/fi/cloudup/gce/instancegroups.go`. Where ours is another one, docs/validation.md names the difference.
 
 use tidewaiter_identity::{CloudGroup, CloudGroups as _, MemberStatus};
 use tidewaiter_testkit::FakeGce;

@@ -6,8 +6,8 @@
 //! set is never overridden. A redirect is never followed: otherwise a server at the address of the store could have
 //! the definitions read from another host.
 //!
-//! `object_store` keeps a token of Google Cloud until it expires. When the store rejects it, the client is replaced, and its
-//! token with it.
+//! `object_store` keeps a token of Google Cloud until it expires. When the store rejects it, the client is replaced,
+//! and its token with it.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -80,8 +80,8 @@ impl Client {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The client for another try, after a request by `used` failed with `error`, if another client may fare better: one for
-    /// the region of the bucket, or one with new credentials.
+    /// The client for another try, after a request by `used` failed with `error`, if another client may fare better:
+    /// one for the region of the bucket, or one with new credentials.
     pub(super) async fn follow(
         &self,
         used: &Arc<dyn ObjectStore>,

@@ -47,8 +47,8 @@ pub(super) struct GroupSizes {
 }
 
 impl GroupSizes {
-    /// As in kOps' `GetCloudGroups`: a group of Karpenter has no target, also while it has an Auto Scaling group from before. Instances in
-    /// no group of the cloud are a group for no other InstanceGroup (None).
+    /// As in kOps' `GetCloudGroups`: a group of Karpenter has no target, also while it has an Auto Scaling group from
+    /// before. Instances in no group of the cloud are a group for no other InstanceGroup (None).
     fn of(summary: &GroupSummary, cloud: Sizes) -> Option<Self> {
         match cloud {
             Sizes::OfCloud { .. } | Sizes::Unmanaged if summary.karpenter => Some(Self::default()),

@@ -131,7 +131,7 @@ fn changes_of_others_are_listed() {
     assert_eq!((report.restores, report.tampering[0].at), (3, at(5)));
 }
 
-/// Whoever ends the agent does not have its report forget what they did.
+/// An intruder who ends the agent does not erase them.
 #[test]
 fn changes_that_an_earlier_agent_has_found_stay_listed() {
     let found = |seconds: std::ops::Range<i64>| Told {

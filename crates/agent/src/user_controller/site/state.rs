@@ -17,7 +17,8 @@ use super::{Input, Outcome};
 use crate::authorized_keys::{Kept, Logins};
 use crate::host::Prepared;
 
-/// The size in bytes of all keys in the file, with their commands, while removals are held: somebody may add and remove many Users.
+/// The size in bytes of all keys in the file, with their commands, while removals are held: somebody may add and remove
+/// many Users.
 const MOST_HELD: usize = 4 * 1024 * 1024;
 
 /// What the agent remembers from pass to pass.

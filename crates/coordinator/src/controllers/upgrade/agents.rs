@@ -158,8 +158,8 @@ pub(super) struct Agents {
 }
 
 impl Agents {
-    /// Reads the reports of these nodes, and where `all` are needed a list that is at most a minute old. It was read for
-    /// the same upgrade: one that is new must not see what was before it.
+    /// Reads the reports of these nodes, and where `all` are needed a list that is at most a minute old. It was read
+    /// for the same upgrade: one that is new must not see what was before it.
     ///
     /// # Errors
     /// When the API server does not answer, or does not permit it.

@@ -19,8 +19,8 @@ pub(super) struct Question {
     pub(super) in_progress: Vec<NodeName>,
     /// The uid of the upgrade.
     pub(super) upgrade: String,
-    /// Whether the reports of all agents are needed: several workers may be upgraded at once; or nothing was started, and
-    /// an object of the same upgrade that is gone may have started something.
+    /// Whether the reports of all agents are needed: several workers may be upgraded at once; or nothing was started,
+    /// and an object of the same upgrade that is gone may have started something.
     pub(super) all: bool,
 }
 

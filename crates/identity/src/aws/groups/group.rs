@@ -1,7 +1,7 @@
 //! Reads one Auto Scaling group and its members. Pure.
 //!
-//! An instance counts once, no matter how often and in which order it is listed, and only if EC2 lists it too. Impossible values are refused as
-//! unusable, never guessed; but the SDK reads a missing size as 0.
+//! An instance counts once, no matter how often and in which order it is listed, and only if EC2 lists it too.
+//! Impossible values are refused as unusable, never guessed; but the SDK reads a missing size as 0.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -32,8 +32,8 @@ struct Standing {
 /// Detached instances with the providerIDs of their Nodes, by the name of their InstanceGroup.
 type Detached<'a> = BTreeMap<&'a str, Vec<(&'a InstanceId, &'a ProviderId)>>;
 
-/// The `InstanceGroup` whose group has this name. `None` if the group is not the cluster's, is being deleted, or has a name of another
-/// form.
+/// The `InstanceGroup` whose group has this name. `None` if the group is not the cluster's, is being deleted, or has a
+/// name of another form.
 pub(super) fn instance_group(group: &AutoScalingGroup, cluster: &ClusterName) -> Option<InstanceGroupName> {
     let tag = |key: &str| {
         let tag = group.tags().iter().find(|tag| tag.key() == Some(key))?;
@@ -61,8 +61,8 @@ pub(super) fn detached(known: &Known) -> Detached<'_> {
     detached
 }
 
-/// The group with its own instances, those of its warm pool, and detached ones. `is_present`: whether EC2 lists the instance as one of
-/// its InstanceGroup.
+/// The group with its own instances, those of its warm pool, and detached ones. `is_present`: whether EC2 lists the
+/// instance as one of its InstanceGroup.
 pub(super) fn read(
     name: String,
     instance_group: &InstanceGroupName,

@@ -1,9 +1,9 @@
-//! The instances of the cluster on EC2. They say whether an instance that an Auto Scaling group lists still exists, and for which
-//! InstanceGroup it was created, and which instances are in no Auto Scaling group.
+//! The instances of the cluster on EC2. They say whether an instance that an Auto Scaling group lists still exists, and
+//! for which InstanceGroup it was created, and which instances are in no Auto Scaling group.
 //!
-//! All instances of a large cluster are megabytes, so they are listed every [`QUERIES`] queries only. What changes a verdict within that
-//! time is queried each time: instances that are being terminated, instances that are detached or Karpenter's, and those that a group
-//! lists and that are not known.
+//! All instances of a large cluster are megabytes, so they are listed every [`QUERIES`] queries only. What changes a
+//! verdict within that time is queried each time: instances that are being terminated, instances that are detached or
+//! Karpenter's, and those that a group lists and that are not known.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -26,7 +26,8 @@ use crate::refusal::Refusal;
 /// Source: `tagNameDetachedInstance` of kOps (`upup/pkg/fi/cloudup/awsup/aws_cloud.go`).
 const DETACHED_TAG: &str = "kops.k8s.io/detached-from-asg";
 
-/// The tags of instances that no Auto Scaling group may list. Karpenter sets the second one, and before version 0.32 the third.
+/// The tags of instances that no Auto Scaling group may list. Karpenter sets the second one, and before version 0.32
+/// the third.
 const MARKS: [&str; 3] = [DETACHED_TAG, "karpenter.sh/nodepool", "karpenter.sh/provisioner-name"];
 
 /// The states of a member. Source: `findInstances` of kOps (in the same file).
@@ -113,8 +114,8 @@ impl Inventory {
         Ok(known)
     }
 
-    /// The instances of the cluster in one of these states that `more` lets through, as far as `read` takes them. The filters prove nothing:
-    /// state and cluster are checked again.
+    /// The instances of the cluster in one of these states that `more` lets through, as far as `read` takes them. The
+    /// filters prove nothing: state and cluster are checked again.
     async fn list<T>(
         &self,
         states: &[&str],
