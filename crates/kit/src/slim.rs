@@ -36,6 +36,20 @@ pub fn annotated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMet
     })
 }
 
+/// As [`annotated`], with the time of the creation.
+///
+/// # Errors
+/// When a field has the wrong type.
+pub fn dated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let mut slim = Slim::<Labels, Labels>::deserialize(deserializer)?;
+    let (annotations, creation_timestamp) = (slim.annotations.take(), slim.creation_timestamp.take());
+    Ok(ObjectMeta {
+        annotations,
+        creation_timestamp,
+        ..slim.with_labels(|labels| labels)
+    })
+}
+
 /// As [`annotated`], with the finalizers: what a writer reads of a response.
 ///
 /// # Errors
@@ -117,6 +131,7 @@ struct Slim<L, A = IgnoredAny> {
     annotations: Option<A>,
     finalizers: Option<Vec<String>>,
     owner_references: Option<Vec<OwnerReference>>,
+    creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
 }
 

@@ -9,6 +9,22 @@ use crate::world::{NEW, OLD, Script, World};
 const SHORT: i64 = 5;
 
 #[tokio::test]
+async fn a_misspelled_field_of_the_policy_is_refused() {
+    let world = World::start().await;
+    world.upgrade("u", json!({})).await;
+    let policy = |policy| json!({"spec": {"policy": policy}});
+    world
+        .change_strictly("u", policy(json!({"paused": true})))
+        .await
+        .unwrap();
+    let refused = world
+        .change_strictly("u", policy(json!({"pause": true})))
+        .await
+        .unwrap_err();
+    assert!(refused.contains("spec.policy.pause\""), "{refused}");
+}
+
+#[tokio::test]
 async fn a_node_that_hangs_or_never_becomes_ready_fails_and_the_upgrade_goes_on() {
     let world = World::start().await;
     world.join("cp", NEW, &[]).await;

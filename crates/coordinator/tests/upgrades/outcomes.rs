@@ -2,8 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::json;
+use tidewaiter_api::NodeReport;
 use tidewaiter_api::containership::UpgradeStatus;
 use tidewaiter_testkit::{Identity, eventually};
 
@@ -121,6 +122,49 @@ async fn a_kubelet_that_does_not_renew_its_lease_is_not_done() {
     assert_eq!(world.statuses("u").await, "w1=InProgress");
     renew(now()).await.unwrap();
     world.ends("u", UpgradeStatus::Success).await;
+}
+
+/// The API server collects the report of a Node that is deleted, and the script runs on.
+#[tokio::test]
+async fn a_node_that_registers_again_is_not_done_without_its_report() {
+    let world = World::reporting(&["w1", "w2"]).await;
+    let _running = world.run().await;
+    world.upgrade("u", json!({})).await;
+    world.waits("u", "upgrading w1").await;
+    let begun = now();
+    world.delete_node("w1").await;
+    let reports: Api<NodeReport> = Api::all(world.cluster.client(&Identity::Admin));
+    reports.delete("w1", &DeleteParams::default()).await.unwrap();
+    // The time of a creation has whole seconds.
+    eventually("the next second", SOON, async || {
+        let passed = now().duration_since(begun);
+        if passed > SignedDuration::from_secs(2) {
+            Ok(())
+        } else {
+            Err(passed)
+        }
+    })
+    .await;
+    world.join("w1", NEW, &[]).await;
+    world.is_quiet().await;
+    assert_eq!(world.statuses("u").await, "w1=InProgress");
+    world.host_reports("w1", "Succeeded").await;
+    world.waits("u", "upgrading w2").await;
+}
+
+/// A termination has deleted the object that started them.
+#[tokio::test]
+async fn what_the_hosts_have_begun_of_a_new_object_is_taken_up_first() {
+    let world = World::reporting(&["w1", "w2"]).await;
+    world.is_at("w2", NEW).await;
+    world.host_reports("w2", "Running").await;
+    let _running = world.run().await;
+    world.upgrade("u", json!({})).await;
+    world.waits("u", "upgrading w2").await;
+    assert_eq!(world.statuses("u").await, "w2=InProgress");
+    world.host_reports("w2", "Failed").await;
+    world.waits("u", "upgrading w1").await;
+    assert_eq!(world.statuses("u").await, "w1=InProgress w2=Failed");
 }
 
 /// Each in its own words, long before `nodeTimeoutSeconds`, and no other node is started: one failure is enough.

@@ -18,6 +18,13 @@ impl World {
         Api::namespaced_with(self.cluster.client(&Identity::Admin), CONTAINERSHIP_NAMESPACE, &kind)
     }
 
+    /// Changes it as kubectl does, which asks for strict validation.
+    pub async fn change_strictly(&self, name: &str, patch: serde_json::Value) -> Result<(), String> {
+        let params = PatchParams::default().validation_strict();
+        let patched = self.dynamic().patch(name, &params, &Patch::Merge(patch)).await;
+        patched.map(drop).map_err(|error| error.to_string())
+    }
+
     /// The agent of the node reports that it follows the status of its own node.
     async fn follows_own_status(&self, node: &str) {
         self.host_reports(node, "None").await;

@@ -66,7 +66,7 @@ struct Condition {
 
 /// Slim metadata with the mark of who has cordoned the node.
 fn marked<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let mut metadata = slim::annotated(deserializer)?;
+    let mut metadata = slim::dated(deserializer)?;
     if let Some(annotations) = &mut metadata.annotations {
         annotations.retain(|key, _| key == CORDONED_BY_ANNOTATION);
     }
