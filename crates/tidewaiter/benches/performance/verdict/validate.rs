@@ -11,6 +11,7 @@ use kube::Client;
 use serde::Serialize;
 use tidewaiter_testkit::ApiProxy;
 use tokio::process::Command;
+use url::form_urlencoded::byte_serialize;
 
 use crate::bed::{Bed, CLUSTER};
 use crate::report::{count, note};
@@ -111,24 +112,35 @@ async fn list(client: &Client, path: &str) -> Result<usize> {
     }
 }
 
-/// The groups with their instances, and the instances that are detached.
+/// The groups, and the instances of the cluster page by page.
 async fn ask_cloud(bed: &Bed) -> Result<()> {
     let client = reqwest::Client::builder().no_proxy().build()?;
-    for call in [
-        format!(
-            "Action=DescribeAutoScalingGroups&Version=2011-01-01&MaxRecords=100&Filters.member.1.Name=tag%3AKubernetesCluster\
-             &Filters.member.1.Values.member.1={CLUSTER}"
-        ),
-        format!(
-            "Action=DescribeInstances&Version=2016-11-15&MaxResults=1000&Filter.1.Name=tag%3AKubernetesCluster\
-             &Filter.1.Value.1={CLUSTER}&Filter.2.Name=tag-key&Filter.2.Value.1=kops.k8s.io%2Fdetached-from-asg"
-        ),
-    ] {
+    let ask = async |call: String| {
         let call = client.post(bed.ec2.endpoint()).body(call);
         let call = call.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
         let answer = call.header(AUTHORIZATION, "AWS4-HMAC-SHA256 a").send().await?;
-        answer.error_for_status()?.bytes().await?;
-    }
+        anyhow::Ok(answer.error_for_status()?.text().await?)
+    };
+    let groups = ask(format!(
+        "Action=DescribeAutoScalingGroups&Version=2011-01-01&MaxRecords=100&Filters.member.1.Name=tag%3AKubernetesCluster\
+         &Filters.member.1.Values.member.1={CLUSTER}"
+    ));
+    let instances = async {
+        let mut next = String::new();
+        loop {
+            let page = ask(format!(
+                "Action=DescribeInstances&Version=2016-11-15&MaxResults=1000&Filter.1.Name=tag%3AKubernetesCluster\
+                 &Filter.1.Value.1={CLUSTER}{next}"
+            ));
+            let page = page.await?;
+            let token = page
+                .split_once("<nextToken>")
+                .and_then(|(_, rest)| rest.split_once('<'));
+            let Some((token, _)) = token else { return Ok(()) };
+            next = byte_serialize(token.as_bytes()).fold("&NextToken=".to_owned(), |next, part| next + part);
+        }
+    };
+    try_join!(groups, instances)?;
     Ok(())
 }
 
