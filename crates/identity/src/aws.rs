@@ -129,14 +129,11 @@ impl Ec2 {
         any_hopeless
     }
 
-    /// While EC2 is away, queries the ids of one zone, and refuses the others if that fails too. Returns the parts that remain.
+    /// While EC2 is away, queries ids of one zone, and refuses the others if that fails too. Returns the parts that remain.
     async fn probe(&self, parts: Vec<Part>, query: &Query<'_>) -> Vec<Part> {
-        let Some(turn) = self.outage.turn().filter(|_| !parts.is_empty()) else {
+        let Some((part, parts)) = self.outage.part(&parts, query) else {
             return parts;
         };
-        let zones = |Part { ids, by }: Part| query.by_zone(&ids).into_iter().map(move |(_, ids)| Part { ids, by });
-        let mut parts: Vec<Part> = parts.into_iter().flat_map(zones).collect();
-        let part = parts.swap_remove(turn % parts.len());
         let Err((part, failure)) = self.ask(part, query).await else {
             return parts;
         };

@@ -7,7 +7,8 @@
 //!
 //! One place decides the pace: a call that is throttled or gets no response delays the next one, for all Nodes and with jitter,
 //! so that thousands of Nodes cannot stampede. A slow call, for example because one zone does not respond, delays later Nodes by
-//! at most [`PATIENCE`].
+//! at most [`PATIENCE`]. Until the cloud has answered once, there is one call for all: if it has no answer, who waits behind it is
+//! refused like its claims.
 //!
 //! While the cloud is away, the lookup itself tries again: the parked claims share one call every few seconds, and their Nodes get
 //! the last refusal without a call. The first good answer to one of them releases all: each is announced, and queries again, joined
@@ -107,6 +108,8 @@ struct State {
     /// The call in flight for each Node. [`Lookup::forget`] removes a Node, so that its answer is not cached.
     asked: HashMap<NodeUid, u64>,
     calls: u64,
+    /// Whether the cloud has answered since the start.
+    answered: bool,
     closed: bool,
 }
 
@@ -194,7 +197,7 @@ impl Lookup {
                 () = shutdown.cancelled() => break,
                 () = self.released.notified() => pace.reset(),
                 Some((call, verdict)) = calls.next(), if !calls.is_empty() => pace.ended(call, verdict),
-                () = self.due(delay, &expects_more), if calls.len() < MAX_CALLS => {
+                () = self.due(delay, &expects_more), if calls.len() < self.max_calls() => {
                     if let Some(batch) = self.take() {
                         pace.begun(batch.call);
                         calls.push(self.call(batch, &on_back));
@@ -212,6 +215,10 @@ impl Lookup {
         state.waiting.clear();
         state.parked.release();
         Ok(())
+    }
+
+    fn max_calls(&self) -> usize {
+        if self.lock().answered { MAX_CALLS } else { 1 }
     }
 
     /// What needs no call: the cached answer, or the refusal of a parked claim.

@@ -1,13 +1,12 @@
 //! While every call fails, whichever ids it names, one part of a query finds out whether EC2 is back.
 //!
 //! Splitting each failed call would make several calls of each try, for as long as EC2 is away. The parts take turns, because EC2 may
-//! come back for one zone before another. From time to time everything is queried as usual, because several ids that fail may look like
-//! this, too.
+//! come back for one zone before another, and have fewer ids each round: ids that fail by themselves, one in each zone, look the same.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One try in this many queries all parts.
-const WHOLE: usize = 8;
+use super::Part;
+use super::query::Query;
 
 /// Whether the last query failed for all ids in all zones, and how many have tried since.
 #[derive(Debug, Default)]
@@ -24,12 +23,25 @@ impl Outage {
         *self.lock() = None;
     }
 
-    /// The number of this try, which decides the part; `None` when all are to be queried.
-    pub(super) fn turn(&self) -> Option<usize> {
+    /// During an outage, the part of this try, and the others.
+    pub(super) fn part(&self, parts: &[Part], query: &Query<'_>) -> Option<(Part, Vec<Part>)> {
         let mut turns = self.lock();
         let turn = turns.as_mut()?;
-        *turn = turn.wrapping_add(1);
-        (!turn.is_multiple_of(WHOLE)).then_some(*turn)
+        let zones = |Part { ids, by }: &Part| {
+            let by = *by;
+            query.by_zone(ids).into_iter().map(move |(_, ids)| Part { ids, by })
+        };
+        let mut parts: Vec<Part> = parts.iter().flat_map(zones).collect();
+        let (round, place) = (turn.checked_div(parts.len())?, *turn % parts.len());
+        let mut part = parts.swap_remove(place);
+        let ids = part.ids.len();
+        part.ids.rotate_left(*turn % ids);
+        let rest = part.ids.split_off((ids >> round.min(10)).max(1));
+        if !rest.is_empty() {
+            parts.push(Part { ids: rest, by: part.by });
+        }
+        *turn += 1;
+        Some((part, parts))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<usize>> {

@@ -10,7 +10,7 @@ use tracing::debug;
 
 use super::answer_cache::{self, CachedAnswer};
 use super::pace::CallOutcome;
-use super::{DOUBTED_AGE, Lookup, Reply, State, lock, unanswered};
+use super::{DOUBTED_AGE, Lookup, Reply, State, Waiter, lock, unanswered};
 use crate::claim::Claim;
 use crate::identity::Identity;
 use crate::refusal::Refusal;
@@ -86,6 +86,7 @@ impl Lookup {
             answers(place, Err(unanswered(why)));
         }
         let verdict = *lock(&verdict);
+        self.lock().ended(verdict, self.clock.monotonic());
         debug!(nodes = batch.claims.len(), ?verdict, "asked the cloud");
         (batch.call, verdict)
     }
@@ -110,6 +111,7 @@ impl Lookup {
             return answer;
         };
         let mut state = self.lock();
+        state.answered |= !answer.as_ref().is_err_and(Refusal::is_transient);
         if state.asked.get(&claim.uid) != Some(&batch.call) {
             return answer;
         }
@@ -151,6 +153,17 @@ impl Lookup {
 }
 
 impl State {
+    /// Until the cloud has answered once, a call without any answer counts for all: those who wait would only make more such calls.
+    fn ended(&mut self, verdict: CallOutcome, now: Duration) {
+        let of_callers = verdict != CallOutcome::default();
+        let refusal = self.parked.first_refusal().filter(|_| of_callers && !self.answered);
+        let Some(refusal) = refusal else { return };
+        for Waiter { claim, reply } in self.waiting.drain(..) {
+            self.parked.park(claim, refusal.clone(), now);
+            let _ = reply.send(Err(refusal.clone()));
+        }
+    }
+
     fn batch(&mut self, claims: Vec<Claim>, expected: Vec<Expected>) -> Option<Batch> {
         if claims.is_empty() {
             return None;

@@ -14,9 +14,9 @@ use tidewaiter_kit::backoff::jittered;
 use crate::claim::Claim;
 use crate::refusal::Refusal;
 
-/// The time between two tries. Its limit bounds both the calls while the cloud is away, 15 in a minute, and how long it takes to
+/// The time between two tries. Its limit bounds both the calls while the cloud is away, 17 in a minute, and how long it takes to
 /// notice that it is back.
-const TRIES: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(4));
+const TRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_millis(3_750));
 
 /// So that replicas and clusters that were throttled together do not try together.
 const JITTER: f64 = 0.1;
@@ -53,6 +53,10 @@ impl Parked {
     pub(super) fn refusal(&self, claim: &Claim) -> Option<Refusal> {
         let (parked, refusal) = self.claims.get(&claim.uid)?;
         (parked.provider_id == claim.provider_id).then(|| refusal.clone())
+    }
+
+    pub(super) fn first_refusal(&self) -> Option<Refusal> {
+        self.claims.first_key_value().map(|(_, (_, refusal))| refusal.clone())
     }
 
     pub(super) fn forget(&mut self, uid: &NodeUid) {

@@ -424,6 +424,7 @@ fn an_answer_that_was_under_way_when_its_node_came_into_doubt_is_not_kept() {
 #[test]
 fn an_answer_that_was_under_way_when_its_node_was_forgotten_is_not_kept() {
     let mut bench = Bench::new();
+    bench.know(&claim("before"));
     let number = bench.ask(claim("a"));
     let before = bench.call();
     bench.lookup.forget(&claim("a").uid);
@@ -570,6 +571,7 @@ fn an_answer_comes_as_soon_as_it_is_known() {
 #[test]
 fn a_call_that_takes_long_holds_up_nobody_for_longer_than_patience() {
     let mut bench = Bench::new();
+    bench.know(&claim("before"));
     bench.ask(claim("slow"));
     let slow = bench.call();
     let healthy = bench.ask(claim("healthy"));
@@ -590,6 +592,7 @@ fn calls_under_way_are_bounded() {
         deadline: HOUR,
         ..LookupSettings::default()
     });
+    bench.know(&claim("before"));
     let mut hanging = Vec::new();
     for n in 0..40 {
         bench.ask(claim(&format!("n{n}")));
@@ -600,6 +603,36 @@ fn calls_under_way_are_bounded() {
     assert_eq!(hanging.len(), MAX_CALLS);
     hanging.pop().unwrap().answer_all();
     assert_eq!(bench.call().claims.len(), 40 - MAX_CALLS);
+}
+
+/// Thousands who start at once while the cloud is away must not make a call for each thousand.
+#[test]
+fn until_the_cloud_has_answered_once_one_call_counts_for_all() {
+    for refusal in [throttled(), unavailable()] {
+        let mut bench = Bench::new();
+        let first = bench.ask(claim("first"));
+        let call = bench.call();
+        let lookup = Arc::clone(&bench.lookup);
+        let behind: Vec<_> = (0..2_500).map(|n| lookup.identify(claim(&format!("n{n}")))).collect();
+        let mut behind = futures::future::join_all(behind).boxed();
+        assert!(behind.as_mut().now_or_never().is_none());
+        bench.advance(PATIENCE * 2);
+        bench.no_call();
+        call.refuse_all(&refusal);
+        assert_eq!(bench.answer(first), Err(refusal.clone()));
+        let answers = behind.as_mut().now_or_never().unwrap();
+        assert!(answers.into_iter().all(|answer| answer == Err(refusal.clone())));
+        drop(behind);
+        bench.advance(just_under(SECOND * 9 / 10));
+        bench.no_call();
+        bench.advance(SECOND / 5);
+        let tried = bench.call();
+        assert_eq!(tried.claims.len(), 1000, "they are tried together");
+        tried.answer_all();
+        bench.settle();
+        assert_eq!(lock(&bench.back).len(), 2_501);
+        bench.know(&claim("well"));
+    }
 }
 
 #[test]

@@ -138,7 +138,11 @@ async fn run(bed: &Bed, trouble: Trouble, away: Duration) -> Result<Run> {
     let calls = bed.take_identity_calls().len();
     trouble.end(bed).await;
     let back = Instant::now();
-    let seconds = (observer.labelled(nodes).await? - back).as_secs_f64();
+    let first = (observer.labelled(1).await? - back).as_secs_f64();
+    let seconds = (observer.labelled(nodes - 1).await? - back).as_secs_f64();
+    note(&format!(
+        "recovery: the first label after {first:.2} s, the last one after {seconds:.2} s"
+    ));
     let calls_after = bed.take_identity_calls().len();
     process::settled(bed).await;
     controller.stop().await;

@@ -69,7 +69,7 @@ fn all_nodes_wait_together_and_are_announced_when_the_cloud_is_back() {
             let mut bench = Bench::new();
             bench.park(nodes(20), &refusal);
             let calls = bench.away(SECOND * away, &refusal);
-            let most = usize::try_from(away / 4 + 5).unwrap();
+            let most = usize::try_from(away * 4 / 15 + 5).unwrap();
             assert!(calls <= most, "{calls} calls in {away} s, {most} are enough");
             assert_eq!(bench.back(), 0);
 
