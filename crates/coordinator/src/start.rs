@@ -19,6 +19,7 @@ use crate::terminate::Termination;
 /// | containership | Namespaces, service accounts, Registries | the service account `containership` in each namespace; `imagePullSecrets` of it and of the accounts that the settings name |
 /// | registry | Registries, Secrets of `containership-core` | the pull secret of each Registry in `containership-core` |
 /// | pullsecret | Namespaces, pull secrets, Registries | the pull secret of each Registry in each namespace |
+/// | unlabelled-pullsecret | Registries, pull secrets whose labels somebody took off | deletes those of registries that are gone |
 /// | authorization-role | `AuthorizationRole`s, `AuthorizationRoleBinding`s | `ClusterRole`s |
 /// | authorization-role-binding | `AuthorizationRoleBinding`s, `AuthorizationRole`s, `ClusterRole`s, Namespaces | `ClusterRoleBinding`s, `RoleBinding`s |
 /// | plugin | Plugins, their inventories, the manifests in the cloud, the objects of plugins | those objects, the inventories, the status of Plugins |

@@ -1,8 +1,9 @@
 //! Containership controller: ensures that the service account `containership` exists in every namespace that is not
 //! terminating, and attaches the pull secrets of the registries to it and to the accounts that the settings name.
 //!
-//! - An account `containership` that is not managed by Tidewaiter is reported on the Namespace and left alone. An
-//!   account goes with its namespace. Accounts of other names are never created.
+//! - An account `containership` that Tidewaiter has not written and that lacks its label is reported on the Namespace
+//!   and left alone. One of ours whose label somebody took off gets it back. An account goes with its namespace.
+//!   Accounts of other names are never created.
 //! - Of `imagePullSecrets` only the entries of ours change. An annotation names them, so that the entry of a registry
 //!   that is gone is removed, also after a restart, and whatever others put there stays. The Go coordinator recorded
 //!   none: in its account, ids of the cloud are ours.
@@ -35,6 +36,9 @@ pub(crate) use account::Account;
 
 /// Passes that write at once: a cold start writes one account for each namespace.
 const PERMITS: usize = 32;
+
+/// The field manager of the accounts.
+const MANAGER: &str = "tidewaiter/containership";
 
 /// How long after the first pass an account is not created without the pull secrets that are still to come.
 const FIRST_ENTRIES: Duration = Duration::from_secs(5);
@@ -221,8 +225,11 @@ impl Desired for DesiredAccount<'_> {
     }
 
     fn difference(&self, account: &Account) -> Difference {
-        if self.is_ours() && !account.is_managed() || account.is_too_long() {
+        if account.is_too_long() {
             return Difference::Foreign;
+        }
+        if self.is_ours() && !account.is_managed() {
+            return Difference::Unlabelled(json!({"metadata": {"labels": {MANAGED_LABEL: MANAGED_VALUE}}}));
         }
         let (entries, attached) = self.attached(account.entries(), &account.attached());
         let mut patch = json!({});
@@ -241,9 +248,13 @@ impl Desired for DesiredAccount<'_> {
         Difference::Patch(patch)
     }
 
+    /// What has our label, and what we wrote, also after somebody took the label off.
     fn owns(&self, metadata: &ObjectMeta) -> bool {
         let labels = metadata.labels.as_ref();
-        labels.and_then(|labels| labels.get(MANAGED_LABEL)).map(String::as_str) == Some(MANAGED_VALUE)
+        let is_labelled =
+            labels.and_then(|labels| labels.get(MANAGED_LABEL)).map(String::as_str) == Some(MANAGED_VALUE);
+        let mut managers = metadata.managed_fields.iter().flatten();
+        is_labelled || managers.any(|entry| entry.manager.as_deref() == Some(MANAGER))
     }
 
     /// The cache holds every account of the name, so one that it does not show is still to come.

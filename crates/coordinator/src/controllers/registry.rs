@@ -23,6 +23,7 @@ use serde_json::json;
 use tidewaiter_api::names::{
     CONTAINERSHIP_NAMESPACE, CONTROLLER_LABEL, MANAGED_LABEL, MANAGED_VALUE, registry_secret_name,
 };
+use tidewaiter_api::values::quoted;
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::{Cache, CloudCalls, Everywhere, Key, Next, Pass, Reconciler, SharedClock, Writer};
 
@@ -39,6 +40,7 @@ mod settings;
 mod shelf;
 mod start;
 mod stored;
+mod unlabelled;
 mod verify;
 
 pub use credential::check_registry;
@@ -50,7 +52,7 @@ use address::ServerAddress;
 use board::{Board, State};
 use credential::{Credential, EcrLogin, Login, Source};
 use digest::Digest;
-use error::{Copies, RegistryError};
+use error::{Copies, Failed, RegistryError};
 use pull_secret::{PullSecret, SecretCopy, TokenLife};
 use stored::{SecretData, StoredRegistry, StoredSecret};
 use verify::{Verdict, Verify};
@@ -88,9 +90,9 @@ struct RegistryController<V> {
 
 impl<V: Verify> Reconciler for RegistryController<V> {
     const NAME: &'static str = "registry";
-    type Error = RegistryError;
+    type Error = Failed;
 
-    async fn reconcile(&self, pass: &mut Pass) -> Result<Next, RegistryError> {
+    async fn reconcile(&self, pass: &mut Pass) -> Result<Next, Failed> {
         let id = pass.key().name().to_owned();
         if !self.registries.exists(&id) {
             self.registries.remove(&id);
@@ -116,7 +118,10 @@ impl<V: Verify> Reconciler for RegistryController<V> {
         let token = self.registries.pull_secret(&id);
         let expires = token.and_then(|secret| secret.token().map(|token| token.expires));
         self.board.set(&id, state, expires);
-        result
+        result.map_err(|why| Failed {
+            registry: self.called(&id),
+            why,
+        })
     }
 }
 
@@ -136,6 +141,17 @@ impl<V: Verify> RegistryController<V> {
         }
     }
 
+    /// What people call it, as the cloud says, with its id. Its Registry in the cluster may be forged.
+    fn called(&self, id: &str) -> String {
+        let listed = self.registries.lists().map(|lists| lists.registries.effect(id));
+        let Some(Effect::Listed(listed)) = listed else {
+            return id.to_owned();
+        };
+        let mut names = [&listed.spec.description, &listed.spec.serveraddress].into_iter();
+        let name = names.find(|name| !name.trim().is_empty());
+        name.map_or_else(|| id.to_owned(), |name| format!("{} ({id})", quoted(name)))
+    }
+
     /// The pull secret that was written last.
     fn record(&self, id: &str) -> Option<PullSecret> {
         let stored = self.secrets.get(&Key::namespaced(CONTAINERSHIP_NAMESPACE, id))?;
@@ -148,9 +164,9 @@ impl<V: Verify> RegistryController<V> {
             let spec = &registry.spec.0;
             return match lists.map(|lists| (lists, lists.registries.effect(id))) {
                 Some((_, Effect::Listed(listed))) => Ok(listed.spec.clone().into()),
-                Some((lists, _)) if !lists.registries.wrote(registry.meta(), "spec", spec) => {
-                    Err(RegistryError::Edited)
-                }
+                Some((lists, _)) if !lists.registries.wrote(registry.meta(), "spec", spec) => Err(
+                    RegistryError::Edited(format!("Registry {CONTAINERSHIP_NAMESPACE}/{id}")),
+                ),
                 _ => Ok(Source::of_spec(spec)?),
             };
         }
@@ -165,10 +181,12 @@ impl<V: Verify> RegistryController<V> {
             .as_ref()
             .and_then(|secret| Some((secret, secret.data.0.as_ref()?)))
         else {
-            return Err(RegistryError::Missing { secret: name });
+            return Err(RegistryError::Missing { id: id.to_owned() });
         };
         if listed.is_some_and(|(lists, _)| !lists.credentials.wrote(secret.meta(), "data", &json!(data))) {
-            return Err(RegistryError::Edited);
+            return Err(RegistryError::Edited(format!(
+                "Secret {CONTAINERSHIP_NAMESPACE}/{name}"
+            )));
         }
         Ok(Source::of_data(data)?)
     }
@@ -188,7 +206,10 @@ impl<V: Verify> RegistryController<V> {
             Some(_) => Copies::Earlier,
         };
         match self.verdict(pass, id, login, desired.digest()).await {
-            Verdict::Refused => return Err(RegistryError::Refused(copies)),
+            Verdict::Refused => {
+                let host = login.address.place();
+                return Err(RegistryError::Refused { host, copies });
+            }
             Verdict::Unknown(why) => {
                 if copies == Copies::None {
                     // There is nothing to lose, and the nodes may reach what we do not.

@@ -61,6 +61,9 @@ pub enum Difference {
     Patch(Value),
     /// A field differs that cannot be changed: the child is deleted and created again.
     Replace,
+    /// It lacks the label by which it is ours. If it is ours all the same ([`Desired::owns`]), this merge patch gives it back;
+    /// otherwise it is somebody else's.
+    Unlabelled(Value),
     /// It is somebody else's.
     Foreign,
 }
@@ -76,6 +79,7 @@ pub struct Everywhere<C: Cacheable> {
 enum Step<B> {
     Create(B),
     Patch(ObjectMeta, Value),
+    TakeUp(ObjectMeta, Value),
     Replace(ObjectMeta, Option<B>),
     Delete(ObjectMeta),
 }
@@ -215,6 +219,7 @@ fn step<D: Desired>(
     match desired.difference(child) {
         Difference::None => None,
         Difference::Patch(patch) => Some(Step::Patch(meta.clone(), patch)),
+        Difference::Unlabelled(patch) => Some(Step::TakeUp(meta.clone(), patch)),
         Difference::Replace => Some(Step::Replace(meta.clone(), desired.body(namespace.name()))),
         Difference::Foreign => {
             foreign();
@@ -228,6 +233,7 @@ async fn perform<D: Desired>(writer: &Writer, desired: Option<&D>, step: Step<D:
     match step {
         Step::Create(body) => create(writer, desired, &body).await,
         Step::Patch(meta, patch) => writer.patch::<D::Body>(&meta, patch).await.map(|_| true),
+        Step::TakeUp(meta, patch) => take_up(writer, desired, &meta, patch).await,
         Step::Replace(meta, body) => {
             delete::<D>(writer, &meta).await?;
             match body {
@@ -255,6 +261,20 @@ async fn create<D: Desired>(writer: &Writer, desired: Option<&D>, body: &D::Body
     match desired.whole() {
         Some(patch) => writer.patch::<D::Body>(&found, patch).await.map(|_| true),
         None => Err(error),
+    }
+}
+
+/// The cache does not hold what shows whether it is ours.
+async fn take_up<D: Desired>(
+    writer: &Writer,
+    desired: Option<&D>,
+    cached: &ObjectMeta,
+    patch: Value,
+) -> Result<bool, WriteError> {
+    let found = writer.read::<D::Body>(cached).await?;
+    match found.filter(|found| desired.is_some_and(|desired| desired.owns(found))) {
+        Some(found) => writer.patch::<D::Body>(&found, patch).await.map(|_| true),
+        None => Ok(false),
     }
 }
 

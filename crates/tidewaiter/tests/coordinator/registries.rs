@@ -219,6 +219,61 @@ async fn removed_without_a_trace(world: &RegistryWorld) {
     world.has_secret("late", "r-other", OTHER, "hunter2-b").await;
 }
 
+/// While the coordinator was away: no cache shows a Secret without its labels, and the registry names it no more.
+#[tokio::test]
+async fn what_lost_its_label_is_taken_up_or_goes_with_its_registry() {
+    let world = RegistryWorld::start(false).await;
+    world.registries.accept(GOOD, &["u:hunter2-a"]);
+    world.registries.accept(OTHER, &["u:hunter2-b"]);
+    world.registry("r-good", GOOD, "u", "hunter2-a").await;
+    world.registry("r-other", OTHER, "u", "hunter2-b").await;
+    let strips = [
+        ("both", json!(null)),
+        ("managed", json!({"containership.io/managed": null})),
+        ("changed", json!({"containership.io/managed": "false"})),
+        ("id", json!({"controller": null})),
+    ];
+    for (namespace, _) in &strips {
+        world.namespace(namespace).await;
+    }
+    let process = world.coordinator(&[]);
+    for (namespace, _) in &strips {
+        world.attached(namespace, "containership", &["r-good", "r-other"]).await;
+        world.has_secret(namespace, "r-good", GOOD, "hunter2-a").await;
+        world.has_secret(namespace, "r-other", OTHER, "hunter2-b").await;
+    }
+    process.stop(SOON).await;
+    let patch = PatchParams::default();
+    for (namespace, labels) in &strips {
+        let strip = Patch::Merge(json!({"metadata": {"labels": labels}}));
+        for id in ["r-good", "r-other"] {
+            world.secrets(namespace).patch(id, &patch, &strip).await.unwrap();
+        }
+        let accounts: Api<ServiceAccount> = Api::namespaced(world.admin(), namespace);
+        let strip = Patch::Merge(json!({"metadata": {"labels": null}}));
+        accounts.patch("containership", &patch, &strip).await.unwrap();
+    }
+    // A person's own, of the same type.
+    let own = json!({"metadata": {"name": "r-good"}, "type": "kubernetes.io/dockerconfigjson",
+        "stringData": {".dockerconfigjson": "{\"auths\": {}}"}});
+    world.namespace("persons").await;
+    let own = serde_json::from_value(own).unwrap();
+    let persons = world.secrets("persons");
+    persons.create(&PostParams::default(), &own).await.unwrap();
+    world.unregister("r-good").await;
+
+    let _process = world.coordinator(&[]);
+    for (namespace, _) in &strips {
+        world.gone(namespace, "r-good").await;
+        world.has_secret(namespace, "r-other", OTHER, "hunter2-b").await;
+        world.attached(namespace, "containership", &["r-other"]).await;
+        let accounts: Api<ServiceAccount> = Api::namespaced(world.admin(), namespace);
+        let labels = accounts.get("containership").await.unwrap().metadata.labels.unwrap();
+        assert_eq!(labels["containership.io/managed"], "true", "{namespace}");
+    }
+    assert!(world.secret("persons", "r-good").await.is_some(), "it is not ours");
+}
+
 #[tokio::test]
 async fn a_first_sync_creates_each_account_with_its_pull_secrets() {
     let world = RegistryWorld::start(false).await;
@@ -566,7 +621,10 @@ async fn a_hostile_address_is_never_contacted_and_harms_no_other() {
     world.attached("default", "containership", &["port", "r"]).await;
     for (id, address) in ids.iter().zip(hostile) {
         let note = world.event("containership-core", id, "CredentialInvalid").await;
-        assert!(note.starts_with("serveraddress is "), "{address:?}: {note}");
+        assert!(
+            note.starts_with(&format!("Registry {id}: serveraddress is ")),
+            "{address:?}: {note}"
+        );
         assert!(!note.contains(['\n', '\r', '\u{202e}']), "{address:?}: {note}");
         for namespace in ["default", "containership-core"] {
             assert!(world.secret(namespace, id).await.is_none(), "{address:?}");

@@ -216,13 +216,19 @@ fn a_registry_that_is_gone_leaves_the_account_of_the_go_coordinator() {
 }
 
 #[test]
-fn an_account_without_the_label_is_foreign_if_it_has_our_name_only() {
+fn an_account_without_the_label_is_ours_if_we_wrote_it_or_it_has_another_name() {
     let wanted = entries(&["r"], &[]);
     let foreign = account(false, None, &[]);
+    let label = json!({"metadata": {"labels": {MANAGED_LABEL: MANAGED_VALUE}}});
     assert_eq!(
         difference(CONTAINERSHIP_ACCOUNT, Some(&wanted), &foreign),
-        Difference::Foreign
+        Difference::Unlabelled(label)
     );
+    for (manager, is_ours) in [("tidewaiter/containership", true), ("kubectl-edit", false)] {
+        let metadata = serde_json::from_value(json!({"managedFields": [{"manager": manager}]})).unwrap();
+        let desired = DesiredAccount::without_entries(CONTAINERSHIP_ACCOUNT);
+        assert_eq!(desired.owns(&metadata), is_ours, "{manager}");
+    }
     assert!(matches!(
         difference("default", Some(&wanted), &foreign),
         Difference::Patch(_)

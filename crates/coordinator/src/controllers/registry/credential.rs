@@ -73,7 +73,7 @@ pub(super) struct EcrLogin {
 /// The credentials of a registry are not usable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidSource {
-    #[error("the Secret has no {0} that is text: the mirror of the cloud writes it")]
+    #[error("its Secret in containership-core has no {0} that is text")]
     Field(&'static str),
     #[error("credentials.json must be a JSON object of texts (its content is not shown)")]
     Credentials,

@@ -2,6 +2,8 @@
 //!
 //! No error contains a credential, or what a registry said.
 
+use tidewaiter_api::cloud_sync::CLOUD_SYNC;
+use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, REGISTRY_SECRET_LABEL, registry_secret_name};
 use tidewaiter_kit::{ChildrenError, Notice, ReconcileError, Retry};
 
 use super::board::State;
@@ -19,19 +21,28 @@ pub(super) enum Copies {
     Earlier,
 }
 
-/// A registry that is not as it should be.
+/// A registry that is not as it should be, under the name that people know.
+#[derive(Debug, thiserror::Error)]
+#[error("the registry {registry} is not as it should be")]
+pub(super) struct Failed {
+    pub(super) registry: String,
+    #[source]
+    pub(super) why: RegistryError,
+}
+
+/// Why a registry is not as it should be.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RegistryError {
     #[error("there is no Secret with its credentials")]
-    Missing { secret: String },
+    Missing { id: String },
     #[error("its credentials in the cluster were edited, and it is not known how the cloud lists them")]
-    Edited,
+    Edited(String),
     #[error("its credentials or its address cannot be used: {0}")]
     Invalid(#[from] InvalidSource),
     #[error("its name is longer than a label's value may be")]
     Name,
-    #[error("it refuses the credential")]
-    Refused(Copies),
+    #[error("{host} refuses the credential")]
+    Refused { host: String, copies: Copies },
     #[error("{host} cannot be asked: {why}")]
     Unchecked {
         host: String,
@@ -47,95 +58,218 @@ pub(super) enum RegistryError {
 impl RegistryError {
     pub(super) fn state(&self) -> State {
         match self {
-            Self::Missing { .. } | Self::Edited => State::Missing,
+            Self::Missing { .. } | Self::Edited(_) => State::Missing,
             Self::Invalid(_) | Self::Name => State::Invalid,
-            Self::Refused(_) => State::Refused,
+            Self::Refused { .. } => State::Refused,
             Self::Unchecked { .. } => State::Unchecked,
             Self::Token(_) => State::NoToken,
             Self::NotWritten(_) => State::NotWritten,
         }
     }
-}
 
-impl ReconcileError for RegistryError {
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Missing { .. }
-            | Self::Edited
-            | Self::Invalid(_)
-            | Self::Name
-            | Self::Refused(_)
-            | Self::Token(EcrError::Refused(_)) => Retry::Slow,
-            Self::Unchecked { .. } | Self::Token(_) => Retry::Backoff,
-            Self::NotWritten(error) => error.retry(),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        self.state().word()
-    }
-
-    fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Self::Missing { .. } | Self::Edited | Self::Invalid(_) | Self::Name | Self::Refused(_)
-        )
-    }
-
+    /// Why, what becomes of the pull secrets, and what helps.
     fn notice(&self) -> Option<Notice> {
-        const KEPT: &str = "The pull secrets keep the credential that worked last.";
+        const STAY: &str = "The pull secrets in the namespaces stay as they are.";
         let (reason, action, note) = match self {
-            Self::Missing { secret } => (
+            Self::Missing { id } => (
                 "CredentialMissing",
                 "Read",
                 format!(
-                    "The Secret {secret} in containership-core with the label of this registry does not exist. The mirror of the cloud writes it. Existing pull secrets stay as they are."
+                    "it has no credentials, because the Secret {CONTAINERSHIP_NAMESPACE}/{} with the label {REGISTRY_SECRET_LABEL}={id} does not exist. The coordinator makes it of what the cloud lists: if it stays away, kubectl describe cloudsync {CLOUD_SYNC} says why. {STAY}",
+                    registry_secret_name(id)
                 ),
             ),
-            Self::Edited => (
+            Self::Edited(object) => (
                 "CredentialEdited",
                 "Read",
-                "Somebody edited the credentials of this registry in the cluster, and the coordinator has not reached the cloud since it started. They are not used, and the mirror undoes the edit when the cloud answers. Existing pull secrets stay as they are."
-                    .to_owned(),
+                format!(
+                    "somebody edited its credentials in the {object}, and the coordinator has not reached the cloud since it started. They are not used, and the edit is undone when the cloud answers: kubectl describe cloudsync {CLOUD_SYNC} says why it does not. {STAY}"
+                ),
             ),
             Self::Invalid(source) => (
                 "CredentialInvalid",
                 "Read",
-                format!("{source}. Correct the registry in the cloud. Existing pull secrets stay as they are."),
+                format!("{source}. Correct the registry in the cloud. {STAY}"),
             ),
             Self::Name => (
                 "CredentialInvalid",
                 "Read",
-                "The name of the Registry has more than 63 characters, so no label can have it as its value."
+                "it gets no pull secret, because its name has more than 63 characters and no label can have it as its value. Delete this Registry, and add the registry in the cloud, which gives it an id."
                     .to_owned(),
             ),
-            Self::Refused(copies) => {
+            Self::Refused { host, copies } => {
                 let copies = match copies {
-                    Copies::None => "No pull secret is made.",
-                    Copies::Same => "It is in the pull secrets, so nodes cannot pull with it.",
-                    Copies::Earlier => KEPT,
+                    Copies::None => "No namespace gets a pull secret.",
+                    Copies::Same => "It is in the pull secrets of all namespaces, so nodes cannot pull with it.",
+                    Copies::Earlier => copies.kept(),
                 };
-                let note = format!("The registry refuses the credential. {copies} Correct the registry in the cloud.");
+                let note = format!(
+                    "{host} refuses the credential. {copies} Correct the credentials of the registry in the cloud: they are tried at once."
+                );
                 ("CredentialRefused", "Verify", note)
             }
             Self::Unchecked { host, why, copies } => {
-                let copies = match copies {
-                    Copies::None => "It is used untried, because no earlier one worked.",
-                    Copies::Same => "The pull secrets stay as they are.",
-                    Copies::Earlier => KEPT,
-                };
                 let note = format!(
-                    "The credential cannot be tried at {host}: {why}. {copies} It is tried again. If only the nodes can reach the registry, add {host} to registries.unverifiedHosts."
+                    "the credential cannot be tried at {host}: {why}. {} It is tried again. If only the nodes can reach {host}, add it to registries.unverifiedHosts.",
+                    copies.kept()
                 );
                 ("CredentialUnchecked", "Verify", note)
             }
-            Self::Token(error) => (
-                "TokenNotRenewed",
-                "Renew",
-                format!("{error}. The token in the pull secrets stays. It is tried again."),
-            ),
+            Self::Token(error) => {
+                let remedy = match error {
+                    EcrError::Refused(_) => "Correct the key of the registry in the cloud, or permit ecr:GetAuthorizationToken to it.",
+                    EcrError::Throttled | EcrError::Unavailable(_) => "It is tried again.",
+                };
+                let note = format!("{error}. The token in the pull secrets of all namespaces stays until it expires. {remedy}");
+                ("TokenNotRenewed", "Renew", note)
+            }
             Self::NotWritten(error) => return error.notice(),
         };
         Some(Notice::warning(reason, action, note))
+    }
+}
+
+impl Copies {
+    /// What the pull secrets have while the credential does not count as one that works.
+    fn kept(self) -> &'static str {
+        match self {
+            Self::None => "It is used untried in all namespaces, because no earlier one worked.",
+            Self::Same => "The pull secrets in the namespaces stay as they are.",
+            Self::Earlier => "The pull secrets in the namespaces keep the credential that worked last.",
+        }
+    }
+}
+
+impl ReconcileError for Failed {
+    fn retry(&self) -> Retry {
+        use RegistryError as Why;
+        match &self.why {
+            Why::Missing { .. }
+            | Why::Edited(_)
+            | Why::Invalid(_)
+            | Why::Name
+            | Why::Refused { .. }
+            | Why::Token(EcrError::Refused(_)) => Retry::Slow,
+            Why::Unchecked { .. } | Why::Token(_) => Retry::Backoff,
+            Why::NotWritten(error) => error.retry(),
+        }
+    }
+
+    fn class(&self) -> &'static str {
+        self.why.state().word()
+    }
+
+    fn is_refusal(&self) -> bool {
+        use RegistryError as Why;
+        matches!(
+            self.why,
+            Why::Missing { .. } | Why::Edited(_) | Why::Invalid(_) | Why::Name | Why::Refused { .. }
+        )
+    }
+
+    /// An Event is read in a list of those of all objects, so it names the registry.
+    fn notice(&self) -> Option<Notice> {
+        let mut notice = self.why.notice()?;
+        notice.note = format!("Registry {}: {}", self.registry, notice.note);
+        Some(notice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_event_names_the_registry_and_the_object_or_the_host_and_says_what_helps() {
+        let host = || "r.example.com".to_owned();
+        let id = || "f00d".to_owned();
+        let refused = |copies| RegistryError::Refused { host: host(), copies };
+        let unchecked = |copies| RegistryError::Unchecked {
+            host: host(),
+            why: "it does not answer in time",
+            copies,
+        };
+        let cloudsync = "kubectl describe cloudsync cloud";
+        for (why, cause, stays, remedy) in [
+            (
+                RegistryError::Missing { id: id() },
+                "containership-core/registry-f00d",
+                "stay as they are",
+                cloudsync,
+            ),
+            (
+                RegistryError::Edited("Secret containership-core/registry-f00d".to_owned()),
+                "edited its credentials in the Secret containership-core/registry-f00d",
+                "stay as they are",
+                cloudsync,
+            ),
+            (
+                InvalidSource::Region.into(),
+                "the region",
+                "stay as they are",
+                "Correct the registry in the cloud",
+            ),
+            (
+                RegistryError::Name,
+                "more than 63 characters",
+                "no pull secret",
+                "add the registry in the cloud",
+            ),
+            (
+                refused(Copies::None),
+                "r.example.com refuses",
+                "No namespace gets",
+                "in the cloud",
+            ),
+            (
+                refused(Copies::Same),
+                "r.example.com refuses",
+                "nodes cannot pull",
+                "in the cloud",
+            ),
+            (
+                refused(Copies::Earlier),
+                "r.example.com refuses",
+                "keep the credential that worked last",
+                "in the cloud",
+            ),
+            (
+                unchecked(Copies::None),
+                "at r.example.com: it does not",
+                "used untried",
+                "registries.unverifiedHosts",
+            ),
+            (
+                unchecked(Copies::Same),
+                "at r.example.com: it does not",
+                "stay as they are",
+                "registries.unverifiedHosts",
+            ),
+            (
+                EcrError::Refused("NotAuthorized").into(),
+                "ECR refuses the key (NotAuthorized)",
+                "stays until",
+                "GetAuthorizationToken",
+            ),
+            (
+                EcrError::Throttled.into(),
+                "too many requests",
+                "stays until",
+                "tried again",
+            ),
+        ] {
+            let registry = "\"CI\" (f00d)".to_owned();
+            let note = Failed { registry, why }.notice().unwrap().note;
+            assert!(
+                note.starts_with("Registry \"CI\" (f00d): ") && note.ends_with('.'),
+                "{note}"
+            );
+            for words in [cause, stays, remedy] {
+                assert!(note.contains(words), "{words}: {note}");
+            }
+            for internal in ["mirror", "reconcile"] {
+                assert!(!note.contains(internal), "{note}");
+            }
+        }
     }
 }

@@ -26,6 +26,9 @@ use super::stored::{Hidden, StoredSecret};
 const JSON_FORM: (&str, &str) = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson");
 const OLD_FORM: (&str, &str) = ("kubernetes.io/dockercfg", ".dockercfg");
 
+/// The types of pull secrets.
+pub(super) const TYPES: [&str; 2] = [JSON_FORM.0, OLD_FORM.0];
+
 /// The field manager of the copies.
 const MANAGER: &str = "tidewaiter/registry";
 
@@ -184,17 +187,21 @@ impl Desired for PullSecret {
         }
     }
 
-    /// What we wrote, also after somebody took our labels off. The labels alone do not say it: other Secrets have them,
-    /// too, such as those with the credentials.
     fn owns(&self, metadata: &ObjectMeta) -> bool {
-        let managers = metadata.managed_fields.iter().flatten();
-        let mut managers = managers.filter_map(|entry| entry.manager.as_deref());
-        managers.any(|manager| manager == MANAGER)
+        is_written(metadata)
     }
 
     fn whole(&self) -> Option<Value> {
         Some(self.patch())
     }
+}
+
+/// Whether we wrote it, also if somebody took our labels off. The labels alone do not say it: other Secrets have them,
+/// too, such as those with the credentials.
+pub(super) fn is_written(metadata: &ObjectMeta) -> bool {
+    let managers = metadata.managed_fields.iter().flatten();
+    let mut managers = managers.filter_map(|entry| entry.manager.as_deref());
+    managers.any(|manager| manager == MANAGER)
 }
 
 fn entry(username: &str, password: &str, email: &str) -> Value {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use kube::Api;
 use tidewaiter_api::names::{
     CONTAINERSHIP_NAMESPACE, CONTROLLER_LABEL, MANAGED_LABEL, MANAGED_VALUE, REGISTRY_SECRET_LABEL,
 };
@@ -17,6 +18,7 @@ use super::copies::PullSecretController;
 use super::pull_secret::SecretCopy;
 use super::shelf::Registries;
 use super::stored::{StoredRegistry, StoredSecret};
+use super::unlabelled::{self, UnlabelledController};
 use super::verify::{Verifier, Verify};
 use super::{RegistryController, RegistrySettings, selector};
 use crate::controllers::{Shared, StartError};
@@ -85,6 +87,17 @@ pub(super) fn start_with<V: Verify>(
         .reads(&objects)
         .reads(&copies)
         .permits(PERMITS)
+        .start(shared.context.clone(), tasks);
+
+    let queue = Queue::new();
+    unlabelled::notify(&queue, &registries, &objects);
+    let reconciler = UnlabelledController {
+        registries: registries.clone(),
+        secrets: Api::all(shared.reader.clone()),
+        writer: Arc::clone(&writer),
+    };
+    Controller::new(reconciler, queue)
+        .reads(&objects)
         .start(shared.context.clone(), tasks);
 
     let queue = Queue::new();

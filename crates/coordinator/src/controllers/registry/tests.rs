@@ -426,7 +426,8 @@ async fn a_credential_that_is_revoked_is_reported_within_the_hour_and_stays() {
     world.passes(Duration::from_mins(20)).await;
     let events = world.events("r", "CredentialRefused");
     assert!(
-        events[0].contains("It is in the pull secrets, so nodes cannot pull with it."),
+        events[0].starts_with("Registry r: r.example.com refuses")
+            && events[0].contains("so nodes cannot pull with it."),
         "{events:?}"
     );
     assert!(coordinator.shows("tidewaiter_registries{state=\"refused\"} 1"));
@@ -573,7 +574,8 @@ async fn only_a_change_of_a_pull_secret_queues_the_namespaces() {
     world.lists = Some(lists.clone());
     let list = |ids: &[&str], with_credentials: &[&str]| {
         let registry = |id: &&str| {
-            let registry = json!({"metadata": {"name": id}, "spec": {"id": id}});
+            let description = format!("images of {id}");
+            let registry = json!({"metadata": {"name": id}, "spec": {"id": id, "description": description}});
             (
                 (*id).to_owned(),
                 Some(Arc::new(serde_json::from_value(registry).unwrap())),
@@ -633,6 +635,18 @@ async fn only_a_change_of_a_pull_secret_queues_the_namespaces() {
     world.credentials("new");
     world.passes(5 * SECOND).await;
     assert_eq!(world.incomplete(&["a", "new"]), 0);
+    // An Event says what people call the registry.
+    world.answers("named", Verdict::Refused);
+    list(&["a", "new", "named"], &["a", "new", "named"]);
+    world.registry("named");
+    world.passes(5 * SECOND).await;
+    let events = world.events("named", "CredentialRefused");
+    assert!(
+        events[0].starts_with("Registry \"images of named\" (named): named.example.com refuses"),
+        "{events:?}"
+    );
+    list(&["a", "new"], &["a", "new"]);
+    world.passes(5 * SECOND).await;
     let before = coordinator.passes();
     list(&["a"], &["a"]);
     world.passes(5 * SECOND).await;

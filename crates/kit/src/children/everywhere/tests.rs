@@ -32,6 +32,7 @@ impl Desired for Wanted {
 
     fn difference(&self, child: &ConfigMap) -> Difference {
         match &child.data.as_ref().unwrap()["value"] {
+            value if value == "unlabelled" => Difference::Unlabelled(self.whole().unwrap()),
             _ if !self.owns(&child.metadata) => Difference::Foreign,
             value if value == self.1 => Difference::None,
             value if value == "immutable" => Difference::Replace,
@@ -96,7 +97,11 @@ fn world() -> World {
             ("POST", "hidden" | "taken") => refusal(409, "AlreadyExists"),
             ("POST", "refused") => refusal(403, "Forbidden"),
             (_, name) => {
-                let labels = if name == "taken" { json!({}) } else { json!({OURS: "1"}) };
+                let labels = if matches!(name, "taken" | "others") {
+                    json!({})
+                } else {
+                    json!({OURS: "1"})
+                };
                 let meta =
                     json!({"name": name, "namespace": "n", "uid": name, "resourceVersion": "9", "labels": labels});
                 (200, json!({ "metadata": meta }))
@@ -188,15 +193,28 @@ async fn nothing_is_written_where_a_namespace_terminates_or_is_gone() {
 #[tokio::test]
 async fn an_object_of_somebody_else_is_reported_and_one_of_ours_that_the_cache_hides_is_put_right() {
     let mut world = world();
-    world.children.list([child("n", "seen", "v", false)]);
-    let desired = [Wanted("seen", "v"), Wanted("taken", "v"), Wanted("hidden", "v")];
+    world.children.list([
+        child("n", "seen", "v", false),
+        child("n", "stripped", "unlabelled", false),
+        child("n", "others", "unlabelled", false),
+    ]);
+    let desired = ["seen", "taken", "hidden", "stripped", "others"].map(|name| Wanted(name, "v"));
     let error = world.ensure("n", &desired, &[]).await.unwrap_err();
     assert_eq!((error.class(), error.retry()), ("foreign", Retry::Slow));
     let said = error.to_string();
-    assert!(said.contains("n/seen, n/taken exists"), "{said}");
+    assert!(said.contains("n/others, n/seen, n/taken exists"), "{said}");
     assert_eq!(
         world.requests(),
-        ["GET hidden", "GET taken", "PATCH hidden", "POST hidden", "POST taken"]
+        [
+            "GET hidden",
+            "GET others",
+            "GET stripped",
+            "GET taken",
+            "PATCH hidden",
+            "PATCH stripped",
+            "POST hidden",
+            "POST taken"
+        ]
     );
 }
 

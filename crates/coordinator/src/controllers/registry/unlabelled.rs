@@ -1,0 +1,129 @@
+//! Pull secrets of ours whose labels somebody took off, so that no cache shows them. While the registry works, the pass
+//! over the namespace meets them by their name and puts them right. When the cloud does not list the registry any more,
+//! they are found here and deleted: whoever takes a label off must not keep what the cloud revokes.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::{ListParams, PartialObjectMeta};
+use tidewaiter_api::names::{CONTROLLER_LABEL, MANAGED_LABEL, MANAGED_VALUE};
+use tidewaiter_kit::backoff::jittered;
+use tidewaiter_kit::{
+    Cache, Change, Key, Next, Notice, Pass, Queue, ReconcileError, Reconciler, Retry, Trigger, WriteError, Writer,
+};
+
+use super::pull_secret::{TYPES, is_written};
+use super::shelf::Registries;
+use super::stored::StoredRegistry;
+use super::{JITTER, RECHECK};
+
+/// Objects in one page. Their metadata alone is read.
+const PAGE: u32 = 500;
+
+pub(super) struct UnlabelledController {
+    pub(super) registries: Registries,
+    pub(super) secrets: Api<Secret>,
+    pub(super) writer: Arc<Writer>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UnlabelledError {
+    #[error("the pull secrets without labels cannot be listed")]
+    List(#[source] kube::Error),
+    #[error("a pull secret of a registry that is gone cannot be deleted")]
+    Delete(#[source] WriteError),
+}
+
+impl Reconciler for UnlabelledController {
+    const NAME: &'static str = "unlabelled-pullsecret";
+    type Error = UnlabelledError;
+
+    /// All of them: a label may also have been taken off after the pass over its namespace, so it looks again each hour.
+    async fn reconcile(&self, _: &mut Pass) -> Result<Next, UnlabelledError> {
+        if !self.registries.are_known() {
+            return Ok(Next::UntilChanged);
+        }
+        for type_ in TYPES {
+            for labels in [
+                format!("{MANAGED_LABEL}!={MANAGED_VALUE}"),
+                format!("{MANAGED_LABEL}={MANAGED_VALUE},!{CONTROLLER_LABEL}"),
+            ] {
+                let asked = ListParams::default().limit(PAGE).labels(&labels);
+                self.sweep(asked.fields(&format!("type={type_}"))).await?;
+            }
+        }
+        Ok(Next::After(jittered(RECHECK, JITTER)))
+    }
+}
+
+impl UnlabelledController {
+    async fn sweep(&self, mut asked: ListParams) -> Result<(), UnlabelledError> {
+        let is_left = |secret: &&PartialObjectMeta<Secret>| {
+            let name = secret.metadata.name.as_deref().unwrap_or_default();
+            is_written(&secret.metadata) && !self.registries.exists(name)
+        };
+        loop {
+            let page = self
+                .secrets
+                .list_metadata(&asked)
+                .await
+                .map_err(UnlabelledError::List)?;
+            for left in page.items.iter().filter(is_left) {
+                match self.writer.delete::<Secret>(&left.metadata).await {
+                    Err(error) if !error.is_gone() => return Err(UnlabelledError::Delete(error)),
+                    _ => {}
+                }
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => asked = asked.continue_token(&token),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Starts a pass at the start, and whenever a registry may have gone.
+pub(super) fn notify(queue: &Queue, registries: &Registries, objects: &Cache<StoredRegistry>) {
+    let wake = {
+        let queue = queue.clone();
+        move || queue.push(Key::new("all"))
+    };
+    wake();
+    if let Some(lists) = registries.lists() {
+        let wake = wake.clone();
+        lists.registries.notify(move |changed| {
+            if changed.changes_names() {
+                wake();
+            }
+        });
+    }
+    objects.notify(Trigger::calls(move |change: &Change<'_, StoredRegistry>| {
+        if change.after.is_none() {
+            wake();
+        }
+    }));
+}
+
+impl ReconcileError for UnlabelledError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::List(_) => Retry::Backoff,
+            Self::Delete(error) => error.retry(),
+        }
+    }
+
+    fn class(&self) -> &'static str {
+        match self {
+            Self::List(_) => "list",
+            Self::Delete(error) => error.class(),
+        }
+    }
+
+    fn notice(&self) -> Option<Notice> {
+        match self {
+            Self::List(_) => None,
+            Self::Delete(error) => error.notice(),
+        }
+    }
+}
