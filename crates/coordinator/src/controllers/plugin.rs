@@ -166,10 +166,10 @@ impl Reconciler for PluginController {
             return Ok(Next::UntilChanged);
         }
         pass.about(plugin.object_ref(&()));
-        let mut record = inventory
-            .as_ref()
-            .map(|inventory| Record::read(&inventory.spec))
-            .unwrap_or_default();
+        let mut record = match &inventory {
+            Some(inventory) => Record::read(&inventory.spec),
+            None => Record::of_stored(self.store.recall(key.name()).await?),
+        };
         let mut saved = Saved(inventory.map(|inventory| (inventory.spec.clone(), inventory.metadata.clone())));
         let mut facts = Facts::of(&record);
         let mut work = Work {

@@ -16,6 +16,7 @@ mod checks;
 mod cluster;
 mod copies;
 mod crashes;
+mod definitions;
 mod depends;
 mod guards;
 mod hostile;

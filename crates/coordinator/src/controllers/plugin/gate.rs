@@ -89,6 +89,12 @@ fn fingerprint(release: &Release, steps: &[Step<'_>]) -> String {
     digest(std::iter::once(release.revision.as_str()).chain(all.iter().map(String::as_str)))
 }
 
+/// Whether nothing is remembered of the plugin, and all of it is as the version says: its inventory was lost. There is
+/// nothing to approve.
+fn is_applied(pending: &PendingVersion, work: &Work<'_>) -> bool {
+    work.saved.0.is_none() && pending.digest == PluginDiff::nothing(pending).digest()
+}
+
 /// What a pass works on.
 pub(super) struct Work<'a> {
     pub(super) plugin: &'a mut Plugin,
@@ -198,7 +204,8 @@ impl PluginController {
                 None => self.observe(goal, work.record).await,
             }
         };
-        let (stored, remembered, observed) = tokio::join!(self.store(goal, &sent), remember, observe);
+        let store = self.store(goal, work.record, &sent);
+        let (stored, remembered, observed) = tokio::join!(store, remember, observe);
         stored?;
         remembered?;
         self.take_annotation(work.plugin, APPROVE_ANNOTATION).await?;
@@ -215,9 +222,11 @@ impl PluginController {
         sent
     }
 
-    async fn store(&self, goal: &Goal, sent: &[u8]) -> Result<(), WriteError> {
-        let (plugin, revision) = (goal.spec.id.as_str(), goal.release.revision.as_str());
-        self.store.put(&self.writer, plugin, revision, sent).await
+    async fn store(&self, goal: &Goal, record: &Record, sent: &[u8]) -> Result<(), WriteError> {
+        match record.accepted(&goal.release.revision) {
+            Some(entry) => self.store.put(&self.writer, &goal.spec.id, entry, sent).await,
+            None => Ok(()),
+        }
     }
 
     /// Keeps what is applied, and shows what the version would change. None once it is approved.
@@ -229,25 +238,22 @@ impl PluginController {
             // It may have changed since.
             pending = self.propose(key, goal, work, true).await?;
         }
-        match asked {
-            Some(asked) if asked == pending.digest => {
-                let sent = self.accept(goal, work);
-                self.store(goal, &sent).await?;
-                self.save(key, work.record, work.saved).await?;
-                return Ok(None);
-            }
-            Some(asked) => {
-                let note = format!(
-                    "nothing is approved: the approval is of {}, and the diff of version {} is {} now. See it again with tidewaiter plugin diff.",
-                    quoted(&asked),
-                    pending.version,
-                    pending.digest
-                );
-                let notice = Notice::warning("ApprovalOutdated", "Approve", note);
-                self.events.publish(&work.plugin.object_ref(&()), notice);
-                self.take_annotation(work.plugin, APPROVE_ANNOTATION).await?;
-            }
-            None => {}
+        if asked.as_deref() == Some(&*pending.digest) || is_applied(&pending, work) {
+            let sent = self.accept(goal, work);
+            self.store(goal, work.record, &sent).await?;
+            self.save(key, work.record, work.saved).await?;
+            return Ok(None);
+        }
+        if let Some(asked) = asked {
+            let note = format!(
+                "nothing is approved: the approval is of {}, and the diff of version {} is {} now. See it again with tidewaiter plugin diff.",
+                quoted(&asked),
+                pending.version,
+                pending.digest
+            );
+            let notice = Notice::warning("ApprovalOutdated", "Approve", note);
+            self.events.publish(&work.plugin.object_ref(&()), notice);
+            self.take_annotation(work.plugin, APPROVE_ANNOTATION).await?;
         }
         work.facts.pending = Some(pending.clone());
         kept.map(|_| Some(pending))
@@ -298,7 +304,9 @@ impl PluginController {
         let diff = engine.render(&goal.spec.version, &goal.release.revision, steps).await;
         let diff = diff.map_err(PluginError::Problems)?;
         let pending = diff.pending();
-        self.show(&diff, &pending, work).await?;
+        if !is_applied(&pending, work) {
+            self.show(&diff, &pending, work).await?;
+        }
         let rendered = RenderedDiff {
             fingerprint,
             at: now,

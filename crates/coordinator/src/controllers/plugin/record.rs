@@ -59,6 +59,18 @@ impl Record {
         }
     }
 
+    /// The inventory was lost, or there was none: only what is stored is known, newest last.
+    pub(super) fn of_stored(mut releases: Vec<AcceptedRelease>) -> Self {
+        releases.drain(..releases.len().saturating_sub(RELEASES));
+        Self {
+            rest: PluginInventorySpec {
+                releases,
+                ..PluginInventorySpec::default()
+            },
+            ..Self::default()
+        }
+    }
+
     pub(super) fn write(&self) -> PluginInventorySpec {
         let mut kinds = BTreeMap::<_, Vec<AppliedObject>>::new();
         for (id, applied) in &self.objects {

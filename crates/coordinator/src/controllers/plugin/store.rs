@@ -2,6 +2,7 @@
 //!
 //! The cloud serves its current version only, so what is accepted is stored before anything of it is applied: as the cloud sent it, with its
 //! signature, compressed. When it is read back, it is treated as if the cloud sent it now. A Secret with a version is immutable, and is made once.
+//! It says which version it has, because the inventory may be lost with its definition.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,6 +27,8 @@ use super::render::packed;
 
 /// The key of a version in its Secret.
 const RELEASE_KEY: &str = "release";
+/// The key of what the inventory says of it.
+const ACCEPTED_KEY: &str = "accepted";
 const TYPE: &str = "tidewaiter.dev/plugin";
 /// The most that a Secret may have, in bytes: the API server permits 1 MiB.
 const MOST: usize = 1_000_000;
@@ -68,14 +71,17 @@ impl Store {
         &self,
         writer: &Writer,
         plugin: &str,
-        revision: &str,
+        entry: &AcceptedRelease,
         compressed: &[u8],
     ) -> Result<(), WriteError> {
-        let name = plugin_release_secret(plugin, revision);
+        let name = plugin_release_secret(plugin, &entry.revision);
         if is_too_large(compressed) || self.has(writer, &name) {
             return Ok(());
         }
         let mut secret = secret(plugin, name, RELEASE_KEY, compressed.to_vec());
+        let accepted = serde_json::to_vec(entry).unwrap_or_default();
+        let data = secret.data.get_or_insert_default();
+        data.insert(ACCEPTED_KEY.to_owned(), ByteString(accepted));
         secret.immutable = Some(true);
         match writer.create(&secret).await {
             // Whatever it has: what is read back is verified.
@@ -131,6 +137,22 @@ impl Store {
         self.held()
             .insert(plugin.to_owned(), (entry.clone(), Arc::clone(&release)));
         Ok(release)
+    }
+
+    /// The versions that are stored of a plugin without an inventory, newest last. Those that an earlier Tidewaiter
+    /// stored do not say what they are.
+    pub(super) async fn recall(&self, plugin: &str) -> Result<Vec<AcceptedRelease>, PluginError> {
+        let prefix = plugin_secret_prefix(plugin);
+        let mut found = Vec::new();
+        for key in self.known.keys().iter().filter(|key| key.name().starts_with(&prefix)) {
+            let _permit = self.reads.acquire().await;
+            let secret = self.secrets.get_opt(key.name()).await.map_err(PluginError::Stored)?;
+            let accepted = secret.and_then(|secret| secret.data?.remove(ACCEPTED_KEY));
+            let entry = accepted.and_then(|text| serde_json::from_slice::<AcceptedRelease>(&text.0).ok());
+            found.extend(entry.filter(|entry| plugin_release_secret(plugin, &entry.revision) == key.name()));
+        }
+        found.sort_by_key(|entry| entry.at);
+        Ok(found)
     }
 
     /// What the Secret of the version has; empty if that is not what was stored.
