@@ -203,6 +203,9 @@ impl AuthorizationRoleController {
         let rules = made.rules.as_deref().unwrap_or_default();
         let lost = plan::lost(refused, applied, rules);
         let words: Vec<String> = lost.iter().map(ToString::to_string).collect();
+        if let Some(listed) = self.rbac.roles.get(role.name()) {
+            self.rbac.held.call(role.name(), &listed.spec.name);
+        }
         if words.is_empty() || !self.rbac.held.hold(role.name(), &words) {
             return Ok(());
         }

@@ -16,10 +16,11 @@ use tidewaiter_api::{HeldDeletions, KindSync};
 use tidewaiter_kit::SharedClock;
 use tokio::sync::watch;
 
+use super::kind::with_name;
 use crate::digest::digest;
 
 /// Objects that the status names.
-const NAMED: usize = 16;
+pub(super) const NAMED: usize = 16;
 
 /// Roles that the condition names, each with what it would lose.
 const EXPLAINED: usize = 3;
@@ -55,6 +56,14 @@ struct State {
     since: Timestamp,
     /// Whether anything was held since the start.
     was_held: bool,
+    /// What people call the objects, by their names.
+    called: BTreeMap<String, String>,
+}
+
+impl State {
+    fn called(&self, name: &str) -> String {
+        with_name(self.called.get(name).map_or("", String::as_str), name)
+    }
 }
 
 impl Held {
@@ -91,6 +100,11 @@ impl Held {
         is_held
     }
 
+    /// People call the object so.
+    pub(crate) fn call(&self, name: &str, called: &str) {
+        self.state().called.insert(name.to_owned(), called.to_owned());
+    }
+
     /// Holds exactly these objects, but for those that a person has released. Returns the held ones.
     pub(crate) fn hold_exactly(&self, names: &BTreeSet<String>, why: &'static str) -> BTreeSet<String> {
         let mut names = names.clone();
@@ -107,7 +121,10 @@ impl Held {
 
     /// The object is not held any more: it is as it should be, or gone.
     pub(crate) fn clear(&self, name: &str) {
-        self.update(|state| state.held.remove(name).is_some());
+        self.update(|state| {
+            state.called.remove(name);
+            state.held.remove(name).is_some()
+        });
     }
 
     /// Notifies if `change` returns that it changed something.
@@ -165,7 +182,7 @@ impl Held {
                 since: Timestamp::from_second(state.since.as_second()).unwrap_or(state.since),
                 objects: u32::try_from(state.held.len()).unwrap_or(u32::MAX),
                 additions: 0,
-                names: state.held.keys().take(NAMED).cloned().collect(),
+                names: state.held.keys().take(NAMED).map(|name| state.called(name)).collect(),
                 reason: (self.0.message)(&state, &revision),
                 revision,
             }
@@ -192,7 +209,10 @@ impl Held {
 
 /// Who loses what, and the remedy; at most as long as a reason of `CloudSync` may be.
 fn roles(state: &State, revision: &str) -> String {
-    let loses = |(role, lost): (&String, &Vec<String>)| format!("{role} loses {}", shortened(&lost.join("; ")));
+    let loses = |(role, lost): (&String, &Vec<String>)| {
+        let lost = shortened(&lost.join("; "));
+        format!("{} loses {lost}", state.called(role))
+    };
     let explained: Vec<String> = state.held.iter().take(EXPLAINED).map(loses).collect();
     format!(
         "{} ClusterRoles are held as another coordinator left them, because these settings permit less: {}. The Events RoleHeld name all rules. \
@@ -259,16 +279,17 @@ mod tests {
         let log = Arc::clone(&woken);
         held_roles.notify(move |role| lock(&log).push(role.to_owned()));
         let lost = |rule: &str| vec![rule.to_owned()];
+        held_roles.call("a", "admins");
         assert!(held_roles.hold("a", &lost("* *.*")) && held_roles.hold("b", &lost(&"é".repeat(2000))));
         let held = held_roles.status().unwrap().held.unwrap();
         assert!(
-            held.reason.contains("a loses * *.*") && held.reason.len() <= 1024,
+            held.reason.contains("admins (a) loses * *.*") && held.reason.len() <= 1024,
             "{}",
             held.reason
         );
         assert_eq!(
             (held.objects, &held.names[..]),
-            (2, &["a".to_owned(), "b".to_owned()][..])
+            (2, &["admins (a)".to_owned(), "b".to_owned()][..])
         );
         // Another role is held meanwhile: the person has not seen it.
         assert!(held_roles.hold("c", &lost("get secrets")));

@@ -17,6 +17,9 @@ use super::brake::FEW;
 /// The characters of an id of the cloud.
 const ID_LENGTH: usize = 36;
 
+/// The most characters that are shown of what people call an object.
+const CALLED: usize = 160;
+
 /// A kind that is mirrored: where the cloud lists it, and how an object of the cloud becomes an object of the cluster.
 pub(crate) trait MirroredKind: Send + Sync + 'static {
     /// The name in metrics and in the readiness check: `users`.
@@ -114,6 +117,11 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
         String::new()
     }
 
+    /// What people call the resource; empty if they know it by its id alone.
+    fn called(&self, _resource: &Self::Resource) -> String {
+        String::new()
+    }
+
     /// Whether the resource is created where it is missing.
     fn creates(&self, _resource: &Self::Resource) -> bool {
         true
@@ -196,6 +204,16 @@ pub(super) fn cluster_scoped(id: &impl ToString) -> ObjectMeta {
     ObjectMeta {
         name: Some(id.to_string()),
         ..ObjectMeta::default()
+    }
+}
+
+/// What people call it, and the name of its resource.
+pub(crate) fn with_name(called: &str, name: &str) -> String {
+    let called: String = called.trim().chars().take(CALLED).collect();
+    if called.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{called} ({name})")
     }
 }
 

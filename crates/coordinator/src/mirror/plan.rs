@@ -80,6 +80,8 @@ pub(super) struct Hold {
     pub(super) counted: usize,
     /// Why: that of the deletions, if any are held.
     pub(super) reason: HoldReason,
+    /// What people call the first of the objects.
+    pub(super) names: Vec<String>,
 }
 
 /// Why something is held.
@@ -194,6 +196,7 @@ pub(super) fn plan<R: Resource + Clone>(
         additions,
         counted,
         reason,
+        names: Vec::new(),
     });
     Plan { changes, hold, lost }
 }

@@ -4,11 +4,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tidewaiter_kit::{Cache, Key};
 use tokio::sync::Notify;
 
 use super::cloud_list::{CloudList, Specs};
-use super::kind::MirroredKind;
+use super::held::NAMED;
+use super::kind::{MirroredKind, with_name};
 use super::listing::Listing;
+use super::plan::Hold;
 use super::record::Record;
 
 /// What the loop that asks the cloud and the controller share.
@@ -48,6 +51,27 @@ impl<K: MirroredKind> Shared<K> {
             doubted: Notify::new(),
             known: Mutex::default(),
         }
+    }
+
+    /// What people call the first objects that are held: as the cloud lists them, or listed them last, because somebody
+    /// may have edited their copies.
+    pub(super) fn names(
+        &self,
+        hold: &Hold,
+        listing: &Listing<K::Resource>,
+        copies: &Cache<K::Resource>,
+    ) -> Vec<String> {
+        let before = self.list.listed();
+        let listed = |key: &Key| Some(Arc::clone(before.get(key.name())?.as_ref()?));
+        let called = |key: &Key| match listing.desired.get(key) {
+            Some(object) => self.kind.called(object),
+            None => {
+                let known = listed(key).or_else(|| copies.get(key));
+                known.map_or_else(String::new, |object| self.kind.called(&object))
+            }
+        };
+        let first = hold.keys().take(NAMED);
+        first.map(|key| with_name(&called(key), key.name())).collect()
     }
 
     /// Stores a complete response.

@@ -312,7 +312,11 @@ impl<K: MirroredKind> SyncController<K> {
         if !self.shared.list.is_current() {
             brake.recall(&remembered, self.moment());
         }
-        Some(plan(listing, actual, &traits, &mut brake, rules))
+        let mut plan = plan(listing, actual, &traits, &mut brake, rules);
+        if let Some(hold) = &mut plan.hold {
+            hold.names = self.shared.names(hold, listing, &self.cache);
+        }
+        Some(plan)
     }
 
     /// Shows other controllers what the cloud lists. What is held is as it was: nothing goes of what would be deleted,

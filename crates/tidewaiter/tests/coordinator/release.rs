@@ -153,6 +153,7 @@ async fn what_the_brake_holds_is_released_by_kind_or_all_together_and_only_after
     assert!(
         shown.starts_with("ClusterLabel: 6 of 6 would be deleted (")
             && shown.contains("); held since ")
+            && shown.contains("  cluster.containership.io/label-0=a (")
             && shown.ends_with("released ClusterLabel\n")
             && shown.lines().count() == MANY + 2,
         "{shown}"
@@ -166,7 +167,14 @@ async fn what_the_brake_holds_is_released_by_kind_or_all_together_and_only_after
         ("y\r", "released Secret", [0, 0, 0]),
     ] {
         let mut terminal = Terminal::start(&world.release(&admin, &[]));
-        terminal.shows(&["Registry: 6 of 6", "Secret: 6 of 6", "? [y/N]"]).await;
+        terminal
+            .shows(&[
+                "Registry: 6 of 6",
+                "  r0.registries.test (",
+                "Secret: 6 of 6",
+                "? [y/N]",
+            ])
+            .await;
         terminal.type_in(answer).await;
         terminal.shows(&[words]).await;
         terminal.ended().await;

@@ -383,7 +383,7 @@ fn kind(state: &LoopState, before: &CloudSyncStatus) -> KindSync {
             since: whole_seconds(*since),
             objects: count(hold.deletions.len()),
             additions: count(hold.count() - hold.deletions.len()),
-            names: hold.keys().take(NAMED).map(|key| key.name().to_owned()).collect(),
+            names: hold.names.clone(),
             reason: hold.told(),
         }),
         refused_objects: count(refused.len()),

@@ -29,6 +29,10 @@ impl MirroredKind for ClusterLabels {
         Listed::At(cluster.labels())
     }
 
+    fn called(&self, label: &ClusterLabel) -> String {
+        format!("{}={}", label.spec.key, label.spec.value)
+    }
+
     fn resource(&self, label: models::ClusterLabel) -> Option<ClusterLabel> {
         let spec = ClusterLabelSpec {
             id: label.id.to_string(),

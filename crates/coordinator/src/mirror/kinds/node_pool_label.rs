@@ -39,6 +39,10 @@ impl MirroredKind for NodePoolLabels {
         source.is_of_pool(label.node_pool_id)
     }
 
+    fn called(&self, label: &NodePoolLabel) -> String {
+        format!("{}={}", label.spec.key, label.spec.value)
+    }
+
     fn resource(&self, label: models::NodePoolLabel) -> Option<NodePoolLabel> {
         let pool = label.node_pool_id.to_string();
         let mut metadata = named(&label.id);

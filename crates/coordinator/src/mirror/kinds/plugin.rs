@@ -39,6 +39,10 @@ impl MirroredKind for Plugins {
         plugin.organization_id == source.cluster.organization && plugin.cluster_id == source.cluster.id
     }
 
+    fn called(&self, plugin: &Plugin) -> String {
+        format!("{}/{}", plugin.spec.type_, plugin.spec.implementation)
+    }
+
     fn resource(&self, plugin: models::Plugin) -> Option<Plugin> {
         let mut metadata = named(&plugin.id);
         metadata.annotations = plugin.spec.signature.map(|signature| {

@@ -53,6 +53,20 @@ impl MirroredKind for Registries {
         registry.organization_id == source.cluster.organization
     }
 
+    fn called(&self, registry: &Registry) -> String {
+        let RegistrySpec {
+            description,
+            serveraddress,
+            ..
+        } = &registry.spec;
+        if description.is_empty() {
+            serveraddress
+        } else {
+            description
+        }
+        .clone()
+    }
+
     fn resource(&self, registry: models::Registry) -> Option<Registry> {
         let credentials = match self.0 {
             RegistryCredentialsIn::Secret => BTreeMap::new(),

@@ -57,6 +57,14 @@ impl MirroredKind for RegistryCredentials {
         (self.0 == RegistryCredentialsIn::Inline).then(|| registry_secret_name(&registry.id.to_string()))
     }
 
+    fn called(&self, secret: &Secret) -> String {
+        let address = secret
+            .data
+            .as_ref()
+            .and_then(|data| data.get(secret_keys::SERVER_ADDRESS));
+        address.map_or_else(String::new, |address| String::from_utf8_lossy(&address.0).into_owned())
+    }
+
     fn resource(&self, registry: models::Registry) -> Option<Secret> {
         if self.0 == RegistryCredentialsIn::Inline {
             return None;

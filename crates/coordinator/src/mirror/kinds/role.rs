@@ -45,6 +45,10 @@ impl MirroredKind for Roles {
         role.organization_id == source.cluster.organization && role.rules.is_some()
     }
 
+    fn called(&self, role: &AuthorizationRole) -> String {
+        role.spec.name.clone()
+    }
+
     fn resource(&self, role: models::Role) -> Option<AuthorizationRole> {
         let organization_id = role.organization_id.to_string();
         let owner_id = or_empty(role.owner_id);

@@ -57,6 +57,17 @@ impl MirroredKind for RoleBindings {
         words.map(String::as_str).join(" ")
     }
 
+    fn called(&self, binding: &AuthorizationRoleBinding) -> String {
+        let spec = &binding.spec;
+        let subject = match spec.type_ {
+            BindingType::User => format!("user {}", spec.user_id),
+            BindingType::Team => format!("team {}", spec.team_id),
+        };
+        let namespace = (!spec.namespace.is_empty()).then(|| format!(" in {}", spec.namespace));
+        let role = &spec.authorization_role_id;
+        format!("role {role} of {subject}{}", namespace.unwrap_or_default())
+    }
+
     fn resource(&self, binding: models::RoleBinding) -> Option<AuthorizationRoleBinding> {
         let (type_, user_id, team_id) = match binding.spec.subject {
             BindingSubject::User(id) => (BindingType::User, id.to_string(), String::new()),

@@ -59,6 +59,10 @@ impl MirroredKind for Upgrades {
             .set(upgrades.map(|upgrade| (upgrade.id, upgrade.status.clone())).collect());
     }
 
+    fn called(&self, upgrade: &ClusterUpgrade) -> String {
+        format!("to {}", upgrade.spec.target_version)
+    }
+
     fn resource(&self, upgrade: models::Upgrade) -> Option<ClusterUpgrade> {
         let spec = upgrade.spec;
         let mut metadata = named(&upgrade.id);

@@ -34,6 +34,10 @@ impl MirroredKind for Users {
         true
     }
 
+    fn called(&self, user: &User) -> String {
+        user.spec.name.clone()
+    }
+
     fn resource(&self, user: models::User) -> Option<User> {
         let key = |key: models::SshKey| SshKey {
             id: key.id.to_string(),

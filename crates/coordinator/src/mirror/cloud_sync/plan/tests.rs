@@ -56,6 +56,10 @@ fn holds(reason: HoldReason) -> impl FnOnce(&mut LoopState) {
             },
             counted: 0,
             reason,
+            names: if is_addition { &["c", "d", "e"][..] } else { &["a", "b"] }
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
         };
         state.held = Some((hold, now()));
     }
