@@ -177,6 +177,8 @@ pub enum Wait {
     Recovery(Vec<NodeName>),
     /// Nodes that are in progress.
     Nodes(Vec<NodeName>),
+    /// The same as the other one, to end: the operator has aborted it.
+    Aborted(Box<Wait>),
 }
 
 /// Why the cluster is not healthy.
@@ -231,6 +233,7 @@ impl Wait {
             Self::Soak(_) => "Soaking",
             Self::Recovery(_) => "FellBack",
             Self::Nodes(_) => "Upgrading",
+            Self::Aborted(_) => "Aborting",
         }
     }
 
@@ -242,6 +245,7 @@ impl Wait {
             Self::Health(_) => now.checked_add(HEALTH_PERIOD).ok(),
             Self::Drain(..) => now.checked_add(DRAIN_PERIOD).ok(),
             Self::Soak(until) => now.checked_add(HEALTH_PERIOD).ok().map(|next| next.min(*until)),
+            Self::Aborted(last) => last.wake(now),
             Self::Label | Self::Upgrade(_) | Self::Paused | Self::Uncordon(_) | Self::Recovery(_) | Self::Nodes(_) => {
                 None
             }
@@ -401,6 +405,10 @@ impl fmt::Display for Wait {
                 listed(nodes)
             ),
             Self::Nodes(nodes) => write!(f, "upgrading {}", listed(nodes)),
+            Self::Aborted(last) => write!(
+                f,
+                "aborted (spec.policy.aborted) or deleted: it starts no further node, and is still {last}"
+            ),
         }
     }
 }

@@ -131,7 +131,7 @@ fn next(seen: &Observation<'_>) -> Vec<String> {
         .as_ref()
         .filter(|wait| !(starts && matches!(wait, Wait::Nodes(_) | Wait::Drain(..))));
     let wait = wait.map(|wait| match wait {
-        Wait::Nodes(_) | Wait::Drain(..) | Wait::Uncordon(_) => sentence(&format!("It is {wait}")),
+        Wait::Nodes(_) | Wait::Drain(..) | Wait::Uncordon(_) | Wait::Aborted(_) => sentence(&format!("It is {wait}")),
         _ => sentence(&format!("It waits: {wait}")),
     });
     orders.chain(wait).collect()
@@ -324,7 +324,10 @@ mod tests {
 
         let mut aborted = in_progress("u", "cp=InProgress");
         aborted.spec.as_mut().unwrap().policy.aborted = true;
-        let (_, nodes) = says(&aborted, "b=v1.35.4 cp=v1.35.4");
+        let (summary, nodes) = says(&aborted, "b=v1.35.4 cp=v1.35.4");
+        let still =
+            "It is aborted (spec.policy.aborted) or deleted: it starts no further node, and is still upgrading cp.";
+        assert!(summary.ends_with(still), "{summary}");
         assert_eq!(nodes[1], "b: not started: the upgrade is aborted");
 
         let (summary, _) = says(&in_progress("u", "cp=Failed"), "b=v1.35.4 cp=v1.36.0");

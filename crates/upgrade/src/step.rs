@@ -200,11 +200,15 @@ fn all_recovered(progress: &Progress) -> Result<(), Wait> {
 
 /// The upgrade ends when no node is in progress or out of service any more.
 fn finish(ending: Ending, progress: &Progress, in_progress: &[NodeName]) -> Result<Order, Wait> {
-    if in_progress.is_empty() {
-        cordon::all_released(progress)?;
-        Ok(Order::Finish(ending))
+    let last = if in_progress.is_empty() {
+        cordon::all_released(progress)
     } else {
         Err(Wait::Nodes(in_progress.to_vec()))
+    };
+    match last {
+        Ok(()) => Ok(Order::Finish(ending)),
+        Err(wait) if ending == Ending::Aborted => Err(Wait::Aborted(Box::new(wait))),
+        Err(wait) => Err(wait),
     }
 }
 

@@ -172,6 +172,12 @@ async fn a_person_pauses_resumes_and_aborts_and_limits_failures() {
     world.change("u", policy(json!({"paused": null}))).await;
     world.waits("u", "upgrading w2").await;
     world.change("u", policy(json!({"aborted": true}))).await;
+    world
+        .waits(
+            "u",
+            "aborted (spec.policy.aborted) or deleted: it starts no further node, and is still upgrading w2",
+        )
+        .await;
     world.is_quiet().await;
     assert_eq!(
         world.statuses("u").await,

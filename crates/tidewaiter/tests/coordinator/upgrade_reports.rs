@@ -197,6 +197,8 @@ async fn an_upgrade_is_paused_resumed_and_aborted_in_the_cloud() {
     upgrading.is(&upgrade, UpgradeStatus::InProgress, "w2").await;
     upgrading.set_policy(&upgrade, json!({"aborted": true})).await;
     upgrading.has_policy(&upgrade, |policy| policy.aborted).await;
+    let still = "and is still upgrading w2";
+    upgrading.shows(&upgrade, "InProgress 1/0/3 w2", still).await;
     upgrading.reports("w2", TARGET).await;
     upgrading.is(&upgrade, UpgradeStatus::Failed, "").await;
     upgrading.shows(&upgrade, "Failed 2/0/3 -", "aborted").await;

@@ -206,7 +206,8 @@ fn a_drain_is_given_up_when_its_node_is_not_started_any_more() {
     let aborted = with(|upgrade| upgrade.spec.as_mut().unwrap().policy.aborted = true);
     let deleted = with(|upgrade| upgrade.deleted = true);
     for upgrade in [&aborted, &deleted] {
-        assert_eq!(says(upgrade, OLD, "w1", "w1", 0), "wait: uncordoning w1; [uncordon w1]");
+        let aborted = "wait: aborted (spec.policy.aborted) or deleted: it starts no further node, and is still uncordoning w1; [uncordon w1]";
+        assert_eq!(says(upgrade, OLD, "w1", "w1", 0), aborted);
         assert_eq!(says(upgrade, OLD, "", "w1", 0), "release w1; finish Aborted");
     }
     let mut paused = draining.clone();

@@ -245,7 +245,7 @@ fn the_operator_pauses_aborts_and_limits_failures() {
         ),
         (
             with(in_progress("u", "w1=InProgress"), |policy| policy.aborted = true),
-            "wait: upgrading w1",
+            "wait: aborted (spec.policy.aborted) or deleted: it starts no further node, and is still upgrading w1",
         ),
         (
             with(in_progress("u", "w1=Success"), |policy| policy.aborted = true),

@@ -37,6 +37,7 @@ fn two_upgrades_and_two_coordinators() {
             second: true,
             reports: false,
             min_ready: false,
+            registers: false,
             faults: 1,
         },
     );
@@ -52,6 +53,7 @@ fn two_workers_at_once() {
             second: false,
             reports: false,
             min_ready: false,
+            registers: false,
             faults: 1,
         },
     );
@@ -67,6 +69,7 @@ fn scripts_that_go_on_after_the_kubelet_is_new() {
             second: false,
             reports: true,
             min_ready: false,
+            registers: false,
             faults: 1,
         },
     );
@@ -83,6 +86,24 @@ fn kubelets_that_die_after_the_script_has_succeeded() {
             second: false,
             reports: true,
             min_ready: true,
+            registers: false,
+            faults: 2,
+        },
+    );
+}
+
+/// The NodeReport goes with its Node, and the script runs on.
+#[test]
+fn nodes_that_register_again_while_their_script_runs() {
+    check(
+        "nodes that register again",
+        Protocol {
+            world: World::new(1, true, false),
+            max_unavailable: 1,
+            second: false,
+            reports: true,
+            min_ready: false,
+            registers: true,
             faults: 2,
         },
     );

@@ -5,9 +5,9 @@
 //! newest state, as those of older versions do, the order that is derived from it, or any order that there was, at any
 //! time and as often as one likes; they lose what they do not have in their ledger. A script installs the kubelet and
 //! goes on; it succeeds, fails, hangs or is interrupted, and the last word of its host reaches the API server later, or
-//! never. A person upgrades a node by hand. Clocks differ. With a minimum time that nodes are Ready, a kubelet dies at
-//! any time, and the API server shows it as Ready for a while; or it is not Ready for a moment, which no coordinator
-//! may see.
+//! never. A Node is deleted and registers again while its script runs, and its report is gone with it. A person upgrades
+//! a node by hand. Clocks differ. With a minimum time that nodes are Ready, a kubelet dies at any time, and the API server
+//! shows it as Ready for a while; or it is not Ready for a moment, which no coordinator may see.
 //!
 //! No sequence of states repeats: each action changes the progress, a budget, a ledger, an age that only grows, or a
 //! version that only grows. So whatever can happen comes to an end, and it is enough to look at the states in which
@@ -57,6 +57,10 @@ pub enum Action {
     Fail(usize),
     /// The last word of the host about this upgrade reaches the API server.
     Report(usize, usize),
+    /// The Node is deleted and registers again, while its script runs. Its report goes with it.
+    Register(usize),
+    /// Its agent writes a report again.
+    Announce(usize),
     /// The node becomes Ready, or a kubelet that has died begins again.
     BecomeReady(usize),
     /// The node is not Ready any more.
@@ -82,7 +86,9 @@ pub struct Protocol {
     /// minimum time is by its clock, and there are two nodes, because that has enough states: the third is at the
     /// version.
     pub min_ready: bool,
-    /// How often a write is lost, a node or a kubelet breaks, or a person acts.
+    /// Whether Nodes register again. Then one coordinator leads, for the number of states.
+    pub registers: bool,
+    /// How often a write is lost, a node or a kubelet breaks, a Node registers again, or a person acts.
     pub faults: u8,
 }
 
@@ -134,6 +140,12 @@ impl Model for Protocol {
                 actions.push(Action::Succeed(node));
                 actions.extend((0..PAIR).map(|upgrade| Action::Report(node, upgrade)));
             }
+            if self.registers && host.script.is_some() {
+                actions.push(Action::Register(node));
+            }
+            if host.silenced {
+                actions.push(Action::Announce(node));
+            }
             if !host.ready || !host.lives {
                 actions.push(Action::BecomeReady(node));
             }
@@ -181,7 +193,14 @@ impl Model for Protocol {
             Action::Report(node, upgrade) => {
                 let host = &mut state.hosts[node];
                 host.reported[upgrade] = host.said[upgrade] != Said::Nothing;
+                host.silenced &= !host.reported[upgrade];
             }
+            Action::Register(node) => {
+                self.fault(&mut state)?;
+                let host = &mut state.hosts[node];
+                (host.registered, host.silenced, host.reported) = (true, true, [false; PAIR]);
+            }
+            Action::Announce(node) => state.hosts[node].silenced = false,
             Action::BecomeReady(node) => {
                 let host = &mut state.hosts[node];
                 // Nobody can know that it was away for a moment.
@@ -284,6 +303,17 @@ impl Model for Protocol {
                             .is_some_and(|it| host.version == TARGETS[usize::from(it.upgrade)])
                     };
                     !model.reports || state.hosts.iter().any(|host| host.ready && runs(host))
+                },
+            ),
+            Property::sometimes(
+                "a node that registers again is upgraded, and nobody hears of its script meanwhile",
+                |model: &Self, state: &State| {
+                    let is_silent = |host: &Host| host.silenced && host.ready && host.script.is_some();
+                    !model.registers
+                        || state
+                            .hosts
+                            .iter()
+                            .any(|host| is_silent(host) && host.version == TARGETS[0])
                 },
             ),
             Property::sometimes("every node is upgraded", |model: &Self, state: &State| {
@@ -409,7 +439,7 @@ impl Protocol {
     }
 
     fn coordinators(&self) -> usize {
-        if self.min_ready { 1 } else { PAIR }
+        if self.min_ready || self.registers { 1 } else { PAIR }
     }
 
     fn nodes(&self) -> usize {

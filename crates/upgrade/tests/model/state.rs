@@ -104,6 +104,9 @@ pub struct Host {
     /// By upgrade: the last word of the host, and whether the API server has it.
     pub said: [Said; PAIR],
     pub reported: [bool; PAIR],
+    /// Whether its Node has registered again since the node was started, and has no report since.
+    pub registered: bool,
+    pub silenced: bool,
     /// By upgrade: the last order.
     pub orders: [Option<OldOrder>; PAIR],
 }
@@ -160,6 +163,8 @@ impl State {
             ran: [false; PAIR],
             said: [Said::Nothing; PAIR],
             reported: [false; PAIR],
+            registered: false,
+            silenced: false,
             orders: [None; PAIR],
         };
         Self {

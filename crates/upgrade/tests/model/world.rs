@@ -248,7 +248,7 @@ impl World {
     fn node(&self, host: &Host, index: usize, upgrade: usize) -> Node {
         let mut node = self.nodes[index].clone();
         node.host = match host.said[upgrade] {
-            _ if !self.reports => HostReport::Silent,
+            _ if !self.reports || host.silenced => HostReport::Silent,
             _ if !host.reported[upgrade] => HostReport::Pending,
             Said::Nothing => HostReport::Pending,
             Said::Succeeded => HostReport::Succeeded,
@@ -256,6 +256,8 @@ impl World {
         };
         node.kubelet = Some(self.versions[usize::from(host.version)].clone());
         node.ready = host.ready;
+        // Before every start, or after it.
+        node.created = Some(at(if host.registered { TIMEOUT } else { -2 * TIMEOUT }));
         if self.min_ready {
             node.ready_changed = Some(at(-host.unchanged));
             node.renewed = Some(at(-host.silent));

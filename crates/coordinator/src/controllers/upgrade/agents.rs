@@ -252,8 +252,14 @@ pub(super) async fn list_reports(client: &Client) -> kube::Result<AgentReports> 
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::sync::Arc;
 
+    use serde_json::json;
+    use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
+    use tidewaiter_kit::{Kit, Leadership, SimulatedClock};
+    use tidewaiter_testkit::sim::{ApiServer, Kind, Process};
+
+    use super::super::question::Question;
     use super::*;
 
     fn agent(report: serde_json::Value) -> Agent {
@@ -301,6 +307,53 @@ mod tests {
             let said = agent(json!({"id": "u", "state": state, "notBefore": not_before})).report();
             assert_eq!(said, expected, "{state} {not_before}");
         }
+    }
+
+    /// An upgrade is deleted and created again under its name, and then another one begins, all within a minute.
+    #[tokio::test(start_paused = true)]
+    async fn a_list_is_that_of_one_object() {
+        let clock = SimulatedClock::shared();
+        let kit = Kit::new(Arc::clone(&clock)).unwrap();
+        let server = ApiServer::new([Kind::of::<NodeReport>()], 7);
+        let process = server.connect(&Process::new("coordinator"));
+        let clients = Clients::over(process, &Leadership::always(Arc::clone(&clock)), &kit);
+        let client = clients.for_controller("upgrade", DEFAULT_IN_FLIGHT);
+        let report = json!({"apiVersion": "tidewaiter.dev/v1alpha1", "kind": "NodeReport", "metadata": {"name": "w1"}});
+        assert!(server.create("agent", &report));
+        let says = |id: &str, state: &str| {
+            let said = json!({"upgrade": {"id": id, "state": state}});
+            assert!(server.edit("agent", "nodereports", "", "w1", |report| report["status"] = said));
+        };
+        let agents = Agents::default();
+        let read = async |name: &str, uid: &str| {
+            let upgrade = json!({"apiVersion": "provision.containership.io/v3", "kind": "ClusterUpgrade",
+                "metadata": {"name": name, "namespace": "n", "uid": uid},
+                "spec": {"type": "kubernetes", "targetVersion": "v1.36.3", "status": {"clusterStatus": "InProgress"}}});
+            let asked = Question::about(&serde_json::from_value(upgrade).unwrap());
+            let about = (&*asked.upgrade, &*asked.in_progress);
+            agents.reports(&client, &*clock, about, asked.all).await.unwrap()
+        };
+        let failed = HostReport::Failed("Failed: ".to_owned());
+        says("u", "Failed");
+        assert_eq!(read("u", "1").await.host("w1", "u"), failed);
+        says("u", "Running");
+        assert_eq!(
+            read("u", "1").await.host("w1", "u"),
+            failed,
+            "it is at most a minute old"
+        );
+        assert_eq!(
+            read("u", "2").await.host("w1", "u"),
+            HostReport::Running,
+            "of another object"
+        );
+        says("v", "Succeeded");
+        assert_eq!(read("v", "3").await.host("w1", "v"), HostReport::Succeeded);
+        says("u", "Succeeded");
+        assert_eq!(read("u", "2").await.host("w1", "u"), HostReport::Succeeded);
+        says("u", "Running");
+        clock.sleep(AGE).await;
+        assert_eq!(read("u", "2").await.host("w1", "u"), HostReport::Running);
     }
 
     #[test]

@@ -19,7 +19,7 @@ const FAILED: &str = "failed";
 const SUPERSEDED: &str = "superseded";
 
 /// The reasons of the condition `Progressing`, and the state of an upgrade that is not over.
-const WAITS: [(&str, &str); 12] = [
+const WAITS: [(&str, &str); 13] = [
     ("NotPermitted", "not_permitted"),
     ("OtherUpgrade", "other_upgrade"),
     ("Withdrawn", "other_upgrade"),
@@ -32,6 +32,7 @@ const WAITS: [(&str, &str); 12] = [
     ("FellBack", "fallen_back"),
     ("Beginning", "upgrading"),
     ("Upgrading", "upgrading"),
+    ("Aborting", "upgrading"),
 ];
 
 /// The nodes of upgrades in progress: at the version, failed, neither.
@@ -289,6 +290,7 @@ mod tests {
             (Wait::Uncordon(nodes()), "uncordoning"),
             (Wait::Recovery(nodes()), "fallen_back"),
             (Wait::Nodes(nodes()), "upgrading"),
+            (Wait::Aborted(Box::new(Wait::Nodes(nodes()))), "upgrading"),
         ] {
             let entry = Entry::of(&upgrade(1, ["True", wait.reason()], "Unknown").status.unwrap());
             assert_eq!(entry.map(|entry| entry.state), Some(state), "{wait:?}");
