@@ -172,21 +172,24 @@ pub(super) async fn only_own_key(
 }
 
 /// Checks that no other member of the organization has the key of `user`: a node logs in one user by a key. Whoever may
-/// change a key or add a member may see the members, so the other one is named.
+/// change a key or add a member may see the members and their keys, so the other one is named. Nobody proves that a key
+/// is theirs, so the first one keeps it until that user or an admin deletes it: otherwise anybody could take away the
+/// access of another one, whose public key is known.
 async fn only_holder(
     transaction: &mut Transaction,
     organization: &str,
     user: &str,
     key: &SshKeySpec,
 ) -> Result<(), Error> {
-    for holder in transaction.holders(key).await? {
+    for (holder, id) in transaction.holders(key).await? {
         let membership = membership_id(organization, &holder);
         if holder == user || transaction.get(Kind::Membership, &membership).await?.is_none() {
             continue;
         }
         let message = format!(
             "the SSH key {} is that of the user {holder} of the organization {organization}, and a node logs in only one user by a key: \
-             use another key, or delete it there first",
+             use another key; or, if it is yours, have it deleted there first, by that user or by an admin of the organization: \
+             tidewaiter cloud delete ssh-key {id} --user {holder} --organization {organization}",
             key.key.fingerprint()
         );
         return Err(Refusal::conflict(message).into());

@@ -24,6 +24,7 @@ async fn members_of_one_organization_have_no_key_in_common(world: World) {
     let same = json!({"name": "other", "key": key.replace("somebody", "somebody-else")});
     let made = world.post(&max, OWN, json!({"name": "own", "key": key})).await.is(201);
     let of_max = format!("{OWN}/{}", made.field("id"));
+    let remedy = format!("tidewaiter cloud delete ssh-key {} --user {max_id}", made.field("id"));
     let keys = format!("~/users/{moritz_id}/ssh_keys");
     let mine = world
         .post(&moritz, OWN, json!({"name": "mine", "key": ssh_key()}))
@@ -35,7 +36,18 @@ async fn members_of_one_organization_have_no_key_in_common(world: World) {
         world.put(&moritz, &mine, same.clone()).await,
         world.patch(&olivia, &mine, json!({"key": key})).await,
     ] {
-        assert!(refused.is(409).body.contains(&max_id));
+        assert!(refused.is(409).body.contains(&remedy));
+    }
+    // Only who may see the members learns whose it is, and only who may change them takes it away.
+    world
+        .delete(&moritz, &format!("~/users/{max_id}/ssh_keys/{}", made.field("id")))
+        .await
+        .is(403);
+    let stranger = world.another_organization(&olivia, "Strangers").await;
+    let (_, sam) = world.user(&olivia, &stranger, "Sam", "owner").await;
+    for hidden in ["users".to_owned(), format!("users/{max_id}/ssh_keys")] {
+        let path = format!("/v3/organizations/{home}/{hidden}");
+        world.get(&sam, &path).await.is(404);
     }
     // Somebody whom no node knows beside Max may have it, and then does not become a member beside him.
     let second = world.another_organization(&olivia, "Second").await;

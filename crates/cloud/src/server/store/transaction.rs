@@ -52,15 +52,15 @@ impl Transaction {
         Ok(users)
     }
 
-    /// The users who have this SSH key.
-    pub async fn holders(&mut self, key: &SshKeySpec) -> Result<Vec<String>, StoreError> {
+    /// The users who have this SSH key, each with the id under which it is there.
+    pub async fn holders(&mut self, key: &SshKeySpec) -> Result<Vec<(String, String)>, StoreError> {
         let Some(name) = key.name(&Map::new()) else {
             return Ok(Vec::new());
         };
         // By the index `names_of_ssh_keys`.
-        let statement = "SELECT scope_id FROM names WHERE kind = 'ssh-keys' AND name = $1";
+        let statement = "SELECT scope_id, id FROM names WHERE kind = 'ssh-keys' AND name = $1";
         let found = self.fetch(statement, &[&names::stored(&name.name)]).await?;
-        found.iter().map(|row| Ok(row.try_get(0)?)).collect()
+        found.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
     }
 
     /// Creates an object.
