@@ -19,7 +19,7 @@ use std::sync::Arc;
 use tidewaiter_api::values::SshKeyLine;
 use uuid::Uuid;
 
-pub use foreign::{ForeignKey, Kept, line_digest};
+pub use foreign::{ForeignKey, Kept, added_keys, line_digest, named};
 
 /// The argument of our command in the line of a break-glass key begins with it; the fingerprint follows.
 const BREAK_GLASS: &str = "break-glass:";

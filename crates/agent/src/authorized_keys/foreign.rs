@@ -98,20 +98,40 @@ impl ForeignKey {
     }
 }
 
+/// The keys that are named of lines that were undone.
+const MOST_KEYS: usize = 4;
+
+/// The keys in those of the lines that `written` does not have.
+pub fn added_keys<'a>(lines: impl Iterator<Item = &'a [u8]>, written: &'a [u8]) -> impl Iterator<Item = ForeignKey> {
+    let known = written.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+    let known: HashSet<&[u8]> = known.collect();
+    let added = lines.filter(move |line| !known.contains(line.trim_ascii_end()));
+    added.filter_map(ForeignKey::of)
+}
+
+/// The fingerprints and comments of the first of these keys, to be said after what was done; empty if there are none.
+#[must_use]
+pub fn named(keys: impl Iterator<Item = ForeignKey>) -> String {
+    let mut names = keys.map(|key| format!("{} {}", key.fingerprint, key.comment).trim_end().to_owned());
+    let first: Vec<String> = names.by_ref().take(MOST_KEYS).collect();
+    match (first.is_empty(), names.count()) {
+        (true, _) => String::new(),
+        (false, 0) => format!(", with the keys {}", first.join(", ")),
+        (false, more) => format!(", with the keys {}, and {more} more", first.join(", ")),
+    }
+}
+
 impl Parts {
+    /// Our lines and the others.
+    pub fn lines(&self) -> impl Iterator<Item = &[u8]> {
+        self.ours.iter().chain(&self.others).map(Vec::as_slice)
+    }
+
     /// The foreign lines that stay.
     pub(super) fn kept<'a>(&'a self, desired: &'a Desired) -> impl Iterator<Item = &'a Vec<u8>> {
         let known = self.known(desired);
         let others = self.others.iter();
         others.filter(move |line| !has_key(line, &known) && desired.kept.has(line))
-    }
-
-    /// The keys in lines that do not stay.
-    pub fn removed<'a>(&'a self, desired: &'a Desired) -> impl Iterator<Item = ForeignKey> + 'a {
-        let known = self.known(desired);
-        let others = self.others.iter();
-        let removed = others.filter(move |line| has_key(line, &known) || !desired.kept.has(line));
-        removed.filter_map(|line| ForeignKey::of(line))
     }
 
     /// The digests of the lines that would stay if every foreign line did.

@@ -1,13 +1,14 @@
 //! What is to be written to `authorized_keys`, and what others did to it. Pure.
 
-use crate::authorized_keys::{Desired, Format, Parts};
+use std::borrow::Cow;
+
+use crate::authorized_keys::{Desired, Format, Parts, added_keys, named};
 use crate::host::{Found, FoundFile, Owner};
 
 /// The mode of `authorized_keys`.
 pub(crate) const MODE: u32 = 0o600;
 
-/// The fingerprints that are named of removed lines.
-const MOST_FINGERPRINTS: usize = 4;
+const OTHER_LINES: &str = "has other lines than the agent wrote";
 
 /// The file as the agent left it.
 #[derive(Clone, Debug, Default)]
@@ -57,13 +58,14 @@ pub(crate) fn plan(target: Target<'_>, found: &Found, left: Option<&Left>, late:
     let mut wanted = target.format.render(&parts, target.desired);
     if let Some(left) = left {
         // Mostly nothing else is desired: then the lines are rendered once.
-        let is_intact = if left.desired.is(target.desired) {
-            wanted == content
+        let before = if left.desired.is(target.desired) {
+            Cow::Borrowed(&wanted)
         } else {
-            target.format.render(&parts, &left.desired) == content
+            Cow::Owned(target.format.render(&parts, &left.desired))
         };
-        if !is_intact && tampering.is_empty() {
-            tampering.push(excess.clone().unwrap_or_else(|| other_lines(&parts, &left.desired)));
+        if **before != *content && tampering.is_empty() {
+            let what = || format!("{OTHER_LINES}{}", named(added_keys(parts.lines(), &before)));
+            tampering.push(excess.clone().unwrap_or_else(what));
         }
     }
     if !late.is_empty() {
@@ -87,17 +89,6 @@ pub(crate) fn plan(target: Target<'_>, found: &Found, left: Option<&Left>, late:
             None => excess.into_iter().collect(),
         },
         parts,
-    }
-}
-
-fn other_lines(parts: &Parts, desired: &Desired) -> String {
-    let removed = parts.removed(desired).take(MOST_FINGERPRINTS);
-    let removed: Vec<String> = removed.map(|key| key.fingerprint).collect();
-    let what = "has other lines than the agent wrote";
-    if removed.is_empty() {
-        what.to_owned()
-    } else {
-        format!("{what}, with the keys {}", removed.join(", "))
     }
 }
 

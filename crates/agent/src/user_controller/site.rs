@@ -301,7 +301,7 @@ impl Site {
             owner: self.settings.owner(),
         };
         let mut found = self.host.find(folder, KEYS)?;
-        let late = state.displaced.late(&self.host, &self.format, state.now);
+        let mut late = state.displaced.late(&self.host, &self.format, state.now);
         let Plan {
             write,
             tampering,
@@ -330,23 +330,23 @@ impl Site {
             let now = self.host.find(folder, KEYS)?;
             if let Found::File(file) = std::mem::replace(&mut found, now) {
                 let last = displaced.as_ref().unwrap_or(&file.content);
-                if *last != file.content
-                    && let Some(excess) = self.format.parse(last).excess()
-                {
-                    changes.push(format!("{KEYS} {excess}"));
+                if *last != file.content {
+                    late.push(self.format.parse(last));
                 }
                 state.displaced.push(file.fd, last, state.now);
             }
         } else {
             state.displaced.merged(state.now);
         }
-        if desired.kept.is_none() {
-            state.displaced.clear();
-        }
         let file = match found {
             Found::File(file) => Some(file),
             Found::Absent | Found::Other(_) => None,
         };
+        for late in &late {
+            let now = file.as_ref().map_or(&[][..], |file| &file.content);
+            let what = late.excess().or_else(|| state.displaced.tampering(late.lines(), now));
+            changes.extend(what.map(|what| format!("{KEYS} {what}")));
+        }
         state.left = Some(Left {
             desired: desired.clone(),
             inode: file.as_ref().map_or(0, |file| file.inode),

@@ -134,7 +134,21 @@ fn a_foreign_line_is_kept_or_removed_and_its_key_named() {
     assert_eq!(planned(&found(), Some(&left(Kept::All)), Kept::All).write, None);
     let plan = planned(&found(), Some(&left(Kept::default())), Kept::default());
     assert_eq!(plan.write, Some(file("").content));
-    let named = format!("has other lines than the agent wrote, with the keys {PRINT}");
+    let named = format!("has other lines than the agent wrote, with the keys {PRINT} intruder");
+    assert_eq!(plan.tampering, [named]);
+}
+
+/// Whoever writes into our block is named, too, and how many there are.
+#[test]
+fn a_key_within_the_block_is_named() {
+    let mut within = file("");
+    let lines = format!("{FOREIGN}{}", "command=\"x y\" ".to_owned() + FOREIGN);
+    let at = within.content.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    within.content.splice(at..at, lines.repeat(3).bytes());
+    let plan = planned(&Found::File(Box::new(within)), Some(&left(Kept::All)), Kept::All);
+    assert_eq!(plan.write, Some(file("").content));
+    let key = format!("{PRINT} intruder");
+    let named = format!("has other lines than the agent wrote, with the keys {key}, {key}, {key}, {key}, and 2 more");
     assert_eq!(plan.tampering, [named]);
 }
 

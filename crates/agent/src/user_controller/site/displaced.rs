@@ -1,14 +1,15 @@
 //! Files that were in the place of `authorized_keys`. Whoever has one open goes on writing to it: an editor empties the
 //! file, the agent sees that and puts its own in the place, and then the editor writes the lines of others into a file
-//! without a name. So such a file is read again for a while.
+//! without a name. So such a file is read again for a while: the lines that may stay are merged, and the keys in the
+//! others are named.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use tidewaiter_signature::sha256;
 
-use crate::authorized_keys::{Format, Parts};
+use crate::authorized_keys::{Format, Parts, added_keys, named};
 use crate::host::Host;
 
 /// For how long a file is read after it was replaced.
@@ -17,7 +18,11 @@ const FOLLOWED: Duration = Duration::from_secs(10);
 const MOST_FILES: usize = 8;
 
 #[derive(Debug, Default)]
-pub(super) struct Displaced(VecDeque<DisplacedFile>);
+pub(super) struct Displaced {
+    files: VecDeque<DisplacedFile>,
+    /// The fingerprints of the keys in them that were named. A file may be written in many parts.
+    named: BTreeSet<String>,
+}
 
 /// Of a content: the digests of its whole lines, and of all of it. The contents themselves could fill the memory.
 type Digests = [String; 2];
@@ -36,10 +41,10 @@ struct DisplacedFile {
 impl Displaced {
     /// A file was replaced at the monotonic time `now`, when it had the content `merged`.
     pub(super) fn push(&mut self, fd: OwnedFd, merged: &[u8], now: Duration) {
-        if self.0.len() == MOST_FILES {
-            self.0.pop_front();
+        if self.files.len() == MOST_FILES {
+            self.files.pop_front();
         }
-        self.0.push_back(DisplacedFile {
+        self.files.push_back(DisplacedFile {
             fd,
             merged: digests(merged),
             late: None,
@@ -47,15 +52,19 @@ impl Displaced {
         });
     }
 
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
+    /// Says which keys are in these lines, which were written to such a file, and not in the file as it is now. Each is
+    /// said once.
+    pub(super) fn tampering<'a>(&mut self, lines: impl Iterator<Item = &'a [u8]>, now: &'a [u8]) -> Option<String> {
+        let new = added_keys(lines, now).filter(|key| self.named.insert(key.fingerprint.clone()));
+        let keys = named(new);
+        (!keys.is_empty()).then(|| format!("was written to while it was replaced{keys}"))
     }
 
-    /// Reads them again. Returns the lines of others of contents that are new. A line without an end may not be written
+    /// Reads them again. Returns the lines of contents that are new. A line without an end may not be written
     /// to its end, so it counts only in the last look. A file that is too large is not read any more.
     pub(super) fn late(&mut self, host: &Host, format: &Format, now: Duration) -> Vec<Parts> {
         let mut late = Vec::new();
-        self.0.retain_mut(|file| {
+        self.files.retain_mut(|file| {
             file.late = None;
             let Ok(content) = host.read_again(&file.fd) else {
                 return true;
@@ -68,10 +77,7 @@ impl Displaced {
             }
             let parts = format.parse(content);
             let is_small = parts.excess.is_none();
-            late.extend(is_small.then(|| Parts {
-                others: parts.others,
-                ..Parts::default()
-            }));
+            late.extend(is_small.then_some(parts));
             file.late = Some(new);
             is_small
         });
@@ -80,16 +86,19 @@ impl Displaced {
 
     /// What [`Displaced::late`] has returned is merged. Forgets the files that were followed long enough.
     pub(super) fn merged(&mut self, now: Duration) {
-        self.0.retain_mut(|file| {
+        self.files.retain_mut(|file| {
             if let Some(late) = file.late.take() {
                 file.merged = late;
             }
             !is_over(file.since, now)
         });
+        if self.files.is_empty() {
+            self.named.clear();
+        }
     }
 
     pub(super) fn files(&self) -> impl Iterator<Item = &OwnedFd> {
-        self.0.iter().map(|file| &file.fd)
+        self.files.iter().map(|file| &file.fd)
     }
 }
 

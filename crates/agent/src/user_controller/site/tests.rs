@@ -886,7 +886,87 @@ fn what_is_written_to_a_replaced_file_lets_nobody_in_who_may_not() {
     std::io::Write::write_all(&mut editor, format!("{KEY} mine\n{FOREIGN}{OTHER}").as_bytes()).unwrap();
     let outcome = pass_at(&site, 0);
     assert_eq!((world.content(), outcome.foreign_lines), (right, 1));
-    assert!(outcome.tampering.is_empty(), "{:?}", outcome.tampering);
+    assert_eq!(outcome.tampering.len(), 1, "{:?}", outcome.tampering);
+    assert!(outcome.tampering[0].ends_with(" mine"), "{:?}", outcome.tampering);
+}
+
+/// Whichever way somebody writes a key, the agent names the key and its comment, and once.
+#[test]
+fn a_key_is_named_whichever_way_it_is_written() {
+    for (way, foreign_lines) in [
+        ("rename", ForeignLines::Remove),
+        ("append", ForeignLines::Remove),
+        ("late", ForeignLines::Remove),
+        ("parts", ForeignLines::Remove),
+        ("parts", ForeignLines::Keep),
+        ("race", ForeignLines::Remove),
+    ] {
+        let mut world = World::new();
+        world.settings.foreign_lines = foreign_lines;
+        world.settings.foreign_lines_grace = Duration::ZERO;
+        let mut site = world.site();
+        pass_at(&site, 0);
+        let right = world.content();
+        // With `keep`, the key of a user is what may not stay.
+        let (key, end) = match foreign_lines {
+            ForeignLines::Remove => (GLASS, "SHA256:ejSqEeYysqjpey3wN8VSaYQ7Znv7eJ/dD62E39TtUeY on top"),
+            ForeignLines::Keep => (KEY, " on top"),
+        };
+        let line = format!("{key} on top\n");
+        let truncated = || {
+            let mut options = fs::File::options();
+            options.write(true).truncate(true).open(world.file()).unwrap()
+        };
+        let mut said = Vec::new();
+        match way {
+            "rename" => {
+                let beside = world.ssh().join("beside");
+                fs::write(&beside, format!("{line}{right}")).unwrap();
+                fs::rename(&beside, world.file()).unwrap();
+            }
+            "append" => append(&world, &line),
+            "race" => {
+                let calls = Arc::new(Editor {
+                    file: Mutex::new(Some(truncated())),
+                    text: format!("{line}{right}"),
+                });
+                site.host = site.host.with_calls(calls);
+            }
+            _ => {
+                let mut editor = truncated();
+                said.extend(pass_at(&site, 0).tampering);
+                assert_eq!(world.content(), right);
+                for part in line.as_bytes().chunks(if way == "late" { 1_000 } else { 9 }) {
+                    std::io::Write::write_all(&mut editor, part).unwrap();
+                    said.extend(pass_at(&site, 0).tampering);
+                }
+            }
+        }
+        said.extend(pass_at(&site, 0).tampering);
+        let named: Vec<_> = said.iter().filter(|what| what.ends_with(end)).collect();
+        assert_eq!(named.len(), 1, "{way}: {said:?}");
+        assert!(named[0].contains("with the keys SHA256:"), "{way}: {said:?}");
+        assert_eq!(world.content(), right, "{way}");
+        assert!(pass_at(&site, 0).tampering.is_empty(), "{way}");
+    }
+}
+
+/// Writes to the file that it has emptied when the next one takes its place.
+#[derive(Debug)]
+struct Editor {
+    file: Mutex<Option<fs::File>>,
+    text: String,
+}
+
+impl HostCalls for Editor {
+    fn before(&self, call: Call) -> Result<(), Errno> {
+        if call == Call::Rename
+            && let Some(mut file) = self.file.lock().unwrap().take()
+        {
+            std::io::Write::write_all(&mut file, self.text.as_bytes()).unwrap();
+        }
+        Ok(())
+    }
 }
 
 /// There is no space for another file.
