@@ -33,6 +33,10 @@ pub const KEYS_EXPIRING: &str = "KeysExpiring";
 /// `foreignLinesUntil`. Absent while there are none.
 pub const FOREIGN_LINES: &str = "ForeignLines";
 
+/// Condition type: users have, or had, a pinned break-glass key, and can log in with it also when their User is
+/// deleted. The message has the command that ends it. Absent while no user has one.
+pub const BREAK_GLASS_OF_USERS: &str = "BreakGlassOfUsers";
+
 /// Users that a report names at most.
 pub const MOST_USERS: usize = 10_000;
 
@@ -140,6 +144,11 @@ pub struct NodeReportStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MOST_NAMED), inner(length(max = 128)))]
     pub break_glass_keys: Vec<String>,
+    /// Users that have one of them as a key of their own, or had it while an agent reported here: they can log in with it
+    /// also when their User is deleted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = MOST_NAMED))]
+    pub break_glass_users: Vec<BreakGlassUser>,
     /// The last login with one of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub break_glass_use: Option<BreakGlassUse>,
@@ -153,7 +162,7 @@ pub struct NodeReportStatus {
     /// The upgrade of Kubernetes on this node: that whose turn it is, or the last one, as its host says. Absent if upgrades are disabled on the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<UpgradeReport>,
-    /// The conditions `Applied`, `ForeignLines` and `KeysExpiring`.
+    /// The conditions `Applied`, `ForeignLines`, `BreakGlassOfUsers` and `KeysExpiring`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -290,6 +299,19 @@ pub struct ForeignKey {
     #[serde(default)]
     #[schemars(length(max = 1024))]
     pub comment: String,
+}
+
+/// A user with a break-glass key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(description = "A user with a break-glass key.")]
+pub struct BreakGlassUser {
+    /// The SHA-256 fingerprint of the key.
+    #[schemars(length(max = 128))]
+    pub fingerprint: String,
+    /// The id of the user in the cloud.
+    #[schemars(length(max = 64))]
+    pub user: String,
 }
 
 /// A login with a break-glass key.

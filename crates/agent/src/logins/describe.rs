@@ -50,7 +50,7 @@ pub fn describe(
         answer.refused.extend(asked.refused_there(node, report));
         let mut explained = explained(node, nodes.get(node).copied(), reports.get(node).copied(), agents);
         for key in &mut explained.break_glass_keys {
-            key.push_str(&of_users(key, &wanted, &asked));
+            key.push_str(&of_users(key, report, &wanted, &asked));
         }
         answer.nodes.push(explained);
     }
@@ -212,15 +212,30 @@ fn explained(
     }
 }
 
-/// The users that have a break-glass key, too: they keep access when their User is deleted.
-fn of_users(fingerprint: &str, wanted: &Wanted, asked: &Asked<'_>) -> String {
+/// The users that have a break-glass key, too, or had it, as the report says: they keep access when their User is
+/// deleted.
+fn of_users(fingerprint: &str, report: Option<&NodeReportStatus>, wanted: &Wanted, asked: &Asked<'_>) -> String {
     let users = wanted.logins.iter();
     let users = users.filter(|(_, keys)| keys.iter().any(|key| key.fingerprint == fingerprint));
-    let names: Vec<&str> = users.map(|(id, _)| asked.name(&id.to_string())).collect();
+    let mut ids: BTreeSet<String> = users.map(|(id, _)| id.to_string()).collect();
+    let known = report.into_iter().flat_map(|report| &report.break_glass_users);
+    ids.extend(
+        known
+            .filter(|user| user.fingerprint == fingerprint)
+            .map(|user| user.user.clone()),
+    );
+    let names = ids.iter().map(|id| match asked.name(id) {
+        "" => format!("{id}, who has no User any more"),
+        name => name.to_owned(),
+    });
+    let names: Vec<String> = names.collect();
     if names.is_empty() {
         return String::new();
     }
-    format!(" (also of the user {})", names.join(", "))
+    format!(
+        " (also of the user {}; on the node, tidewaiter host break-glass remove {fingerprint} ends that)",
+        names.join(", ")
+    )
 }
 
 fn foreign_key(key: &ForeignKey) -> String {
@@ -239,6 +254,7 @@ mod tests {
 
     const A: &str = "00000000-0000-4000-8000-00000000000a";
     const B: &str = "00000000-0000-4000-8000-00000000000b";
+    const GONE: &str = "00000000-0000-4000-8000-00000000000c";
     const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5";
     const PRINT: &str = "SHA256:m17ZU7hsyzWBFKqJ1CFX9iV5aFCCCwvuDg+IdcK5NY4";
 
@@ -258,6 +274,7 @@ mod tests {
             .collect();
         read(
             json!({"metadata": {"name": node}, "spec": {}, "status": {"users": users, "breakGlassKeys": [PRINT],
+            "breakGlassUsers": [{"fingerprint": PRINT, "user": GONE}, {"fingerprint": "SHA256:other", "user": B}],
             "refused": [{"user": "break-glass", "key": "line 2", "reason": "must be"}, {"user": B, "reason": "r"}],
             "conditions": [{"type": "Applied", "status": applied, "reason": "NotWritten", "message": "the disk is full",
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}),
@@ -302,7 +319,10 @@ mod tests {
         );
         assert_eq!(
             answer.nodes[0].break_glass_keys,
-            [format!("{PRINT} (also of the user alice)")]
+            [format!(
+                "{PRINT} (also of the user alice, {GONE}, who has no User any more; on the node, tidewaiter host break-glass \
+                 remove {PRINT} ends that)"
+            )]
         );
         let current: Vec<_> = answer
             .nodes

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 use tidewaiter_api::node_report::{
-    APPLIED, BreakGlassUse, FOREIGN_LINES, ForeignKey, KEYS_EXPIRING, MOST_NAMED, MOST_USERS,
+    APPLIED, BREAK_GLASS_OF_USERS, BreakGlassUse, BreakGlassUser, FOREIGN_LINES, ForeignKey, KEYS_EXPIRING, MOST_NAMED,
+    MOST_USERS,
 };
 use tidewaiter_api::{Condition, ConditionStatus, HostFacts, NodeReportStatus, RefusedKey, Tampering, UserKeys};
 
@@ -38,6 +39,9 @@ pub(super) fn plan(
     status.conditions = vec![applied(told, conditions, now)?];
     if let Some(outcome) = &told.outcome {
         status.conditions.extend(foreign(outcome, conditions, now));
+        status
+            .conditions
+            .extend(of_users(&status.break_glass_users, conditions, now));
         status.conditions.extend(expiring(outcome, conditions, now));
     }
     (before != Some(&status)).then_some(status)
@@ -69,6 +73,7 @@ fn of_outcome(outcome: &Outcome, before: Option<&NodeReportStatus>, now: Timesta
         foreign_keys: outcome.foreign_keys.iter().take(MOST_NAMED).map(foreign_key).collect(),
         foreign_lines_until: outcome.foreign_until.map(whole_seconds),
         break_glass_keys: outcome.break_glass.iter().take(MOST_NAMED).cloned().collect(),
+        break_glass_users: break_glass_users(outcome, before),
         break_glass_use: outcome.break_glass_use.as_ref().map(break_glass_use),
         ..NodeReportStatus::default()
     }
@@ -147,6 +152,41 @@ fn foreign_key(key: &crate::authorized_keys::ForeignKey) -> ForeignKey {
         fingerprint: key.fingerprint.clone(),
         comment: key.comment.clone(),
     }
+}
+
+/// Those that have a pinned key now come first. Of users that are gone, only the report knows.
+fn break_glass_users(outcome: &Outcome, before: Option<&NodeReportStatus>) -> Vec<BreakGlassUser> {
+    let logins = outcome.logins.iter().flat_map(|logins| logins.iter());
+    let present = logins.flat_map(|(id, keys)| keys.iter().map(move |key| (key, id)));
+    let mut users: Vec<_> = present
+        .map(|(key, id)| BreakGlassUser {
+            fingerprint: key.fingerprint.clone(),
+            user: id.to_string(),
+        })
+        .filter(|user| outcome.break_glass.contains(&user.fingerprint))
+        .collect();
+    let known = before.iter().flat_map(|before| &before.break_glass_users);
+    let gone = known.filter(|user| outcome.break_glass.contains(&user.fingerprint) && !users.contains(user));
+    let gone: Vec<_> = gone.cloned().collect();
+    users.extend(gone);
+    users.truncate(MOST_NAMED);
+    users
+}
+
+/// How such a user loses access. None if there are none.
+fn of_users(users: &[BreakGlassUser], before: &[Condition], now: Timestamp) -> Option<Condition> {
+    let keys = users.iter().map(|BreakGlassUser { fingerprint, user }| {
+        format!("that of the user {user}: tidewaiter host break-glass remove {fingerprint}")
+    });
+    let keys: Vec<String> = keys.collect();
+    let message = format!(
+        "break-glass keys are users' own, who can log in with them also when their User is deleted; if that is not meant, run \
+         on the node as root, for {}",
+        keys.join("; ")
+    );
+    let message: String = message.chars().take(1024).collect();
+    let status = ConditionStatus::True;
+    (!users.is_empty()).then(|| Condition::new(BREAK_GLASS_OF_USERS, status, "Pinned", &message, before, now))
 }
 
 fn break_glass_use((at, fingerprint): &(Timestamp, String)) -> BreakGlassUse {
