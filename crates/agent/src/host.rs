@@ -23,8 +23,8 @@ use rustix::io::Errno;
 
 pub use folder::Opened;
 pub(crate) use folder::is_aside;
-pub(crate) use replace::is_next;
 pub use replace::{Prepared, Replaced};
+pub(crate) use replace::{is_next, next_of};
 
 /// A system call on the host's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use tidewaiter_api::CloudSync;
 use tidewaiter_api::cloud_sync::CLOUD_SYNC;
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, TERMINATE_MARKER};
-use tidewaiter_api::{CloudSync, NodeName};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::role::Role;
@@ -125,7 +125,7 @@ pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> 
     );
     let events = context.events.of(UserController::NAME);
     let status = Status::new(identity.clone(), events, Arc::clone(&clock), &context.kit.metrics)?;
-    let upgrade = start_upgrades(upgrades, &identity, &clients, &context, tasks)?;
+    let upgrade = start_upgrades(upgrades, observed.sync(), &identity, &clients, &context, tasks)?;
     node_report::start(identity, status.told(), upgrade, &clients, &context, tasks);
     let controller = UserController {
         site,
@@ -141,7 +141,7 @@ pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> 
 }
 
 /// What the upgrade controller needs; None if upgrades are disabled.
-struct Upgrading(Option<(Host, Host, NodeName, Relay, Watcher)>);
+struct Upgrading(Option<(controller::Site, Relay)>);
 
 impl Upgrading {
     /// Checks the settings before anything starts.
@@ -149,15 +149,20 @@ impl Upgrading {
         if settings.upgrades == Upgrades::Disabled {
             return Ok(Self(None));
         }
-        let node = settings.node_name.as_deref().unwrap_or_default().parse()?;
-        let relay = Relay::new(settings.coordinator.clone())?;
-        let pinned = Host::of_root(Path::new(&settings.pinned_folder));
-        Ok(Self(Some((host.clone(), pinned, node, relay, Watcher::new()))))
+        let site = controller::Site {
+            host: host.clone(),
+            pinned: Host::of_root(Path::new(&settings.pinned_folder)),
+            node: settings.node_name.as_deref().unwrap_or_default().parse()?,
+            folders: [settings.folder.clone(), settings.state_folder.clone()],
+            watcher: Watcher::new(),
+        };
+        Ok(Self(Some((site, Relay::new(settings.coordinator.clone())?))))
     }
 }
 
 fn start_upgrades(
     Upgrading(parts): Upgrading,
+    sync: Cache<CloudSync>,
     identity: &Identity,
     clients: &Clients,
     context: &ControllerContext,
@@ -166,5 +171,5 @@ fn start_upgrades(
     let Some(parts) = parts else {
         return Ok(watch::channel(ToldUpgrade::Disabled).1);
     };
-    controller::start(parts, identity.clone(), clients, context, tasks)
+    controller::start(parts, sync, identity.clone(), clients, context, tasks)
 }

@@ -118,6 +118,10 @@ impl Observed {
         }
     }
 
+    pub(crate) fn sync(&self) -> Cache<CloudSync> {
+        self.sync.clone()
+    }
+
     /// No change starts a pass when there is no User.
     pub(crate) async fn first_list(self, queue: Queue, shutdown: CancellationToken) -> Result<(), Gone> {
         if let Some(synced) = shutdown.run_until_cancelled(self.users.synced()).await {

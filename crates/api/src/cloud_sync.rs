@@ -101,6 +101,10 @@ pub struct CloudSyncSpec {}
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = RecursiveTransform(kubernetes_integer))]
 pub struct CloudSyncStatus {
+    /// The id of this cluster in the cloud. Agents compare it with that which is pinned on their hosts.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 64))]
+    pub cluster_id: String,
     /// The mirrored kinds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["kind"]))]

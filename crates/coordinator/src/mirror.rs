@@ -205,6 +205,7 @@ impl<'a> Mirror<'a> {
         let held_nodes = Held::nodes(Arc::clone(&context.kit.clock));
         let release = cloud_sync::start(
             board.clone(),
+            settings.cluster.id.to_string(),
             [held_roles.clone(), held_nodes.clone()],
             &reader,
             clients,

@@ -38,7 +38,8 @@ pub(crate) use explain::{
     ExplainTerminateArgs,
 };
 pub(crate) use host::{
-    HostBreakGlassCommand, HostCommand, HostInstallArgs, HostKeysCommand, HostRunArgs, HostUninstallArgs, STATE,
+    AgentFolders, HostBreakGlassCommand, HostCommand, HostInstallArgs, HostKeysCommand, HostRunArgs, HostUninstallArgs,
+    STATE,
 };
 pub(crate) use operators::OperatorsCommand;
 pub(crate) use plugin::{

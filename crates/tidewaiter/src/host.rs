@@ -16,7 +16,8 @@ use tidewaiter_kit::SystemClock;
 
 use crate::Failure;
 use crate::cli::{
-    HostBreakGlassCommand, HostCommand, HostInstallArgs, HostKeysCommand, HostRunArgs, HostUninstallArgs, STATE,
+    AgentFolders, HostBreakGlassCommand, HostCommand, HostInstallArgs, HostKeysCommand, HostRunArgs, HostUninstallArgs,
+    STATE,
 };
 
 pub(crate) fn main(command: &HostCommand) -> Result<(), Failure> {
@@ -40,8 +41,9 @@ fn install(args: &HostInstallArgs) -> Result<()> {
     let installed = Install {
         cluster: args.cluster.to_string(),
         node: args.node.clone(),
-        keys: read_keys(&args.keys, &args.folder)?,
-        folder: args.folder.clone(),
+        keys: read_keys(&args.keys, &args.agent)?,
+        folder: args.agent.folder.clone(),
+        agent_state: args.agent.state_folder.clone(),
         pinned: args.pinned.clone(),
         units: args.units.clone(),
         state: STATE.into(),
@@ -58,8 +60,9 @@ fn install(args: &HostInstallArgs) -> Result<()> {
     ))
 }
 
-fn read_keys(paths: &[PathBuf], folder: &Path) -> Result<Vec<TrustedKey>, InstallError> {
-    paths.iter().map(|path| read_key(path, folder)).collect()
+fn read_keys(paths: &[PathBuf], agent: &AgentFolders) -> Result<Vec<TrustedKey>, InstallError> {
+    let folders: [&Path; 2] = [&agent.folder, &agent.state_folder];
+    paths.iter().map(|path| read_key(path, &folders)).collect()
 }
 
 fn change_keys(command: &HostKeysCommand) -> Result<()> {
@@ -67,7 +70,7 @@ fn change_keys(command: &HostKeysCommand) -> Result<()> {
         HostKeysCommand::List(args) => keys::list(&args.pinned)?,
         HostKeysCommand::Add(args) => {
             check_host()?;
-            keys::add(&args.pinned, &read_keys(&args.keys, &args.folder)?)?
+            keys::add(&args.pinned, &read_keys(&args.keys, &args.agent)?)?
         }
         HostKeysCommand::Remove(args) => {
             check_host()?;

@@ -249,7 +249,7 @@ mod tests {
         let mut sync = CloudSync::new(CLOUD_SYNC, CloudSyncSpec {});
         sync.status = Some(CloudSyncStatus {
             kinds,
-            conditions: Vec::new(),
+            ..CloudSyncStatus::default()
         });
         sync
     }

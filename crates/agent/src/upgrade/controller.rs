@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
+use tidewaiter_api::cloud_sync::CLOUD_SYNC;
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
-use tidewaiter_api::{NodeName, NodeUpgrade};
+use tidewaiter_api::{CloudSync, NodeName, NodeUpgrade};
 use tidewaiter_kit::cache::TroubleCause;
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
@@ -35,7 +36,7 @@ use tracing::{info, warn};
 use super::files::{self, FileError, Order, Outcome, RunResult};
 use super::relay::{Relay, RelayError};
 use super::report::{Found, ToldUpgrade, UpgradeMetrics};
-use super::trust::{Asked, Trust, TrustError};
+use super::trust::{AgentIdentity, Asked, Trust, TrustError};
 use crate::host::{Host, HostError};
 use crate::identity::Identity;
 use crate::watcher::Watcher;
@@ -119,15 +120,25 @@ fn key() -> Key {
     Key::new("upgrade")
 }
 
+/// The node, and what the controller uses on it.
+#[derive(Clone)]
+pub(crate) struct Site {
+    pub(crate) host: Host,
+    /// What root has pinned.
+    pub(crate) pinned: Host,
+    pub(crate) node: NodeName,
+    /// The settings `folder` and `stateFolder`.
+    pub(crate) folders: [String; 2],
+    pub(crate) watcher: Watcher,
+}
+
 /// The controller.
 struct UpgradeController {
     orders: Cache<NodeUpgrade>,
-    host: Host,
-    /// What root has pinned.
-    pinned: Host,
-    node: NodeName,
+    /// It says which cluster this is.
+    sync: Cache<CloudSync>,
+    site: Site,
     relay: Relay,
-    watcher: Watcher,
     clock: SharedClock,
     about: Identity,
     events: Events,
@@ -153,13 +164,13 @@ struct StandingOffer {
 /// # Errors
 /// When a metric's name is taken.
 pub(crate) fn start(
-    parts: (Host, Host, NodeName, Relay, Watcher),
+    (site, relay): (Site, Relay),
+    sync: Cache<CloudSync>,
     about: Identity,
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
 ) -> Result<watch::Receiver<ToldUpgrade>, MetricsError> {
-    let (host, pinned, node, relay, watcher) = parts;
     let (told, telling) = watch::channel(ToldUpgrade::Unknown);
     let queue = Queue::new();
     queue.push(key());
@@ -168,21 +179,24 @@ pub(crate) fn start(
         clients.for_controller("upgrade-cache", DEFAULT_IN_FLIGHT),
         CONTAINERSHIP_NAMESPACE,
     )
-    .fields(&format!("metadata.name={node}"))
+    .fields(&format!("metadata.name={}", site.node))
     .optional()
     .start(tasks, &context.kit);
     orders.notify(queue.always(key()));
+    sync.notify(
+        queue
+            .always(key())
+            .unless(|before, after| cluster(before) == cluster(after)),
+    );
     tasks.spawn(
         "upgrade/files",
-        watcher.clone().run(queue.clone(), key(), tasks.shutdown_token()),
+        site.watcher.clone().run(queue.clone(), key(), tasks.shutdown_token()),
     );
     let controller = UpgradeController {
         orders,
-        host,
-        pinned,
-        node,
+        sync,
+        site,
         relay,
-        watcher,
         clock: Arc::clone(&context.kit.clock),
         about,
         events: context.events.of(UpgradeController::NAME),
@@ -214,15 +228,15 @@ impl Reconciler for UpgradeController {
         }
         let order = self
             .orders
-            .get(&Key::namespaced(CONTAINERSHIP_NAMESPACE, self.node.as_str()));
+            .get(&Key::namespaced(CONTAINERSHIP_NAMESPACE, self.site.node.as_str()));
         // Somebody else's finalizer may keep one that the coordinator has deleted.
         let order = order.filter(|order| order.metadata.deletion_timestamp.is_none());
-        let upgrade = order.map(|order| node_upgrade::read(&order, &self.node));
+        let upgrade = order.map(|order| node_upgrade::read(&order, &self.site.node));
         let upgrades: Vec<Upgrade> = upgrade.iter().map(form::read).collect();
         let decided = {
             let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
             ledger.see(&upgrades);
-            offer(&upgrades, &self.node, &ledger, self.clock.now())
+            offer(&upgrades, &self.site.node, &ledger, self.clock.now())
         };
         let upgrade = upgrade.filter(|_| decided.is_ok());
         let id = upgrade.as_ref().map(|upgrade| form::id(upgrade).to_owned());
@@ -279,7 +293,7 @@ impl UpgradeController {
         let script = self.relay.script(&target).await?;
         let order = Order { upgrade, script };
         let about = format!("{id} to {target}");
-        let pinned = self.pinned.clone();
+        let pinned = self.site.pinned.clone();
         self.on_host(move |host| offer_checked(&pinned, host, &order, &target, now))
             .await?;
         info!(upgrade = about, until = %offered.until, "it is the turn of this node: the script is offered to the host");
@@ -324,7 +338,7 @@ impl UpgradeController {
     /// Whether the host has this offer: the same upgrade, until the same time.
     fn is_offered(&self, order: &Order, offered: &Offer<'_>) -> bool {
         let upgrades = [form::read(&order.upgrade)];
-        let there = offer(&upgrades, &self.node, &Ledger::default(), self.clock.now());
+        let there = offer(&upgrades, &self.site.node, &Ledger::default(), self.clock.now());
         there.is_ok_and(|there| there.upgrade.uid == offered.upgrade.uid && there.until == offered.until)
     }
 
@@ -338,8 +352,8 @@ impl UpgradeController {
 
     /// Says what became of the turn of this node, and what the host permits. An error of the offer comes before one of the folder, which is returned.
     async fn report(&self, turn: Option<&str>, error: Option<&UpgradeError>) -> Result<(), UpgradeError> {
-        let (pinned, node, watcher) = (self.pinned.clone(), self.node.clone(), self.watcher.clone());
-        let looked = self.on_host(move |host| Ok(look(host, &pinned, &node, &watcher)));
+        let (site, sync) = (self.site.clone(), self.sync.get(&Key::new(CLOUD_SYNC)));
+        let looked = self.on_host(move |_| Ok(look(&site, sync.as_deref().map(cluster).unwrap_or_default())));
         let (looked, watching) = looked.await?;
         let is_overdue = self.is_overdue();
         let found = Found {
@@ -378,7 +392,7 @@ impl UpgradeController {
         &self,
         work: impl FnOnce(&Host) -> Result<T, UpgradeError> + Send + 'static,
     ) -> Result<T, UpgradeError> {
-        let host = self.host.clone();
+        let host = self.site.host.clone();
         spawn_blocking(move || work(&host))
             .await
             .map_err(UpgradeError::Thread)?
@@ -447,11 +461,25 @@ fn refuse(host: &Host, id: &str, error: &UpgradeError, now: Timestamp) -> Result
 }
 
 /// What the host says, permits and lacks, and whether its folders could be watched, which is done first.
-fn look(host: &Host, pinned: &Host, node: &NodeName, watcher: &Watcher) -> (Found<'static>, Result<(), UpgradeError>) {
+/// `cluster` is its id in the cloud, if the coordinator has said it.
+fn look(site: &Site, cluster: &str) -> (Found<'static>, Result<(), UpgradeError>) {
+    let Site {
+        host,
+        pinned,
+        node,
+        folders: [folder, state_folder],
+        watcher,
+    } = site;
     let watching = watch_folders(host, pinned, watcher);
     let trust = Trust::read(pinned);
+    let agent = AgentIdentity {
+        node,
+        cluster,
+        folder,
+        state_folder,
+    };
     let problem = match &trust {
-        Ok(trust) => trust.problem(node),
+        Ok(trust) => trust.problem(agent),
         Err(error) => Some(Chain(error).to_string()),
     };
     let found = Found {
@@ -462,6 +490,11 @@ fn look(host: &Host, pinned: &Host, node: &NodeName, watcher: &Watcher) -> (Foun
         ..Found::default()
     };
     (found, watching)
+}
+
+/// The id of the cluster in the cloud; empty if the coordinator has not said it, or is too old to do so.
+fn cluster(sync: &CloudSync) -> &str {
+    sync.status.as_ref().map_or("", |status| &status.cluster_id)
 }
 
 /// Watches the folder of the scripts and, if it is there, that of what is pinned.
@@ -622,20 +655,25 @@ mod tests {
             gid: rustix::process::getegid().as_raw(),
         };
         let host = Host::new(scratch.path(), owner, Arc::new(Broken(AtomicBool::new(true))));
-        let (pinned, watcher) = (scratch.path().join("pinned"), Watcher::new());
-        let pins = Host::of_root(&pinned);
-        let node = "w1".parse().unwrap();
-        let (found, watching) = look(&host, &pins, &node, &watcher);
+        let pinned = scratch.path().join("pinned");
+        let site = |node: &str| Site {
+            host: host.clone(),
+            pinned: Host::of_root(&pinned),
+            node: node.parse().unwrap(),
+            folders: ["/srv/tidewaiter".to_owned(), "/var/lib/tidewaiter-agent".to_owned()],
+            watcher: Watcher::new(),
+        };
+        let (found, watching) = look(&site("w1"), "");
         assert!(watching.is_err());
         assert!(found.host_problem.contains("nothing is pinned"), "{found:?}");
         std::fs::create_dir(&pinned).unwrap();
         for (name, text) in [("cluster", "c"), ("node", "w1"), ("unsigned-scripts", "allow")] {
             std::fs::write(pinned.join(name), text).unwrap();
         }
-        let (found, watching) = look(&host, &pins, &node, &watcher);
+        let (found, watching) = look(&site("w1"), "c");
         assert!(watching.is_err() && found.permits_unsigned, "{found:?}");
         assert_eq!(found.host_problem, "");
-        let problem = |node: &str| look(&host, &pins, &node.parse().unwrap(), &watcher).0.host_problem;
+        let problem = |node: &str| look(&site(node), "").0.host_problem;
         let other = problem("w2");
         assert!(
             other.contains("installed as the Node w1, and this one is w2"),
@@ -647,5 +685,25 @@ mod tests {
         let KeyPair { pk, .. } = KeyPair::generate_unencrypted_keypair().unwrap();
         std::fs::write(pinned.join("a.pub"), pk.to_base64()).unwrap();
         assert_eq!(problem("w1"), "");
+        // A coordinator that has said nothing yet says nothing against it, and neither does a host that pins no folders.
+        let foreign = look(&site("w1"), "d").0.host_problem;
+        for words in ["for the cluster c, and this one is d", "--cluster d"] {
+            assert!(foreign.contains(words), "{foreign}");
+        }
+        for (file, own, other) in [
+            ("folder", "/srv/tidewaiter/", "/etc/containership"),
+            ("state-folder", "/var/lib/tidewaiter-agent", "/srv/containership"),
+        ] {
+            std::fs::write(pinned.join(file), other).unwrap();
+            let said = problem("w1");
+            let flag = format!(
+                "--{}{file} {}",
+                if file == "folder" { "" } else { "agent-" },
+                own.trim_end_matches('/')
+            );
+            assert!(said.contains(other) && said.contains(&flag), "{said}");
+            std::fs::write(pinned.join(file), own).unwrap();
+            assert_eq!(problem("w1"), "");
+        }
     }
 }

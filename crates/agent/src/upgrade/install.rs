@@ -5,6 +5,8 @@
 //!   can be written.
 //! - What counts comes from the flags. What an earlier version has pinned in the agent's folder is removed, and not
 //!   taken over.
+//! - Each file is replaced in one step. An installation that was killed is completed by the next one, which also removes
+//!   what has no name of its own yet.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -17,7 +19,7 @@ use super::place::{PlaceError, check_apart, check_executable, check_folder, chec
 use super::trust::{self, Trust, TrustError};
 use super::{files, former, keys, run};
 use crate::break_glass::{self, DEFAULT_FOLDER as DEFAULT_PINNED};
-use crate::host::{Host, HostError};
+use crate::host::{Host, HostError, next_of};
 
 /// The units, as files of the repository: with the paths of a default installation.
 pub(super) const UNITS: [(&str, &str); 3] = [
@@ -50,6 +52,8 @@ pub struct Install {
     pub keys: Vec<TrustedKey>,
     /// The folder that the agent shares.
     pub folder: PathBuf,
+    /// The other folder that the agent's pod can write: its setting `stateFolder`.
+    pub agent_state: PathBuf,
     /// The folder of what is pinned.
     pub pinned: PathBuf,
     /// The folder of the units.
@@ -126,13 +130,15 @@ impl From<HostError> for InstallError {
     }
 }
 
-/// Reads a file that minisign writes. It must not be in the agent's folder, where the agent's container could exchange
-/// it.
+/// Reads a file that minisign writes. It must not be in one of the agent's folders, where the agent's container could
+/// exchange it.
 ///
 /// # Errors
-/// When it cannot be read, is no key, or is in the agent's folder.
-pub fn read_key(path: &Path, folder: &Path) -> Result<TrustedKey, InstallError> {
-    check_apart(path, folder)?;
+/// When it cannot be read, is no key, or is in one of these folders.
+pub fn read_key(path: &Path, folders: &[&Path]) -> Result<TrustedKey, InstallError> {
+    for folder in folders {
+        check_apart(path, folder)?;
+    }
     let text = std::fs::read_to_string(path).map_err(|source| InstallError::KeyFile {
         path: path.to_owned(),
         source,
@@ -150,12 +156,21 @@ impl Install {
     /// When it may not be installed so, and then nothing is written; or when a file cannot be written, and then what
     /// was written before stays.
     pub fn install(&self) -> Result<Vec<String>, InstallError> {
+        self.install_in(at)
+    }
+
+    /// `at` opens a folder.
+    pub(super) fn install_in(
+        &self,
+        at: impl Fn(&Path) -> Result<Host, InstallError>,
+    ) -> Result<Vec<String>, InstallError> {
         let units = self.check()?;
         let shared = at(&self.folder)?;
         shared.ensure(&files::FOLDER)?;
         let pinned = at(&self.pinned)?;
         let mut done = self.pin(&pinned)?;
         let folder = at(&self.units)?;
+        keys::sweep(&folder, |name| UNITS.iter().any(|(unit, _)| *unit == name))?;
         for (name, text) in units {
             done.push(format!("wrote {}", keys::put(&folder, name, &text)?));
         }
@@ -167,6 +182,7 @@ impl Install {
     fn check(&self) -> Result<Vec<(&'static str, String)>, InstallError> {
         let (program, folder, pinned) = (plain(&self.program)?, plain(&self.folder)?, plain(&self.pinned)?);
         plain(&self.units)?;
+        plain(&self.agent_state)?;
         let kubelet = self.kubelet.as_deref().map(plain).transpose()?;
         let script_folder = self.script_folder.as_deref().map(plain).transpose()?;
         let programs = [Some(&self.program), self.kubelet.as_ref()].into_iter().flatten();
@@ -174,6 +190,7 @@ impl Install {
         let places = places.into_iter().chain(&self.script_folder);
         for path in programs.clone().chain(places.clone()) {
             check_apart(path, &self.folder)?;
+            check_apart(path, &self.agent_state)?;
         }
         for started in programs {
             check_program(started)?;
@@ -230,14 +247,19 @@ impl Install {
             .map(|folder| trust::entries(&folder))
             .transpose()?
             .unwrap_or_default();
-        let ours = [trust::CLUSTER, trust::NODE, trust::UNSIGNED, break_glass::FILE];
-        if !names.is_empty() && !names.iter().any(|name| ours.contains(&name.as_str())) {
+        // Keys of minisign alone may be somebody's own.
+        let is_ours = |name: &String| {
+            let is_key = name.ends_with(trust::KEY);
+            trust::is_ours(name) && !is_key || next_of(name).unwrap_or(name) == break_glass::FILE
+        };
+        if !names.is_empty() && !names.iter().any(is_ours) {
             return Err(InstallError::Pinned(self.pinned.clone()));
         }
         Ok(())
     }
 
     fn pin(&self, pinned: &Host) -> Result<Vec<String>, InstallError> {
+        keys::sweep(pinned, trust::is_ours)?;
         let mut done = Vec::new();
         for (name, value, what) in [
             (
@@ -246,6 +268,16 @@ impl Install {
                 "scripts for another cluster do not run",
             ),
             (trust::NODE, self.node.as_str(), "scripts for another node do not run"),
+            (
+                trust::FOLDER,
+                plain(&self.folder)?,
+                "the setting folder of the agent must be the same",
+            ),
+            (
+                trust::STATE_FOLDER,
+                plain(&self.agent_state)?,
+                "the setting stateFolder of the agent must be the same",
+            ),
         ] {
             let path = keys::put(pinned, name, &format!("{value}\n"))?;
             done.push(format!("wrote {path}: {value}; {what}"));
@@ -258,7 +290,7 @@ impl Install {
     }
 }
 
-fn at(folder: &Path) -> Result<Host, InstallError> {
+pub(super) fn at(folder: &Path) -> Result<Host, InstallError> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder);
     made.map_err(|source| InstallError::Folder {
         path: folder.to_owned(),

@@ -9,7 +9,7 @@ use std::path::Path;
 use tidewaiter_signature::{TrustedKey, sha256};
 
 use super::trust::{self, Trust, TrustError};
-use crate::host::{Host, HostError, Opened};
+use crate::host::{Host, HostError, Opened, next_of};
 
 const FILE_MODE: u32 = 0o644;
 
@@ -146,6 +146,20 @@ pub(super) fn put(host: &Host, name: &str, text: &str) -> Result<String, HostErr
         host.replace(folder, name, text.as_bytes(), FILE_MODE, &found)?;
     }
     Ok(host.path_of(&[name]))
+}
+
+/// Removes what an installation that was killed has left of the files that are `ours` under other names.
+pub(super) fn sweep(host: &Host, ours: impl Fn(&str) -> bool) -> Result<(), HostError> {
+    let opened = host.look(&[])?;
+    let Some(folder) = opened.as_ref().and_then(Opened::last) else {
+        return Ok(());
+    };
+    for name in trust::entries(folder)? {
+        if next_of(&name).is_some_and(&ours) {
+            host.take_away(folder, &name)?;
+        }
+    }
+    Ok(())
 }
 
 /// What to say of the file that permits scripts without a signature.

@@ -157,10 +157,14 @@ const STICKY: u32 = 0o1000;
 /// Which folder cannot be written.
 pub(super) fn check_writable(folder: &Path) -> Result<(), PlaceError> {
     let Resolved { existing, .. } = resolve(folder)?;
-    let probe = existing.join(format!(".tidewaiter-{}", std::process::id()));
-    // Root may write everywhere, and still creates no file in /proc.
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-    let created = open(&probe, flags, Mode::RUSR).and_then(|_| unlink(&probe));
+    // Root may write everywhere, and still creates no file in /proc. Of a file without a name, nothing is left when the
+    // process is killed; not every file system has them.
+    let nameless = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let created = open(&existing, nameless, Mode::RUSR).map(drop).or_else(|_| {
+        let probe = existing.join(format!(".tidewaiter-{}", std::process::id()));
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        open(&probe, flags, Mode::RUSR).and_then(|_| unlink(&probe))
+    });
     created.map_err(|source| PlaceError::ReadOnly { path: existing, source })
 }
 

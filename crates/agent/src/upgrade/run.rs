@@ -17,14 +17,19 @@
 //! - At most one script runs in a process, and its way back in another one. systemd kills what a script has left when
 //!   the process ends, before the next one starts.
 //! - A way back begins at most once, and only if everything that let its script run still holds.
+//! - How a script ended is written as soon as it can be: until the deadline by the process that ran it, where what the
+//!   script left ends with that process; then, if it was recorded, for a day by the unit of the way back.
 
 mod execute;
 mod record;
 
 use std::fs::File;
+use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use jiff::{SignedDuration, Timestamp};
+use rustix::event::{Timespec, poll};
 use tidewaiter_api::NodeName;
 use tidewaiter_kit::{Chain, SharedClock};
 use tidewaiter_upgrade::agent::{self, Again, Refused, Repeatable, Run, confirm, decide};
@@ -37,6 +42,12 @@ use crate::host::{Host, HostError};
 use execute::{CopyError, Execution, Way};
 pub(super) use execute::{SCRIPT, kubelet_version, version_text};
 use record::{Record, WayBack};
+
+/// How often a file is written again that could not be written.
+const AGAIN: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+
+/// For how long what is settled is written again.
+const SETTLES: SignedDuration = SignedDuration::from_hours(24);
 
 /// Why the host cannot even refuse.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +64,13 @@ pub enum RunError {
         #[source]
         source: std::io::Error,
     },
+}
+
+impl RunError {
+    /// Whether it ends when there is room on the disk, or it can be written again.
+    fn may_pass(&self) -> bool {
+        matches!(self, Self::File(FileError::Host(error)) if ["full", "read_only"].contains(&error.class()))
+    }
 }
 
 impl From<HostError> for RunError {
@@ -120,6 +138,15 @@ impl From<HostError> for NotRun {
     }
 }
 
+/// A script that has ended.
+struct Ended {
+    result: RunResult,
+    /// For how long it is written again if it cannot be written.
+    until: Timestamp,
+    /// What is to be recorded; None if it is.
+    record: Option<Record>,
+}
+
 /// The host.
 #[derive(Debug)]
 pub struct Runner {
@@ -182,7 +209,7 @@ impl Runner {
         // Only one runs, and it is not this one: the process that ran it has ended.
         let was_running = outcome == Some(Outcome::Running);
         let result = match self.start(&host, state, &order, &id) {
-            Ok(result) => result,
+            Ok(ended) => return self.tell_ended(&host, state, ended).map(Some),
             Err(refused) if was_running => self.result(&id, Outcome::Interrupted, &Interrupted(Some(refused))),
             Err(refused) => {
                 let outcome = refused.outcome();
@@ -269,7 +296,7 @@ impl Runner {
     }
 
     /// Checks the order, records the run, decides again, and runs the script.
-    fn start(&self, host: &Host, state: &Host, order: &Order, id: &str) -> Result<RunResult, NotRun> {
+    fn start(&self, host: &Host, state: &Host, order: &Order, id: &str) -> Result<Ended, NotRun> {
         let trust = Trust::read(&Host::of_root(&self.pinned))?;
         let mut record = Record::read(state)?;
         let upgrades = [identified(order, id)];
@@ -299,30 +326,79 @@ impl Runner {
         let execution = Execution::new(path, trust.node(), &run, &*self.clock);
         let result = execution.start(Way::There).map_err(NotRun::Start)?;
         record.ended = Some(id.to_owned());
-        let is_due = result.outcome == Outcome::Failed && script.has_way_back();
-        record.way_back = is_due.then(|| WayBack {
-            script: digest(&order.script),
-            failed: result.clone(),
-        });
-        record.result = (!is_due).then(|| result.clone());
-        let written = record.write(state);
-        let what = match &written {
-            Ok(()) => WAY_BACK_BEGINS.to_owned(),
-            Err(error) => format!("its way back does not run: {}", Chain(error)),
-        };
-        let outcome = if is_due && written.is_ok() {
-            Outcome::RollingBack
-        } else {
-            result.outcome
-        };
-        Ok(if is_due {
-            RunResult {
-                outcome,
-                ..and(result, &what)
+        let (mut result, until) = (result, run.until);
+        if result.outcome == Outcome::Failed && script.has_way_back() {
+            record.way_back = Some(WayBack {
+                script: digest(&order.script),
+                failed: result.clone(),
+            });
+            match record.write(state) {
+                Ok(()) => {
+                    result = and(result, WAY_BACK_BEGINS);
+                    result.outcome = Outcome::RollingBack;
+                    // It may be what makes room: it does not wait.
+                    let until = self.clock.now();
+                    return Ok(Ended {
+                        result,
+                        until,
+                        record: None,
+                    });
+                }
+                Err(error) => {
+                    result = and(result, &format!("its way back does not run: {}", Chain(&error)));
+                    record.way_back = None;
+                }
             }
-        } else {
-            result
+        }
+        record.result = Some(result.clone());
+        Ok(Ended {
+            result,
+            until,
+            record: Some(record),
         })
+    }
+
+    /// Writes how the script ended, for the agent and in the record.
+    fn tell_ended(&self, host: &Host, state: &Host, ended: Ended) -> Result<RunResult, RunError> {
+        let Ended {
+            result,
+            until,
+            mut record,
+        } = ended;
+        self.until_written(until, || {
+            if record.as_ref().is_some_and(|record| record.write(state).is_ok()) {
+                record = None;
+            }
+            Ok(host.tell(&result)?)
+        })?;
+        Ok(result)
+    }
+
+    /// Repeats it while the disk is full or cannot be written.
+    fn until_written<T>(
+        &self,
+        until: Timestamp,
+        mut write: impl FnMut() -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        let mut is_said = false;
+        loop {
+            match write() {
+                Err(error) if error.may_pass() && self.clock.now() < until => {
+                    if !std::mem::replace(&mut is_said, true) {
+                        // A journal that is away is no reason to stop.
+                        let _ = writeln!(io::stderr(), "{}: it is tried again until {until}", Chain(&error));
+                    }
+                    // A wait that a signal ends early does no harm.
+                    let _ = poll(&mut [], Some(&AGAIN));
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Until when something is written again that is settled.
+    fn settles_until(&self) -> Timestamp {
+        self.clock.now().saturating_add(SETTLES).unwrap_or(Timestamp::MAX)
     }
 
     /// The version of the kubelet. A script that runs again may have left a program that is half replaced and has none:
@@ -348,19 +424,28 @@ impl Runner {
         let Some(WayBack { script, failed }) = record.way_back.take() else {
             // systemd starts this also when it has killed the unit, and nobody else would say what became of its
             // script.
-            return self.settle(&host, &state);
+            return self.until_written(self.settles_until(), || self.settle(&host, &state));
         };
         // It begins at most once, whatever happens then.
         record.write(&state)?;
-        let result = self.go_back(&host, &record, &script, &failed);
-        let result =
-            result.unwrap_or_else(|refused| and(failed, &format!("its way back does not run: {}", Chain(&refused))));
-        host.tell(&result)?;
+        let ended = self.go_back(&host, &record, &script, &failed);
+        let (result, until) = ended.unwrap_or_else(|refused| {
+            let result = and(failed, &format!("its way back does not run: {}", Chain(&refused)));
+            (result, self.settles_until())
+        });
+        self.until_written(until, || Ok(host.tell(&result)?))?;
         Ok(Some(result))
     }
 
-    /// Not if the kubelet is new: the coordinator may count the node as done, and start the next one.
-    fn go_back(&self, host: &Host, record: &Record, script: &str, failed: &RunResult) -> Result<RunResult, NotRun> {
+    /// Returns the deadline, too. Not if the kubelet is new: the coordinator may count the node as done, and start the
+    /// next one.
+    fn go_back(
+        &self,
+        host: &Host,
+        record: &Record,
+        script: &str,
+        failed: &RunResult,
+    ) -> Result<(RunResult, Timestamp), NotRun> {
         let trust = Trust::read(&Host::of_root(&self.pinned))?;
         let ordered = host.ordered()?;
         let is_same = |order: &Order| form::id(&order.upgrade) == failed.id && digest(&order.script) == script;
@@ -396,12 +481,13 @@ impl Runner {
         } else {
             format!("its way back did not end well: {}", back.message)
         };
-        Ok(RunResult {
+        let result = RunResult {
             rolled_back,
             at: back.at,
             tail: format!("{}{}", failed.tail, back.tail),
             ..and(failed.clone(), &what)
-        })
+        };
+        Ok((result, run.until))
     }
 
     fn asked<'a>(&self, upgrade: &'a str, version: &'a Version, record: &Record) -> Asked<'a> {

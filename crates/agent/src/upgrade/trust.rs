@@ -1,5 +1,5 @@
-//! What an operator has pinned on the host for upgrades: the cluster, the name of the Node, and the keys that may sign
-//! scripts.
+//! What an operator has pinned on the host for upgrades: the cluster, the name of the Node, the keys that may sign
+//! scripts, and the agent's folders.
 //!
 //! - It never comes from the cluster. It is in the folder of the break-glass keys, which the agent's container can only
 //!   read. Each file must belong to root, and nobody else may write it.
@@ -7,6 +7,7 @@
 //!   there counts.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use rustix::fs::Dir;
 use tidewaiter_api::NodeName;
@@ -14,13 +15,19 @@ use tidewaiter_signature::TrustedKey;
 use tidewaiter_upgrade::Version;
 use tidewaiter_upgrade::signed::{Expected, Untrusted, VerifiedScript, open, open_unsigned};
 
-use crate::host::{Host, HostError};
+use crate::host::{Host, HostError, next_of};
 
 /// The file with the id of the cluster.
 pub const CLUSTER: &str = "cluster";
 
 /// The file with the name of the Node.
 pub const NODE: &str = "node";
+
+/// The file with the agent's folder, in which the host looks for scripts.
+pub const FOLDER: &str = "folder";
+
+/// The file with the agent's other folder that its container can write, in which nothing is that the host decides by.
+pub const STATE_FOLDER: &str = "state-folder";
 
 /// The end of the name of a file with a public key of minisign.
 pub const KEY: &str = ".pub";
@@ -31,11 +38,33 @@ pub const UNSIGNED: &str = "unsigned-scripts";
 /// The folder of earlier versions, below the agent's.
 pub const FORMER: &str = "trust";
 
+/// Whether `tidewaiter host install` writes a file of this name, or has left it when it was killed.
+pub(super) fn is_ours(name: &str) -> bool {
+    let name = next_of(name).unwrap_or(name);
+    name.ends_with(KEY) || [CLUSTER, NODE, FOLDER, STATE_FOLDER, UNSIGNED].contains(&name)
+}
+
+/// What an agent knows of itself and of its cluster: a host on which something else is pinned is not prepared for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AgentIdentity<'a> {
+    /// Its Node.
+    pub(super) node: &'a NodeName,
+    /// The id of the cluster in the cloud; empty if nobody has said it yet.
+    pub(super) cluster: &'a str,
+    /// Its folder.
+    pub(super) folder: &'a str,
+    /// Its setting `stateFolder`.
+    pub(super) state_folder: &'a str,
+}
+
 /// What is pinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trust {
     cluster: String,
     node: NodeName,
+    /// The agent's folders; None where an earlier version was installed, which did not pin them.
+    folder: Option<String>,
+    state_folder: Option<String>,
     keys: Vec<TrustedKey>,
     permits_unsigned: bool,
 }
@@ -89,6 +118,8 @@ impl Trust {
         Ok(Self {
             cluster,
             node: node.ok_or_else(|| wrong(pinned, NODE, "must be the name of the Node"))?,
+            folder: line(pinned, FOLDER)?,
+            state_folder: line(pinned, STATE_FOLDER)?,
             keys: keys(pinned)?.into_iter().map(|(_, key)| key).collect(),
             permits_unsigned,
         })
@@ -106,14 +137,48 @@ impl Trust {
         &self.node
     }
 
-    /// Why no script would run on this Node; None if one would.
+    /// Why the host is not prepared for this agent, so that no script would run; None if it is.
     #[must_use]
-    pub fn problem(&self, node: &NodeName) -> Option<String> {
+    pub(super) fn problem(&self, agent: AgentIdentity<'_>) -> Option<String> {
+        let AgentIdentity {
+            node,
+            cluster,
+            folder,
+            state_folder,
+        } = agent;
         if self.node != *node {
             return Some(format!(
                 "the host is installed as the Node {}, and this one is {node}, so it refuses each script: run tidewaiter \
                  host install with --node {node} on it",
                 self.node
+            ));
+        }
+        if !cluster.is_empty() && self.cluster != cluster {
+            return Some(format!(
+                "the host is installed for the cluster {}, and this one is {cluster}, so it refuses each script: run \
+                 tidewaiter host install with --cluster {cluster} on it",
+                self.cluster
+            ));
+        }
+        if let Some(pinned) = self
+            .folder
+            .as_deref()
+            .filter(|pinned| Path::new(pinned) != Path::new(folder))
+        {
+            return Some(format!(
+                "the host looks for scripts in {pinned}, and the agent writes them to {folder}, so none runs: run tidewaiter \
+                 host install with --folder {folder} on it, or correct the agent's setting folder"
+            ));
+        }
+        if let Some(pinned) = self
+            .state_folder
+            .as_deref()
+            .filter(|pinned| Path::new(pinned) != Path::new(state_folder))
+        {
+            return Some(format!(
+                "the host is installed for an agent whose stateFolder is {pinned}, and here it is {state_folder}, which may have \
+                 programs that run as root: run tidewaiter host install with --agent-state-folder {state_folder} on it, or \
+                 correct the agent's setting"
             ));
         }
         (self.keys.is_empty() && !self.permits_unsigned).then(|| {

@@ -16,7 +16,7 @@ use tidewaiter_api::values::printable;
 use super::install::UNITS;
 use super::run::{self, SCRIPT};
 use super::{files, former, trust};
-use crate::host::{Host, HostError, Opened, is_aside};
+use crate::host::{Host, HostError, Opened, is_aside, next_of};
 
 /// Where systemd links units that are enabled, as their `[Install]` says.
 const WANTED: &str = "multi-user.target.wants";
@@ -63,11 +63,9 @@ impl Uninstall {
     pub fn uninstall(&self) -> Result<Vec<String>, UninstallError> {
         let _lock = self.lock()?;
         let pinned = Host::of_root(&self.pinned);
-        let mut done = removed(&pinned, &[], |name| {
-            [trust::CLUSTER, trust::NODE, trust::UNSIGNED].contains(&name) || name.ends_with(trust::KEY)
-        })?;
+        let mut done = removed(&pinned, &[], trust::is_ours)?;
         let units = Host::of_root(&self.units);
-        let is_unit = |name: &str| UNITS.iter().any(|(unit, _)| *unit == name);
+        let is_unit = |name: &str| UNITS.iter().any(|(unit, _)| *unit == whole(name));
         done.extend(removed(&units, &[WANTED], is_unit)?);
         done.extend(removed(&units, &[], is_unit)?);
         let shared = Host::of_root(&self.folder);
@@ -75,7 +73,7 @@ impl Uninstall {
         done.extend(removed(&shared, &files::FOLDER, |name| !is_aside(name))?);
         done.extend(without_folder(&shared)?);
         for folder in [Some(&self.state), self.script_folder.as_ref()].into_iter().flatten() {
-            done.extend(removed(&Host::of_root(folder), &[], |name| name == SCRIPT)?);
+            done.extend(removed(&Host::of_root(folder), &[], |name| whole(name) == SCRIPT)?);
         }
         Ok(done)
     }
@@ -92,6 +90,11 @@ impl Uninstall {
             Some((lock, false)) => Ok(Some(lock)),
         }
     }
+}
+
+/// The name of a file, also of one that was being written when its process was killed.
+fn whole(name: &str) -> &str {
+    next_of(name).unwrap_or(name)
 }
 
 /// Removes the files of a folder whose names are `ours`.

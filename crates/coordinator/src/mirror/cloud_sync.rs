@@ -75,6 +75,7 @@ fn released(object: &CloudSync) -> Option<&String> {
 /// Starts its cache and its controller.
 pub(super) fn start(
     board: Board,
+    cluster: String,
     apart: [Held; 2],
     reader: &Client,
     clients: &Clients,
@@ -103,6 +104,7 @@ pub(super) fn start(
     let controller = CloudSyncController {
         objects: objects.clone(),
         board,
+        cluster,
         apart,
         writer: Writer::new(writer, CloudSyncController::NAME, Arc::clone(&clock)),
         events: context.events.of(CloudSyncController::NAME),
@@ -132,6 +134,8 @@ async fn queue_updates(
 struct CloudSyncController {
     objects: Cache<CloudSync>,
     board: Board,
+    /// Its id in the cloud.
+    cluster: String,
     /// What is held apart from the deletions of mirrored objects.
     apart: [Held; 2],
     writer: Writer,
@@ -186,7 +190,7 @@ impl Reconciler for CloudSyncController {
             status,
             notices,
             changes_hold,
-        }) = plan(&object, &loops, apart, self.clock.now())
+        }) = plan(&object, &self.cluster, &loops, apart, self.clock.now())
         else {
             return Ok(Next::After(LOOK_AGAIN));
         };

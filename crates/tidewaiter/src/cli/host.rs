@@ -54,6 +54,22 @@ pub(crate) struct HostKeysListArgs {
     pub(crate) pinned: PathBuf,
 }
 
+// What the agent's pod can write.
+#[derive(Debug, Args)]
+pub(crate) struct AgentFolders {
+    /// The folder that the agent shares, as in its setting folder
+    #[arg(long, value_name = "FOLDER", default_value = "/etc/containership")]
+    pub(crate) folder: PathBuf,
+
+    /// The folder of what the agent remembers, as in its setting stateFolder
+    #[arg(
+        long = "agent-state-folder",
+        value_name = "FOLDER",
+        default_value = "/var/lib/tidewaiter-agent"
+    )]
+    pub(crate) state_folder: PathBuf,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct HostKeysAddArgs {
     /// Files with public keys of minisign
@@ -64,9 +80,8 @@ pub(crate) struct HostKeysAddArgs {
     #[arg(long, value_name = "FOLDER", default_value = DEFAULT_FOLDER)]
     pub(crate) pinned: PathBuf,
 
-    /// The folder that the agent shares
-    #[arg(long, value_name = "FOLDER", default_value = "/etc/containership")]
-    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) agent: AgentFolders,
 }
 
 #[derive(Debug, Args)]
@@ -157,9 +172,8 @@ pub(crate) struct HostInstallArgs {
     #[arg(long, value_name = "FOLDER", default_value = "/etc/systemd/system")]
     pub(crate) units: PathBuf,
 
-    /// The folder that the agent shares
-    #[arg(long, value_name = "FOLDER", default_value = "/etc/containership")]
-    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) agent: AgentFolders,
 
     /// The folder of what is pinned on this host, which the agent can only read
     #[arg(long, value_name = "FOLDER", default_value = DEFAULT_FOLDER)]

@@ -330,6 +330,12 @@ async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
     host.shows("tidewaiter_agent_upgrade_host_unprepared 1").await;
     fs::rename(&aside, &cluster).unwrap();
     host.shows("tidewaiter_agent_upgrade_host_unprepared 0").await;
+    // Which cluster this is, the coordinator says in CloudSync.
+    let own = fs::read_to_string(&cluster).unwrap();
+    fs::write(&cluster, "22222222-2222-4222-8222-222222222222").unwrap();
+    host.shows("tidewaiter_agent_upgrade_host_unprepared 1").await;
+    fs::write(&cluster, own).unwrap();
+    host.shows("tidewaiter_agent_upgrade_host_unprepared 0").await;
 }
 
 /// An agent that cannot see its orders would let its node fail without a word.

@@ -94,6 +94,7 @@ impl World {
             node: "w1".parse().unwrap(),
             keys: keys.iter().map(|key| key.to_base64().parse().unwrap()).collect(),
             folder: self.runner.folder.clone(),
+            agent_state: self.scratch.path().join("agent-state"),
             pinned: self.runner.pinned.clone(),
             units: self.scratch.path().join("units"),
             state: self.runner.state.clone(),

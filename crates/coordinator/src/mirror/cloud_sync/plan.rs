@@ -96,10 +96,11 @@ pub(super) fn patience(standing: &CloudSync, loops: &[LoopState]) -> Option<Dura
     PATIENCE.checked_sub(longest).filter(|left| !left.is_zero())
 }
 
-/// What is to be written over `standing`; nothing when it says the same but for the times. `apart` are the
-/// `ClusterRoles` and the Nodes that are held.
+/// What is to be written over `standing`; nothing when it says the same but for the times. `cluster` is its id in the
+/// cloud, and `apart` are the `ClusterRoles` and the Nodes that are held.
 pub(super) fn plan(
     standing: &CloudSync,
+    cluster: &str,
     loops: &[LoopState],
     apart: impl IntoIterator<Item = KindSync>,
     now: Timestamp,
@@ -113,6 +114,7 @@ pub(super) fn plan(
     ];
     let conditions = conditions.map(|condition| condition.observing(generation));
     let status = CloudSyncStatus {
+        cluster_id: cluster.to_owned(),
         kinds: loops.iter().map(|state| kind(state, &before)).chain(apart).collect(),
         conditions: conditions.to_vec(),
     };

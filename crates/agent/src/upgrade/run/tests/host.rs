@@ -1,9 +1,15 @@
 //! What root does on a host: it installs, changes keys, and removes everything; and what somebody in the agent's
 //! container can do beside it.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use rustix::io::Errno;
+
 use super::super::super::uninstall::Uninstall;
 use super::super::super::{install, keys, trust};
 use super::*;
+use crate::host::{Call, HostCalls};
 
 fn pair() -> (PublicKey, SigningKey) {
     let KeyPair { pk, sk } = KeyPair::generate_unencrypted_keypair().unwrap();
@@ -133,7 +139,7 @@ fn an_installation_pins_the_new_keys_and_takes_the_others_away() {
 #[test]
 fn everything_is_checked_before_anything_is_written() {
     type Change = fn(&World, &mut Install);
-    let changes: [(Change, &str); 18] = [
+    let changes: [(Change, &str); 20] = [
         (
             |world, it| it.program = world.scratch.path().join("open/program"),
             "so others than root could replace",
@@ -170,6 +176,14 @@ fn everything_is_checked_before_anything_is_written() {
         (
             |world, it| it.script_folder = Some(world.path("other")),
             "which the agent's pod can write",
+        ),
+        (
+            |world, it| it.agent_state = world.scratch.path().join("new"),
+            "which the agent's pod can write",
+        ),
+        (
+            |_, it| it.agent_state = "state".into(),
+            "state must be an absolute path",
         ),
         (
             |world, it| it.units = world.scratch.path().join("kubelet/units"),
@@ -232,15 +246,19 @@ fn a_key_that_the_agent_could_have_exchanged_is_not_read() {
     let world = World::new();
     let (key, _) = pair();
     world.pins_formerly(&[&key]);
-    let refused = |path: &Path| Chain(&install::read_key(path, &world.runner.folder).unwrap_err()).to_string();
-    let said = refused(&world.path("trust/key-0.pub"));
-    assert!(said.contains("which the agent's pod can write"), "{said}");
+    let refused = |path: &Path| {
+        Chain(&install::read_key(path, &[&world.runner.folder, &world.path("../agent-state")]).unwrap_err()).to_string()
+    };
+    for path in ["trust/key-0.pub", "../agent-state/key.pub"] {
+        let said = refused(&world.path(path));
+        assert!(said.contains("which the agent's pod can write"), "{said}");
+    }
     let file = world.scratch.path().join("minisign.pub");
     assert!(refused(&file).contains("cannot be read"));
     fs::write(&file, "no key\n").unwrap();
     assert!(refused(&file).contains("minisign.pub must be"));
     fs::write(&file, format!("untrusted comment: x\n{}\n", key.to_base64())).unwrap();
-    let read = install::read_key(&file, &world.runner.folder).unwrap();
+    let read = install::read_key(&file, &[&world.runner.folder]).unwrap();
     assert_eq!(read.to_string(), key.to_base64());
     // As minisign names it.
     let said = refused(Path::new("minisign.pub"));
@@ -308,10 +326,10 @@ fn a_new_key_counts_beside_the_old_one_until_that_is_removed() {
 struct Mounted(PathBuf);
 
 impl Mounted {
-    fn without_exec(path: &Path) -> Self {
+    fn with(options: &str, path: &Path) -> Self {
         fs::create_dir_all(path).unwrap();
         let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "noexec", "tmpfs"])
+            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
             .arg(path)
             .status();
         assert!(
@@ -332,7 +350,7 @@ impl Drop for Mounted {
 #[test]
 fn a_script_that_cannot_run_where_its_copy_is_waits_and_is_not_lost() {
     let mut world = World::new();
-    let mounted = Mounted::without_exec(&world.runner.state);
+    let mounted = Mounted::with("noexec", &world.runner.state);
     world.offer(&world.offered());
     for _ in 0..2 {
         let result = world.run().unwrap();
@@ -362,6 +380,140 @@ fn a_script_that_cannot_run_where_its_copy_is_waits_and_is_not_lost() {
     drop(mounted);
 }
 
+/// What the script printed and did is known, and the disk is full. Somebody makes room when the host has looked for it
+/// in vain: with the first try of a copy of the result, or with that of the record if both are on one disk.
+#[test]
+fn an_outcome_is_told_when_there_is_room_again() {
+    for (both, way_back) in [(false, false), (true, false), (false, true)] {
+        let mut world = World::new();
+        let disk = world.scratch.path().join("disk");
+        let mounted = Mounted::with("size=256k,mode=755", &disk);
+        world.runner.folder = disk.join("containership");
+        if both {
+            world.runner.state = disk.join("state");
+        }
+        world.installs(&[&world.public]).install().unwrap();
+        let offered = world.offered();
+        let filler = disk.join("filler").display().to_string();
+        let fill = format!("cat /dev/zero > {filler} 2> /dev/null || true");
+        // What makes room is not in the group of the script, and has none of its files.
+        let room = format!("setsid sh -c 'sleep 1; rm {filler}' > /dev/null 2>&1 < /dev/null &");
+        let body = if way_back {
+            with_way_back(&offered, "true", &format!("{fill}\n{room}"))
+        } else {
+            format!("{}{fill}\n{room}\n", offered.body)
+        };
+        let expected = if way_back {
+            world.failed(body);
+            world.runner.way_back().unwrap().unwrap()
+        } else {
+            world.offer(&Offered { body, ..offered });
+            world.run().unwrap()
+        };
+        assert_eq!(expected.outcome == Outcome::Succeeded, !way_back, "{expected:?}");
+        assert_eq!(
+            Host::of_root(&world.runner.folder).result().unwrap(),
+            Some(expected),
+            "{both} {way_back}"
+        );
+        // It is recorded, too: it is no power cut.
+        world.tells(Outcome::Running);
+        let again = world.run().map(|result| result.outcome);
+        assert_eq!(again.is_some_and(|it| it != Outcome::Interrupted), !way_back, "{both}");
+        drop(mounted);
+    }
+}
+
+/// The process that ran the script is gone, and the outcome is only in the record.
+#[test]
+fn what_is_settled_is_told_when_there_is_room_again() {
+    let mut world = World::new();
+    let disk = world.scratch.path().join("disk");
+    let mounted = Mounted::with("size=256k,mode=755", &disk);
+    world.runner.folder = disk.join("containership");
+    world.installs(&[&world.public]).install().unwrap();
+    world.power_cut(false, 0);
+    let filler = disk.join("filler");
+    fs::write(&filler, vec![0; 256 * 1024]).unwrap_err();
+    let room = Command::new("sh")
+        .args(["-c", "sleep 1; rm \"$0\""])
+        .arg(&filler)
+        .spawn();
+    let settled = world.runner.way_back().unwrap().unwrap();
+    assert_eq!(settled.outcome, Outcome::Interrupted);
+    assert_eq!(Host::of_root(&world.runner.folder).result().unwrap(), Some(settled));
+    room.unwrap().wait().unwrap();
+    drop(mounted);
+}
+
+/// Lets so many calls take place that change something, and none after them, as if the process had been killed.
+#[derive(Debug)]
+struct Until(AtomicI64);
+
+impl HostCalls for Until {
+    fn before(&self, call: Call) -> Result<(), Errno> {
+        let cost = i64::from(!matches!(call, Call::Open | Call::Read | Call::Sync));
+        let left = self.0.fetch_sub(cost, Ordering::SeqCst);
+        if left >= cost { Ok(()) } else { Err(Errno::IO) }
+    }
+}
+
+/// The names and the texts of all files of an installation.
+fn files_of(world: &World) -> BTreeMap<PathBuf, String> {
+    let folders = [world.runner.pinned.clone(), world.scratch.path().join("units")];
+    let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+    let files = entries.map(|entry| entry.unwrap().path());
+    files
+        .map(|path| (path.clone(), fs::read_to_string(path).unwrap()))
+        .collect()
+}
+
+#[test]
+fn an_installation_that_was_killed_is_completed_and_removed() {
+    let world = World::new();
+    let (mut fresh, [one, two]) = (world.installs(&[]), [pair().0, pair().0]);
+    let keys = |key: &PublicKey| vec![key.to_base64().parse().unwrap()];
+    let mut kills = 0;
+    for is_upgrade in [false, true] {
+        for calls in 0.. {
+            world.uninstalls().uninstall().unwrap();
+            assert_eq!(files_of(&world), BTreeMap::new());
+            if is_upgrade {
+                fresh.keys = keys(&one);
+                fresh.node = "w0".parse().unwrap();
+                fresh.install().unwrap();
+            }
+            (fresh.keys, fresh.node) = (keys(&two), "w1".parse().unwrap());
+            let calls: Arc<dyn HostCalls> = Arc::new(Until(calls.into()));
+            let killed = fresh.install_in(|folder| Ok(install::at(folder)?.with_calls(Arc::clone(&calls))));
+            let found = files_of(&world);
+            let is_next = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().contains(".tidewaiter-");
+            kills += usize::from(found.keys().any(is_next));
+            // A removal leaves nothing of it either.
+            if is_upgrade {
+                world.uninstalls().uninstall().unwrap();
+                assert_eq!(files_of(&world), BTreeMap::new(), "{found:?}");
+                for (path, text) in &found {
+                    fs::write(path, text).unwrap();
+                }
+            }
+            fresh.install().unwrap();
+            let whole = files_of(&world);
+            assert_eq!(whole.len(), 8, "{found:?}: {whole:?}");
+            assert!(!whole.keys().any(is_next));
+            let trust = Trust::read(&Host::of_root(&world.runner.pinned)).unwrap();
+            assert_eq!((trust.node().as_str(), world.key_files().len()), ("w1", 1));
+            if killed.is_ok() {
+                break;
+            }
+        }
+    }
+    assert!(
+        kills > 20,
+        "it was killed {kills} times while a file had no name of its own"
+    );
+}
+
 #[test]
 fn what_was_installed_is_removed_and_what_lets_people_in_stays() {
     let world = World::new();
@@ -385,6 +537,8 @@ fn what_was_installed_is_removed_and_what_lets_people_in_stays() {
     for gone in [
         world.pinned("cluster"),
         world.pinned("node"),
+        world.pinned("folder"),
+        world.pinned("state-folder"),
         world.pinned("unsigned-scripts"),
         world.scratch.path().join("units/tidewaiter-upgrade.path"),
         world.scratch.path().join("units/tidewaiter-upgrade.service"),

@@ -96,7 +96,7 @@ fn empty() -> CloudSync {
 
 fn standing(loops: &[LoopState]) -> CloudSync {
     let mut object = empty();
-    object.status = plan(&object, loops, None, now()).map(|plan| plan.status);
+    object.status = plan(&object, "", loops, None, now()).map(|plan| plan.status);
     object
 }
 
@@ -104,6 +104,13 @@ fn told(plan: &Plan) -> String {
     let conditions = plan.status.conditions.iter();
     let conditions = conditions.map(|it| format!("{}={:?}/{}", it.type_, it.status, it.reason));
     conditions.collect::<Vec<_>>().join(" ")
+}
+
+/// Agents compare it with what is pinned on their hosts.
+#[test]
+fn the_cluster_is_said() {
+    let planned = plan(&standing(&[applied("User")]), "c", &[applied("User")], None, now()).unwrap();
+    assert_eq!(planned.status.cluster_id, "c");
 }
 
 #[test]
@@ -173,7 +180,7 @@ fn the_first_trouble_decides_the_reason() {
             "Synced=False/ObjectsRefused Held=False/NothingHeld",
         ),
     ] {
-        let plan = plan(&empty(), &loops, None, now()).unwrap();
+        let plan = plan(&empty(), "", &loops, None, now()).unwrap();
         assert_eq!(told(&plan), expected);
     }
 }
@@ -216,7 +223,7 @@ fn it_is_written_when_it_says_something_else_than_a_time() {
     ] {
         let mut state = applied("User");
         change(&mut state);
-        let planned = plan(&before, &[state.clone()], None, later);
+        let planned = plan(&before, "", &[state.clone()], None, later);
         assert_eq!(planned.is_some(), is_written, "{state:?}");
     }
 }
@@ -225,15 +232,15 @@ fn it_is_written_when_it_says_something_else_than_a_time() {
 fn a_condition_that_becomes_another_is_told_once() {
     let before = standing(&[applied("User")]);
     let failing = [with("User", fails)];
-    let planned = plan(&before, &failing, None, now()).unwrap();
+    let planned = plan(&before, "", &failing, None, now()).unwrap();
     let reasons: Vec<_> = planned.notices.iter().map(|notice| notice.reason.clone()).collect();
     assert_eq!(reasons, ["ListFailed"]);
     let mut after = before;
     after.status = Some(planned.status);
-    assert_eq!(plan(&after, &failing, None, now()), None);
+    assert_eq!(plan(&after, "", &failing, None, now()), None);
     let mut other = failing;
     other[0].list_error = Some("another error".to_owned());
-    let planned = plan(&after, &other, None, now()).unwrap();
+    let planned = plan(&after, "", &other, None, now()).unwrap();
     assert_eq!(planned.notices, [], "it still fails");
 }
 
@@ -279,7 +286,7 @@ fn the_event_of_what_is_held_has_the_command_that_releases_it() {
         ([holding("Plugin"), holding("User")], Some("Plugin")),
         ([applied("Plugin"), holding("User")], None),
     ] {
-        let planned = plan(&before, &loops, None, now()).unwrap();
+        let planned = plan(&before, "", &loops, None, now()).unwrap();
         let notes: Vec<String> = planned.notices.iter().map(|notice| notice.note.clone()).collect();
         match kind {
             Some(kind) => {
@@ -306,7 +313,7 @@ fn what_else_is_held_is_written_at_once_and_says_what_was_deleted_before() {
         })
     };
     let mut before = standing(&[held(0)]);
-    let planned = plan(&before, &[held(4)], None, now()).unwrap();
+    let planned = plan(&before, "", &[held(4)], None, now()).unwrap();
     assert!(planned.changes_hold && planned.notices.is_empty(), "{planned:?}");
     let told = &planned.status.kinds[0].held.as_ref().unwrap().reason;
     assert!(told.ends_with("4 deleted before included"), "{told}");
@@ -315,12 +322,12 @@ fn what_else_is_held_is_written_at_once_and_says_what_was_deleted_before() {
     before.status = Some(planned.status);
     let mut other = held(4);
     other.contents.as_mut().unwrap().revision = "ba9876543210".to_owned();
-    assert!(plan(&before, &[other], None, now()).unwrap().changes_hold);
+    assert!(plan(&before, "", &[other], None, now()).unwrap().changes_hold);
     let mut counted = held(4);
     counted.objects += 1;
-    let planned = plan(&before, &[counted], None, now()).unwrap();
+    let planned = plan(&before, "", &[counted], None, now()).unwrap();
     assert!(!planned.changes_hold, "only a count is another one");
-    assert!(plan(&before, &[applied("User")], None, now()).unwrap().changes_hold);
+    assert!(plan(&before, "", &[applied("User")], None, now()).unwrap().changes_hold);
 }
 
 #[test]
@@ -364,7 +371,7 @@ fn a_response_that_is_late_is_told_and_until_then_nothing_is_written() {
         assert_eq!(patience(&before, &loops).map(|left| left.as_secs()), left, "{loops:?}");
         assert_eq!(patience(&empty(), &loops), None, "the first write waits for nothing");
     }
-    let late = plan(&before, &[waits_for(10), with("User", waits)], None, now()).unwrap();
+    let late = plan(&before, "", &[waits_for(10), with("User", waits)], None, now()).unwrap();
     assert_eq!(told(&late), "Synced=False/Waiting Held=False/NothingHeld");
     let message = &late.status.conditions[0].message;
     assert_eq!(message, "Plugin: listed, but not applied to the cluster yet");
@@ -373,7 +380,7 @@ fn a_response_that_is_late_is_told_and_until_then_nothing_is_written() {
         state.waited = Duration::from_mins(1);
         state.cache_error = Some(trouble(TroubleCause::Undefined));
     });
-    let message = plan(&before, &[missing], None, now()).unwrap().status.conditions[0]
+    let message = plan(&before, "", &[missing], None, now()).unwrap().status.conditions[0]
         .message
         .clone();
     assert_eq!(message, "Plugin: listed, but the cluster cannot be read: no such kind");
@@ -388,7 +395,7 @@ fn an_unchanged_status_is_written_again_after_an_hour() {
         let now = written + std::time::Duration::from_secs(seconds);
         let mut state = applied("User");
         state.last_success = Some(now);
-        plan(&before, &[state], None, now)
+        plan(&before, "", &[state], None, now)
     };
     assert_eq!(after(3_599), None);
     let again = after(3_600).unwrap();
@@ -398,7 +405,7 @@ fn an_unchanged_status_is_written_again_after_an_hour() {
 #[test]
 fn what_all_kinds_have_in_common_is_said_once() {
     let loops = ["Plugin", "Registry", "User"].map(|resource| with(resource, fails));
-    let planned = plan(&empty(), &loops, None, now()).unwrap();
+    let planned = plan(&empty(), "", &loops, None, now()).unwrap();
     assert_eq!(planned.status.conditions[0].message, "Plugin, Registry, User: refused");
 }
 
@@ -410,10 +417,10 @@ fn what_an_earlier_process_listed_and_held_stays_until_the_kind_is_listed() {
         list_error: Some("refused".to_owned()),
         ..LoopState::default()
     };
-    let planned = plan(&before, &[unlisted("Plugin"), unlisted("User")], None, now()).unwrap();
+    let planned = plan(&before, "", &[unlisted("Plugin"), unlisted("User")], None, now()).unwrap();
     assert_eq!(told(&planned), "Synced=False/ListFailed Held=True/DeletionsHeld");
     assert_eq!(planned.status.kinds, before.status.as_ref().unwrap().kinds);
-    let planned = plan(&before, &[unlisted("Plugin"), applied("User")], None, now()).unwrap();
+    let planned = plan(&before, "", &[unlisted("Plugin"), applied("User")], None, now()).unwrap();
     assert_eq!(told(&planned), "Synced=False/ListFailed Held=False/NothingHeld");
     assert_eq!(planned.status.kinds[1].held, None);
 }
