@@ -685,7 +685,7 @@ mod tests {
         let KeyPair { pk, .. } = KeyPair::generate_unencrypted_keypair().unwrap();
         std::fs::write(pinned.join("a.pub"), pk.to_base64()).unwrap();
         assert_eq!(problem("w1"), "");
-        // A coordinator that has said nothing yet says nothing against it, and neither does a host that pins no folders.
+        // A coordinator that has said nothing says nothing against it, and neither does a host that pins no folders.
         let foreign = look(&site("w1"), "d").0.host_problem;
         for words in ["for the cluster c, and this one is d", "--cluster d"] {
             assert!(foreign.contains(words), "{foreign}");

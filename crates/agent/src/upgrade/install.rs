@@ -5,8 +5,8 @@
 //!   can be written.
 //! - What counts comes from the flags. What an earlier version has pinned in the agent's folder is removed, and not
 //!   taken over.
-//! - Each file is replaced in one step. An installation that was killed is completed by the next one, which also removes
-//!   what has no name of its own yet.
+//! - Each file is replaced in one step. An installation that was killed is completed by the next one, which also
+//!   removes what has no name of its own yet.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
