@@ -7,12 +7,14 @@
 mod label;
 mod name;
 mod provider_id;
+mod role;
 mod secret;
 mod ssh_key_line;
 
 pub use label::{LabelKey, LabelSource, LabelValue};
 pub use name::{ClusterName, InstanceGroupName, NodeName, NodeUid, ServiceAccountName};
 pub use provider_id::ProviderId;
+pub use role::Role;
 pub use secret::SecretText;
 pub(crate) use secret::opaque;
 pub use ssh_key_line::{SshKeyLine, fingerprint};

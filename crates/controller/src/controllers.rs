@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use kube::Client;
 use tidewaiter_api::ClusterName;
-use tidewaiter_identity::{CloudGroups, GroupsUnavailable, Lookup};
+use tidewaiter_identity::{CloudGroups, Lookup};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Cache, ControllerContext, Kit, Tasks};
 use tidewaiter_kops::Definitions;
 use tidewaiter_validation::{Options, Pod, matters};
 
-use crate::node_controller::{NodeControllerParts, Policy};
+use crate::node_controller::{LabelsFrom, NodeControllerParts, Policy};
 use crate::objects::{Node, Record};
 use crate::verdicts::VerdictParts;
 use crate::{MetricsServer, cluster_health, node_controller, verdicts};
@@ -29,10 +29,8 @@ pub struct ControllerRole {
     pub identities: Arc<Lookup>,
     /// What the InstanceGroups give their Nodes.
     pub definitions: Definitions,
-    /// Why the verdict cannot read the state store, if it cannot.
-    pub store_unread: Option<&'static str>,
-    /// The cloud's groups of instances; or why there are none.
-    pub groups: Result<Arc<dyn CloudGroups>, GroupsUnavailable>,
+    /// The cloud's groups of instances.
+    pub groups: Arc<dyn CloudGroups>,
     /// What the operator wants done beyond labelling.
     pub policy: Policy,
     /// What the verdict tolerates.
@@ -85,18 +83,16 @@ pub fn start(
 ) -> Result<Arc<MetricsServer>, MetricsError> {
     let client = |controller| role.clients.for_controller(controller, DEFAULT_IN_FLIGHT);
     let caches = Caches::start(&client("caches"), tasks, &context.kit);
-    if role.store_unread.is_none() {
-        require_cluster(&role.definitions, &context.kit);
+    let definitions = (role.policy.labels_from != LabelsFrom::Tags).then(|| role.definitions.clone());
+    if let Some(definitions) = &definitions {
+        require_cluster(definitions, &context.kit);
     }
     let verdicts = VerdictParts {
         cluster: role.cluster.clone(),
         nodes: caches.nodes.clone(),
         records: caches.records.clone(),
         pods: caches.pods,
-        definitions: match role.store_unread {
-            Some(why) => Err(why),
-            None => Ok(role.definitions.clone()),
-        },
+        definitions,
         cloud: role.groups,
         options: role.options,
         client: client("verdict"),

@@ -21,7 +21,7 @@ use tidewaiter_kops::{DefinitionError, Definitions, OwnedKeys};
 use crate::node_controller::group_change::judged;
 use crate::node_controller::observation::{Finding, Observation};
 use crate::node_controller::observe::Claimed;
-use crate::node_controller::{LabelsFrom, Policy, given, owned};
+use crate::node_controller::{LabelsFrom, Policy, given, needs_tags, owned};
 use crate::objects::Record;
 use live::Live;
 
@@ -162,11 +162,11 @@ impl Explainer {
             let why = "no definitions: set --conf, or --name and --state";
             return Ok(Found::Uncompared(why.to_owned()));
         };
-        if tags_unread && from == LabelsFrom::Tags {
+        let recorded = record.map_or(&[][..], |record| &record.status.labels);
+        if tags_unread && needs_tags(from, recorded) {
             let why = "labels come from the tags of the instance, which only --from-cloud reads";
             return Ok(Found::Uncompared(why.to_owned()));
         }
-        let recorded = record.map_or(&[][..], |record| &record.status.labels);
         match given(from, definitions, &proven, recorded).await.finding(proven) {
             Finding::Undefined(_, error) if tags_unread => {
                 let why = format!("{error}; only --from-cloud shows whether tags are used instead");

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use kube::Client;
 use prometheus::HistogramVec;
 use tidewaiter_api::ClusterName;
-use tidewaiter_identity::{CloudGroups, GroupsUnavailable};
+use tidewaiter_identity::CloudGroups;
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Cache, Cacheable, Change, Clock, Kit, SharedClock, Tasks, Trigger};
@@ -76,10 +76,11 @@ pub struct VerdictParts {
     pub records: Cache<Record>,
     /// The role's cache of Pods.
     pub pods: Cache<Pod>,
-    /// InstanceGroups, and the name of the API; or why the state store is not read.
-    pub definitions: Result<Definitions, &'static str>,
-    /// The cloud's groups; or why this cloud has none.
-    pub cloud: Result<Arc<dyn CloudGroups>, GroupsUnavailable>,
+    /// InstanceGroups, and the name of the API. None if the state store is not read: then the cloud's groups say which InstanceGroups
+    /// there are.
+    pub definitions: Option<Definitions>,
+    /// The cloud's groups.
+    pub cloud: Arc<dyn CloudGroups>,
     /// What is tolerated.
     pub options: Options,
     /// Reads an object now and then, to see that the API server reads its storage.
@@ -332,8 +333,10 @@ fn known<K: Cacheable, T>(cache: &Cache<K>, storage: &Part<()>, now: Duration, a
 
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
     use futures::FutureExt as _;
     use serde_json::{Value, json};
+    use tidewaiter_identity::{CloudGroup, GroupsUnavailable};
     use tidewaiter_kit::{Feed, ManualClock};
 
     use super::*;
@@ -370,6 +373,19 @@ mod tests {
         assert_eq!(told(), at_once, "it is gone");
     }
 
+    struct Nowhere;
+
+    #[async_trait]
+    impl CloudGroups for Nowhere {
+        async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
+            Err(GroupsUnavailable("none".to_owned()))
+        }
+
+        fn location(&self) -> Option<String> {
+            None
+        }
+    }
+
     /// A cluster of one instance whose Node is ready, and proven if its record is listed.
     #[tokio::test]
     async fn no_node_counts_before_the_records_are_listed() {
@@ -378,14 +394,20 @@ mod tests {
         let (mut record_feed, records) = Feed::<Record>::new(&kit);
         let (mut pod_feed, pods) = Feed::<Pod>::new(&kit);
         let changed = Arc::<Notify>::default();
-        let (cloud, definitions) = (Err(GroupsUnavailable("none".to_owned())), Err("none"));
         let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let (client, cluster): (_, ClusterName) = (
             Client::try_from(nowhere).unwrap(),
             "cluster.example.com".parse().unwrap(),
         );
         let clock = Arc::clone(&kit.clock);
-        let outside = Outside::new(cloud, definitions, Arc::clone(&changed), clock, client, cluster.clone());
+        let outside = Outside::new(
+            Arc::new(Nowhere),
+            None,
+            Arc::clone(&changed),
+            clock,
+            client,
+            cluster.clone(),
+        );
         outside.has_read_storage();
         let judge = Judge {
             cluster,

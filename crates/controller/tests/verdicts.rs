@@ -112,6 +112,7 @@ impl CloudGroups for Cloud {
         let group = |name: &str, numbers: std::ops::Range<usize>| CloudGroup {
             name: format!("{name}.{CLUSTER}"),
             instance_group: name.parse().unwrap(),
+            role: None,
             sizes: Sizes::OfCloud {
                 target: u32::try_from(numbers.len()).unwrap(),
                 min: 1,
@@ -173,8 +174,8 @@ fn world(client: Client, store: &str, clock: SharedClock, tasks: &mut Tasks) -> 
         nodes,
         records,
         pods,
-        definitions: Ok(definitions.clone()),
-        cloud: Ok(Arc::new(Cloud)),
+        definitions: Some(definitions.clone()),
+        cloud: Arc::new(Cloud),
         options: Options::default(),
         client: client.clone(),
     };

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tidewaiter_api::values::Role;
 use tidewaiter_api::{InstanceGroupName, NodeName, ProviderId};
 
 use crate::refusal::Refusal;
@@ -21,6 +22,9 @@ pub struct CloudGroup {
     pub name: String,
     /// The InstanceGroup that it was created for. One InstanceGroup may have several (on GCE, one per zone).
     pub instance_group: InstanceGroupName,
+    /// The role of the InstanceGroup, if the cloud says it in a way that an instance cannot forge: on AWS. Of an
+    /// InstanceGroup that has several, the first.
+    pub role: Option<Role>,
     /// Its sizes.
     pub sizes: Sizes,
     /// Its instances, including detached ones and those of its warm pool, but without those that are being terminated.

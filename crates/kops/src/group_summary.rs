@@ -3,10 +3,11 @@
 //! Separate from [`InstanceGroup`](crate::InstanceGroup), so that a file with invalid sizes still defines the labels of
 //! its nodes, and a size that an autoscaler changes concerns no Node. The fields that are read are strict.
 
+use tidewaiter_api::values::Role;
 use tidewaiter_api::{ClusterName, InstanceGroupName};
 
 use crate::document::InvalidFile;
-use crate::instance_group::Role;
+use crate::instance_group::role;
 use crate::spec::spec_of_group;
 
 /// A row in a list of InstanceGroups.
@@ -48,7 +49,7 @@ impl GroupSummary {
                 .map(|field| field.text("a string").map(str::to_owned));
             let subnets = spec.get("subnets").map(|field| field.texts("a list of strings"));
             let manager = spec.get("manager").map(|field| field.text("a string")).transpose()?;
-            let role = Role::of(spec)?;
+            let role = role(spec)?;
             Ok(Self {
                 name: expected.clone(),
                 role,

@@ -4,8 +4,8 @@
 //! get no labels from it.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
+use tidewaiter_api::values::Role;
 use tidewaiter_api::{ClusterName, InstanceGroupName};
 
 use crate::cluster::{containerd_enables, kubelet_labels};
@@ -34,70 +34,29 @@ pub struct InstanceGroup {
     pub gvisor: bool,
 }
 
-/// `spec.role` of an InstanceGroup.
-///
-/// In the order of kOps' `AllInstanceGroupRoles`: where one role has to stand for all of a group, it is the first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
-    /// Runs the control plane; `Master` in files of older kOps versions.
-    ControlPlane,
-    /// Runs only an API server.
-    ApiServer,
-    /// A worker.
-    Node,
-    /// An SSH jump host; usually not a node.
-    Bastion,
-    /// Runs only etcd.
-    Etcd,
-    /// Runs only the scheduler.
-    Scheduler,
-    /// Runs only the controller manager.
-    KubeControllerManager,
+const ROLES_ALLOWED: &str = "one of ControlPlane, Master, Node, Bastion, APIServer, Etcd, Scheduler, KubeControllerManager, or \
+    several with a comma between";
+
+/// Reads `role` from an InstanceGroup's `spec`: in newer kOps versions a list, such as `APIServer,Scheduler`. Never
+/// empty.
+fn roles(spec: &Mapping<'_>) -> Result<BTreeSet<Role>, InvalidFile> {
+    let field = spec.require("role", ROLES_ALLOWED)?;
+    let role = |text: &str| {
+        Role::NAMES
+            .iter()
+            .find(|(name, _)| *name == text)
+            .map(|(_, role)| *role)
+    };
+    let text = field.text(ROLES_ALLOWED)?;
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let roles: Option<BTreeSet<Role>> = names.map(role).collect();
+    let roles = roles.filter(|roles| !roles.is_empty());
+    roles.ok_or_else(|| field.must_be(ROLES_ALLOWED))
 }
 
-impl Role {
-    const NAMES: [(&str, Self); 8] = [
-        ("ControlPlane", Self::ControlPlane),
-        ("Master", Self::ControlPlane),
-        ("Node", Self::Node),
-        ("Bastion", Self::Bastion),
-        ("APIServer", Self::ApiServer),
-        ("Etcd", Self::Etcd),
-        ("Scheduler", Self::Scheduler),
-        ("KubeControllerManager", Self::KubeControllerManager),
-    ];
-    const ALLOWED: &str = "one of ControlPlane, Master, Node, Bastion, APIServer, Etcd, Scheduler, KubeControllerManager, or \
-        several with a comma between";
-
-    /// Reads `role` from an InstanceGroup's `spec`: in newer kOps versions a list, such as `APIServer,Scheduler`. Never
-    /// empty.
-    pub(crate) fn all_of(spec: &Mapping<'_>) -> Result<BTreeSet<Self>, InvalidFile> {
-        let field = spec.require("role", Self::ALLOWED)?;
-        let role = |text: &str| {
-            Self::NAMES
-                .iter()
-                .find(|(name, _)| *name == text)
-                .map(|(_, role)| *role)
-        };
-        let text = field.text(Self::ALLOWED)?;
-        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-        let roles: Option<BTreeSet<Self>> = names.map(role).collect();
-        let roles = roles.filter(|roles| !roles.is_empty());
-        roles.ok_or_else(|| field.must_be(Self::ALLOWED))
-    }
-
-    /// The role that stands for all of the group.
-    pub(crate) fn of(spec: &Mapping<'_>) -> Result<Self, InvalidFile> {
-        let roles = Self::all_of(spec)?;
-        Ok(roles.first().copied().unwrap_or(Self::Node))
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = Self::NAMES.iter().find(|(_, role)| role == self);
-        f.write_str(known.map_or("", |(name, _)| name))
-    }
+/// The role that stands for all of the group.
+pub(crate) fn role(spec: &Mapping<'_>) -> Result<Role, InvalidFile> {
+    Ok(roles(spec)?.first().copied().unwrap_or(Role::Node))
 }
 
 impl InstanceGroup {
@@ -123,7 +82,7 @@ impl InstanceGroup {
             let machine_type = spec.get("machineType").and_then(|field| field.text("").ok());
             Ok(Self {
                 name: expected.clone(),
-                roles: Role::all_of(spec)?,
+                roles: roles(spec)?,
                 kubelet: kubelet_labels(spec, "kubelet")?,
                 node_labels: spec.node_labels("nodeLabels")?,
                 gpu_machine: machine_type.is_some_and(has_gpu),

@@ -13,13 +13,13 @@ use tidewaiter_api::names::{
     ROLE_API_SERVER_LABEL, ROLE_COMPONENT_LABELS, ROLE_CONTROL_PLANE_LABEL, ROLE_NODE_LABEL, belongs_to_no_group,
     belongs_to_others,
 };
-use tidewaiter_api::values::quoted;
+use tidewaiter_api::values::{Role, quoted};
 use tidewaiter_api::{InstanceGroupName, InvalidValue, LabelKey, LabelSource, LabelValue, Lifecycle};
 
 use crate::cluster::{CLUSTER_FILE, Cluster};
 use crate::definition::Definition;
 use crate::document::{LabelText, NodeLabelField};
-use crate::instance_group::{InstanceGroup, Role};
+use crate::instance_group::InstanceGroup;
 
 /// The maximum number of labels that a definition sets on a node. During a change, a node's record contains the old and
 /// the new keys, at most 512.

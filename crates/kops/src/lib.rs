@@ -15,6 +15,7 @@ pub mod instance_group;
 pub mod labels;
 mod spec;
 pub mod store;
+pub mod version;
 
 pub use cluster::Cluster;
 pub use cluster_summary::ClusterSummary;
@@ -23,6 +24,8 @@ pub use definition::Definition;
 pub use definitions::{Changed, DefinitionError, Definitions, DefinitionsSettings, OwnedKeys, Problem, Stale};
 pub use document::{InvalidFile, LabelText, NodeLabelField};
 pub use group_summary::GroupSummary;
-pub use instance_group::{InstanceGroup, Role};
+pub use instance_group::InstanceGroup;
 pub use labels::{NodeLabels, RejectedLabel, WantedLabel, is_control_plane_label, node_labels, tag_labels};
 pub use store::{StateStore, StateUrl, StoreError, StoreOptions};
+pub use tidewaiter_api::values::Role;
+pub use version::{KopsVersion, VersionError};

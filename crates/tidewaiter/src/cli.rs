@@ -315,7 +315,7 @@ pub(crate) struct PolicyFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     on_group_change: Option<OnGroupChangeFlag>,
 
-    /// The source of the labels of a proven Node [default: store]
+    /// The source of the labels of a proven Node [default: auto]
     #[arg(long, value_name = "SOURCE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     label_source: Option<LabelSourceFlag>,
@@ -377,6 +377,8 @@ pub(crate) enum OnGroupChangeFlag {
 #[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LabelSourceFlag {
+    /// The tags, else the state store, on AWS where kOps is 1.36 or newer (kops-version.txt in the state store); else the state store
+    Auto,
     /// The definition of the Node's group in the state store
     Store,
     /// The tags of the instance (AWS); the state store is not read

@@ -4,6 +4,7 @@
 
 pub(crate) mod cloud;
 pub(crate) mod environment;
+pub(crate) mod label_source;
 pub(crate) mod settings;
 pub(crate) mod state_store;
 
@@ -11,13 +12,12 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use tidewaiter_controller::controllers::{self, ControllerRole};
-use tidewaiter_controller::node_controller::LabelsFrom;
 use tidewaiter_identity::{Identifier, Lookup, LookupSettings};
 use tidewaiter_kit::Kit;
 use tidewaiter_kit::role::{self, Role, RoleSettings, RoleSpec, WithRole};
 use tidewaiter_kit::serve::Port;
 use tidewaiter_kit::settings::{environment, load};
-use tidewaiter_kops::{ControllerConfig, Definitions, DefinitionsSettings, StateStore, StoreOptions};
+use tidewaiter_kops::{ControllerConfig, Definitions, DefinitionsSettings, StateStore};
 use tidewaiter_validation as validation;
 use tracing::info;
 
@@ -96,18 +96,15 @@ async fn start(given: &Given, mut role: Role<'_>) -> Result<()> {
     let Given { config, settings, .. } = given;
     let kit = role.context.kit.clone();
     let cloud = Cloud::of(given, &kit).await?;
+    info!(reason = cloud.labels.why, "labels come from {}", cloud.labels.sources());
     let metrics = Port::open("metricsAddress", settings.metrics_address).await?;
     let parts = ControllerRole {
         cluster: config.cluster_name.clone(),
         clients: role.clients.clone(),
         identities: identities(cloud.identifier, given, &kit),
         definitions: definitions(config, settings, cloud.store, &kit)?,
-        store_unread: match settings.label_source {
-            LabelsFrom::Tags => Some("labelSource is tags, so the state store is not read"),
-            LabelsFrom::Store | LabelsFrom::StoreThenTags => None,
-        },
         groups: cloud.groups,
-        policy: settings.policy(),
+        policy: settings.policy(cloud.labels.from),
         options: validation::Options {
             max_unready_nodes: settings.max_unready_nodes,
             counts_only: true,
@@ -131,17 +128,16 @@ fn identities(identifier: Arc<dyn Identifier>, given: &Given, kit: &Kit) -> Arc<
 pub(crate) fn definitions(
     config: &ControllerConfig,
     settings: &ControllerSettings,
-    store: StoreOptions,
+    store: Arc<StateStore>,
     kit: &Kit,
 ) -> Result<Definitions> {
-    let store = StateStore::open(&config.config_base, store)?;
     let polled = DefinitionsSettings {
         poll: settings.definitions_poll(),
         ..DefinitionsSettings::default()
     };
     let cluster = config.cluster_name.clone();
     Ok(Definitions::new(
-        Arc::new(store),
+        store,
         cluster,
         polled,
         kit.clock.clone(),

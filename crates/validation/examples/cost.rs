@@ -93,6 +93,7 @@ fn observation(count: usize, nodes: Nodes) -> Observation {
         CloudGroup {
             name: format!("{}.c.example.com", group(number)),
             instance_group: group(number).parse().unwrap(),
+            role: None,
             sizes: Sizes::OfCloud {
                 target: size,
                 min: size,

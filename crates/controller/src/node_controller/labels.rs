@@ -1,13 +1,14 @@
 //! The labels of a proven Node, from where the operator wants them: the state store, or the tags of its instance.
 //!
-//! An instance without a single such tag is one that nobody tagged yet: its Node keeps what it has. What was given from files
-//! is never replaced by tags, because the two may differ and the files are only away.
+//! An instance without a single such tag is one that nobody tagged yet: its Node keeps what it has, or gets the labels of the files.
+//! What was given from files is replaced by tags only if these give the same, or where the operator set `tags`: an instance has the tags of
+//! the day when it was launched, and the files may have more since.
 
 use std::sync::Arc;
 
 use tidewaiter_api::RecordedLabel;
-use tidewaiter_identity::Proven;
-use tidewaiter_kops::{Definition, DefinitionError, Definitions, OwnedKeys, node_labels, tag_labels};
+use tidewaiter_identity::{Identity, Proven};
+use tidewaiter_kops::{Definition, DefinitionError, Definitions, NodeLabels, OwnedKeys, node_labels, tag_labels};
 
 use super::LabelsFrom;
 use super::observation::Finding;
@@ -30,13 +31,30 @@ pub(crate) async fn given(
     proven: &Proven,
     recorded: &[RecordedLabel],
 ) -> Given {
-    if from == LabelsFrom::Tags {
+    let identity = proven.identity();
+    let tags_first = match from {
+        LabelsFrom::Tags => true,
+        LabelsFrom::TagsThenStore => tags_give(identity, recorded),
+        LabelsFrom::AsRecorded => !recorded.is_empty() && tags_may_serve(identity, recorded),
+        LabelsFrom::Store | LabelsFrom::StoreThenTags => false,
+    };
+    if tags_first {
         return Given::Tags;
     }
-    match definitions.get(&proven.identity().group).await {
+    let falls_back = matches!(from, LabelsFrom::StoreThenTags | LabelsFrom::AsRecorded);
+    match definitions.get(&identity.group).await {
         Ok(definition) => Given::Definition(definition),
-        Err(_) if from == LabelsFrom::StoreThenTags && tags_may_serve(proven, recorded) => Given::Tags,
+        Err(_) if falls_back && tags_may_serve(identity, recorded) => Given::Tags,
         Err(error) => Given::Nothing(error),
+    }
+}
+
+/// Whether the labels of a Node that has been given those of `recorded` cannot be told without the tags of its instance.
+pub(crate) fn needs_tags(from: LabelsFrom, recorded: &[RecordedLabel]) -> bool {
+    match from {
+        LabelsFrom::Tags | LabelsFrom::TagsThenStore => true,
+        LabelsFrom::AsRecorded => !recorded.is_empty() && none_from_files(recorded),
+        LabelsFrom::Store | LabelsFrom::StoreThenTags => false,
     }
 }
 
@@ -59,13 +77,36 @@ impl Given {
 pub(crate) async fn owned(from: LabelsFrom, definitions: &Definitions) -> Arc<OwnedKeys> {
     match from {
         LabelsFrom::Tags => Arc::default(),
-        LabelsFrom::Store | LabelsFrom::StoreThenTags => definitions.owned_keys().await,
+        _ => definitions.owned_keys().await,
     }
 }
 
 /// Whether tags can stand in for a definition that is not to be had.
-fn tags_may_serve(proven: &Proven, recorded: &[RecordedLabel]) -> bool {
-    !proven.identity().tag_labels.is_empty() && recorded.iter().all(|label| label.file.is_empty())
+fn tags_may_serve(identity: &Identity, recorded: &[RecordedLabel]) -> bool {
+    !identity.tag_labels.is_empty() && none_from_files(recorded)
+}
+
+fn none_from_files(recorded: &[RecordedLabel]) -> bool {
+    recorded.iter().all(|label| label.file.is_empty())
+}
+
+/// Whether tags give all that files gave, so that the Node loses nothing and no value changes.
+fn tags_give(identity: &Identity, recorded: &[RecordedLabel]) -> bool {
+    if tags_may_serve(identity, recorded) {
+        return true;
+    }
+    let given = labels_of_tags(identity).wanted;
+    let is_given = |label: &RecordedLabel| {
+        given
+            .iter()
+            .any(|wanted| wanted.key == label.key && wanted.value == label.value)
+    };
+    let mut from_files = recorded.iter().filter(|label| !label.file.is_empty());
+    !identity.tag_labels.is_empty() && from_files.all(is_given)
+}
+
+fn labels_of_tags(identity: &Identity) -> NodeLabels {
+    tag_labels(&identity.group, identity.lifecycle, &identity.tag_labels)
 }
 
 fn of_tags(proven: Proven) -> Finding {
@@ -74,6 +115,6 @@ fn of_tags(proven: Proven) -> Finding {
         let instance = identity.instance.clone();
         return Finding::Undefined(proven, DefinitionError::Untagged { instance });
     }
-    let labels = tag_labels(&identity.group, identity.lifecycle, &identity.tag_labels);
+    let labels = labels_of_tags(identity);
     Finding::Defined(proven, labels)
 }

@@ -26,8 +26,7 @@ pub enum OnForgery {
 }
 
 /// Where the labels of a proven Node come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LabelsFrom {
     /// What the state store defines for its group.
     #[default]
@@ -37,6 +36,11 @@ pub enum LabelsFrom {
     /// The state store; the tags where there never was a definition, neither since the start nor, as the record tells, for
     /// this Node.
     StoreThenTags,
+    /// The tags; the state store where the instance has none, and where the Node has labels from files which the tags do not give it.
+    TagsThenStore,
+    /// The tags where they gave the Node all that its record has; else as [`StoreThenTags`](Self::StoreThenTags). So
+    /// no Node changes sides while it is not known which one the operator's kOps is on.
+    AsRecorded,
 }
 
 /// What becomes of a Node whose instance is in another group than the one for which it was verified.

@@ -1,6 +1,9 @@
 //! What lies outside the API server: the cloud's groups, the InstanceGroups of the state store, the addresses of the API's name; and whether
 //! the API server reads its storage.
 //!
+//! Where the state store is not read, the InstanceGroups are those of the cloud's groups, and the name of the API, which only the store
+//! has, is not looked up.
+//!
 //! Without its storage the API server goes on serving watches from its memory, in which nothing changes any more. So the caches look well
 //! for as long as it takes. A read of one object, which is not served from memory, shows it.
 //!
@@ -14,7 +17,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::{Api, Client};
 use tidewaiter_api::{ClusterHealth, ClusterName};
-use tidewaiter_identity::{CloudGroups, GroupsUnavailable};
+use tidewaiter_identity::CloudGroups;
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::{Chain, SharedClock};
@@ -38,8 +41,9 @@ const ANSWER: Duration = Duration::from_secs(27);
 const CLOUD_LIMIT: Duration = Duration::from_mins(1);
 
 pub(super) struct Outside {
-    cloud_groups: Result<Arc<dyn CloudGroups>, GroupsUnavailable>,
-    definitions: Result<Definitions, &'static str>,
+    cloud_groups: Arc<dyn CloudGroups>,
+    /// None where the state store is not read.
+    definitions: Option<Definitions>,
     changed: Arc<Notify>,
     clock: SharedClock,
     cloud: Source<Arc<Instances>>,
@@ -60,8 +64,8 @@ struct Source<T> {
 
 impl Outside {
     pub(super) fn new(
-        cloud_groups: Result<Arc<dyn CloudGroups>, GroupsUnavailable>,
-        definitions: Result<Definitions, &'static str>,
+        cloud_groups: Arc<dyn CloudGroups>,
+        definitions: Option<Definitions>,
         changed: Arc<Notify>,
         clock: SharedClock,
         client: Client,
@@ -109,11 +113,15 @@ impl Outside {
     }
 
     pub(super) fn cloud_location(&self) -> Option<String> {
-        self.cloud_groups.as_ref().ok()?.location()
+        self.cloud_groups.location()
     }
 
     pub(super) fn groups(&self, now: Duration) -> Part<Vec<GroupSummary>> {
-        self.groups.part(now)
+        match (&self.definitions, self.cloud.part(now)) {
+            (Some(_), _) => self.groups.part(now),
+            (None, Part::Known(instances)) => instances.instance_groups(),
+            (None, Part::Unknown(reason)) => Part::Unknown(reason),
+        }
     }
 
     pub(super) fn dns(&self, now: Duration) -> Part<Dns> {
@@ -147,14 +155,15 @@ impl Outside {
     }
 
     async fn ask_cloud(&self) -> Result<Arc<Instances>, String> {
-        let cloud = self.cloud_groups.as_ref().map_err(ToString::to_string)?;
-        let groups = cloud.groups().await.map_err(|error| error.to_string())?;
+        let groups = self.cloud_groups.groups().await.map_err(|error| error.to_string())?;
         Ok(Arc::new(Instances::new(groups)))
     }
 
     /// From memory, but for the first time: the definitions are kept up to date by themselves.
     async fn ask_store(&self) -> Result<Vec<GroupSummary>, String> {
-        let definitions = self.definitions.as_ref().map_err(ToString::to_string)?;
+        let Some(definitions) = &self.definitions else {
+            return Ok(Vec::new());
+        };
         let groups = definitions.summaries().await;
         match definitions.stale() {
             Some(stale) if stale.age > LIMIT => {
@@ -177,7 +186,9 @@ impl Outside {
     }
 
     async fn ask_dns(&self) -> Result<Dns, String> {
-        let definitions = self.definitions.as_ref().map_err(ToString::to_string)?;
+        let Some(definitions) = &self.definitions else {
+            return Ok(Dns::NotAsked);
+        };
         let cluster = definitions.cluster_summary().await;
         let cluster = cluster.map_err(|error| format!("the name of the API is not known: {error}"))?;
         match resolve(cluster.api_name.as_deref(), &*self.clock).await {

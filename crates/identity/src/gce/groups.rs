@@ -165,6 +165,7 @@ impl InstanceGroupManagers {
             // A name is unique only within its zone or region.
             name: format!("{}/{}", mig.place.as_str(), mig.name.as_str()),
             instance_group,
+            role: None,
             sizes: Sizes::OfCloud {
                 target: size,
                 min: size,

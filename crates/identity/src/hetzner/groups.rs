@@ -45,6 +45,7 @@ impl Hetzner {
         let groups = members.into_iter().map(|(instance_group, members)| CloudGroup {
             name: instance_group.to_string(),
             instance_group,
+            role: None,
             sizes: Sizes::OfInstanceGroup,
             members,
         });

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use tidewaiter_api::values::Role;
 use tidewaiter_identity::aws::{API, AutoScaling, groups};
 use tidewaiter_identity::{CloudGroup, CloudGroups as _, GroupsUnavailable, Member, MemberStatus, Sizes};
 use tidewaiter_testkit::fake_ec2::{self, FakeGroup, FakeInstance, FakeMember, group, instance, instances, member};
@@ -147,6 +148,7 @@ async fn the_groups_of_a_cluster() {
     let group = |name: &str, instance_group: &str, [min, target, max]: [u32; 3], members| CloudGroup {
         name: name.to_owned(),
         instance_group: instance_group.parse().unwrap(),
+        role: None,
         sizes: Sizes::OfCloud { target, min, max },
         members,
     };
@@ -191,6 +193,54 @@ async fn the_groups_of_a_cluster() {
     let instances = [0, 2, 9].map(|rows| (INSTANCES, rows));
     let others = [(TEMPLATES, 1), (WARM_POOL, 1)];
     assert_eq!(calls(&fake), [&[(GROUPS, 3)][..], &instances, &others].concat());
+}
+
+#[tokio::test]
+async fn the_role_of_a_group_stands_in_its_own_tags() {
+    let (fake, provider) = fake([]).await;
+    let role = |name: &str| format!("k8s.io/role/{name}");
+    for (tags, expected) in [
+        (&[("control-plane", "1"), ("master", "1")][..], Some(Role::ControlPlane)),
+        (&[("master", "1")], Some(Role::ControlPlane)),
+        (&[("node", "1")], Some(Role::Node)),
+        (&[("bastion", "1")], Some(Role::Bastion)),
+        (&[("apiserver", "1")], Some(Role::ApiServer)),
+        (&[("scheduler", "1"), ("apiserver", "1")], Some(Role::ApiServer)),
+        (&[("etcd", "1")], Some(Role::Etcd)),
+        (&[("kubecontrollermanager", "1")], Some(Role::KubeControllerManager)),
+        (&[("node", "0")], None),
+        (&[("worker", "1")], None),
+        (&[], None),
+    ] {
+        let tagged = tags
+            .iter()
+            .fold(of("nodes"), |group, (key, value)| group.tag(&role(key), value));
+        fake.groups([tagged.with([up(1)])]);
+        // What an instance has does not count.
+        let instance = instance(&id(1)).kops(CLUSTER, "nodes");
+        fake.launch([instance.tag(&role("control-plane"), "1")]);
+        let groups = provider.groups().await.unwrap();
+        assert_eq!(groups[0].role, expected, "{tags:?}");
+    }
+}
+
+#[tokio::test]
+async fn instances_without_a_group_are_workers_if_karpenter_made_one() {
+    let (fake, provider) = fake([]).await;
+    let of = |number, group: &str| instance(&id(number)).kops(CLUSTER, group);
+    fake.launch([
+        of(1, "new").tag("karpenter.sh/nodepool", "new"),
+        of(2, "new"),
+        of(3, "old").tag("karpenter.sh/provisioner-name", "old"),
+        detached_from("gone", 4).tag("k8s.io/role/node", "1"),
+    ]);
+    let groups = provider.groups().await.unwrap();
+    let roles: Vec<_> = groups
+        .iter()
+        .map(|group| (group.name.as_str(), group.role, group.members.len()))
+        .collect();
+    let node = Some(Role::Node);
+    assert_eq!(roles, [("gone", None, 1), ("new", node, 2), ("old", node, 1)]);
 }
 
 #[tokio::test]

@@ -106,6 +106,7 @@ async fn the_groups_of_a_cluster() {
     let group = |name: &str, instance_group: &str, size, members| CloudGroup {
         name: name.to_owned(),
         instance_group: instance_group.parse().unwrap(),
+        role: None,
         sizes: of_cloud(size),
         members,
     };

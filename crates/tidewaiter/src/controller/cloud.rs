@@ -8,22 +8,24 @@ use anyhow::{Context as _, Result, bail};
 use aws_config::{BehaviorVersion, SdkConfig};
 use tidewaiter_api::values::quoted;
 use tidewaiter_controller::node_controller::LabelsFrom;
-use tidewaiter_identity::{ClientSettings, CloudGroups, GroupsUnavailable, Identifier, NodeNames, aws, gce, hetzner};
+use tidewaiter_identity::{ClientSettings, CloudGroups, Identifier, NodeNames, aws, gce, hetzner};
 use tidewaiter_kit::Kit;
 use tidewaiter_kit::settings::Origins;
-use tidewaiter_kops::{self as kops, StoreOptions};
+use tidewaiter_kops::{self as kops, StateStore, StoreOptions};
 use url::Url;
 
 use super::Given;
 use super::environment::AWS_REGION;
-use super::state_store::store_options;
+use super::label_source::{LabelDecision, decide};
+use super::state_store::{open_store, store_options};
 
 /// What depends on the cloud.
 pub(crate) struct Cloud {
     pub(crate) identifier: Arc<dyn Identifier>,
-    pub(crate) store: StoreOptions,
-    /// Who says which groups of instances there are; or why nobody does.
-    pub(crate) groups: Result<Arc<dyn CloudGroups>, GroupsUnavailable>,
+    pub(crate) store: Arc<StateStore>,
+    /// Who says which groups of instances there are.
+    pub(crate) groups: Arc<dyn CloudGroups>,
+    pub(crate) labels: LabelDecision,
 }
 
 /// Names the project for every program that calls Google Cloud.
@@ -38,7 +40,7 @@ pub(super) fn check(cloud: kops::Cloud) -> Result<()> {
 }
 
 impl Cloud {
-    /// Finds out where we are, as far as nobody said it, and prepares the clients.
+    /// Finds out where we are, as far as nobody said it, decides where labels come from, and prepares the clients.
     pub(crate) async fn of(given: &Given, kit: &Kit) -> Result<Self> {
         check(given.config.cloud)?;
         let store = store_options(given, kit)?;
@@ -46,11 +48,12 @@ impl Cloud {
             kops::Cloud::Gce => Self::google(given, kit, store).await,
             kops::Cloud::Hetzner => {
                 let hetzner = Arc::new(hetzner_cloud(given, kit)?);
-                let groups = Ok(Arc::clone(&hetzner) as Arc<dyn CloudGroups>);
+                let store = open_store(given, store)?;
                 Ok(Self {
-                    identifier: hetzner,
+                    identifier: Arc::clone(&hetzner) as Arc<dyn Identifier>,
+                    groups: hetzner,
+                    labels: labels(given, &store, kit).await,
                     store,
-                    groups,
                 })
             }
             _ => Self::aws(given, kit, store).await,
@@ -64,10 +67,12 @@ impl Cloud {
         let calls = || kit.metrics.cloud_calls();
         let groups = gce::InstanceGroupManagers::new(client.clone(), project.clone(), cluster.clone(), calls());
         let gce = gce::Gce::new(client, project, cluster.clone(), kit.clock.clone(), calls());
+        let store = open_store(given, store)?;
         Ok(Self {
             identifier: Arc::new(gce),
+            groups: Arc::new(groups),
+            labels: labels(given, &store, kit).await,
             store,
-            groups: Ok(Arc::new(groups)),
         })
     }
 
@@ -79,15 +84,22 @@ impl Cloud {
             aws_credentials: store.aws_credentials.or_else(|| config.credentials_provider()),
             ..store
         };
+        let store = open_store(given, store)?;
+        let labels = labels(given, &store, kit).await;
         let client = aws::client(&config, &client_settings(given.settings.ec2_endpoint.as_ref()));
         let groups = aws::groups_client(&config, &client_settings(given.settings.autoscaling_endpoint.as_ref()));
         let (cluster, calls) = (given.config.cluster_name.clone(), kit.metrics.cloud_calls());
         Ok(Self {
-            identifier: Arc::new(ec2(given, client.clone(), kit)),
+            identifier: Arc::new(ec2(given, client.clone(), labels.from, kit)),
+            groups: Arc::new(aws::AutoScaling::new(groups, client, cluster, calls)),
+            labels,
             store,
-            groups: Ok(Arc::new(aws::AutoScaling::new(groups, client, cluster, calls))),
         })
     }
+}
+
+async fn labels(given: &Given, store: &StateStore, kit: &Kit) -> LabelDecision {
+    decide(&given.settings, given.config.cloud, store, &*kit.clock).await
 }
 
 /// The region of the cluster, as far as anybody says it. `AWS_REGION` comes last: a shell has it for the person's own account, and kOps
@@ -192,12 +204,12 @@ fn client_settings(endpoint: Option<&Url>) -> ClientSettings {
     }
 }
 
-fn ec2(given: &Given, client: aws::Client, kit: &Kit) -> aws::Ec2 {
+fn ec2(given: &Given, client: aws::Client, labels: LabelsFrom, kit: &Kit) -> aws::Ec2 {
     let cluster = given.config.cluster_name.clone();
     let ec2 = aws::Ec2::new(client, cluster, kit.clock.clone(), kit.metrics.cloud_calls());
-    match given.settings.label_source {
+    match labels {
         LabelsFrom::Store => ec2,
-        LabelsFrom::Tags | LabelsFrom::StoreThenTags => ec2.with_tag_labels(),
+        _ => ec2.with_tag_labels(),
     }
 }
 

@@ -14,6 +14,7 @@ use tidewaiter_kit::settings::Origins;
 use tidewaiter_kops::Cloud;
 use url::Url;
 
+use super::label_source::LabelSource;
 use crate::settings::{LeasePlace, endpoint, endpoint_without_path, seconds, whole_number, whole_seconds};
 
 /// The settings of the controller itself, besides those of every role and kOps' configuration file.
@@ -29,7 +30,7 @@ pub(crate) struct ControllerSettings {
     /// Whether a Node must have a name that the cloud gives its instance.
     pub(crate) node_names: NodeNames,
     /// Where the labels of a proven Node come from.
-    pub(crate) label_source: LabelsFrom,
+    pub(crate) label_source: LabelSource,
     /// What becomes of a label on a proven Node whose key only other groups define.
     pub(crate) foreign_labels: ForeignLabels,
     /// What becomes of a Node that is refused for forgery.
@@ -73,7 +74,7 @@ impl Default for ControllerSettings {
             metrics_address: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 3987)),
             max_unready_nodes: 0,
             node_names: NodeNames::default(),
-            label_source: LabelsFrom::default(),
+            label_source: LabelSource::default(),
             foreign_labels: ForeignLabels::default(),
             on_forgery: OnForgery::default(),
             on_group_change: OnGroupChange::default(),
@@ -99,9 +100,9 @@ impl ControllerSettings {
         Duration::from_secs(self.identity_expiry_seconds.get().into())
     }
 
-    pub(crate) fn policy(&self) -> Policy {
+    pub(crate) fn policy(&self, labels_from: LabelsFrom) -> Policy {
         Policy {
-            labels_from: self.label_source,
+            labels_from,
             foreign_labels: self.foreign_labels,
             on_forgery: self.on_forgery,
             on_group_change: self.on_group_change,
@@ -111,9 +112,9 @@ impl ControllerSettings {
     /// Checks that these settings are possible on this cloud, and together. The error names where each of them comes from.
     pub(crate) fn check(&self, cloud: Cloud, origins: &Origins) -> Result<()> {
         let source = match self.label_source {
-            LabelsFrom::Store => return Ok(()),
-            LabelsFrom::Tags => "tags",
-            LabelsFrom::StoreThenTags => "store-then-tags",
+            LabelSource::Auto | LabelSource::Store => return Ok(()),
+            LabelSource::Tags => "tags",
+            LabelSource::StoreThenTags => "store-then-tags",
         };
         let source_origin = origins.of("labelSource");
         if cloud != Cloud::Aws {
@@ -122,7 +123,7 @@ impl ControllerSettings {
                  to store"
             );
         }
-        if self.label_source == LabelsFrom::Tags && self.foreign_labels == ForeignLabels::Remove {
+        if self.label_source == LabelSource::Tags && self.foreign_labels == ForeignLabels::Remove {
             let foreign_origin = origins.of("foreignLabels");
             bail!(
                 "foreignLabels is remove (from {foreign_origin}), and labelSource is tags (from {source_origin}): only the state store \

@@ -4,14 +4,15 @@
 //! kOps uses such a store for `s3://` on every cloud: on Hetzner Cloud, every cluster has one.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use tidewaiter_api::values::quoted;
 use tidewaiter_kit::Kit;
-use tidewaiter_kops::StoreOptions;
 use tidewaiter_kops::store::Scheme;
+use tidewaiter_kops::{StateStore, StoreOptions};
 use url::Url;
 
 use super::Given;
@@ -34,6 +35,14 @@ pub(crate) fn store_options(given: &Given, kit: &Kit) -> Result<StoreOptions> {
         ..StoreOptions::default()
     };
     with_own_s3(options, given.config.config_base.scheme(), &given.environment)
+}
+
+/// The state store, without a request so far.
+///
+/// # Errors
+/// If the options contradict each other, or a credentials file is missing or invalid.
+pub(crate) fn open_store(given: &Given, options: StoreOptions) -> Result<Arc<StateStore>> {
+    Ok(Arc::new(StateStore::open(&given.config.config_base, options)?))
 }
 
 /// The file of Google credentials that the operator names, as for every other program that calls Google Cloud.

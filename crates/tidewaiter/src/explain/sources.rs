@@ -1,10 +1,11 @@
 //! The sources of an explanation: the cluster, the state store and the cloud, reached as the controller would reach
-//! them.
+//! them, and the source of labels, decided as it decides.
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use tidewaiter_controller::explain::Explainer;
+use tidewaiter_controller::node_controller::LabelsFrom;
 use tidewaiter_identity::Identifier;
 use tidewaiter_kit::role::{WithRole, kube_config};
 use tidewaiter_kit::settings::{environment, load};
@@ -13,19 +14,21 @@ use tidewaiter_kops::Definitions;
 
 use crate::cli::ExplainSources;
 use crate::controller::cloud::{Cloud, node_names};
+use crate::controller::label_source::decide;
 use crate::controller::settings::ControllerSettings;
-use crate::controller::state_store::store_options;
+use crate::controller::state_store::{open_store, store_options};
 use crate::controller::{Given, definitions};
 use crate::place::config;
 
-/// Prepares an explanation. No request is sent yet, except, with `from_cloud`, to find the region or project.
+/// Prepares an explanation. No request is sent yet, except to find the region or project, and for the version of kOps.
 pub(super) async fn explainer(sources: &ExplainSources, from_cloud: bool) -> Result<Explainer> {
     let kit = Kit::new(SystemClock::shared())?;
     let environment = environment();
     let variables = environment.iter().cloned();
     let settings = load::<WithRole<ControllerSettings>>(sources.settings.as_deref(), variables, &sources.flags)?;
     let (WithRole { role, own: settings }, origins) = (settings.values, settings.origins);
-    let (mut node_names, policy) = (settings.node_names, settings.policy());
+    // Without a state store nothing is compared.
+    let (mut node_names, mut policy) = (settings.node_names, settings.policy(LabelsFrom::AsRecorded));
     let cluster = kube_config(role.kubeconfig.as_deref(), None).await?;
     let (definitions, cloud) = match config(&sources.place)? {
         None => (None, None),
@@ -38,8 +41,9 @@ pub(super) async fn explainer(sources: &ExplainSources, from_cloud: bool) -> Res
                 warnings: Vec::new(),
             };
             node_names = self::node_names(&given);
-            let (definitions, cloud) = reach(&given, from_cloud, &kit).await?;
-            (Some(definitions), cloud)
+            let reached = reach(&given, sources.place.conf.is_some(), from_cloud, &kit).await?;
+            policy.labels_from = reached.labels;
+            (Some(reached.definitions), reached.cloud)
         }
     };
     Ok(Explainer {
@@ -52,12 +56,36 @@ pub(super) async fn explainer(sources: &ExplainSources, from_cloud: bool) -> Res
     })
 }
 
-async fn reach(given: &Given, from_cloud: bool, kit: &Kit) -> Result<(Definitions, Option<Arc<dyn Identifier>>)> {
-    let (store, cloud) = if from_cloud {
+/// What a configuration leads to.
+struct Reached {
+    definitions: Definitions,
+    cloud: Option<Arc<dyn Identifier>>,
+    labels: LabelsFrom,
+}
+
+/// `named`: whether the configuration names the cloud. Otherwise the Cluster does.
+async fn reach(given: &Given, named: bool, from_cloud: bool, kit: &Kit) -> Result<Reached> {
+    let Given { config, settings, .. } = given;
+    if from_cloud {
         let cloud = Cloud::of(given, kit).await.context("the cloud cannot be asked")?;
-        (cloud.store, Some(cloud.identifier))
+        return Ok(Reached {
+            definitions: definitions(config, settings, cloud.store, kit)?,
+            cloud: Some(cloud.identifier),
+            labels: cloud.labels.from,
+        });
+    }
+    let store = open_store(given, store_options(given, kit)?)?;
+    let definitions = definitions(config, settings, Arc::clone(&store), kit)?;
+    let cluster = if named {
+        None
     } else {
-        (store_options(given, kit)?, None)
+        definitions.cluster_summary().await.ok()
     };
-    Ok((definitions(&given.config, &given.settings, store, kit)?, cloud))
+    let cloud = cluster.and_then(|cluster| cluster.cloud).unwrap_or(config.cloud);
+    let labels = decide(settings, cloud, &*store, &*kit.clock).await.from;
+    Ok(Reached {
+        definitions,
+        cloud: None,
+        labels,
+    })
 }

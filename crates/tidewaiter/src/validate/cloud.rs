@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 
 use crate::controller::Given;
 use crate::controller::cloud::Cloud;
+use crate::controller::label_source::LabelSource;
 use crate::controller::settings::ControllerSettings;
 
 /// The instance groups of the cloud that the Cluster names.
@@ -41,7 +42,7 @@ impl CloudOfCluster {
             .where_it_is()
             .await
             .context("the region or project of the cluster is not known")?;
-        Ok(Cloud::of(&given, &self.kit).await?.groups?)
+        Ok(Cloud::of(&given, &self.kit).await?.groups)
     }
 
     /// The given location, completed by the Cluster.
@@ -87,6 +88,8 @@ impl CloudOfCluster {
             },
             settings: ControllerSettings {
                 project,
+                // No label is asked about here.
+                label_source: LabelSource::Store,
                 ..settings.clone()
             },
             environment: environment.clone(),

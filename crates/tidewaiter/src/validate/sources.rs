@@ -13,7 +13,7 @@ use tidewaiter_validation::Sources;
 use super::cloud::CloudOfCluster;
 use crate::cli::ValidateArgs;
 use crate::controller::settings::ControllerSettings;
-use crate::controller::state_store::store_options;
+use crate::controller::state_store::{open_store, store_options};
 use crate::controller::{Given, definitions};
 use crate::place::config;
 
@@ -47,7 +47,8 @@ pub(super) async fn open(args: &ValidateArgs) -> Result<Targets> {
     let server = kube_config(role.kubeconfig.as_deref(), Some(cluster.as_str())).await;
     let server =
         server.context("no kubeconfig for the API server: use --kubeconfig with a file from kops export kubeconfig")?;
-    let definitions = definitions(&given.config, &given.settings, store_options(&given, &kit)?, &kit)?;
+    let opened = open_store(&given, store_options(&given, &kit)?)?;
+    let definitions = definitions(&given.config, &given.settings, opened, &kit)?;
     let store = given.config.config_base.clone();
     let route = client::route(&server, &given.environment);
     let client = client::fenced(&server, &Leadership::never(kit.clock.clone()), &kit).await?;

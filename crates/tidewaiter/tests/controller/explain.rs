@@ -423,6 +423,18 @@ async fn labels_from_tags_are_explained() {
             .contains("the record contains labels from tags"),
         "{found}"
     );
+
+    // Without a flag it decides as the controller does: by the version of kOps.
+    world.store.put("kops-version.txt", "1.37.0-alpha.1");
+    let found = explained(&world, &["node", name]).await;
+    let why = found["change"]["why"].as_str().unwrap_or_default();
+    assert!(why.contains("only --from-cloud reads"), "{found}");
+    let found = explained(&world, &["node", name, "--from-cloud"]).await;
+    assert_eq!(
+        found["change"]["set"],
+        json!([{"key": "team", "value": "blue"}]),
+        "{found}"
+    );
 }
 
 #[tokio::test]

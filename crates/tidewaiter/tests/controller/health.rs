@@ -5,6 +5,7 @@ mod forged;
 mod monitoring;
 mod server;
 mod standing;
+mod without_store;
 
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::{Api, Patch, PatchParams, PostParams};

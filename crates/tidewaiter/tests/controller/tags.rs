@@ -7,9 +7,9 @@ use tidewaiter_api::ConditionStatus::{True, Unknown};
 use tidewaiter_api::LabelSource;
 use tidewaiter_testkit::builders::controller_config;
 use tidewaiter_testkit::fake_ec2::FakeInstance;
-use tidewaiter_testkit::{Kubelet, Scratch};
+use tidewaiter_testkit::{Kubelet, Scratch, eventually};
 
-use crate::world::{CLUSTER, World};
+use crate::world::{CLUSTER, SOON, World};
 
 const TAGS: (&str, &str) = ("TIDEWAITER_LABEL_SOURCE", "tags");
 const STORE_THEN_TAGS: (&str, &str) = ("TIDEWAITER_LABEL_SOURCE", "store-then-tags");
@@ -118,6 +118,90 @@ async fn tags_stand_in_for_a_definition_that_never_was_there() {
     world.has_labels(name, &[GROUP, ROLE, ("tier", "night")]).await;
 }
 
+/// Where the record says that the label `team` of a Node comes from.
+async fn source_of_team(world: &World, name: &str) -> Option<LabelSource> {
+    let status = world.records().get(name).await.unwrap().status.unwrap_or_default();
+    let team = status.labels.into_iter().find(|label| label.key.as_str() == "team");
+    team.map(|label| label.source)
+}
+
+async fn has_team(world: &World, name: &str, team: &str) {
+    world.has_labels(name, &[GROUP, ROLE, ("team", team)]).await;
+}
+
+#[tokio::test]
+async fn where_kops_takes_labels_from_tags_they_are_taken_from_there_unless_a_node_would_lose_some() {
+    let world = World::start().await;
+    world.group("nodes", &[("team", "red")]);
+    world.group("batch", &[("tier", "night")]);
+    let untagged = |number| FakeInstance::numbered(number).kops(CLUSTER, "nodes");
+    let fewer = untagged(3).tag(&tag(ROLE.0), "").tag(&tag(GROUP.0), "nodes");
+    let controller = world.controller_with(&[OFTEN]).await;
+    controller
+        .logs("labels come from the state store … there is no kops-version.txt")
+        .await;
+    let mut kubelets = Vec::new();
+    let older = tagged(7).tag(&tag("team"), "grey");
+    for instance in [tagged(1), untagged(2), fewer, older] {
+        kubelets.push(join(&world, instance).await);
+    }
+    let [covered, bare, partial, older] = [0, 1, 2, 3].map(|number| kubelets[number].name().to_owned());
+    for name in [&covered, &bare, &partial, &older] {
+        has_team(&world, name, "red").await;
+        assert_eq!(source_of_team(&world, name).await, Some(LabelSource::GroupNodeLabels));
+    }
+    controller.stops().await;
+
+    // kOps is upgraded. A Node whose tags give all that it has gets them, and later what its instance was launched with.
+    world.store.put("kops-version.txt", "1.36.0\n");
+    let controller = world.controller_with(&[OFTEN]).await;
+    controller
+        .logs("labels come from the tags of instances, else the state store … kOps is 1.36.0")
+        .await;
+    let source = async || match source_of_team(&world, &covered).await {
+        Some(LabelSource::InstanceTag) => Ok(()),
+        other => Err(format!("{other:?}")),
+    };
+    eventually("the record to name the tags", SOON, source).await;
+    world.group("nodes", &[("team", "blue")]);
+    for name in [&bare, &partial, &older] {
+        has_team(&world, name, "blue").await;
+    }
+    let (new, new_bare) = (join(&world, tagged(4)).await, join(&world, untagged(5)).await);
+    has_team(&world, new.name(), "red").await;
+    has_team(&world, new_bare.name(), "blue").await;
+    has_team(&world, &covered, "red").await;
+    // The state store still says whose a label is, and which groups there should be.
+    controller.has_gauge("kops_node_ready", Some(0.0)).await;
+    world
+        .patch(new.name(), json!({"metadata": {"labels": {"tier": "night"}}}))
+        .await;
+    world.tells(new.name(), "ForeignLabel", "tier").await;
+    controller.stops().await;
+
+    // While nobody knows the version, no Node changes sides.
+    world.store.put("kops-version.txt", "<html>");
+    let controller = world.controller_with(&[OFTEN]).await;
+    controller
+        .logs("labels come from the source in the record … must be a version of kOps")
+        .await;
+    world.group("nodes", &[("team", "green")]);
+    let newest = join(&world, tagged(6)).await;
+    for name in [newest.name(), &bare, &partial, &older, new_bare.name()] {
+        has_team(&world, name, "green").await;
+    }
+    has_team(&world, &covered, "red").await;
+    assert_eq!(world.labels(new.name()).await["team"], "red");
+    for name in [&covered, &bare, &partial, &older] {
+        let removed = world
+            .events(name)
+            .await
+            .into_iter()
+            .find(|(reason, _)| reason == "LabelsRemoved");
+        assert_eq!(removed, None, "{name}");
+    }
+}
+
 #[test]
 fn what_cannot_be_kept_is_refused_at_the_start() {
     let scratch = Scratch::new("label-source");
@@ -164,10 +248,17 @@ fn what_cannot_be_kept_is_refused_at_the_start() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.lines().count() == 1 && said.contains(words), "{words}: {said}");
     }
-    let output = start(&aws.to_json(), &[STORE_THEN_TAGS, remove]);
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        output.status.success() && said.contains("labelSource: store-then-tags"),
-        "{said}"
-    );
+    for (config, environment, effective) in [
+        (
+            aws.to_json(),
+            &[STORE_THEN_TAGS, remove][..],
+            "labelSource: store-then-tags\n",
+        ),
+        (aws.to_json(), &[remove], "labelSource: auto\n"),
+        (gce.to_json(), &[], "labelSource: auto\n"),
+    ] {
+        let output = start(&config, environment);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && said.contains(effective), "{said}");
+    }
 }

@@ -113,7 +113,7 @@ async fn the_page_on_what_is_taken_over_and_on_tags_is_true() {
     let mut page = section("Newer kOps: labels from tags", &world, kubelet.name());
     page.run("kubectl apply -f deploy/crds").await;
     let printed = page
-        .run("tidewaiter explain node NODE --conf config.yaml --from-cloud --label-source tags")
+        .run("tidewaiter explain node NODE --conf config.yaml --from-cloud")
         .await;
     assert!(
         printed.contains("kops.k8s.io/instancegroup") && printed.contains("team"),

@@ -245,6 +245,7 @@ fn cloud_group(case: CloudCase) -> CloudGroup {
     CloudGroup {
         name: case.name,
         instance_group: case.instance_group.parse().unwrap(),
+        role: None,
         sizes: match case.sizes.as_deref() {
             None => Sizes::OfCloud {
                 target: case.target,

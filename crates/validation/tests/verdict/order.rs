@@ -80,6 +80,7 @@ fn cloud() -> impl Strategy<Value = Vec<CloudGroup>> {
         let made = named.map(|(number, (group, sizes, members))| CloudGroup {
             name: format!("cloud-{number}"),
             instance_group: group.parse().unwrap(),
+            role: None,
             sizes,
             members,
         });

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use aws_sdk_autoscaling::types::{AutoScalingGroup, Instance, LifecycleState};
 use tidewaiter_api::names::INSTANCE_GROUP_LABEL;
+use tidewaiter_api::values::Role;
 use tidewaiter_api::{ClusterName, InstanceGroupName, ProviderId};
 
 use super::definition::{Definition, Made, Versions};
@@ -19,6 +20,20 @@ use crate::refusal::Refusal;
 /// What kOps puts between the name of an `InstanceGroup` and the cluster's, for all roles except nodes and bastions.
 /// Source: `matchInstanceGroup` of kOps (`upup/pkg/fi/cloudup/awsup/instancegroups.go`).
 const ROLE_PARTS: [&str; 6] = ["masters", "apiservers", "etcd", "scheduler", "ccm", "kcm"];
+
+/// The tags of a group that name its roles; the value is `1`. kOps writes them after the user's own tags, so none of
+/// those replaces one. Source: `CloudTagInstanceGroupRolePrefix` of kOps (`upup/pkg/fi/cloudup/awstasks`).
+const ROLE_TAGS: [(&str, Role); 9] = [
+    ("k8s.io/role/control-plane", Role::ControlPlane),
+    ("k8s.io/role/master", Role::ControlPlane),
+    ("k8s.io/role/node", Role::Node),
+    ("k8s.io/role/bastion", Role::Bastion),
+    ("k8s.io/role/apiserver", Role::ApiServer),
+    ("k8s.io/role/etcd", Role::Etcd),
+    ("k8s.io/role/scheduler", Role::Scheduler),
+    ("k8s.io/role/kubecontrollermanager", Role::KubeControllerManager),
+    ("k8s.io/role/kube-controller-manager", Role::KubeControllerManager),
+];
 
 /// The status of an instance in its group, merged from its rows.
 #[derive(Debug)]
@@ -50,6 +65,13 @@ pub(super) fn instance_group(group: &AutoScalingGroup, cluster: &ClusterName) ->
     // `a.masters.CLUSTER` may also be the group of the worker group `a.masters`: its tag says so.
     let tagged = tag(INSTANCE_GROUP_LABEL) == Some(own);
     of_a_role.filter(|_| !tagged).unwrap_or(own).parse().ok()
+}
+
+/// The role that stands for all roles in the tags of the group; the tags of instances do not count.
+fn role(group: &AutoScalingGroup) -> Option<Role> {
+    let keys = group.tags().iter().filter(|tag| tag.value() == Some("1"));
+    let roles = keys.filter_map(|tag| ROLE_TAGS.iter().find(|(key, _)| tag.key() == Some(key)));
+    roles.map(|(_, role)| *role).min()
 }
 
 pub(super) fn detached(known: &Known) -> Detached<'_> {
@@ -115,19 +137,21 @@ pub(super) fn read(
     Ok(CloudGroup {
         name,
         instance_group: instance_group.clone(),
+        role: role(group),
         sizes,
         members: found.into_iter().map(Member::from).collect(),
     })
 }
 
-/// The instances that name an InstanceGroup and are members of none of its groups.
+/// The instances that name an InstanceGroup and are members of none of its groups. It is one of workers if Karpenter
+/// has made one of them: kOps lets it make nothing else.
 pub(super) fn unmanaged(groups: &[CloudGroup], known: &Known) -> Vec<CloudGroup> {
     let managed = groups.iter().flat_map(|group| {
         let ids = group.members.iter().map(|member| member.id.as_str());
         ids.map(|id| (group.instance_group.as_str(), id))
     });
     let managed: HashSet<(&str, &str)> = managed.collect();
-    let mut unmanaged: BTreeMap<InstanceGroupName, Vec<Member>> = BTreeMap::new();
+    let mut unmanaged: BTreeMap<InstanceGroupName, (Vec<Member>, Option<Role>)> = BTreeMap::new();
     for (id, present) in known.all() {
         if managed.contains(&(&present.instance_group, id.as_str())) {
             continue;
@@ -135,7 +159,9 @@ pub(super) fn unmanaged(groups: &[CloudGroup], known: &Known) -> Vec<CloudGroup>
         let Ok(instance_group) = present.instance_group.parse() else {
             continue;
         };
-        unmanaged.entry(instance_group).or_default().push(Member {
+        let (members, role) = unmanaged.entry(instance_group).or_default();
+        *role = role.or(present.karpenter.then_some(Role::Node));
+        members.push(Member {
             id: id.to_string(),
             provider_id: present.provider_id.clone(),
             node_name: None,
@@ -143,12 +169,13 @@ pub(super) fn unmanaged(groups: &[CloudGroup], known: &Known) -> Vec<CloudGroup>
             warm_pool: false,
         });
     }
-    let groups = unmanaged.into_iter().map(|(instance_group, mut members)| {
+    let groups = unmanaged.into_iter().map(|(instance_group, (mut members, role))| {
         // Equal answers must be equal.
         members.sort_by(|one, other| one.id.cmp(&other.id));
         CloudGroup {
             name: instance_group.to_string(),
             instance_group,
+            role,
             sizes: Sizes::Unmanaged,
             members,
         }

@@ -26,9 +26,11 @@ use crate::refusal::Refusal;
 /// Source: `tagNameDetachedInstance` of kOps (`upup/pkg/fi/cloudup/awsup/aws_cloud.go`).
 const DETACHED_TAG: &str = "kops.k8s.io/detached-from-asg";
 
-/// The tags of instances that no Auto Scaling group may list. Karpenter sets the second one, and before version 0.32
-/// the third.
-const MARKS: [&str; 3] = [DETACHED_TAG, "karpenter.sh/nodepool", "karpenter.sh/provisioner-name"];
+/// The tags of Karpenter: the second one is that of versions before 0.32.
+const KARPENTER_TAGS: [&str; 2] = ["karpenter.sh/nodepool", "karpenter.sh/provisioner-name"];
+
+/// The tags of instances that no Auto Scaling group may list.
+const MARKS: [&str; 3] = [DETACHED_TAG, KARPENTER_TAGS[0], KARPENTER_TAGS[1]];
 
 /// The states of a member. Source: `findInstances` of kOps (in the same file).
 const PRESENT: [&str; 4] = ["pending", "running", "stopping", "stopped"];
@@ -63,6 +65,8 @@ pub(super) struct Present {
     pub instance_group: Box<str>,
     pub provider_id: ProviderId,
     pub detached: bool,
+    /// Whether Karpenter made it.
+    pub karpenter: bool,
 }
 
 /// What is queried each time.
@@ -180,6 +184,7 @@ fn present(id: InstanceId, instance: &Instance) -> Result<Option<(InstanceId, Pr
         instance_group: instance_group.into(),
         provider_id: provider_id.ok_or_else(|| unusable(API, format!("{id} has no valid zone")))?,
         detached: tag(instance, DETACHED_TAG).is_some(),
+        karpenter: KARPENTER_TAGS.iter().any(|key| tag(instance, key).is_some()),
     };
     Ok(Some((id, present)))
 }

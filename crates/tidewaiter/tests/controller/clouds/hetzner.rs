@@ -122,3 +122,51 @@ async fn a_server_that_is_relabelled_stays_in_the_group_for_which_its_node_was_v
     world.is_verified(name, True, "Proven").await;
     world.has_labels(name, &given).await;
 }
+
+/// Hetzner Cloud has no groups, and no number is missing for that.
+#[tokio::test]
+async fn the_health_of_every_group_is_known() {
+    let world = world().await;
+    let hetzner = FakeHetzner::start().await;
+    let worker = server(5, "nodes-abcd").ip("10.0.0.5").kops(CLUSTER, "nodes");
+    let outdated = server(6, "nodes-efgh").ip("10.0.0.6").kops(CLUSTER, "nodes");
+    let master = server(2, "masters-abcd").ip("10.0.0.2").kops(CLUSTER, "masters");
+    let machines = [&worker, &master].map(Machine::from);
+    hetzner.launch([worker, outdated.label("kops.k8s.io/needs-update", ""), master]);
+    let mut environment = hetzner.environment();
+    environment.push(("TIDEWAITER_HETZNER_ENDPOINT", hetzner.endpoint()));
+    let controller = controller(&world, "hetzner", &environment).await;
+    for machine in machines {
+        machine.registers_as(&world, &machine.node).await;
+    }
+    controller.has_gauge("kops_node_ready", Some(2.0)).await;
+    let page = controller.scrape().await;
+    // The sizes are those of the InstanceGroup.
+    for (gauge, nodes, masters) in [
+        ("current_instances", 2, 1),
+        ("ready_nodes", 1, 1),
+        ("outdated_instances", 1, 0),
+        ("target_instances", 3, 3),
+        ("min_instances", 3, 3),
+        ("max_instances", 3, 3),
+    ] {
+        for (group, value) in [("nodes", nodes), ("masters", masters)] {
+            let labels = format!("cluster_name=\"{CLUSTER}\",instance_group=\"{group}\"");
+            let line = format!("tidewaiter_instance_group_{gauge}{{{labels}}} {value}\n");
+            assert!(page.contains(&line), "{line}: {page}");
+        }
+    }
+    for part in ["InstanceGroups", "cloud", "Nodes", "NodeIdentities", "Pods", "dns"] {
+        let line = format!("tidewaiter_cluster_observed{{cluster_name=\"{CLUSTER}\",part=\"{part}\"}} 1\n");
+        assert!(page.contains(&line), "{line}: {page}");
+    }
+    for gauge in [
+        "kops_node_notReady",
+        "kops_pod_missing",
+        "kops_pod_notReady",
+        "kops_pod_pending",
+        "kops_pod_unknown",
+    ] {
+        assert!(page.contains(&format!("\n{gauge}{{")), "{gauge}: {page}");
+    }
+}
