@@ -21,7 +21,7 @@ use tidewaiter_kops::{DefinitionError, Definitions, OwnedKeys};
 use crate::node_controller::group_change::judged;
 use crate::node_controller::observation::{Finding, Observation};
 use crate::node_controller::observe::Claimed;
-use crate::node_controller::{LabelsFrom, Policy, given, needs_tags, owned};
+use crate::node_controller::{LabelsFrom, Policy, falls_back, given, needs_tags, owned};
 use crate::objects::Record;
 use live::Live;
 
@@ -157,7 +157,7 @@ impl Explainer {
 
     async fn define(&self, proven: Proven, record: Option<&Record>) -> Result<Found, ExplainError> {
         let from = self.policy.labels_from;
-        let tags_unread = self.cloud.is_none() && from != LabelsFrom::Store;
+        let tags_unread = self.cloud.is_none();
         let Some(definitions) = &self.definitions else {
             let why = "no definitions: set --conf, or --name and --state";
             return Ok(Found::Uncompared(why.to_owned()));
@@ -168,7 +168,7 @@ impl Explainer {
             return Ok(Found::Uncompared(why.to_owned()));
         }
         match given(from, definitions, &proven, recorded).await.finding(proven) {
-            Finding::Undefined(_, error) if tags_unread => {
+            Finding::Undefined(_, error) if tags_unread && falls_back(from, recorded) => {
                 let why = format!("{error}; only --from-cloud shows whether tags are used instead");
                 Ok(Found::Uncompared(why))
             }

@@ -29,7 +29,7 @@ use tidewaiter_kops::Definitions;
 
 use crate::objects::{Node, Record};
 use error::NodeError;
-pub(crate) use labels::{given, needs_tags, owned};
+pub(crate) use labels::{falls_back, given, needs_tags, owned};
 use observation::Finding;
 use plan::plan;
 pub use policy::{ForeignLabels, LabelsFrom, OnForgery, OnGroupChange, Policy};

@@ -95,16 +95,20 @@ impl Given {
 async fn start(given: &Given, mut role: Role<'_>) -> Result<()> {
     let Given { config, settings, .. } = given;
     let kit = role.context.kit.clone();
-    let cloud = Cloud::of(given, &kit).await?;
-    info!(reason = cloud.labels.why, "labels come from {}", cloud.labels.sources());
+    let Cloud {
+        identifier,
+        store,
+        groups,
+        labels,
+    } = Cloud::of(given, &kit).await?;
     let metrics = Port::open("metricsAddress", settings.metrics_address).await?;
     let parts = ControllerRole {
         cluster: config.cluster_name.clone(),
         clients: role.clients.clone(),
-        identities: identities(cloud.identifier, given, &kit),
-        definitions: definitions(config, settings, cloud.store, &kit)?,
-        groups: cloud.groups,
-        policy: settings.policy(cloud.labels.from),
+        identities: identities(identifier, given, &kit),
+        definitions: definitions(config, settings, store, &kit)?,
+        groups,
+        policy: settings.policy(labels.from),
         options: validation::Options {
             max_unready_nodes: settings.max_unready_nodes,
             counts_only: true,
@@ -112,6 +116,7 @@ async fn start(given: &Given, mut role: Role<'_>) -> Result<()> {
     };
     let server = controllers::start(parts, &role.context, role.tasks)?;
     role.serve("metrics-server/http", metrics, server.router());
+    info!(reason = labels.why, "labels come from {}", labels.sources());
     info!(cluster = %config.cluster_name, state = %config.config_base, "started");
     Ok(())
 }

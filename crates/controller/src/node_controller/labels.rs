@@ -41,12 +41,16 @@ pub(crate) async fn given(
     if tags_first {
         return Given::Tags;
     }
-    let falls_back = matches!(from, LabelsFrom::StoreThenTags | LabelsFrom::AsRecorded);
     match definitions.get(&identity.group).await {
         Ok(definition) => Given::Definition(definition),
-        Err(_) if falls_back && tags_may_serve(identity, recorded) => Given::Tags,
+        Err(_) if falls_back(from, recorded) && !identity.tag_labels.is_empty() => Given::Tags,
         Err(error) => Given::Nothing(error),
     }
+}
+
+/// Whether tags can stand in for a definition that is not to be had, for a Node that has been given the labels of `recorded`.
+pub(crate) fn falls_back(from: LabelsFrom, recorded: &[RecordedLabel]) -> bool {
+    matches!(from, LabelsFrom::StoreThenTags | LabelsFrom::AsRecorded) && none_from_files(recorded)
 }
 
 /// Whether the labels of a Node that has been given those of `recorded` cannot be told without the tags of its instance.
@@ -81,7 +85,7 @@ pub(crate) async fn owned(from: LabelsFrom, definitions: &Definitions) -> Arc<Ow
     }
 }
 
-/// Whether tags can stand in for a definition that is not to be had.
+/// Whether the instance has tags, and its Node nothing from files.
 fn tags_may_serve(identity: &Identity, recorded: &[RecordedLabel]) -> bool {
     !identity.tag_labels.is_empty() && none_from_files(recorded)
 }
