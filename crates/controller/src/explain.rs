@@ -192,7 +192,7 @@ impl Explainer {
             self.policy.labels_from == LabelsFrom::Store && seen.recorded().iter().any(|label| tagged(label.source));
         let mut notes = Vec::new();
         if other_source {
-            notes.push("the record contains labels from tags: set --label-source as the controller has it");
+            notes.push("the record contains labels from tags, and here they come from the state store: if the controller has another labelSource, set --label-source as it has it");
         }
         if matches!(seen.finding, Finding::Defined(..)) && !seen.owned.is_complete() {
             notes.push("the definitions of some groups are unknown, so labels of other groups may be missing here");

@@ -206,6 +206,8 @@ pub enum GroupHold {
     ControlPlane,
     /// The new group has no readable definition.
     Undefined,
+    /// Its labels come from the tags of the instance, which are those of the group that launched it.
+    Tags,
 }
 
 /// Why there is no usable response from the cloud.
@@ -335,6 +337,9 @@ impl GroupHold {
             }
             Self::Undefined => {
                 "Find out who changed the group. If the change is right, correct the file of the new group in the state store: until it can be read, the Node may be one of the control plane's."
+            }
+            Self::Tags => {
+                "Find out who changed the group and change it back. If the change is right, replace the instance: its other tags, from which its labels come, are still those of the group that launched it."
             }
         }
     }

@@ -3,6 +3,7 @@
 //! It shows what is held, asks for confirmation, and annotates `CloudSync` with exactly the revisions that it showed, one after the other.
 //! If the cloud's list changes in between, the coordinator holds another revision, and nothing is released.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -85,11 +86,12 @@ fn chosen<'a>(sync: &'a CloudSync, kind: Option<&str>) -> Result<Vec<Held<'a>>> 
                 .iter()
                 .any(|other| other.eq_ignore_ascii_case(kind)) =>
         {
-            let known: Vec<&str> = kinds.iter().map(|kind| &*kind.kind).collect();
+            let mirrored = kinds.iter().map(|kind| &*kind.kind);
+            let known: BTreeSet<&str> = mirrored.chain([CLUSTER_ROLE, NODE]).collect();
             bail!(
-                "{} is not a mirrored kind; the kinds are {}",
+                "{} is not a kind that can be held; the kinds are {}",
                 printable(kind),
-                names(&known)
+                names(&Vec::from_iter(known))
             )
         }
         None if all.is_empty() => bail!("nothing of {kind} is held, nor of any other kind"),
@@ -283,7 +285,9 @@ mod tests {
             (
                 &some,
                 Some("pods"),
-                Err("pods is not a mirrored kind; the kinds are ClusterLabel, Plugin, Registry, User"),
+                Err(
+                    "pods is not a kind that can be held; the kinds are ClusterLabel, ClusterRole, Node, Plugin, Registry, User",
+                ),
             ),
             (&none, None, Err("nothing is held")),
             (

@@ -47,7 +47,7 @@ pub fn judge(seen: &Observation, options: &Options) -> Verdict {
     // Rules that also need Nodes, and rules that need to know whose Nodes they are.
     let listed = membership.as_ref().filter(|membership| membership.nodes_known);
     let joined = listed.filter(|membership| membership.identities_known);
-    unknown.extend(joined.and_then(groups::unproven));
+    let unproven = joined.and_then(groups::unproven);
 
     let tolerable = listed.map(|listed| groups::tolerable_workers(listed, options.max_unready_nodes));
     let limit = if options.counts_only { LISTED } else { usize::MAX };
@@ -61,9 +61,13 @@ pub fn judge(seen: &Observation, options: &Options) -> Verdict {
     let mut counts = Counts::default();
     if let Some(joined) = joined {
         let (ready, not_ready) = groups::count_nodes(joined);
-        counts.nodes_ready = Some(ready);
-        counts.nodes_not_ready = Some(not_ready);
+        // Before the first proof, nothing is known of any Node.
+        if unproven.is_none() || ready + not_ready > 0 {
+            counts.nodes_ready = Some(ready);
+            counts.nodes_not_ready = Some(not_ready);
+        }
     }
+    unknown.extend(unproven);
     if let Some(pods) = known.pods {
         let system = pods::failures(pods, membership.as_ref(), &mut findings);
         counts.pods_not_ready = Some(system.not_ready);

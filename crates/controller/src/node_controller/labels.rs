@@ -4,9 +4,11 @@
 //! What was given from files is replaced by tags only if these give the same, or where the operator set `tags`: an instance has the tags of
 //! the day when it was launched, and the files may have more since.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tidewaiter_api::RecordedLabel;
+use tidewaiter_api::names::INSTANCE_GROUP_LABEL;
 use tidewaiter_identity::{Identity, Proven};
 use tidewaiter_kops::{Definition, DefinitionError, Definitions, NodeLabels, OwnedKeys, node_labels, tag_labels};
 
@@ -34,6 +36,8 @@ pub(crate) async fn given(
     let identity = proven.identity();
     let tags_first = match from {
         LabelsFrom::Tags => true,
+        // The tags are those of the group that launched the instance.
+        _ if has_moved(identity, recorded) => false,
         LabelsFrom::TagsThenStore => tags_give(identity, recorded),
         LabelsFrom::AsRecorded => !recorded.is_empty() && tags_may_serve(identity, recorded),
         LabelsFrom::Store | LabelsFrom::StoreThenTags => false,
@@ -94,19 +98,21 @@ fn none_from_files(recorded: &[RecordedLabel]) -> bool {
     recorded.iter().all(|label| label.file.is_empty())
 }
 
-/// Whether tags give all that files gave, so that the Node loses nothing and no value changes.
+/// Whether the Node was labelled for another group than that of its instance.
+fn has_moved(identity: &Identity, recorded: &[RecordedLabel]) -> bool {
+    let mut labels = recorded.iter();
+    labels.any(|label| label.key.as_str() == INSTANCE_GROUP_LABEL && label.value.as_str() != identity.group.as_str())
+}
+
+/// Whether tags give what files gave, and nothing else, so that the Node does not change.
 fn tags_give(identity: &Identity, recorded: &[RecordedLabel]) -> bool {
     if tags_may_serve(identity, recorded) {
         return true;
     }
     let given = labels_of_tags(identity).wanted;
-    let is_given = |label: &RecordedLabel| {
-        given
-            .iter()
-            .any(|wanted| wanted.key == label.key && wanted.value == label.value)
-    };
-    let mut from_files = recorded.iter().filter(|label| !label.file.is_empty());
-    !identity.tag_labels.is_empty() && from_files.all(is_given)
+    let given: BTreeSet<_> = given.iter().map(|label| (&label.key, &label.value)).collect();
+    let recorded = recorded.iter().map(|label| (&label.key, &label.value));
+    !identity.tag_labels.is_empty() && given == recorded.collect()
 }
 
 fn labels_of_tags(identity: &Identity) -> NodeLabels {

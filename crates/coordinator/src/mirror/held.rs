@@ -279,17 +279,17 @@ mod tests {
         let log = Arc::clone(&woken);
         held_roles.notify(move |role| lock(&log).push(role.to_owned()));
         let lost = |rule: &str| vec![rule.to_owned()];
-        held_roles.call("a", "admins");
+        held_roles.call("a", "ad\u{1b}[2Jmins");
         assert!(held_roles.hold("a", &lost("* *.*")) && held_roles.hold("b", &lost(&"é".repeat(2000))));
         let held = held_roles.status().unwrap().held.unwrap();
         assert!(
-            held.reason.contains("admins (a) loses * *.*") && held.reason.len() <= 1024,
+            held.reason.contains("ad\\u{1b}[2Jmins (a) loses * *.*") && held.reason.len() <= 1024,
             "{}",
             held.reason
         );
         assert_eq!(
             (held.objects, &held.names[..]),
-            (2, &["admins (a)".to_owned(), "b".to_owned()][..])
+            (2, &["ad\\u{1b}[2Jmins (a)".to_owned(), "b".to_owned()][..])
         );
         // Another role is held meanwhile: the person has not seen it.
         assert!(held_roles.hold("c", &lost("get secrets")));

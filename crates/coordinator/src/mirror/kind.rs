@@ -5,6 +5,7 @@ use kube::core::ObjectMeta;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_api::values::printable;
 use tidewaiter_cloud::client::{Cluster, Path};
 use tidewaiter_cloud::models::values::NodePoolId;
 use tidewaiter_cloud::models::{InvalidItem, Kind, Model, NodePool};
@@ -18,7 +19,7 @@ use super::brake::FEW;
 const ID_LENGTH: usize = 36;
 
 /// The most characters that are shown of what people call an object.
-const CALLED: usize = 160;
+const CALLED: usize = 80;
 
 /// A kind that is mirrored: where the cloud lists it, and how an object of the cloud becomes an object of the cluster.
 pub(crate) trait MirroredKind: Send + Sync + 'static {
@@ -207,13 +208,14 @@ pub(super) fn cluster_scoped(id: &impl ToString) -> ObjectMeta {
     }
 }
 
-/// What people call it, and the name of its resource.
+/// What people call it, and the name of its resource. Anybody in the cloud may choose what they call it, and it is
+/// printed on terminals.
 pub(crate) fn with_name(called: &str, name: &str) -> String {
     let called: String = called.trim().chars().take(CALLED).collect();
     if called.is_empty() {
         name.to_owned()
     } else {
-        format!("{called} ({name})")
+        format!("{} ({name})", printable(&called))
     }
 }
 

@@ -228,6 +228,7 @@ async fn what_lost_its_label_is_taken_up_or_goes_with_its_registry() {
     world.registry("r-good", GOOD, "u", "hunter2-a").await;
     world.registry("r-other", OTHER, "u", "hunter2-b").await;
     let strips = [
+        ("a-refuses", json!(null)),
         ("both", json!(null)),
         ("managed", json!({"containership.io/managed": null})),
         ("changed", json!({"containership.io/managed": "false"})),
@@ -260,10 +261,11 @@ async fn what_lost_its_label_is_taken_up_or_goes_with_its_registry() {
     let own = serde_json::from_value(own).unwrap();
     let persons = world.secrets("persons");
     persons.create(&PostParams::default(), &own).await.unwrap();
+    refuse(&world, "DELETE", "a-refuses").await;
     world.unregister("r-good").await;
 
     let _process = world.coordinator(&[]);
-    for (namespace, _) in &strips {
+    for (namespace, _) in &strips[1..] {
         world.gone(namespace, "r-good").await;
         world.has_secret(namespace, "r-other", OTHER, "hunter2-b").await;
         world.attached(namespace, "containership", &["r-other"]).await;
@@ -407,41 +409,64 @@ async fn a_registry_directs_no_credential_to_another_host() {
     world.event("containership-core", "thief", "CredentialRefused").await;
 }
 
+/// From now on, the API server refuses to create or to delete Secrets in the namespace.
+async fn refuse(world: &RegistryWorld, operation: &str, namespace: &str) {
+    let policy = format!(
+        r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {{name: no-secrets}}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules: [{{apiGroups: [""], apiVersions: [v1], operations: [{operation}], resources: [secrets]}}]
+  validations: [{{expression: "request.namespace != '{namespace}'", message: "no Secrets here"}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {{name: no-secrets}}
+spec: {{policyName: no-secrets, validationActions: [Deny]}}
+"#
+    );
+    world.cluster.apply(&policy).await;
+    // A policy takes effect some time after it was created.
+    let secrets = world.secrets(namespace);
+    let probe: Secret = serde_json::from_value(json!({"metadata": {"name": "probe"}})).unwrap();
+    if operation == "DELETE" {
+        secrets.create(&PostParams::default(), &probe).await.unwrap();
+    }
+    eventually("the policy to deny", SOON, async || {
+        let tried = match operation {
+            "DELETE" => secrets
+                .delete("probe", &DeleteParams::default().dry_run())
+                .await
+                .map(|_| ()),
+            _ => secrets
+                .create(
+                    &PostParams {
+                        dry_run: true,
+                        ..PostParams::default()
+                    },
+                    &probe,
+                )
+                .await
+                .map(|_| ()),
+        };
+        match tried {
+            Err(error) if error.to_string().contains("no Secrets here") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_namespace_that_refuses_delays_no_other() {
     let world = RegistryWorld::start(false).await;
     world.registries.accept(GOOD, &["u:hunter2-a"]);
     world.registry("r", GOOD, "u", "hunter2-a").await;
     world.namespace("refusing").await;
-    world
-        .cluster
-        .apply(
-            r#"
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: no-secrets}
-spec:
-  failurePolicy: Fail
-  matchConstraints:
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]
-  validations: [{expression: "request.namespace != 'refusing'", message: "no Secrets here"}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: no-secrets}
-spec: {policyName: no-secrets, validationActions: [Deny]}
-"#,
-        )
-        .await;
-    // A policy takes effect some time after it was created.
-    eventually("the policy to deny", SOON, async || {
-        let probe = serde_json::from_value(json!({"metadata": {"generateName": "probe-"}})).unwrap();
-        match world.secrets("refusing").create(&PostParams::default(), &probe).await {
-            Err(error) if error.to_string().contains("no Secrets here") => Ok(()),
-            other => Err(format!("{:?}", other.map(|_| ()))),
-        }
-    })
-    .await;
+    refuse(&world, "CREATE", "refusing").await;
     let mark = world.cluster.audit_mark().await;
     let _process = world.coordinator(&[]);
     world.event("default", "refusing", "WriteRejected").await;

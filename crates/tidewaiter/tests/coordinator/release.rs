@@ -137,7 +137,9 @@ async fn what_the_brake_holds_is_released_by_kind_or_all_together_and_only_after
             "nothing of User is held, but of ClusterLabel, Registry, Secret",
         )
         .await;
-    world.refuses(&admin, &["pods"], "pods is not a mirrored kind").await;
+    world
+        .refuses(&admin, &["pods"], "pods is not a kind that can be held")
+        .await;
 
     let output = world
         .release(&admin, &["clusterlabel", "--yes"])

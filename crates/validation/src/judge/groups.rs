@@ -92,8 +92,7 @@ pub(super) fn unproven(membership: &Membership<'_>) -> Option<Unknown> {
     if more > 0 {
         named.push(format!("and {more} more"));
     }
-    let remedy =
-        "wait a minute; then see kubectl describe nodeidentity NODE, and the log of the controller if there is none";
+    let remedy = "wait a minute; then see kubectl describe nodeidentity NODE, and the log of the controller that holds the Lease if there is none";
     Some(Unknown::new(
         PartName::NodeIdentities,
         &format!("{}; {remedy}", named.join("; ")),

@@ -120,7 +120,7 @@ impl RegistryError {
                     EcrError::Refused(_) => "Correct the key of the registry in the cloud, or permit ecr:GetAuthorizationToken to it.",
                     EcrError::Throttled | EcrError::Unavailable(_) => "It is tried again.",
                 };
-                let note = format!("{error}. The token in the pull secrets of all namespaces stays until it expires. {remedy}");
+                let note = format!("{error}. A token that is in the pull secrets stays until it expires. {remedy}");
                 ("TokenNotRenewed", "Renew", note)
             }
             Self::NotWritten(error) => return error.notice(),

@@ -44,25 +44,29 @@ impl Reconciler for UnlabelledController {
         if !self.registries.are_known() {
             return Ok(Next::UntilChanged);
         }
+        let mut swept = Ok(());
         for type_ in TYPES {
             for labels in [
                 format!("{MANAGED_LABEL}!={MANAGED_VALUE}"),
                 format!("{MANAGED_LABEL}={MANAGED_VALUE},!{CONTROLLER_LABEL}"),
             ] {
                 let asked = ListParams::default().limit(PAGE).labels(&labels);
-                self.sweep(asked.fields(&format!("type={type_}"))).await?;
+                swept = self.sweep(asked.fields(&format!("type={type_}"))).await.and(swept);
             }
         }
+        swept?;
         Ok(Next::After(jittered(RECHECK, JITTER)))
     }
 }
 
 impl UnlabelledController {
+    /// One that cannot be deleted does not keep the others.
     async fn sweep(&self, mut asked: ListParams) -> Result<(), UnlabelledError> {
         let is_left = |secret: &&PartialObjectMeta<Secret>| {
             let name = secret.metadata.name.as_deref().unwrap_or_default();
             is_written(&secret.metadata) && !self.registries.exists(name)
         };
+        let mut swept = Ok(());
         loop {
             let page = self
                 .secrets
@@ -71,13 +75,13 @@ impl UnlabelledController {
                 .map_err(UnlabelledError::List)?;
             for left in page.items.iter().filter(is_left) {
                 match self.writer.delete::<Secret>(&left.metadata).await {
-                    Err(error) if !error.is_gone() => return Err(UnlabelledError::Delete(error)),
+                    Err(error) if !error.is_gone() => swept = Err(UnlabelledError::Delete(error)),
                     _ => {}
                 }
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => asked = asked.continue_token(&token),
-                None => return Ok(()),
+                None => return swept,
             }
         }
     }

@@ -130,7 +130,9 @@ impl Verifier {
 impl Verify for Verifier {
     async fn check(&self, login: &Login) -> Verdict {
         if login.address.is_plain_http() {
-            return Verdict::Unknown("its address begins with http://, and a password is sent over TLS only");
+            return Verdict::Unknown(
+                "its address begins with http://, and a password is sent over TLS only: correct it in the cloud if the registry has TLS",
+            );
         }
         self.check_at(&login.address.api(), login).await
     }
