@@ -1,6 +1,6 @@
 //! The labels of a proven Node, from where the operator wants them: the state store, or the tags of its instance.
 //!
-//! An instance without a single such tag is one that nobody tagged yet: its Node keeps what it has, or gets the labels of the files.
+//! An instance without such a tag for its group or role is one that kOps has not tagged yet: its Node keeps what it has, or gets the labels of the files.
 //! What was given from files is replaced by tags only if these give the same, or where the operator set `tags`: an instance has the tags of
 //! the day when it was launched, and the files may have more since.
 
@@ -47,7 +47,7 @@ pub(crate) async fn given(
     }
     match definitions.get(&identity.group).await {
         Ok(definition) => Given::Definition(definition),
-        Err(_) if falls_back(from, recorded) && !identity.tag_labels.is_empty() => Given::Tags,
+        Err(_) if falls_back(from, recorded) && is_tagged(identity) => Given::Tags,
         Err(error) => Given::Nothing(error),
     }
 }
@@ -89,9 +89,16 @@ pub(crate) async fn owned(from: LabelsFrom, definitions: &Definitions) -> Arc<Ow
     }
 }
 
-/// Whether the instance has tags, and its Node nothing from files.
+/// Whether kOps has tagged the instance: it always tags it with its group or role. People tag for cluster-autoscaler, too,
+/// and to take their tags for all labels would take every role label away.
+fn is_tagged(identity: &Identity) -> bool {
+    let mut keys = identity.tag_labels.iter().map(|(key, _)| &**key);
+    keys.any(|key| key == INSTANCE_GROUP_LABEL || key.starts_with("node-role.kubernetes.io/"))
+}
+
+/// Whether the instance has the tags, and its Node nothing from files.
 fn tags_may_serve(identity: &Identity, recorded: &[RecordedLabel]) -> bool {
-    !identity.tag_labels.is_empty() && none_from_files(recorded)
+    is_tagged(identity) && none_from_files(recorded)
 }
 
 fn none_from_files(recorded: &[RecordedLabel]) -> bool {
@@ -112,7 +119,7 @@ fn tags_give(identity: &Identity, recorded: &[RecordedLabel]) -> bool {
     let given = labels_of_tags(identity).wanted;
     let given: BTreeSet<_> = given.iter().map(|label| (&label.key, &label.value)).collect();
     let recorded = recorded.iter().map(|label| (&label.key, &label.value));
-    !identity.tag_labels.is_empty() && given == recorded.collect()
+    is_tagged(identity) && given == recorded.collect()
 }
 
 fn labels_of_tags(identity: &Identity) -> NodeLabels {
@@ -121,7 +128,7 @@ fn labels_of_tags(identity: &Identity) -> NodeLabels {
 
 fn of_tags(proven: Proven) -> Finding {
     let identity = proven.identity();
-    if identity.tag_labels.is_empty() {
+    if !is_tagged(identity) {
         let instance = identity.instance.clone();
         return Finding::Undefined(proven, DefinitionError::Untagged { instance });
     }

@@ -97,7 +97,11 @@ impl AutoScaling {
         let mut detached = group::detached(&known);
         let read = groups.into_iter().map(|(name, (instance_group, group))| {
             let pool = pools.remove(&name).unwrap_or_default();
-            let of_group = |id: &InstanceId| known.of(instance_group.as_str(), id).is_some();
+            let of_group = |id: &InstanceId| {
+                known
+                    .of(instance_group.as_str(), id)
+                    .map(|present| &present.provider_id)
+            };
             let detached = detached.remove(instance_group.as_str()).unwrap_or_default();
             group::read(name, &instance_group, &group, &pool, of_group, detached, &versions)
         });

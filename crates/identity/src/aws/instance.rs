@@ -38,19 +38,30 @@ pub(super) struct Reading {
 /// Reads the instance. The checks are in order of significance: running, ours, group.
 ///
 /// # Errors
-/// [`Refusal::NotRunning`], [`Refusal::ForeignProject`], [`Refusal::NotInGroup`], or [`Refusal::Unavailable`] if a
-/// field is missing that EC2 always sets.
+/// [`Refusal::NotRunning`], [`Refusal::ForeignProject`], [`Refusal::NotInGroup`], [`Refusal::Starting`] in place of
+/// these two without the tag of an instance that is pending, or [`Refusal::Unavailable`] if a field is missing that EC2
+/// always sets.
 pub(super) fn identity(id: &InstanceId, instance: &Instance, reading: &Reading) -> Result<Identity, Refusal> {
     check_state(id, instance)?;
-    check_cluster(id, instance, &reading.cluster)?;
+    let starting = instance.state().and_then(|state| state.name()) == Some(&InstanceStateName::Pending);
+    // EC2 may list a new instance before its tags.
+    let perhaps_untagged = |refusal| match refusal {
+        Refusal::ForeignProject { theirs: None, .. } | Refusal::NotInGroup { value: None, .. } if starting => {
+            Refusal::Starting {
+                instance: id.to_string(),
+            }
+        }
+        other => other,
+    };
+    check_cluster(id, instance, &reading.cluster).map_err(perhaps_untagged)?;
     let zone = instance
         .placement()
         .and_then(|placement| placement.availability_zone())
         .ok_or_else(|| unusable(API, format!("{id} has no zone")))?;
     Ok(Identity {
         instance: id.to_string(),
-        group: group(id, instance)?,
-        starting: instance.state().and_then(|state| state.name()) == Some(&InstanceStateName::Pending),
+        group: group(id, instance).map_err(perhaps_untagged)?,
+        starting,
         zone: zone.to_owned(),
         lifecycle: lifecycle(instance),
         names: names(id, instance),

@@ -173,6 +173,11 @@ async fn what_one_instance_can_say() {
         (newer().tag(our_tag, "shared"), "ForeignProject"),
         (newer().tag(other_tag, "owned"), "ForeignProject"),
         (ours(ID).without_tag(group_tag), "NotInGroup"),
+        // EC2 may list a new instance before its tags.
+        (ours(ID).without_tag(group_tag).state("pending"), "Starting"),
+        (newer().state("pending"), "Starting"),
+        (newer().tag(other_tag, "owned").state("pending"), "ForeignProject"),
+        (ours(ID).tag(group_tag, "").state("pending"), "NotInGroup"),
         (ours(ID).tag(group_tag, ""), "NotInGroup"),
         (ours(ID).tag(group_tag, "../config"), "NotInGroup"),
         (ours(ID).tag(group_tag, "Nodes"), "NotInGroup"),

@@ -21,7 +21,7 @@ pub enum DefinitionError {
     Invalid(InvalidFile),
     /// Labels come from the instance's tags, and it has no such tag.
     #[error(
-        "instance {instance} has no tag k8s.io/cluster-autoscaler/node-template/label/KEY: kops update cluster sets these tags on new instances"
+        "instance {instance} has no tag k8s.io/cluster-autoscaler/node-template/label/KEY of its group or role: kops update cluster sets these tags on new instances"
     )]
     Untagged {
         /// The id of the instance.

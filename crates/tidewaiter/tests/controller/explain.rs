@@ -381,7 +381,11 @@ async fn labels_from_tags_are_explained() {
     let tags = ("TIDEWAITER_LABEL_SOURCE", "tags");
     let controller = world.controller_with(&[tags]).await;
     let tag = "k8s.io/cluster-autoscaler/node-template/label/team";
-    let instance = FakeInstance::numbered(1).kops(CLUSTER, "nodes").tag(tag, "red");
+    let of_group = "k8s.io/cluster-autoscaler/node-template/label/kops.k8s.io/instancegroup";
+    let instance = FakeInstance::numbered(1)
+        .kops(CLUSTER, "nodes")
+        .tag(tag, "red")
+        .tag(of_group, "nodes");
     world.ec2.launch([instance.clone()]);
     let kubelet = Kubelet::register(&world.cluster, &World::node_of(&instance).build()).await;
     world.is_verified(kubelet.name(), True, "Proven").await;

@@ -168,6 +168,9 @@ async fn where_kops_takes_labels_from_tags_they_are_taken_from_there_unless_a_no
         has_team(&world, name, "blue").await;
     }
     let (new, new_bare) = (join(&world, tagged(4)).await, join(&world, untagged(5)).await);
+    // People tag for cluster-autoscaler, too.
+    let own_tags = join(&world, untagged(8).tag(&tag("team"), "own")).await;
+    has_team(&world, own_tags.name(), "blue").await;
     has_team(&world, new.name(), "red").await;
     has_team(&world, new_bare.name(), "blue").await;
     has_team(&world, &covered, "red").await;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidewaiter_api::names::{EXCLUSIVE_ROLE_LABELS, belongs_to_others, is_observed};
-use tidewaiter_api::{InstanceGroupName, LabelKey, LabelValue, RecordedLabel};
+use tidewaiter_api::{InstanceGroupName, LabelKey, LabelSource, LabelValue, RecordedLabel};
 use tidewaiter_kit::{Notice, NoticeKind};
 use tidewaiter_kops::{NodeLabels, WantedLabel};
 
@@ -103,11 +103,20 @@ impl<'a> Keys<'a> {
             .filter(|(_, keys)| !keys.is_empty())
             .map(|(what, keys)| format!("{what} {keys}"))
             .collect();
+        let is_of_tags = self
+            .wanted
+            .values()
+            .any(|label| label.source == LabelSource::InstanceTag);
+        let who = if is_of_tags {
+            "The tags of the instance do".to_owned()
+        } else {
+            format!("Group {group} does")
+        };
         (!said.is_empty()).then(|| Notice {
             kind: NoticeKind::Normal,
             reason: "LabelsRemoved".into(),
             action: "Label".into(),
-            note: format!("Group {group} does not define these labels: {}.", said.join("; ")),
+            note: format!("{who} not define these labels: {}.", said.join("; ")),
         })
     }
 

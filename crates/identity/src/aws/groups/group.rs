@@ -83,14 +83,14 @@ pub(super) fn detached(known: &Known) -> Detached<'_> {
     detached
 }
 
-/// The group with its own instances, those of its warm pool, and detached ones. `is_present`: whether EC2 lists the
-/// instance as one of its InstanceGroup.
-pub(super) fn read(
+/// The group with its own instances, those of its warm pool, and detached ones. `present`: the instance as EC2 lists it,
+/// if it is one of its InstanceGroup.
+pub(super) fn read<'a>(
     name: String,
     instance_group: &InstanceGroupName,
     group: &AutoScalingGroup,
     pool: &[Instance],
-    is_present: impl Fn(&InstanceId) -> bool,
+    present: impl Fn(&InstanceId) -> Option<&'a ProviderId>,
     detached: Vec<(&InstanceId, &ProviderId)>,
     versions: &Versions,
 ) -> Result<CloudGroup, Refusal> {
@@ -109,11 +109,14 @@ pub(super) fn read(
         let Some((id, provider_id, warm_pool)) = member(&name, instance)? else {
             continue;
         };
-        if !is_present(&id) {
-            continue;
-        }
+        let Some(known) = present(&id) else { continue };
         let standing = found.entry(id).or_insert_with(|| Standing {
-            provider_id: provider_id.clone(),
+            // Thousands of texts are held once.
+            provider_id: if *known == provider_id {
+                known.clone()
+            } else {
+                provider_id.clone()
+            },
             detached: false,
             made: Made::Now,
             warm_pool: true,
