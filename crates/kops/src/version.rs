@@ -34,10 +34,9 @@ impl KopsVersion {
     /// # Errors
     /// See [`VersionError`].
     pub async fn read(store: &dyn ReadFile) -> Result<Self, VersionError> {
-        let bytes = match store.read(VERSION_FILE, None).await.map_err(VersionError::Store)? {
-            Read::Found { bytes, .. } => bytes,
-            // No store says so of a file whose version nobody named.
-            Read::NotModified => Default::default(),
+        // No store says "not modified" of a file whose version nobody named.
+        let Read::Found { bytes, .. } = store.read(VERSION_FILE, None).await.map_err(VersionError::Store)? else {
+            return Err(VersionError::Invalid { found: quoted("") });
         };
         let text = String::from_utf8_lossy(&bytes);
         let text = text.trim();

@@ -63,12 +63,12 @@ impl<K: MirroredKind> Shared<K> {
     ) -> Vec<String> {
         let before = self.list.listed();
         let listed = |key: &Key| Some(Arc::clone(before.get(key.name())?.as_ref()?));
-        let called = |key: &Key| match listing.desired.get(key) {
-            Some(object) => self.kind.called(object),
-            None => {
-                let known = listed(key).or_else(|| copies.get(key));
-                known.map_or_else(String::new, |object| self.kind.called(&object))
+        let called = |key: &Key| {
+            if let Some(object) = listing.desired.get(key) {
+                return self.kind.called(object);
             }
+            let known = listed(key).or_else(|| copies.get(key));
+            known.map_or_else(String::new, |object| self.kind.called(&object))
         };
         let first = hold.keys().take(NAMED);
         first.map(|key| with_name(&called(key), key.name())).collect()

@@ -144,9 +144,11 @@ mod tests {
     }
 
     #[tokio::test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     async fn the_version_of_kops_decides_where_nobody_else_does() {
         use LabelsFrom::{AsRecorded, TagsThenStore};
         use Store::{Fails, Holds, IsNotAsked, IsSilent};
+        const AWS: Cloud = Cloud::Aws;
         let auto = ControllerSettings::default();
         let remove = ControllerSettings {
             foreign_labels: ForeignLabels::Remove,
@@ -158,52 +160,52 @@ mod tests {
         };
         let newer = Holds("1.36.0\n");
         for (settings, cloud, store, from, why) in [
-            (&auto, Cloud::Aws, newer, TagsThenStore, "kOps is 1.36.0"),
+            (&auto, AWS, newer, TagsThenStore, "kOps is 1.36.0"),
             (
                 &auto,
-                Cloud::Aws,
+                AWS,
                 Holds("1.36.0-alpha.1"),
                 TagsThenStore,
                 "kOps is 1.36.0-alpha.1",
             ),
             (
                 &auto,
-                Cloud::Aws,
+                AWS,
                 Holds("1.35.4"),
                 LabelsFrom::Store,
                 "kOps is 1.35.4, older than 1.36",
             ),
             (
                 &auto,
-                Cloud::Aws,
+                AWS,
                 Fails(missing),
                 LabelsFrom::Store,
                 "there is no kops-version.txt in the state store",
             ),
             (
                 &auto,
-                Cloud::Aws,
+                AWS,
                 Fails(denied),
                 AsRecorded,
                 "kops-version.txt: the state store denies access (AccessDenied)",
             ),
             (
                 &auto,
-                Cloud::Aws,
+                AWS,
                 Fails(away),
                 AsRecorded,
                 "kops-version.txt: the state store does not return the file (connection refused)",
             ),
             (
                 &auto,
-                Cloud::Aws,
+                AWS,
                 Holds("<html>"),
                 AsRecorded,
                 "kops-version.txt: is \"<html>\", must be a version of kOps such as 1.36.0",
             ),
             (
                 &auto,
-                Cloud::Aws,
+                AWS,
                 IsSilent,
                 AsRecorded,
                 "kops-version.txt: no answer within 5s",
@@ -212,28 +214,28 @@ mod tests {
             (&auto, Cloud::Hetzner, IsNotAsked, LabelsFrom::Store, "cloud is hetzner"),
             (
                 &remove,
-                Cloud::Aws,
+                AWS,
                 IsNotAsked,
                 LabelsFrom::Store,
                 "foreignLabels is remove, and only the state store defines which group owns a label",
             ),
             (
                 &set(LabelSource::Store),
-                Cloud::Aws,
+                AWS,
                 IsNotAsked,
                 LabelsFrom::Store,
                 "labelSource is store",
             ),
             (
                 &set(LabelSource::Tags),
-                Cloud::Aws,
+                AWS,
                 IsNotAsked,
                 LabelsFrom::Tags,
                 "labelSource is tags",
             ),
             (
                 &set(LabelSource::StoreThenTags),
-                Cloud::Aws,
+                AWS,
                 IsNotAsked,
                 LabelsFrom::StoreThenTags,
                 "labelSource is store-then-tags",

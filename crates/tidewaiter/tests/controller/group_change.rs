@@ -5,7 +5,7 @@ use tidewaiter_testkit::Kubelet;
 use tidewaiter_testkit::fake_ec2::FakeInstance;
 
 use crate::explain::{explain, start};
-use crate::world::World;
+use crate::world::{CLUSTER, World};
 
 const GROUP: &str = "kops.k8s.io/instancegroup";
 /// Often enough that a change in the cloud is seen at once.
@@ -100,4 +100,44 @@ async fn a_node_follows_its_instance_where_the_setting_says_so_and_never_into_th
     let master = joins(&world, 2, "masters").await;
     tag(&world, &master, "batch");
     world.has_labels(master.node_name(), &OF_BATCH).await;
+}
+
+/// The other tags of an instance are those of the group that launched it.
+#[tokio::test]
+async fn with_labels_from_tags_a_node_follows_to_the_file_and_no_tag_makes_it_a_control_plane() {
+    let world = start().await;
+    world.group_as("masters", "Master", &[("vault", "open")]);
+    world.store.put("kops-version.txt", "1.36.0");
+    let follow = ("TIDEWAITER_ON_GROUP_CHANGE", "follow");
+    let _controller = world.controller_with(&[OFTEN, follow]).await;
+    let label = |key: &str| format!("k8s.io/cluster-autoscaler/node-template/label/{key}");
+    let of_tags = [
+        (GROUP, "nodes"),
+        ("node-role.kubernetes.io/node", ""),
+        ("team", "tagged"),
+    ];
+    let instance = FakeInstance::numbered(1).kops(CLUSTER, "nodes");
+    let instance = of_tags
+        .iter()
+        .fold(instance, |instance, (key, value)| instance.tag(&label(key), value));
+    world.ec2.launch([instance.clone()]);
+    Kubelet::register(&world.cluster, &World::node_of(&instance).build()).await;
+    let name = instance.node_name();
+    world.has_labels(name, &of_tags).await;
+
+    let forged = label("node-role.kubernetes.io/control-plane");
+    world.ec2.launch([instance.clone().tag(&forged, "")]);
+    let words = "node-role.kubernetes.io/control-plane … does not make the Node of a worker one of the control plane";
+    world.tells(name, "LabelRejected", words).await;
+    world.has_labels(name, &of_tags).await;
+    world
+        .ec2
+        .launch([instance.clone().tag(GROUP, "masters").tag(&forged, "")]);
+    let words = "never becomes one of the control plane";
+    world.says(name, "Verified", False, "GroupChanged", words).await;
+    world.has_labels(name, &of_tags).await;
+
+    tag(&world, &instance, "batch");
+    world.has_labels(name, &OF_BATCH).await;
+    world.is_verified(name, True, "Proven").await;
 }

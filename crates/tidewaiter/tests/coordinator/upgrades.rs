@@ -297,11 +297,8 @@ async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
     upgrading.reports("w1", TARGET).await;
     upgrading.ends(&upgrade, UpgradeStatus::Success).await;
     eventually("the offer to be taken back", SOON, async || {
-        if host.current().exists() {
-            Err("it is there")
-        } else {
-            Ok(())
-        }
+        let gone = !host.current().exists();
+        gone.then_some(()).ok_or("it is there")
     })
     .await;
     // It has watched nothing of upgrades but the order of its node.

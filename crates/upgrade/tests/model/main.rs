@@ -92,7 +92,7 @@ fn kubelets_that_die_after_the_script_has_succeeded() {
     );
 }
 
-/// The NodeReport goes with its Node, and the script runs on.
+/// The `NodeReport` goes with its Node, and the script runs on.
 #[test]
 fn nodes_that_register_again_while_their_script_runs() {
     check(

@@ -73,6 +73,7 @@ pub enum Action {
     ByHand(usize),
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is something that the model may have")]
 pub struct Protocol {
     pub world: World,
     /// How many nodes may be upgraded at once.
@@ -247,6 +248,7 @@ impl Model for Protocol {
         (state != *before).then_some(state)
     }
 
+    #[expect(clippy::too_many_lines, reason = "it is a list")]
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(

@@ -79,6 +79,7 @@ pub enum Said {
 }
 
 /// A node and its host.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Host {
     /// An index into the versions of the model.
