@@ -7,10 +7,12 @@
 //! - Such a file can be written ahead, without a name ([`Host::prepare`]). It gets its random name when it is needed, and waits for no disk then.
 //! - What was in the place comes out under the random name, whatever it was: a file, a link, a pipe, a folder. What had been written to it
 //!   after it was read is returned, so that no line is lost.
+//! - Only where there is no room for another file, one of ours is overwritten in place, so that no line of others stays.
 //! - A folder with content is never deleted. It is moved aside, and so is a folder in which something is mounted.
 
 mod folder;
 pub(crate) mod mount;
+mod overwrite;
 mod replace;
 mod trusted;
 
@@ -23,6 +25,7 @@ use rustix::io::Errno;
 
 pub use folder::Opened;
 pub(crate) use folder::is_aside;
+pub(crate) use overwrite::Written;
 pub use replace::{Prepared, Replaced};
 pub(crate) use replace::{is_next, next_of};
 
@@ -104,6 +107,17 @@ pub enum HostError {
         /// What is wrong with it, and the remedy.
         problem: String,
     },
+    /// There is no room for the next file.
+    #[error("{path} cannot be replaced, and was overwritten in place{}; it is replaced when there is room", without(*.missing))]
+    InPlace {
+        /// The file.
+        path: String,
+        /// How many bytes did not fit either.
+        missing: usize,
+        /// Why it cannot be replaced.
+        #[source]
+        source: Errno,
+    },
     /// Somebody replaces it as fast as it is restored.
     #[error("{path} is replaced again and again while it is opened: find the process on the node that does so")]
     Raced {
@@ -132,7 +146,7 @@ impl HostError {
     #[must_use]
     pub fn class(&self) -> &'static str {
         match self {
-            Self::Call { source, .. } => match *source {
+            Self::Call { source, .. } | Self::InPlace { source, .. } => match *source {
                 Errno::NOSPC | Errno::DQUOT => "full",
                 Errno::ROFS => "read_only",
                 Errno::PERM | Errno::ACCESS => "denied",
@@ -143,6 +157,13 @@ impl HostError {
             Self::Unusable { .. } => "unusable",
             Self::Raced { .. } => "raced",
         }
+    }
+}
+
+fn without(bytes: usize) -> String {
+    match bytes {
+        0 => String::new(),
+        bytes => format!(" without its last {bytes} bytes, for which there is no room"),
     }
 }
 

@@ -119,6 +119,8 @@ pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> 
     let site = Arc::new(Site::new(host, settings, watcher, clock.monotonic()));
     let lost = user_controller::lost(Arc::clone(&site), folder, shutdown.clone());
     tasks.spawn("user/folder", lost);
+    let compare = user_controller::compare(Arc::clone(&site), queue.clone(), Arc::clone(&clock), shutdown.clone());
+    tasks.spawn("user/contents", compare);
     tasks.spawn(
         "user/stop",
         user_controller::stop(Arc::clone(&site), Arc::clone(&clock), shutdown),

@@ -29,7 +29,7 @@ use tidewaiter_api::CloudSync;
 use tidewaiter_api::cloud_sync::CLOUD_SYNC;
 use tidewaiter_kit::cache::Gone;
 use tidewaiter_kit::{
-    Backoff, Cache, Chain, Key, Next, Notice, Pass, Queue, ReconcileError, Reconciler, Retry, SharedClock,
+    Backoff, Cache, Chain, Key, Next, Notice, Pass, Queue, ReconcileError, Reconciler, Retry, SharedClock, random,
 };
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
@@ -43,6 +43,9 @@ pub(crate) use wanted::{Refused, User, Wanted, wanted};
 
 /// The safety net: some changes are no event, such as those of another kernel on a network file system.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
+
+/// At most between two looks at the contents. Nobody else knows when the next one is.
+const COMPARE_AGAIN: Duration = Duration::from_secs(1);
 
 /// A full disk or a read-only host recovers without an event.
 pub(crate) const RETRIES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
@@ -170,6 +173,9 @@ impl Reconciler for UserController {
             return Ok(Next::Pending(Duration::ZERO));
         }
         self.status.publish(&outcome);
+        if let Some(error) = outcome.unplaced {
+            return Err(error.into());
+        }
         let site = Arc::clone(&self.site);
         spawn_blocking(move || site.prepare())
             .await
@@ -225,6 +231,27 @@ fn next(outcome: &Outcome, has_users: bool, now: Timestamp) -> Next {
     }
     let due = outcome.expiry.next().unwrap_or(LOOK_AGAIN);
     Next::After(due.min(look))
+}
+
+/// Starts a pass when a file was written through a mapping, which is no event.
+pub(crate) async fn compare(
+    site: Arc<Site>,
+    queue: Queue,
+    clock: SharedClock,
+    shutdown: CancellationToken,
+) -> Result<(), Infallible> {
+    let comparing = async {
+        loop {
+            let pause = COMPARE_AGAIN / 2 + Duration::from_millis(random::u64() % 500);
+            clock.sleep(pause).await;
+            let site = Arc::clone(&site);
+            if spawn_blocking(move || site.is_changed()).await.unwrap_or(true) {
+                queue.push(key());
+            }
+        }
+    };
+    shutdown.run_until_cancelled(comparing).await;
+    Ok(())
 }
 
 /// Ends the process when the folder on the host was moved or removed: only a new container gets the one that is there now.

@@ -1,7 +1,7 @@
 //! `tidewaiter host`: the commands on a node, as root.
 
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use tidewaiter_agent::break_glass;
@@ -61,8 +61,8 @@ fn install(args: &HostInstallArgs) -> Result<()> {
 }
 
 fn read_keys(paths: &[PathBuf], agent: &AgentFolders) -> Result<Vec<TrustedKey>, InstallError> {
-    let folders: [&Path; 2] = [&agent.folder, &agent.state_folder];
-    paths.iter().map(|path| read_key(path, &folders)).collect()
+    let key = |path: &PathBuf| read_key(path, &agent.folder, &agent.state_folder);
+    paths.iter().map(key).collect()
 }
 
 fn change_keys(command: &HostKeysCommand) -> Result<()> {

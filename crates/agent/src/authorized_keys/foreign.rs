@@ -109,9 +109,11 @@ pub fn added_keys<'a>(lines: impl Iterator<Item = &'a [u8]>, written: &'a [u8]) 
     added.filter_map(ForeignKey::of)
 }
 
-/// The fingerprints and comments of the first of these keys, to be said after what was done; empty if there are none.
+/// The fingerprints and comments of the first of these keys, each once, to be said after what was done; empty if there are none.
 #[must_use]
 pub fn named(keys: impl Iterator<Item = ForeignKey>) -> String {
+    let mut said = HashSet::new();
+    let keys = keys.filter(|key| said.insert(key.fingerprint.clone()));
     let mut names = keys.map(|key| format!("{} {}", key.fingerprint, key.comment).trim_end().to_owned());
     let first: Vec<String> = names.by_ref().take(MOST_KEYS).collect();
     match (first.is_empty(), names.count()) {

@@ -15,7 +15,10 @@ use tidewaiter_api::NodeName;
 use tidewaiter_kit::SystemClock;
 use tidewaiter_signature::TrustedKey;
 
-use super::place::{PlaceError, check_apart, check_executable, check_folder, check_program, check_writable};
+use super::place::{
+    FOLDER, PlaceError, STATE_FOLDER, check_agent, check_apart, check_executable, check_folder, check_program,
+    check_writable,
+};
 use super::trust::{self, Trust, TrustError};
 use super::{files, former, keys, run};
 use crate::break_glass::{self, DEFAULT_FOLDER as DEFAULT_PINNED};
@@ -135,10 +138,9 @@ impl From<HostError> for InstallError {
 ///
 /// # Errors
 /// When it cannot be read, is no key, or is in one of these folders.
-pub fn read_key(path: &Path, folders: &[&Path]) -> Result<TrustedKey, InstallError> {
-    for folder in folders {
-        check_apart(path, folder)?;
-    }
+pub fn read_key(path: &Path, folder: &Path, agent_state: &Path) -> Result<TrustedKey, InstallError> {
+    check_apart(path, folder, FOLDER)?;
+    check_apart(path, agent_state, STATE_FOLDER)?;
     let text = std::fs::read_to_string(path).map_err(|source| InstallError::KeyFile {
         path: path.to_owned(),
         source,
@@ -188,9 +190,10 @@ impl Install {
         let programs = [Some(&self.program), self.kubelet.as_ref()].into_iter().flatten();
         let places = [&self.pinned, &self.units, &self.state];
         let places = places.into_iter().chain(&self.script_folder);
+        check_agent(&self.folder, &self.agent_state)?;
         for path in programs.clone().chain(places.clone()) {
-            check_apart(path, &self.folder)?;
-            check_apart(path, &self.agent_state)?;
+            check_apart(path, &self.folder, FOLDER)?;
+            check_apart(path, &self.agent_state, STATE_FOLDER)?;
         }
         for started in programs {
             check_program(started)?;

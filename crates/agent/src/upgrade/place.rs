@@ -9,6 +9,10 @@ use std::path::{self, Path, PathBuf};
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags, open, statvfs, unlink};
 use rustix::io::Errno;
 
+/// The flags of the folders that the agent's pod can write.
+pub(super) const FOLDER: &str = "folder";
+pub(super) const STATE_FOLDER: &str = "agent-state-folder";
+
 /// Why a place is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
@@ -54,12 +58,26 @@ pub enum PlaceError {
         folder: PathBuf,
     },
     /// The agent's container can write it.
-    #[error("{} is in {}, which the agent's pod can write: use another place, or another --folder", path.display(), folder.display())]
+    #[error("{} is in {}, which the agent's pod can write: use another place, or another --{flag}", path.display(), folder.display())]
     Shared {
         /// The file or folder.
         path: PathBuf,
         /// The agent's folder.
         folder: PathBuf,
+        /// The flag that names it.
+        flag: &'static str,
+    },
+    /// One of the agent's folders is the other, or is in it.
+    #[error(
+        "--folder is {}, and --agent-state-folder is {}: each needs a folder of its own, and none may be in the other, as in the agent's \
+         settings folder and stateFolder",
+        folder.display(), state.display()
+    )]
+    Nested {
+        /// The folder that the agent shares.
+        folder: PathBuf,
+        /// The folder of what it remembers.
+        state: PathBuf,
     },
     /// Nothing can be created there.
     #[error("{} cannot be written", path.display())]
@@ -172,7 +190,7 @@ pub(super) fn check_writable(folder: &Path) -> Result<(), PlaceError> {
 ///
 /// # Errors
 /// Which it is.
-pub(super) fn check_apart(path: &Path, folder: &Path) -> Result<(), PlaceError> {
+pub(super) fn check_apart(path: &Path, folder: &Path, flag: &'static str) -> Result<(), PlaceError> {
     let shared = resolve(folder)?.whole;
     // The parent of a bare name is empty.
     let path = &path::absolute(path).map_err(|source| unreadable(path, source))?;
@@ -182,9 +200,24 @@ pub(super) fn check_apart(path: &Path, folder: &Path) -> Result<(), PlaceError> 
     }
     if places.iter().any(|place| place.starts_with(&shared)) {
         let (path, folder) = (path.to_owned(), folder.to_owned());
-        return Err(PlaceError::Shared { path, folder });
+        return Err(PlaceError::Shared { path, folder, flag });
     }
     Ok(())
+}
+
+/// Refuses folders of the agent one of which is the other, or is in it.
+///
+/// # Errors
+/// Both.
+pub(super) fn check_agent(folder: &Path, state: &Path) -> Result<(), PlaceError> {
+    let apart = check_apart(folder, state, STATE_FOLDER).and_then(|()| check_apart(state, folder, FOLDER));
+    apart.map_err(|error| match error {
+        PlaceError::Shared { .. } => PlaceError::Nested {
+            folder: folder.to_owned(),
+            state: state.to_owned(),
+        },
+        other => other,
+    })
 }
 
 /// Refuses a folder, which need not exist, in whose file system no program runs.
@@ -346,13 +379,13 @@ mod tests {
             "into/new/folder",
             "containership/out",
         ] {
-            let said = check_apart(&scratch.path().join(refused), &shared)
+            let said = check_apart(&scratch.path().join(refused), &shared, FOLDER)
                 .unwrap_err()
                 .to_string();
             assert!(said.contains("which the agent's pod can write"), "{said}");
         }
         for accepted in ["containership-pinned", "new/pinned", "containership/../pinned"] {
-            check_apart(&scratch.path().join(accepted), &shared).unwrap();
+            check_apart(&scratch.path().join(accepted), &shared, FOLDER).unwrap();
         }
     }
 

@@ -5,6 +5,7 @@
 mod begin;
 mod desired;
 mod displaced;
+mod keys;
 mod state;
 
 use std::os::fd::OwnedFd;
@@ -17,11 +18,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::brake::MirrorState;
 use super::expiry::Expiry;
-use super::plan::{Left, MODE, Plan, Target, plan};
+use super::plan::MODE;
 use super::wanted::{Refused, Wanted};
 use crate::authorized_keys::{Desired, ForeignKey, Format, Logins, Parts};
 use crate::host::mount::{self, Mount};
-use crate::host::{Found, Host, HostError, Opened, Prepared, Replaced};
+use crate::host::{Found, Host, HostError, Opened, Prepared, Written};
 use crate::login_script;
 use crate::settings::{AgentSettings, OnStop};
 use crate::watcher::Watcher;
@@ -88,6 +89,8 @@ pub(crate) struct Outcome {
     pub(crate) break_glass: Vec<String>,
     /// The last use of one of them, and which.
     pub(crate) break_glass_use: Option<(Timestamp, String)>,
+    /// Why a file could only be overwritten in place.
+    pub(crate) unplaced: Option<HostError>,
     /// Nothing was done, because restores follow each other too fast.
     pub(crate) wait: Option<Duration>,
 }
@@ -165,6 +168,7 @@ impl Site {
         };
         let desired = self.desired(&mut state, &logins, input.time)?;
         let parts = self.apply(&mut state, &desired, &mut outcome.tampering)?;
+        outcome.unplaced = state.unplaced.take();
         outcome.tampering.extend(state.grace.take_problem());
         if !outcome.tampering.is_empty() {
             state.pace.count(input.now);
@@ -176,6 +180,16 @@ impl Site {
         outcome.break_glass = desired.pinned.iter().map(|key| key.fingerprint.clone()).collect();
         outcome.break_glass_use = self.break_glass_use(&state);
         Ok(Some(outcome))
+    }
+
+    /// Whether a file has another content than the last pass left: a write through a mapping is no event. Says so once.
+    pub(crate) fn is_changed(&self) -> bool {
+        let mut state = self.state();
+        let is_changed = !state.is_stopped && state.written.iter().any(Written::is_changed);
+        if is_changed {
+            state.written.clear();
+        }
+        is_changed
     }
 
     /// Writes a copy of the file for the next time that somebody changes it: to restore the file then takes no time of the disk.
@@ -212,6 +226,8 @@ impl Site {
 
     fn apply(&self, state: &mut State, desired: &Desired, tampering: &mut Vec<String>) -> Result<Parts, HostError> {
         let is_first = state.left.is_none();
+        state.written.clear();
+        state.unplaced = None;
         let mut found = Vec::new();
         let result = self.apply_all(state, desired, &mut found);
         // Nobody knows who made the folders so. Of the file, the plan tells what counts.
@@ -265,132 +281,37 @@ impl Site {
         folder: &OwnedFd,
         changes: &mut Vec<String>,
     ) -> Result<OwnedFd, HostError> {
+        let content = login_script::SCRIPT.as_bytes();
+        let mut left = None;
         for _ in 0..RACES {
             let found = self.host.find(folder, SCRIPT)?;
-            if let Found::File(file) = found
-                && file.content == login_script::SCRIPT.as_bytes()
+            let is_short = state.in_place.get(SCRIPT).is_some_and(|it| it.is_short(&found));
+            let is_right = matches!(&found, Found::File(file) if file.content == content
                 && (file.owner, file.mode, file.links) == (self.settings.owner(), login_script::MODE, 1)
-                && !file.is_locked
+                && !file.is_locked);
+            if let Found::File(file) = found
+                && (left.is_some() || is_right && !state.in_place.contains_key(SCRIPT))
             {
                 state.has_script = true;
+                let content = left.as_deref().unwrap_or(content);
+                state.written.extend(Written::new(&file.fd, content));
                 return Ok(file.fd);
             }
             let found = self.host.find(folder, SCRIPT)?;
-            let content = login_script::SCRIPT.as_bytes();
-            self.host.replace(folder, SCRIPT, content, login_script::MODE, &found)?;
-            if state.has_script {
+            match self.host.replace(folder, SCRIPT, content, login_script::MODE, &found) {
+                Ok(_) => drop(state.in_place.remove(SCRIPT)),
+                Err(error) => {
+                    let place = (folder, SCRIPT, login_script::MODE);
+                    left = Some(self.overwrite(state, place, content, &found, error)?);
+                }
+            }
+            if state.has_script && !is_right && !is_short {
                 changes.push(format!("{SCRIPT} was not as the agent wrote it"));
             }
         }
         Err(HostError::Raced {
             path: SCRIPT.to_owned(),
         })
-    }
-
-    /// Returns the file's lines, and the file, open. What somebody changes after the look starts another pass, because the folder is watched.
-    fn apply_keys(
-        &self,
-        state: &mut State,
-        folder: &OwnedFd,
-        desired: &Desired,
-        changes: &mut Vec<String>,
-    ) -> Result<(Parts, Option<OwnedFd>), HostError> {
-        let target = Target {
-            format: &self.format,
-            desired,
-            owner: self.settings.owner(),
-        };
-        let mut found = self.host.find(folder, KEYS)?;
-        let mut late = state.displaced.late(&self.host, &self.format, state.now);
-        let Plan {
-            write,
-            tampering,
-            mut parts,
-        } = plan(target, &found, state.left.as_ref(), &late);
-        changes.extend(tampering.into_iter().map(|what| format!("{KEYS} {what}")));
-        if let Some(content) = write {
-            let copy = state.copy.take();
-            let displaced = match self.put(folder, content, copy, &found, target, &late) {
-                Ok((written, displaced)) => {
-                    parts = self.format.parse(&written);
-                    displaced
-                }
-                Err(error) => {
-                    // Owner and mode need no space on the disk: nobody else may write the file meanwhile. One with
-                    // another name is perhaps not ours.
-                    if let Found::File(file) = &found
-                        && file.links == 1
-                    {
-                        self.host.own(&file.fd, MODE).ok();
-                    }
-                    return Err(error);
-                }
-            };
-            state.displaced.merged(state.now);
-            let now = self.host.find(folder, KEYS)?;
-            if let Found::File(file) = std::mem::replace(&mut found, now) {
-                let last = displaced.as_ref().unwrap_or(&file.content);
-                if *last != file.content {
-                    late.push(self.format.parse(last));
-                }
-                state.displaced.push(file.fd, last, state.now);
-            }
-        } else {
-            state.displaced.merged(state.now);
-        }
-        let file = match found {
-            Found::File(file) => Some(file),
-            Found::Absent | Found::Other(_) => None,
-        };
-        for late in &late {
-            let now = file.as_ref().map_or(&[][..], |file| &file.content);
-            let what = late.excess().or_else(|| state.displaced.tampering(late.lines(), now));
-            changes.extend(what.map(|what| format!("{KEYS} {what}")));
-        }
-        state.left = Some(Left {
-            desired: desired.clone(),
-            inode: file.as_ref().map_or(0, |file| file.inode),
-        });
-        Ok((parts, file.map(|file| file.fd)))
-    }
-
-    /// Writes the file, and once more when somebody wrote lines to the old one after it was read. Returns what it
-    /// wrote, and what the file had that was there.
-    fn put(
-        &self,
-        folder: &OwnedFd,
-        mut content: Vec<u8>,
-        mut copy: Option<Prepared>,
-        found: &Found,
-        target: Target<'_>,
-        late: &[Parts],
-    ) -> Result<(Vec<u8>, Option<Vec<u8>>), HostError> {
-        let mut later;
-        let mut found = found;
-        let mut displaced = None;
-        for _ in 0..RACES {
-            let replaced = match copy.take() {
-                Some(copy) => self.host.replace_with(folder, KEYS, &content, &copy, found),
-                None => self.host.replace(folder, KEYS, &content, MODE, found),
-            }?;
-            let (Replaced::File(old), Found::File(read)) = (replaced, found) else {
-                break;
-            };
-            let mut parts = self.format.parse(&old);
-            for late in late {
-                parts.merge(late);
-            }
-            let merged = self.format.render(&parts, target.desired);
-            let is_same = old == read.content || merged == content;
-            displaced.get_or_insert(old);
-            if is_same {
-                break;
-            }
-            content = merged;
-            later = self.host.find(folder, KEYS)?;
-            found = &later;
-        }
-        Ok((content, displaced))
     }
 }
 

@@ -22,7 +22,7 @@ use crate::identity::Identity;
 pub(crate) struct Told {
     /// What the last pass that did not fail did.
     pub(crate) outcome: Option<Arc<Outcome>>,
-    /// Why the last pass failed.
+    /// Why the last pass failed, or could only overwrite a file in place.
     pub(crate) error: Option<String>,
     /// How often a change was undone.
     pub(crate) restores: u32,
@@ -206,8 +206,9 @@ impl Status {
             {
                 info!(users = logins.len(), "the users that can log in");
             }
-            let is_same = told.error.is_none() && told.outcome.as_ref().is_some_and(|before| before.says(outcome));
-            told.error = None;
+            let error = outcome.unplaced.as_ref().map(|error| Chain(error).to_string());
+            let is_same = told.error == error && told.outcome.as_ref().is_some_and(|before| before.says(outcome));
+            told.error = error;
             told.outcome = Some(Arc::new(outcome.clone()));
             if !outcome.tampering.is_empty() {
                 told.restores = told.restores.saturating_add(1);
@@ -243,7 +244,8 @@ impl Status {
             let last_use = outcome.break_glass_use.as_ref().map(|(at, _)| *at);
             metrics.break_glass_use.set(seconds(last_use));
         }
-        let is_applied = outcome.is_listed && outcome.wait.is_none() && !outcome.is_held;
+        let is_undone = outcome.wait.is_none() && outcome.unplaced.is_none();
+        let is_applied = outcome.is_listed && is_undone && !outcome.is_held;
         metrics.is_applied.set(i64::from(is_applied));
         metrics.is_held.set(i64::from(outcome.is_held));
         let is_expiring = matches!(outcome.expiry, Expiry::Soon(_) | Expiry::Expired);

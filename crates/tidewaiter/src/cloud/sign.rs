@@ -96,8 +96,8 @@ struct Turn<'a> {
     expires: Timestamp,
 }
 
-/// Those of the control plane one after the other, and then the others together. One of the control plane that has its
-/// time by a signature which `before` names keeps it, and the new times follow the last of these.
+/// Those of the control plane one after the other, and then the others together. One that has its time by a signature
+/// which `before` names keeps it, and the new times follow the last of these of the control plane.
 fn turns<'a>(args: &'a SignScriptArgs, before: &[script::Statement], now: Timestamp) -> Result<Vec<Turn<'a>>> {
     let mut named = BTreeSet::new();
     let mut all = args.control_plane.iter().chain(&args.nodes);
@@ -151,7 +151,12 @@ fn turns<'a>(args: &'a SignScriptArgs, before: &[script::Statement], now: Timest
             expires,
         });
     }
-    let is_late = if args.nodes.is_empty() {
+    // A node that has a window keeps it, by whichever flag it is named: another signature without it would end it.
+    let window = |node: &NodeName| {
+        let has = |made: &&script::Statement| made.node == *node && made.not_before.is_some() && now < made.expires;
+        before.iter().find(has)
+    };
+    let is_late = if args.nodes.iter().all(|node| window(node).is_some()) {
         begin > expires
     } else {
         begin + SHORTEST > expires
@@ -164,10 +169,13 @@ fn turns<'a>(args: &'a SignScriptArgs, before: &[script::Statement], now: Timest
         ));
     }
     let not_before = (begin > now).then_some(begin);
-    turns.extend(args.nodes.iter().map(|node| Turn {
-        node,
-        not_before,
-        expires,
+    turns.extend(args.nodes.iter().map(|node| {
+        let kept = window(node);
+        Turn {
+            node,
+            not_before: kept.map_or(not_before, |made| made.not_before),
+            expires: kept.map_or(expires, |made| made.expires),
+        }
     }));
     Ok(turns)
 }

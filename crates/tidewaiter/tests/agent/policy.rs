@@ -75,12 +75,22 @@ async fn a_token_writes_the_report_of_its_own_node_alone() {
     let (thief, victim) = (Thief::new(&world).await, Thief::new(&world).await);
     enforced(&thief).await;
     let own = thief.node.as_str();
-    thief.writes(own, json!({})).await.unwrap();
+    let refusal = thief.writes(own, json!({})).await.unwrap_err();
+    assert!(
+        refusal.contains("owned by its Node alone"),
+        "without an owner: {refusal}"
+    );
     thief
         .writes(own, json!({"ownerReferences": [owner(own, &thief.uid)]}))
         .await
         .unwrap();
-    victim.writes(&victim.node, json!({})).await.unwrap();
+    victim
+        .writes(
+            &victim.node,
+            json!({"ownerReferences": [owner(&victim.node, &victim.uid)]}),
+        )
+        .await
+        .unwrap();
     for (what, name, metadata, words) in [
         (
             "another node's report",
@@ -102,9 +112,15 @@ async fn a_token_writes_the_report_of_its_own_node_alone() {
             "owned by its Node alone",
         ),
         (
+            "no owner any more",
+            own,
+            json!({"ownerReferences": []}),
+            "owned by its Node alone",
+        ),
+        (
             "a finalizer",
             own,
-            json!({"finalizers": ["example.com/x"]}),
+            json!({"finalizers": ["example.com/x"], "ownerReferences": [owner(own, &thief.uid)]}),
             "no finalizers",
         ),
     ] {

@@ -1,13 +1,14 @@
 //! The watcher: what others change is undone at once, not at the next periodic look.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::world::{KEYS, SOON, World};
 
@@ -91,6 +92,94 @@ async fn every_change_is_undone_at_once_and_reported() {
         "{tampering:?}"
     );
     world.event(&agent.node, "AuthorizedKeysRestored").await;
+}
+
+/// Maps the file, and writes into the mapping when it is told to.
+const MAPPER: &str = "\
+import mmap, sys
+with open(sys.argv[1], 'r+b') as file: mapping = mmap.mmap(file.fileno(), 0)
+print('mapped', flush=True)
+sys.stdin.readline()
+mapping[:] = sys.argv[2].encode()
+print('written', flush=True)
+sys.stdin.readline()
+";
+
+/// A write through a mapping is no event.
+#[tokio::test]
+async fn a_write_through_a_mapping_is_undone() {
+    let world = World::start().await;
+    world.user(1, &[KEYS[0]]).await;
+    let agent = world.agent(&[]).await;
+    agent.has(&[(1, 0)]).await;
+    agent.report(|status| status.keys == 1).await;
+    for round in 1..=3 {
+        let intruder = over(&agent.content());
+        let mut mapper = Command::new("python3")
+            .args(["-c", MAPPER])
+            .arg(agent.file())
+            .arg(&intruder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut told, mut said) = (
+            mapper.stdin.take().unwrap(),
+            BufReader::new(mapper.stdout.take().unwrap()),
+        );
+        for word in ["mapped\n", "written\n"] {
+            let mut line = String::new();
+            said.read_line(&mut line).unwrap();
+            assert_eq!(line, word);
+            told.write_all(b"\n").unwrap();
+        }
+        let undone = timeout(Duration::from_secs(3), agent.has(&[(1, 0)])).await;
+        undone.expect("the intruder's line to be gone");
+        agent.restored(round).await;
+        mapper.wait().unwrap();
+    }
+}
+
+/// The line of an intruder, as long as this content.
+fn over(content: &str) -> String {
+    format!("{:#<width$}", format!("{} intruder\n", KEYS[1]), width = content.len())
+}
+
+#[tokio::test]
+async fn on_a_full_disk_one_change_after_the_other_is_undone() {
+    let world = World::start().await;
+    world.user(1, &[KEYS[0]]).await;
+    let agent = world.agent_on_small_disk().await;
+    agent.has(&[(1, 0)]).await;
+    agent.report(|status| status.keys == 1).await;
+    let file = agent.file_inside();
+    let fill = file.ancestors().nth(3).unwrap().join("fill");
+    for round in 1..=5 {
+        let mut filled = fs::File::options().append(true).create(true).open(&fill).unwrap();
+        while filled.write_all(&[0; 512]).is_ok() {}
+        let intruder = over(&agent.content());
+        let mut opened = fs::File::options().write(true).open(&file).unwrap();
+        opened.write_all(intruder.as_bytes()).unwrap();
+        let undone = timeout(Duration::from_secs(2), agent.has(&[(1, 0)])).await;
+        undone.expect("the intruder's line to be gone");
+        agent.restored(round).await;
+    }
+    let report = agent
+        .report(|status| {
+            status
+                .conditions
+                .iter()
+                .any(|it| it.message.contains("was overwritten in place"))
+        })
+        .await;
+    let status = report.status.unwrap();
+    let condition = &status.conditions[0];
+    assert!(condition.reason == "NotWritten" && status.restores >= 5, "{status:?}");
+    fs::remove_file(&fill).unwrap();
+    agent
+        .report(|status| status.conditions.iter().any(|it| it.reason == "Applied"))
+        .await;
+    agent.has(&[(1, 0)]).await;
 }
 
 /// Its container may have 128 MiB.

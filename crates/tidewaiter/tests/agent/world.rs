@@ -212,6 +212,24 @@ impl World {
         self.ready_as(program, self.kubeconfig(&token), node, &owner).await
     }
 
+    /// The same with a folder on a disk that has little room.
+    pub async fn agent_on_small_disk(&self) -> Agent {
+        let node = self.node();
+        let token = self.token(&node).await;
+        let script = "mount -t tmpfs -o size=128k,mode=755 none \"$TIDEWAITER_FOLDER\" && exec \"$0\" \"$@\"";
+        let arguments = [
+            "--map-root-user",
+            "--mount",
+            "/bin/sh",
+            "-c",
+            script,
+            env!("CARGO_BIN_EXE_tidewaiter"),
+        ];
+        let program = Program::new("/usr/bin/unshare").args(arguments);
+        let owner = [("TIDEWAITER_OWNER_UID", "0"), ("TIDEWAITER_OWNER_GID", "0")];
+        self.ready_as(program, self.kubeconfig(&token), node, &owner).await
+    }
+
     /// The same with a folder of the host mounted, which is returned: the kubelet does so.
     pub async fn agent_in_container(&self) -> (Agent, PathBuf) {
         let node = self.node();
@@ -332,15 +350,19 @@ impl Agent {
         self.folder.join("home/.ssh/authorized_keys")
     }
 
-    /// What the agent's own mount namespace shows.
-    pub fn content(&self) -> String {
+    /// The file as the agent's own mount namespace shows it.
+    pub fn file_inside(&self) -> PathBuf {
         let file = self.file();
-        let path = if self.process.is_running() {
+        if self.process.is_running() {
             let root = PathBuf::from(format!("/proc/{}/root", self.process.pid()));
             root.join(file.strip_prefix("/").unwrap())
         } else {
             file
-        };
+        }
+    }
+
+    pub fn content(&self) -> String {
+        let path = self.file_inside();
         fs::read_to_string(path).unwrap_or_else(|error| error.to_string())
     }
 

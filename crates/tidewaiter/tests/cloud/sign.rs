@@ -218,6 +218,15 @@ async fn the_nodes_of_the_control_plane_have_windows_that_follow_each_other() {
     let words: Vec<&str> = line.split(' ').collect();
     let twice = person.run(&words).await.well();
     assert_eq!(minutes(&twice)[4..], ["c Some(40) 60", "a Some(20) 40", "b Some(0) 20"]);
+    // Also one that is named without its group.
+    let line = format!("{base_again} --control-plane b --node a --node w1");
+    let words: Vec<&str> = line.split(' ').collect();
+    let kept = person.run(&words).await.well();
+    assert_eq!(minutes(&kept)[4..6], ["b Some(0) 20", "a Some(20) 40"]);
+    assert_eq!(minutes(&kept)[6], minutes(&signed)[2]);
+    let line = format!("{base_again} --node a");
+    let words: Vec<&str> = line.split(' ').collect();
+    assert_eq!(minutes(&person.run(&words).await.well())[4..], ["a Some(20) 40"]);
     // One that may run it at any time would run it beside them.
     let free = person.file("free.sh", &run("--node a --node b").await.well());
     let line = format!("{} --control-plane a", base.replace(&script, &free));

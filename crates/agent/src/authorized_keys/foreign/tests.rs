@@ -55,3 +55,24 @@ fn comments_are_printable_and_cut_and_may_mark_break_glass() {
         "{key:?}"
     );
 }
+
+#[test]
+fn a_key_that_is_there_several_times_is_named_once() {
+    let file = [format!("{KEY} a\n"), format!("{KEY}\n"), format!("{KEY} b\n")];
+    let lines = || file.iter().map(String::as_bytes);
+    assert_eq!(named(added_keys(lines(), b"")), format!(", with the keys {PRINT} a"));
+    let weak = format!("{}\n", WEAK[0].0);
+    let both = lines().chain([weak.as_bytes()]);
+    assert_eq!(
+        named(added_keys(both, b"")),
+        format!(", with the keys {PRINT} a, {}", WEAK[0].1)
+    );
+    let keys = (0..12).map(|number| ForeignKey {
+        fingerprint: format!("SHA256:{}", number % 6),
+        ..ForeignKey::of(file[1].as_bytes()).unwrap()
+    });
+    assert_eq!(
+        named(keys),
+        ", with the keys SHA256:0, SHA256:1, SHA256:2, SHA256:3, and 2 more"
+    );
+}

@@ -36,6 +36,7 @@ fn outcome(users: &[(u128, &str)]) -> Outcome {
         foreign_until: None,
         break_glass: vec![],
         break_glass_use: None,
+        unplaced: None,
         wait: None,
     }
 }

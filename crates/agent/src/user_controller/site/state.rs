@@ -1,5 +1,6 @@
 //! Who may log in: decides it from the Users, the mirror and what was accepted before. Pure.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +14,10 @@ use super::super::plan::Left;
 use super::super::wanted::{OVERHEAD, Wanted};
 use super::desired::Pinned;
 use super::displaced::Displaced;
+use super::keys::InPlace;
 use super::{Input, Outcome};
 use crate::authorized_keys::{Kept, Logins};
-use crate::host::Prepared;
+use crate::host::{HostError, Prepared, Written};
 
 /// The size in bytes of all keys in the file, with their commands, while removals are held: somebody may add and remove
 /// many Users.
@@ -31,6 +33,12 @@ pub(super) struct State {
     /// Who may log in. Before the first list of the Users, that is who the file says, if the agent wrote it.
     pub(super) accepted: Option<Arc<Logins>>,
     pub(super) left: Option<Left>,
+    /// The files as the last pass left them, if it did not fail.
+    pub(super) written: Vec<Written>,
+    /// The files that are to be replaced when there is room, by name.
+    pub(super) in_place: BTreeMap<&'static str, InPlace>,
+    /// Why this pass overwrote a file in place.
+    pub(super) unplaced: Option<HostError>,
     /// The files that were in the place of `authorized_keys`.
     pub(super) displaced: Displaced,
     /// When this pass began; monotonic.
@@ -91,6 +99,7 @@ impl State {
             foreign_until: None,
             break_glass: Vec::new(),
             break_glass_use: None,
+            unplaced: None,
             wait: None,
         }
     }

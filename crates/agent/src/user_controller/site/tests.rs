@@ -18,6 +18,8 @@ use crate::authorized_keys::{ForeignLines, LoginKey};
 use crate::break_glass;
 use crate::host::{AllCalls, Call, HostCalls};
 
+mod full;
+
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5";
 const FOREIGN: &str = "ssh-ed25519 AAAA intruder\n";
 const OTHER: &str = "ssh-ed25519 BBBB colleague\n";
@@ -967,46 +969,4 @@ impl HostCalls for Editor {
         }
         Ok(())
     }
-}
-
-/// There is no space for another file.
-#[derive(Debug)]
-struct Full;
-
-impl HostCalls for Full {
-    fn before(&self, call: Call) -> Result<(), Errno> {
-        if call == Call::Create {
-            Err(Errno::NOSPC)
-        } else {
-            Ok(())
-        }
-    }
-}
-
-#[test]
-fn on_a_full_disk_nobody_else_may_write_the_file() {
-    let world = World::new();
-    pass(&world.site(), wanted(0..3));
-    let content = world.content();
-    fs::set_permissions(world.file(), fs::Permissions::from_mode(0o666)).unwrap();
-    let host = Host::new(world.folder.path(), world.settings.owner(), Arc::new(Full));
-    let site = Site::new(host, world.settings.clone(), Watcher::new(), NOW);
-    site.pass(&input(wanted(0..3))).unwrap_err();
-    let mode = fs::metadata(world.file()).unwrap().permissions().mode();
-    assert_eq!((mode & 0o7777, world.content()), (0o600, content));
-}
-
-#[test]
-fn on_a_full_disk_a_file_with_another_name_is_not_touched() {
-    let world = World::new();
-    pass(&world.site(), wanted(0..3));
-    let other = world.beside.path().join("other");
-    fs::write(&other, "of somebody else").unwrap();
-    fs::set_permissions(&other, fs::Permissions::from_mode(0o644)).unwrap();
-    fs::remove_file(world.file()).unwrap();
-    fs::hard_link(&other, world.file()).unwrap();
-    let host = Host::new(world.folder.path(), world.settings.owner(), Arc::new(Full));
-    let site = Site::new(host, world.settings.clone(), Watcher::new(), NOW);
-    site.pass(&input(wanted(0..3))).unwrap_err();
-    assert_eq!(fs::metadata(&other).unwrap().permissions().mode() & 0o7777, 0o644);
 }

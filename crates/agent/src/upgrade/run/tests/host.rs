@@ -139,7 +139,7 @@ fn an_installation_pins_the_new_keys_and_takes_the_others_away() {
 #[test]
 fn everything_is_checked_before_anything_is_written() {
     type Change = fn(&World, &mut Install);
-    let changes: [(Change, &str); 20] = [
+    let changes: [(Change, &str); 23] = [
         (
             |world, it| it.program = world.scratch.path().join("open/program"),
             "so others than root could replace",
@@ -179,7 +179,19 @@ fn everything_is_checked_before_anything_is_written() {
         ),
         (
             |world, it| it.agent_state = world.scratch.path().join("new"),
-            "which the agent's pod can write",
+            "which the agent's pod can write: use another place, or another --agent-state-folder",
+        ),
+        (
+            |_, it| it.agent_state = it.folder.clone(),
+            "and --agent-state-folder is",
+        ),
+        (
+            |_, it| it.agent_state = it.folder.join("state"),
+            "each needs a folder of its own",
+        ),
+        (
+            |world, it| it.agent_state = world.scratch.path().into(),
+            "none may be in the other",
         ),
         (
             |_, it| it.agent_state = "state".into(),
@@ -247,7 +259,7 @@ fn a_key_that_the_agent_could_have_exchanged_is_not_read() {
     let (key, _) = pair();
     world.pins_formerly(&[&key]);
     let refused = |path: &Path| {
-        Chain(&install::read_key(path, &[&world.runner.folder, &world.path("../agent-state")]).unwrap_err()).to_string()
+        Chain(&install::read_key(path, &world.runner.folder, &world.path("../agent-state")).unwrap_err()).to_string()
     };
     for path in ["trust/key-0.pub", "../agent-state/key.pub"] {
         let said = refused(&world.path(path));
@@ -258,7 +270,7 @@ fn a_key_that_the_agent_could_have_exchanged_is_not_read() {
     fs::write(&file, "no key\n").unwrap();
     assert!(refused(&file).contains("minisign.pub must be"));
     fs::write(&file, format!("untrusted comment: x\n{}\n", key.to_base64())).unwrap();
-    let read = install::read_key(&file, &[&world.runner.folder]).unwrap();
+    let read = install::read_key(&file, &world.runner.folder, &world.path("../agent-state")).unwrap();
     assert_eq!(read.to_string(), key.to_base64());
     // As minisign names it.
     let said = refused(Path::new("minisign.pub"));
