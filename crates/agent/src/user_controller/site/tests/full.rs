@@ -1,6 +1,7 @@
 //! There is no room on the disk.
 
 use std::os::unix::fs::MetadataExt as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidewaiter_kit::Chain;
 
@@ -10,10 +11,13 @@ use super::*;
 #[derive(Debug)]
 struct Full {
     is_whole: bool,
+    writes: AtomicUsize,
 }
 
 impl HostCalls for Full {
     fn before(&self, call: Call) -> Result<(), Errno> {
+        self.writes
+            .fetch_add(usize::from(call == Call::Write), Ordering::Relaxed);
         if call == Call::Create || self.is_whole && call == Call::Write {
             Err(Errno::NOSPC)
         } else {
@@ -23,9 +27,15 @@ impl HostCalls for Full {
 }
 
 fn full(world: &World, is_whole: bool) -> Site {
-    let calls = Arc::new(Full { is_whole });
-    let host = Host::new(world.folder.path(), world.settings.owner(), calls);
-    Site::new(host, world.settings.clone(), Watcher::new(), NOW)
+    full_and_calls(world, is_whole).0
+}
+
+fn full_and_calls(world: &World, is_whole: bool) -> (Site, Arc<Full>) {
+    let writes = AtomicUsize::new(0);
+    let calls = Arc::new(Full { is_whole, writes });
+    let host = Host::new(world.folder.path(), world.settings.owner(), calls.clone());
+    let site = Site::new(host, world.settings.clone(), Watcher::new(), NOW);
+    (site, calls)
 }
 
 fn unplaced(outcome: &Outcome) -> String {
@@ -101,7 +111,7 @@ fn what_has_no_room_leaves_whole_lines_of_ours_and_no_other_line() {
     let world = World::new();
     pass(&world.site(), wanted(0..3));
     let right = world.content();
-    let site = full(&world, true);
+    let (site, calls) = full_and_calls(&world, true);
     let line = right.find(&world.line(1)).unwrap();
     for (change, kept) in [
         (format!("{}{FOREIGN}", &right[..line + 20]), &right[..line]),
@@ -118,7 +128,8 @@ fn what_has_no_room_leaves_whole_lines_of_ours_and_no_other_line() {
         // A write would be an event, and start the next pass.
         let changed = || {
             let found = fs::metadata(world.file()).unwrap();
-            (found.ctime(), found.ctime_nsec())
+            let writes = calls.writes.load(Ordering::Relaxed);
+            (found.ctime(), found.ctime_nsec(), writes)
         };
         let before = changed();
         let again = pass(&site, wanted(0..3));
