@@ -95,7 +95,7 @@ async fn while_the_cloud_does_not_say_whose_node_it_is_the_cluster_is_not_ready(
         }
     })
     .await;
-    controller.has_gauge("kops_node_ready", Some(0.0)).await;
+    controller.has_gauge("kops_node_ready", None).await;
 
     world.ec2.heal();
     world.is_verified(forged.name(), False, "NameMismatch").await;
