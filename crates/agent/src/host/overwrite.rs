@@ -15,6 +15,7 @@ use super::{Call, FoundFile, Host, HostError};
 #[derive(Debug)]
 pub(crate) struct Written {
     file: File,
+    length: u64,
     hash: u64,
     hashes: RandomState,
 }
@@ -27,19 +28,24 @@ impl Written {
         hasher.write(content);
         Some(Self {
             file: fd.try_clone().ok()?.into(),
+            length: content.len().try_into().ok()?,
             hash: hasher.finish(),
             hashes,
         })
     }
 
-    /// Whether it has another content now. Takes no memory.
+    /// Whether it has another content now. Takes no memory, and no more time for a file that somebody made large.
     pub(crate) fn is_changed(&self) -> bool {
+        if fstat(&self.file).map(|now| u64::try_from(now.st_size)) != Ok(Ok(self.length)) {
+            return true;
+        }
         let mut hasher = self.hashes.build_hasher();
         let mut buffer = [0; 4096];
         let mut at = 0;
-        loop {
-            match self.file.read_at(&mut buffer, at) {
-                Ok(0) => return hasher.finish() != self.hash,
+        while let Some(left) = self.length.checked_sub(at).filter(|left| *left > 0) {
+            let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+            match self.file.read_at(buffer.get_mut(..most).unwrap_or_default(), at) {
+                Ok(0) => return true,
                 Ok(read) => {
                     hasher.write(buffer.get(..read).unwrap_or_default());
                     at += read as u64;
@@ -48,6 +54,7 @@ impl Written {
                 Err(_) => return true,
             }
         }
+        hasher.finish() != self.hash
     }
 }
 
@@ -106,5 +113,31 @@ impl Host {
             }
         }
         end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use tidewaiter_testkit::Scratch;
+
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the time that it takes is what is tested")]
+    fn a_file_that_somebody_made_large_is_not_read() {
+        let scratch = Scratch::new("written");
+        let path = scratch.path().join("keys");
+        std::fs::write(&path, "ours\n").unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let written = Written::new(&file.try_clone().unwrap().into(), b"ours\n").unwrap();
+        assert!(!written.is_changed());
+        file.write_at(b"theirs", 0).unwrap();
+        file.set_len(5).unwrap();
+        assert!(written.is_changed());
+        let begun = Instant::now();
+        file.set_len(1 << 42).unwrap();
+        assert!(written.is_changed() && begun.elapsed() < Duration::from_secs(5));
     }
 }

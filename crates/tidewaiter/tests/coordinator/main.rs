@@ -293,8 +293,20 @@ async fn every_namespace_has_the_service_account() {
         .patch(ACCOUNT, &PatchParams::default(), &Patch::Merge(without_label))
         .await;
     patched.unwrap();
-    // An account without the label is somebody else's.
-    reported(&world, "early").await;
+    // It is known without the label, too, and gets it back.
+    eventually("the label", SOON, async || {
+        let account = world
+            .accounts("early")
+            .get(ACCOUNT)
+            .await
+            .map_err(|error| error.to_string())?;
+        let labels = account.metadata.labels.unwrap_or_default();
+        let is_back = labels.get("containership.io/managed").map(String::as_str) == Some("true");
+        (is_back && labels["team"] == "a")
+            .then_some(())
+            .ok_or(format!("{labels:?}"))
+    })
+    .await;
 
     // A foreign one is reported and left alone, and nothing is written in a namespace that terminates.
     reported(&world, "foreign").await;
