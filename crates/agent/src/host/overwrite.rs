@@ -23,14 +23,14 @@ pub(crate) struct Written {
 impl Written {
     /// `content` is what the agent wrote, whatever the file has now.
     pub(crate) fn new(fd: &OwnedFd, content: &[u8]) -> Option<Self> {
-        let hashes = RandomState::new();
-        let mut hasher = hashes.build_hasher();
+        let keyed = RandomState::new();
+        let mut hasher = keyed.build_hasher();
         hasher.write(content);
         Some(Self {
             file: fd.try_clone().ok()?.into(),
             length: content.len().try_into().ok()?,
             hash: hasher.finish(),
-            hashes,
+            hashes: keyed,
         })
     }
 

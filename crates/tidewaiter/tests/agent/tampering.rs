@@ -153,9 +153,9 @@ async fn on_a_full_disk_one_change_after_the_other_is_undone() {
     agent.has(&[(1, 0)]).await;
     agent.report(|status| status.keys == 1).await;
     let file = agent.file_inside();
-    let fill = file.ancestors().nth(3).unwrap().join("fill");
+    let ballast = file.ancestors().nth(3).unwrap().join("ballast");
     for round in 1..=5 {
-        let mut filled = fs::File::options().append(true).create(true).open(&fill).unwrap();
+        let mut filled = fs::File::options().append(true).create(true).open(&ballast).unwrap();
         while filled.write_all(&[0; 512]).is_ok() {}
         let intruder = over(&agent.content());
         let mut opened = fs::File::options().write(true).open(&file).unwrap();
@@ -175,7 +175,7 @@ async fn on_a_full_disk_one_change_after_the_other_is_undone() {
     let status = report.status.unwrap();
     let condition = &status.conditions[0];
     assert!(condition.reason == "NotWritten" && status.restores >= 5, "{status:?}");
-    fs::remove_file(&fill).unwrap();
+    fs::remove_file(&ballast).unwrap();
     agent
         .report(|status| status.conditions.iter().any(|it| it.reason == "Applied"))
         .await;
