@@ -7,7 +7,7 @@
 //! - Such a file can be written ahead, without a name ([`Host::prepare`]). It gets its random name when it is needed, and waits for no disk then.
 //! - What was in the place comes out under the random name, whatever it was: a file, a link, a pipe, a folder. What had been written to it
 //!   after it was read is returned, so that no line is lost.
-//! - Only where there is no room for another file, one of ours is overwritten in place, so that no line of others stays.
+//! - On a full disk, a file of ours is overwritten in place instead, so that no foreign line stays.
 //! - A folder with content is never deleted. It is moved aside, and so is a folder in which something is mounted.
 
 mod folder;
@@ -112,9 +112,9 @@ pub enum HostError {
     InPlace {
         /// The file.
         path: String,
-        /// How many bytes did not fit either.
+        /// The number of bytes that did not fit.
         missing: usize,
-        /// Why it cannot be replaced.
+        /// The error of the replacement.
         #[source]
         source: Errno,
     },

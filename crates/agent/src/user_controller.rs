@@ -44,7 +44,7 @@ pub(crate) use wanted::{Refused, User, Wanted, wanted};
 /// The safety net: some changes are no event, such as those of another kernel on a network file system.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
-/// At most between two looks at the contents. Nobody else knows when the next one is.
+/// The longest time between two comparisons of the contents, which are at random times so that nobody can avoid them.
 const COMPARE_AGAIN: Duration = Duration::from_secs(1);
 
 /// A full disk or a read-only host recovers without an event.

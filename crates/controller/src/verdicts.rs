@@ -76,8 +76,8 @@ pub struct VerdictParts {
     pub records: Cache<Record>,
     /// The role's cache of Pods.
     pub pods: Cache<Pod>,
-    /// InstanceGroups, and the name of the API. None if the state store is not read: then the cloud's groups say which InstanceGroups
-    /// there are.
+    /// InstanceGroups, and the name of the API. None if the state store is not read: then the InstanceGroups are those
+    /// of the cloud's groups.
     pub definitions: Option<Definitions>,
     /// The cloud's groups.
     pub cloud: Arc<dyn CloudGroups>,

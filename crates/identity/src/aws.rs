@@ -129,7 +129,7 @@ impl Ec2 {
         any_hopeless
     }
 
-    /// While EC2 is away, queries ids of one zone, and refuses the others if that fails too. Returns the parts that remain.
+    /// During an outage, queries ids of one zone, and refuses all if that fails. Returns the remaining parts.
     async fn probe(&self, parts: Vec<Part>, query: &Query<'_>) -> Vec<Part> {
         let Some((part, parts)) = self.outage.part(&parts, query) else {
             return parts;

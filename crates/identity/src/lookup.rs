@@ -7,8 +7,7 @@
 //!
 //! One place decides the pace: a call that is throttled or gets no response delays the next one, for all Nodes and with jitter,
 //! so that thousands of Nodes cannot stampede. A slow call, for example because one zone does not respond, delays later Nodes by
-//! at most [`PATIENCE`]. Until the cloud has answered once, there is one call for all: if it has no answer, who waits behind it is
-//! refused like its claims.
+//! at most [`PATIENCE`]. Until the cloud has answered once, there is at most one call, and its failure refuses all waiting queries.
 //!
 //! While the cloud is away, the lookup itself tries again: the parked claims share one call every few seconds, and their Nodes get
 //! the last refusal without a call. The first good answer to one of them releases all: each is announced, and queries again, joined

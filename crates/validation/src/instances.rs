@@ -45,9 +45,9 @@ impl Instances {
         }
     }
 
-    /// The InstanceGroups that the cloud knows, with their roles, for who may not read the state store. An InstanceGroup
-    /// that has nothing in the cloud is none of them. Unknown if the cloud does not say what one of them is, as a wrong
-    /// role or size would be a wrong verdict.
+    /// The InstanceGroups of the cloud's groups, for a controller without access to the state store. InstanceGroups
+    /// without a group or instance in the cloud are missing. Unknown if the cloud does not define the role of one of
+    /// them: a wrong role would be a wrong verdict.
     #[must_use]
     pub fn instance_groups(&self) -> Part<Vec<GroupSummary>> {
         let mut found: BTreeMap<_, GroupSummary> = BTreeMap::new();

@@ -98,10 +98,10 @@ impl ForeignKey {
     }
 }
 
-/// The keys that are named of lines that were undone.
+/// The maximum number of keys in a message.
 const MOST_KEYS: usize = 4;
 
-/// The keys in those of the lines that `written` does not have.
+/// The keys in `lines` that are not in `written`.
 pub fn added_keys<'a>(lines: impl Iterator<Item = &'a [u8]>, written: &'a [u8]) -> impl Iterator<Item = ForeignKey> {
     let known = written.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
     let known: HashSet<&[u8]> = known.collect();
@@ -109,7 +109,7 @@ pub fn added_keys<'a>(lines: impl Iterator<Item = &'a [u8]>, written: &'a [u8]) 
     added.filter_map(ForeignKey::of)
 }
 
-/// The fingerprints and comments of the first of these keys, each once, to be said after what was done; empty if there are none.
+/// The end of a message: fingerprints and comments of the first of these keys, without duplicates. Empty without keys.
 #[must_use]
 pub fn named(keys: impl Iterator<Item = ForeignKey>) -> String {
     let mut said = HashSet::new();

@@ -1,4 +1,4 @@
-//! Writes a file in place where there is no room for the next one, and notices a write that is no event.
+//! Overwrites a file in place on a full disk, and detects changes that cause no event of inotify.
 
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -11,7 +11,7 @@ use rustix::io::{Errno, pwrite};
 use super::folder::{RESOLVE, owner, retry};
 use super::{Call, FoundFile, Host, HostError};
 
-/// A file, open, and what its content was to be. The hash has a random key: nobody writes something else to it.
+/// An open file and the hash of its expected content. The hash has a random key, so nobody can construct a collision.
 #[derive(Debug)]
 pub(crate) struct Written {
     file: File,
@@ -21,7 +21,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// `content` is what the agent wrote, whatever the file has now.
+    /// Expects `content`, whatever the file contains now.
     pub(crate) fn new(fd: &OwnedFd, content: &[u8]) -> Option<Self> {
         let keyed = RandomState::new();
         let mut hasher = keyed.build_hasher();
@@ -34,7 +34,7 @@ impl Written {
         })
     }
 
-    /// Whether it has another content now. Takes no memory, and no more time for a file that somebody made large.
+    /// True if the content differs. Reads at most the expected length, because somebody may have made the file large.
     pub(crate) fn is_changed(&self) -> bool {
         if fstat(&self.file).map(|now| u64::try_from(now.st_size)) != Ok(Ok(self.length)) {
             return true;
@@ -59,11 +59,11 @@ impl Written {
 }
 
 impl Host {
-    /// Makes the content of `file`, which is at `name`, the beginning of this one: all of it, or as many whole lines as
-    /// there is room for. What is the same at the beginning is not written. Returns how many bytes it has.
+    /// Overwrites `file` at `name` with `content`, or with as many of its first lines as there is room for. A common
+    /// beginning is not written. Returns the length of the file.
     ///
     /// # Errors
-    /// When it cannot be written or cut, and when another file is there, or one that is not ours alone.
+    /// If it cannot be written or truncated, if another file is at `name`, or if it has another owner or link.
     pub(crate) fn overwrite(
         &self,
         folder: &OwnedFd,
@@ -90,7 +90,7 @@ impl Host {
                 let lines = content.get(..written).unwrap_or_default();
                 lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1)
             };
-            // To cut a file at its end is an event as well, and would start the next pass.
+            // Truncating a file to its own length is an event, too, and would start the next pass.
             if u64::try_from(fstat(&fd)?.st_size) != Ok(kept as u64) {
                 self.before(Call::Change)?;
                 ftruncate(&fd, kept as u64)?;
@@ -101,7 +101,7 @@ impl Host {
         overwrite().map_err(|source| HostError::call("overwritten", name, source))
     }
 
-    /// Writes the content from this byte on, as far as there is room. Returns where it ends.
+    /// Writes `content` from the offset `begin`, as far as there is room. Returns the offset of the end.
     fn write_at(&self, fd: &OwnedFd, content: &[u8], begin: usize) -> usize {
         let mut end = begin;
         while let Some(left) = content.get(end..).filter(|left| !left.is_empty()) {

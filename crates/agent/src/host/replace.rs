@@ -23,7 +23,7 @@ pub(crate) fn is_next(name: &[u8]) -> bool {
     name.starts_with(b".") && name.windows(NEXT.len()).any(|part| part == NEXT.as_bytes())
 }
 
-/// The name of the file whose next content is written under this name; None if it is no such name.
+/// The name of the file to be replaced, from the name of its temporary file; None for another name.
 pub(crate) fn next_of(name: &str) -> Option<&str> {
     Some(name.strip_prefix('.')?.rsplit_once(NEXT)?.0)
 }

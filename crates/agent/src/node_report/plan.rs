@@ -154,7 +154,7 @@ fn foreign_key(key: &crate::authorized_keys::ForeignKey) -> ForeignKey {
     }
 }
 
-/// Those that have a pinned key now come first. Of users that are gone, only the report knows.
+/// Present users first. Deleted users are known from the report only.
 fn break_glass_users(outcome: &Outcome, before: Option<&NodeReportStatus>) -> Vec<BreakGlassUser> {
     let logins = outcome.logins.iter().flat_map(|logins| logins.iter());
     let present = logins.flat_map(|(id, keys)| keys.iter().map(move |key| (key, id)));
@@ -173,7 +173,7 @@ fn break_glass_users(outcome: &Outcome, before: Option<&NodeReportStatus>) -> Ve
     users
 }
 
-/// How such a user loses access. None if there are none.
+/// The condition with the commands that end their access; None without such users.
 fn of_users(users: &[BreakGlassUser], before: &[Condition], now: Timestamp) -> Option<Condition> {
     let keys = users.iter().map(|BreakGlassUser { fingerprint, user }| {
         format!("that of the user {user}: tidewaiter host break-glass remove {fingerprint}")

@@ -124,7 +124,7 @@ fn key() -> Key {
 #[derive(Clone)]
 pub(crate) struct Site {
     pub(crate) host: Host,
-    /// What root has pinned.
+    /// The folder of what root has pinned.
     pub(crate) pinned: Host,
     pub(crate) node: NodeName,
     /// The settings `folder` and `stateFolder`.

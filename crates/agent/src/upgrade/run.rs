@@ -22,14 +22,13 @@
 
 mod execute;
 mod record;
+mod settle;
+mod written;
 
 use std::fs::File;
-use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use jiff::{SignedDuration, Timestamp};
-use rustix::event::{Timespec, poll};
 use tidewaiter_api::NodeName;
 use tidewaiter_kit::{Chain, SharedClock};
 use tidewaiter_upgrade::agent::{self, Again, Refused, Repeatable, Run, confirm, decide};
@@ -42,12 +41,8 @@ use crate::host::{Host, HostError};
 use execute::{CopyError, Execution, Way};
 pub(super) use execute::{SCRIPT, kubelet_version, version_text};
 use record::{Record, WayBack};
-
-/// How often a file is written again that could not be written.
-const AGAIN: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
-
-/// For how long what is settled is written again.
-const SETTLES: SignedDuration = SignedDuration::from_hours(24);
+use settle::{ended, tell_again};
+use written::Ended;
 
 /// Why the host cannot even refuse.
 #[derive(Debug, thiserror::Error)]
@@ -64,13 +59,6 @@ pub enum RunError {
         #[source]
         source: std::io::Error,
     },
-}
-
-impl RunError {
-    /// Whether it ends when there is room on the disk, or it can be written again.
-    fn may_pass(&self) -> bool {
-        matches!(self, Self::File(FileError::Host(error)) if ["full", "read_only"].contains(&error.class()))
-    }
 }
 
 impl From<HostError> for RunError {
@@ -110,12 +98,6 @@ struct Interrupted(#[source] Option<NotRun>);
 /// When it begins.
 const WAY_BACK_BEGINS: &str = "its way back begins when what it left has ended";
 
-/// The node or the unit ended while it ran.
-const WAY_BACK_INTERRUPTED: &str = "its way back was interrupted, and does not run again";
-
-/// Its order is gone before it began.
-const WAY_BACK_WITHDRAWN: &str = "its way back does not run: current was changed or removed";
-
 impl NotRun {
     /// What became of the order. An order that is gone or over is not the last word: its node may have another one.
     fn outcome(&self) -> Outcome {
@@ -136,15 +118,6 @@ impl From<HostError> for NotRun {
     fn from(error: HostError) -> Self {
         Self::File(error.into())
     }
-}
-
-/// A script that has ended.
-struct Ended {
-    result: RunResult,
-    /// For how long it is written again if it cannot be written.
-    until: Timestamp,
-    /// What is to be recorded; None if it is.
-    record: Option<Record>,
 }
 
 /// The host.
@@ -222,49 +195,6 @@ impl Runner {
                 }
                 self.result(&id, outcome, &refused)
             }
-        };
-        host.tell(&result)?;
-        Ok(Some(result))
-    }
-
-    /// Settles what was interrupted, and whose order is gone meanwhile, or whose unit was killed.
-    fn settle(&self, host: &Host, state: &Host) -> Result<Option<RunResult>, RunError> {
-        let Some(told) = host.result().unwrap_or_default() else {
-            return Ok(None);
-        };
-        if told.outcome == Outcome::Running
-            && let Some(ended) = ended(state, &told.id)
-        {
-            return tell_again(host, ended);
-        }
-        match told.outcome {
-            Outcome::Running => self
-                .tell(host, &told.id, Outcome::Interrupted, &Interrupted(None))
-                .map(Some),
-            Outcome::RollingBack => self.settle_way_back(host, state, true),
-            _ => Ok(None),
-        }
-    }
-
-    /// A way back that is not due any more has begun, and does not run when this process has the lock. One that is due
-    /// begins in its own unit, which systemd starts because this process fails; so it begins after a reboot, too.
-    /// Without its order it does not begin.
-    fn settle_way_back(&self, host: &Host, state: &Host, is_withdrawn: bool) -> Result<Option<RunResult>, RunError> {
-        let mut record = Record::read(state)?;
-        let told = host.result().unwrap_or_default();
-        let (outcome, failed, what) = match (record.way_back.take(), told) {
-            (Some(due), _) if is_withdrawn => (Outcome::Failed, due.failed, WAY_BACK_WITHDRAWN),
-            (Some(due), _) => (Outcome::RollingBack, due.failed, WAY_BACK_BEGINS),
-            (None, Some(told)) => (Outcome::Failed, told, WAY_BACK_INTERRUPTED),
-            (None, None) => return Ok(None),
-        };
-        if outcome == Outcome::Failed {
-            record.write(state)?;
-        }
-        let result = RunResult {
-            outcome,
-            at: self.clock.now(),
-            ..and(failed, what)
         };
         host.tell(&result)?;
         Ok(Some(result))
@@ -358,136 +288,11 @@ impl Runner {
         })
     }
 
-    /// Writes how the script ended, for the agent and in the record.
-    fn tell_ended(&self, host: &Host, state: &Host, ended: Ended) -> Result<RunResult, RunError> {
-        let Ended {
-            result,
-            until,
-            mut record,
-        } = ended;
-        self.until_written(until, || {
-            if record.as_ref().is_some_and(|record| record.write(state).is_ok()) {
-                record = None;
-            }
-            Ok(host.tell(&result)?)
-        })?;
-        Ok(result)
-    }
-
-    /// Repeats it while the disk is full or cannot be written.
-    fn until_written<T>(
-        &self,
-        until: Timestamp,
-        mut write: impl FnMut() -> Result<T, RunError>,
-    ) -> Result<T, RunError> {
-        let mut is_said = false;
-        loop {
-            match write() {
-                Err(error) if error.may_pass() && self.clock.now() < until => {
-                    if !std::mem::replace(&mut is_said, true) {
-                        // A journal that is away is no reason to stop.
-                        let _ = writeln!(io::stderr(), "{}: it is tried again until {until}", Chain(&error));
-                    }
-                    // A wait that a signal ends early does no harm.
-                    let _ = poll(&mut [], Some(&AGAIN));
-                }
-                result => return result,
-            }
-        }
-    }
-
-    /// Until when something is written again that is settled.
-    fn settles_until(&self) -> Timestamp {
-        self.clock.now().saturating_add(SETTLES).unwrap_or(Timestamp::MAX)
-    }
-
     /// The version of the kubelet. A script that runs again may have left a program that is half replaced and has none:
     /// then that of before counts.
     fn version_for(&self, record: &Record, id: &str, is_again: bool) -> Option<Version> {
         self.version()
             .or_else(|| record.version_before(id).filter(|_| is_again))
-    }
-
-    /// Takes back what the last script did, if it has failed, can take it back, and has not begun to; or says that it,
-    /// or its way back, was interrupted. Returns what became of it; None if there is nothing to do. It must be called
-    /// in a process of its own, when nothing of the script runs any more.
-    ///
-    /// # Errors
-    /// When neither the record nor the result can be written.
-    pub fn way_back(&self) -> Result<Option<RunResult>, RunError> {
-        let state = opened(&self.state)?;
-        let Some(_lock) = record::lock(&state)? else {
-            return Ok(None);
-        };
-        let mut record = Record::read(&state)?;
-        let host = Host::of_root(&self.folder);
-        let Some(WayBack { script, failed }) = record.way_back.take() else {
-            // systemd starts this also when it has killed the unit, and nobody else would say what became of its
-            // script.
-            return self.until_written(self.settles_until(), || self.settle(&host, &state));
-        };
-        // It begins at most once, whatever happens then.
-        record.write(&state)?;
-        let ended = self.go_back(&host, &record, &script, &failed);
-        let (result, until) = ended.unwrap_or_else(|refused| {
-            let result = and(failed, &format!("its way back does not run: {}", Chain(&refused)));
-            (result, self.settles_until())
-        });
-        self.until_written(until, || Ok(host.tell(&result)?))?;
-        Ok(Some(result))
-    }
-
-    /// Returns the deadline, too. Not if the kubelet is new: the coordinator may count the node as done, and start the
-    /// next one.
-    fn go_back(
-        &self,
-        host: &Host,
-        record: &Record,
-        script: &str,
-        failed: &RunResult,
-    ) -> Result<(RunResult, Timestamp), NotRun> {
-        let trust = Trust::read(&Host::of_root(&self.pinned))?;
-        let ordered = host.ordered()?;
-        let is_same = |order: &Order| form::id(&order.upgrade) == failed.id && digest(&order.script) == script;
-        let order = ordered.filter(is_same).ok_or(NotRun::Withdrawn)?;
-        let target = target(&order)?;
-        let script = trust.open(&order.script, &self.asked(&failed.id, &target, record))?;
-        let before = record.version_before(&failed.id);
-        // A program that was half replaced has no version, and is what a way back is for.
-        let version = self.version().or_else(|| before.clone());
-        let run = self.decide_again(host, &order, record, trust.node(), version.as_ref(), Again::No)?;
-        let run = within(&script, run);
-        let execution = Execution::new(self.copy(script.body())?, trust.node(), &run, &*self.clock);
-        // A folder that is full is no reason not to begin.
-        let _ = host.tell(&RunResult {
-            outcome: Outcome::RollingBack,
-            until: Some(run.until),
-            ..and(
-                failed.clone(),
-                &format!("its way back runs, until {} at the latest", run.until),
-            )
-        });
-        let back = execution.start(Way::Back).map_err(NotRun::Start)?;
-        let version = self.version();
-        let shown = version
-            .as_ref()
-            .map_or_else(|| "unknown".to_owned(), Version::to_string);
-        let is_back = back.outcome == Outcome::Succeeded;
-        let rolled_back = is_back && version.is_some() && version == before;
-        let what = if rolled_back {
-            format!("its way back ended with the status 0, and the kubelet is at {shown} as before")
-        } else if is_back {
-            format!("its way back ended with the status 0, but the version of the kubelet is {shown} now")
-        } else {
-            format!("its way back did not end well: {}", back.message)
-        };
-        let result = RunResult {
-            rolled_back,
-            at: back.at,
-            tail: format!("{}{}", failed.tail, back.tail),
-            ..and(failed.clone(), &what)
-        };
-        Ok((result, run.until))
     }
 
     fn asked<'a>(&self, upgrade: &'a str, version: &'a Version, record: &Record) -> Asked<'a> {
@@ -538,17 +343,6 @@ impl Runner {
     fn version(&self) -> Option<Version> {
         kubelet_version(&self.kubelet, &*self.clock)
     }
-}
-
-/// How the script of this upgrade ended, as the host remembers it: where the agent reads it, it could not be written.
-fn ended(state: &Host, id: &str) -> Option<RunResult> {
-    let record = Record::read(state).ok()?;
-    record.result.filter(|result| result.id == id)
-}
-
-fn tell_again(host: &Host, ended: RunResult) -> Result<Option<RunResult>, RunError> {
-    host.tell(&ended)?;
-    Ok(Some(ended))
 }
 
 fn target(order: &Order) -> Result<Version, NotRun> {

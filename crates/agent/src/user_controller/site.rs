@@ -182,7 +182,7 @@ impl Site {
         Ok(Some(outcome))
     }
 
-    /// Whether a file has another content than the last pass left: a write through a mapping is no event. Says so once.
+    /// True if a file differs from what the last pass left, once per pass: a write through a mapping is no event.
     pub(crate) fn is_changed(&self) -> bool {
         let mut state = self.state();
         let is_changed = !state.is_stopped && state.written.iter().any(Written::is_changed);

@@ -1,8 +1,8 @@
 //! The labels of a proven Node, from where the operator wants them: the state store, or the tags of its instance.
 //!
-//! An instance without such a tag for its group or role is one that kOps has not tagged yet: its Node keeps what it has, or gets the labels of the files.
-//! What was given from files is replaced by tags only if these give the same, or where the operator set `tags`: an instance has the tags of
-//! the day when it was launched, and the files may have more since.
+//! An instance without such a tag for its group or role was not tagged by kOps: its Node keeps its labels, or gets those
+//! of the files. Labels from files are replaced by tags only if both are equal, or if the operator set `tags`: an
+//! instance has the tags of its launch, and the files may have changed since.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -52,12 +52,12 @@ pub(crate) async fn given(
     }
 }
 
-/// Whether tags can stand in for a definition that is not to be had, for a Node that has been given the labels of `recorded`.
+/// Whether tags may replace an unavailable definition, for a Node with these recorded labels.
 pub(crate) fn falls_back(from: LabelsFrom, recorded: &[RecordedLabel]) -> bool {
     matches!(from, LabelsFrom::StoreThenTags | LabelsFrom::AsRecorded) && none_from_files(recorded)
 }
 
-/// Whether the labels of a Node that has been given those of `recorded` cannot be told without the tags of its instance.
+/// Whether the labels of a Node with these recorded labels depend on the tags of its instance.
 pub(crate) fn needs_tags(from: LabelsFrom, recorded: &[RecordedLabel]) -> bool {
     match from {
         LabelsFrom::Tags | LabelsFrom::TagsThenStore => true,
@@ -89,14 +89,14 @@ pub(crate) async fn owned(from: LabelsFrom, definitions: &Definitions) -> Arc<Ow
     }
 }
 
-/// Whether kOps has tagged the instance: it always tags it with its group or role. People tag for cluster-autoscaler, too,
-/// and to take their tags for all labels would take every role label away.
+/// Whether kOps has tagged the instance, which it always does with group or role. People add tags for
+/// cluster-autoscaler, too: if those counted as all labels, the Node would lose its role labels.
 fn is_tagged(identity: &Identity) -> bool {
     let mut keys = identity.tag_labels.iter().map(|(key, _)| &**key);
     keys.any(|key| key == INSTANCE_GROUP_LABEL || key.starts_with("node-role.kubernetes.io/"))
 }
 
-/// Whether the instance has the tags, and its Node nothing from files.
+/// Whether kOps has tagged the instance, and its Node has no label from files.
 fn tags_may_serve(identity: &Identity, recorded: &[RecordedLabel]) -> bool {
     is_tagged(identity) && none_from_files(recorded)
 }
@@ -111,7 +111,7 @@ fn has_moved(identity: &Identity, recorded: &[RecordedLabel]) -> bool {
     labels.any(|label| label.key.as_str() == INSTANCE_GROUP_LABEL && label.value.as_str() != identity.group.as_str())
 }
 
-/// Whether tags give what files gave, and nothing else, so that the Node does not change.
+/// Whether the tags define exactly the recorded labels, so that the Node does not change.
 fn tags_give(identity: &Identity, recorded: &[RecordedLabel]) -> bool {
     if tags_may_serve(identity, recorded) {
         return true;

@@ -36,7 +36,8 @@ pub enum LabelsFrom {
     /// The state store; the tags where there never was a definition, neither since the start nor, as the record tells, for
     /// this Node.
     StoreThenTags,
-    /// The tags; the state store where the instance has none, and where the Node has labels from files which the tags do not give it.
+    /// The tags. The state store if the instance has none, if the tags differ from the labels that the Node has from
+    /// files, or if its group has changed.
     TagsThenStore,
     /// The tags where they gave the Node all that its record has; else as [`StoreThenTags`](Self::StoreThenTags). So
     /// no Node changes sides while it is not known which one the operator's kOps is on.

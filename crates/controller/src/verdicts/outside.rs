@@ -1,8 +1,8 @@
 //! What lies outside the API server: the cloud's groups, the InstanceGroups of the state store, the addresses of the API's name; and whether
 //! the API server reads its storage.
 //!
-//! Where the state store is not read, the InstanceGroups are those of the cloud's groups, and the name of the API, which only the store
-//! has, is not looked up.
+//! If the state store is not read, the InstanceGroups are those of the cloud's groups. The DNS name of the API, which
+//! only the store has, is then not resolved.
 //!
 //! Without its storage the API server goes on serving watches from its memory, in which nothing changes any more. So the caches look well
 //! for as long as it takes. A read of one object, which is not served from memory, shows it.

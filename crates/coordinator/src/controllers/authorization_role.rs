@@ -203,10 +203,13 @@ impl AuthorizationRoleController {
         let rules = made.rules.as_deref().unwrap_or_default();
         let lost = plan::lost(refused, applied, rules);
         let words: Vec<String> = lost.iter().map(ToString::to_string).collect();
+        if words.is_empty() {
+            return Ok(());
+        }
         if let Some(listed) = self.rbac.roles.get(role.name()) {
             self.rbac.held.call(role.name(), &listed.spec.name);
         }
-        if words.is_empty() || !self.rbac.held.hold(role.name(), &words) {
+        if !self.rbac.held.hold(role.name(), &words) {
             return Ok(());
         }
         let kept = plan::kept(rules, applied, &lost);

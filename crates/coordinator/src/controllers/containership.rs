@@ -30,6 +30,7 @@ use tidewaiter_kit::{
 mod account;
 
 use super::Shared;
+use super::rbac::is_written_by;
 use super::registry::{Registries, RegistrySettings};
 use crate::mirror::is_id;
 pub(crate) use account::Account;
@@ -253,8 +254,7 @@ impl Desired for DesiredAccount<'_> {
         let labels = metadata.labels.as_ref();
         let is_labelled =
             labels.and_then(|labels| labels.get(MANAGED_LABEL)).map(String::as_str) == Some(MANAGED_VALUE);
-        let mut managers = metadata.managed_fields.iter().flatten();
-        is_labelled || managers.any(|entry| entry.manager.as_deref() == Some(MANAGER))
+        is_labelled || is_written_by(metadata, MANAGER)
     }
 
     /// The cache holds every account of the name, so one that it does not show is still to come.

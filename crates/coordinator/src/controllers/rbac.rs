@@ -201,6 +201,12 @@ pub(crate) fn is_ours(object: &ObjectMeta) -> bool {
     })
 }
 
+/// Whether this field manager has written the object, also after somebody took our labels off.
+pub(super) fn is_written_by(object: &ObjectMeta, manager: &str) -> bool {
+    let mut entries = object.managed_fields.iter().flatten();
+    entries.any(|entry| entry.manager.as_deref() == Some(manager))
+}
+
 /// Whether the controller that `wrote` has applied the object, also after somebody took our label off.
 pub(super) fn is_made(object: &ObjectMeta, wrote: &str) -> bool {
     let mut entries = object.managed_fields.iter().flatten();

@@ -1,7 +1,8 @@
 //! While every call fails, whichever ids it names, one part of a query finds out whether EC2 is back.
 //!
-//! Splitting each failed call would make several calls of each try, for as long as EC2 is away. The parts take turns, because EC2 may
-//! come back for one zone before another, and have fewer ids each round: ids that fail by themselves, one in each zone, look the same.
+//! Splitting each failed call would make several calls per try for as long as EC2 is away. The parts take turns, because
+//! EC2 may come back for one zone before another, and contain fewer ids each round, because one failing id in each zone
+//! looks like an outage, too.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -153,7 +153,8 @@ impl Lookup {
 }
 
 impl State {
-    /// Until the cloud has answered once, a call without any answer counts for all: those who wait would only make more such calls.
+    /// Until the cloud has answered once, a call without any answer refuses all waiting queries, which would only cause
+    /// more such calls.
     fn ended(&mut self, verdict: CallOutcome, now: Duration) {
         let of_callers = verdict != CallOutcome::default();
         let refusal = self.parked.first_refusal().filter(|_| of_callers && !self.answered);

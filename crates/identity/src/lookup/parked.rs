@@ -14,8 +14,8 @@ use tidewaiter_kit::backoff::jittered;
 use crate::claim::Claim;
 use crate::refusal::Refusal;
 
-/// The time between two tries. Its limit bounds both the calls while the cloud is away, 17 in a minute, and how long it takes to
-/// notice that it is back.
+/// The time between two tries. Its limit bounds both the calls during an outage, 17 in a minute, and the time to notice
+/// its end.
 const TRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_millis(3_750));
 
 /// So that replicas and clusters that were throttled together do not try together.

@@ -1,7 +1,7 @@
 //! Where the labels of Nodes come from: what the operator set, or what the version of kOps says.
 //!
-//! Decided once, at the start: an upgrade of kOps replaces the machines of the control plane. A state store that is slow or away neither
-//! delays the start by more than [`WAIT`] nor moves a Node from one source to the other.
+//! Decided once, at the start: an upgrade of kOps replaces the machines of the control plane. A state store that is slow
+//! or unavailable delays the start by at most [`WAIT`], and moves no Node from one source to the other.
 
 use std::time::Duration;
 

@@ -197,26 +197,20 @@ impl World {
 
     /// The same on a node that has no inotify instance to give.
     pub async fn agent_without_inotify(&self) -> Agent {
-        let node = self.node();
-        let token = self.token(&node).await;
-        let script = "echo 0 >/proc/sys/user/max_inotify_instances && exec \"$0\" \"$@\"";
-        let arguments = [
-            "--map-root-user",
-            "/bin/sh",
-            "-c",
-            script,
-            env!("CARGO_BIN_EXE_tidewaiter"),
-        ];
-        let program = Program::new("/usr/bin/unshare").args(arguments);
-        let owner = [("TIDEWAITER_OWNER_UID", "0"), ("TIDEWAITER_OWNER_GID", "0")];
-        self.ready_as(program, self.kubeconfig(&token), node, &owner).await
+        self.agent_by("echo 0 >/proc/sys/user/max_inotify_instances && exec \"$0\" \"$@\"")
+            .await
     }
 
     /// The same with a folder on a disk that has little room.
     pub async fn agent_on_small_disk(&self) -> Agent {
+        self.agent_by("mount -t tmpfs -o size=128k,mode=755 none \"$TIDEWAITER_FOLDER\" && exec \"$0\" \"$@\"")
+            .await
+    }
+
+    /// An agent that this script starts, in namespaces of its own.
+    async fn agent_by(&self, script: &str) -> Agent {
         let node = self.node();
         let token = self.token(&node).await;
-        let script = "mount -t tmpfs -o size=128k,mode=755 none \"$TIDEWAITER_FOLDER\" && exec \"$0\" \"$@\"";
         let arguments = [
             "--map-root-user",
             "--mount",

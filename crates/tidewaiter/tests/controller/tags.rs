@@ -152,7 +152,7 @@ async fn where_kops_takes_labels_from_tags_they_are_taken_from_there_unless_a_no
     }
     controller.stops().await;
 
-    // kOps is upgraded. A Node whose tags give all that it has gets them, and later what its instance was launched with.
+    // kOps is upgraded. A Node whose tags equal its labels gets its labels from them from now on.
     world.store.put("kops-version.txt", "1.36.0\n");
     let controller = world.controller_with(&[OFTEN]).await;
     controller

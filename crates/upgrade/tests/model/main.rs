@@ -32,13 +32,8 @@ fn two_upgrades_and_two_coordinators() {
     check(
         "two upgrades",
         Protocol {
-            world: World::new(1, false, false),
-            max_unavailable: 1,
             second: true,
-            reports: false,
-            min_ready: false,
-            registers: false,
-            faults: 1,
+            ..Protocol::new(World::new(1, false, false))
         },
     );
 }
@@ -48,13 +43,8 @@ fn two_workers_at_once() {
     check(
         "two workers at once",
         Protocol {
-            world: World::new(2, false, false),
             max_unavailable: 2,
-            second: false,
-            reports: false,
-            min_ready: false,
-            registers: false,
-            faults: 1,
+            ..Protocol::new(World::new(2, false, false))
         },
     );
 }
@@ -64,13 +54,8 @@ fn scripts_that_go_on_after_the_kubelet_is_new() {
     check(
         "one upgrade with reports",
         Protocol {
-            world: World::new(1, true, false),
-            max_unavailable: 1,
-            second: false,
             reports: true,
-            min_ready: false,
-            registers: false,
-            faults: 1,
+            ..Protocol::new(World::new(1, true, false))
         },
     );
 }
@@ -81,13 +66,10 @@ fn kubelets_that_die_after_the_script_has_succeeded() {
     check(
         "one upgrade with a minimum time",
         Protocol {
-            world: World::new(1, true, true),
-            max_unavailable: 1,
-            second: false,
             reports: true,
             min_ready: true,
-            registers: false,
             faults: 2,
+            ..Protocol::new(World::new(1, true, true))
         },
     );
 }
@@ -98,13 +80,10 @@ fn nodes_that_register_again_while_their_script_runs() {
     check(
         "nodes that register again",
         Protocol {
-            world: World::new(1, true, false),
-            max_unavailable: 1,
-            second: false,
             reports: true,
-            min_ready: false,
             registers: true,
             faults: 2,
+            ..Protocol::new(World::new(1, true, false))
         },
     );
 }

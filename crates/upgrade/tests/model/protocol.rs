@@ -93,6 +93,21 @@ pub struct Protocol {
     pub faults: u8,
 }
 
+impl Protocol {
+    /// One upgrade, of one node at a time, with one fault.
+    pub fn new(world: World) -> Self {
+        Self {
+            world,
+            max_unavailable: 1,
+            second: false,
+            reports: false,
+            min_ready: false,
+            registers: false,
+            faults: 1,
+        }
+    }
+}
+
 impl Model for Protocol {
     type State = State;
     type Action = Action;

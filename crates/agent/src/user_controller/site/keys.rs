@@ -30,7 +30,8 @@ impl InPlace {
 }
 
 impl Site {
-    /// Returns the file's lines, and the file, open. What somebody changes after the look starts another pass, because the folder is watched.
+    /// Returns the lines of the file, and the open file. A later change starts another pass, because the folder is
+    /// watched.
     pub(super) fn apply_keys(
         &self,
         state: &mut State,
@@ -86,8 +87,8 @@ impl Site {
         Ok((parts, file.map(|file| file.fd)))
     }
 
-    /// Returns what it wrote. `found` is then the file that is there, and `late` has also what was written to the old
-    /// one after the look.
+    /// Returns the written content. Updates `found` to the new file, and adds to `late` the lines that were written to
+    /// the old one after it was read.
     fn write_keys(
         &self,
         state: &mut State,
@@ -119,8 +120,8 @@ impl Site {
         Ok(written)
     }
 
-    /// The file at this place could not be replaced. Takes it away from others, which needs no room on the disk, unless
-    /// it has another name: then it is perhaps not ours. On a full disk, writes what fits into it, and returns that.
+    /// Handles a file that could not be replaced: corrects owner and mode, which needs no room on the disk, unless it has
+    /// another link and is perhaps not ours. On a full disk, overwrites it with what fits, and returns that.
     pub(super) fn overwrite(
         &self,
         state: &mut State,
@@ -134,7 +135,7 @@ impl Site {
             return Err(error);
         }
         let is_ours = file.owner == self.settings.owner();
-        // It is an event, which would start one pass after the other.
+        // It is an event, and would start a pass each time.
         if !is_ours || file.mode != mode {
             self.host.own(&file.fd, mode).ok();
         }

@@ -116,16 +116,6 @@ impl PluginDiff {
         )
     }
 
-    /// That of this version if it changes nothing.
-    pub(super) fn nothing(pending: &PendingVersion) -> Self {
-        Self {
-            version: pending.version.clone(),
-            revision: pending.revision.clone(),
-            changes: Vec::new(),
-            digest_of_all: None,
-        }
-    }
-
     /// What the status says of it.
     pub(super) fn pending(&self) -> PendingVersion {
         let count = |operation| {

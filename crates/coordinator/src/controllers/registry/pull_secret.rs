@@ -22,6 +22,7 @@ use tidewaiter_kit::{Desired, Difference};
 use super::credential::Login;
 use super::digest::Digest;
 use super::stored::{Hidden, StoredSecret};
+use crate::controllers::rbac::is_written_by;
 
 const JSON_FORM: (&str, &str) = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson");
 const OLD_FORM: (&str, &str) = ("kubernetes.io/dockercfg", ".dockercfg");
@@ -199,9 +200,7 @@ impl Desired for PullSecret {
 /// Whether we wrote it, also if somebody took our labels off. The labels alone do not say it: other Secrets have them,
 /// too, such as those with the credentials.
 pub(super) fn is_written(metadata: &ObjectMeta) -> bool {
-    let managers = metadata.managed_fields.iter().flatten();
-    let mut managers = managers.filter_map(|entry| entry.manager.as_deref());
-    managers.any(|manager| manager == MANAGER)
+    is_written_by(metadata, MANAGER)
 }
 
 fn entry(username: &str, password: &str, email: &str) -> Value {

@@ -1,6 +1,6 @@
-//! Pull secrets of ours whose labels somebody took off, so that no cache shows them. While the registry works, the pass
-//! over the namespace meets them by their name and puts them right. When the cloud does not list the registry any more,
-//! they are found here and deleted: whoever takes a label off must not keep what the cloud revokes.
+//! Pull secrets of ours whose labels were removed, so that no cache contains them. While the registry exists, the pass
+//! over the namespace finds them by name and corrects them. When the cloud no longer lists the registry, this controller
+//! deletes them: removing a label must not preserve a revoked credential.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl Reconciler for UnlabelledController {
     const NAME: &'static str = "unlabelled-pullsecret";
     type Error = UnlabelledError;
 
-    /// All of them: a label may also have been taken off after the pass over its namespace, so it looks again each hour.
+    /// Again each hour, because a label may be removed at any time.
     async fn reconcile(&self, _: &mut Pass) -> Result<Next, UnlabelledError> {
         if !self.registries.are_known() {
             return Ok(Next::UntilChanged);
@@ -60,7 +60,7 @@ impl Reconciler for UnlabelledController {
 }
 
 impl UnlabelledController {
-    /// One that cannot be deleted does not keep the others.
+    /// A Secret that cannot be deleted does not stop the deletion of the others.
     async fn sweep(&self, mut asked: ListParams) -> Result<(), UnlabelledError> {
         let is_left = |secret: &&PartialObjectMeta<Secret>| {
             let name = secret.metadata.name.as_deref().unwrap_or_default();
@@ -87,7 +87,7 @@ impl UnlabelledController {
     }
 }
 
-/// Starts a pass at the start, and whenever a registry may have gone.
+/// Queues a pass at the start, and when a registry may have been removed.
 pub(super) fn notify(queue: &Queue, registries: &Registries, objects: &Cache<StoredRegistry>) {
     let wake = {
         let queue = queue.clone();

@@ -83,8 +83,8 @@ pub(super) fn detached(known: &Known) -> Detached<'_> {
     detached
 }
 
-/// The group with its own instances, those of its warm pool, and detached ones. `present`: the instance as EC2 lists it,
-/// if it is one of its InstanceGroup.
+/// The group with its own instances, those of its warm pool, and detached ones. `present`: the providerID of an instance
+/// that EC2 lists for the InstanceGroup.
 pub(super) fn read<'a>(
     name: String,
     instance_group: &InstanceGroupName,
@@ -111,7 +111,7 @@ pub(super) fn read<'a>(
         };
         let Some(known) = present(&id) else { continue };
         let standing = found.entry(id).or_insert_with(|| Standing {
-            // Thousands of texts are held once.
+            // Shared: there are thousands.
             provider_id: if *known == provider_id {
                 known.clone()
             } else {
