@@ -141,14 +141,18 @@ pub fn start(
     let credentials = settings.registry_credentials;
     let (per_sync, upgrades) = (settings.bindings_per_sync, settings.upgrades);
     let mut mirror = Mirror::new(settings, changes, clients, context, tasks)?;
-    mirror.register(kinds::Users);
+    let users = mirror.register(kinds::Users).list;
     let registry_credentials = mirror.register(kinds::RegistryCredentials(credentials)).list;
     let registries = mirror.register(kinds::Registries(credentials)).list;
     let plugins = mirror.register(kinds::Plugins);
     let cluster_labels = mirror.register(kinds::ClusterLabels);
     let node_pool_labels = mirror.register(kinds::NodePoolLabels);
     let roles = mirror.register(kinds::Roles);
-    let role_bindings = mirror.register(kinds::RoleBindings { per_sync });
+    let role_bindings = mirror.register(kinds::RoleBindings {
+        per_sync,
+        roles: roles.list.clone(),
+        users,
+    });
     mirror.register(kinds::AutoscalingPolicies);
     mirror.register(kinds::AutoscalingGroups);
     let shown = shown_upgrades::ShownUpgrades::default();

@@ -12,11 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use tidewaiter_api::cloud_sync::{CLUSTER_ROLE, NODE, RELEASE_ANNOTATION};
+use tidewaiter_api::names::NODE_POOL_LABEL;
 use tidewaiter_api::{HeldDeletions, KindSync};
 use tidewaiter_kit::SharedClock;
 use tokio::sync::watch;
 
-use super::kind::with_name;
+use super::kind::{CALLED, with_name};
 use crate::digest::digest;
 
 /// Objects that the status names.
@@ -62,7 +63,7 @@ struct State {
 
 impl State {
     fn called(&self, name: &str) -> String {
-        with_name(self.called.get(name).map_or("", String::as_str), name)
+        with_name(self.called.get(name).map_or("", String::as_str), CALLED, name)
     }
 }
 
@@ -226,7 +227,8 @@ fn roles(state: &State, revision: &str) -> String {
 fn nodes(state: &State, revision: &str) -> String {
     format!(
         "{} Nodes would lose the labels of their node pools: the cloud's list of nodes lacks them, and {}. If that is right: tidewaiter release {NODE}, or \
-         kubectl annotate --overwrite cloudsync/cloud {RELEASE_ANNOTATION}={revision}",
+         kubectl annotate --overwrite cloudsync/cloud {RELEASE_ANNOTATION}={revision}. With nodePools: cloud-then-label, a Node of a pool of which the cloud \
+         names no other node keeps them as long as it has the label {NODE_POOL_LABEL}; to end that, too: kubectl label node NODE {NODE_POOL_LABEL}-",
         state.held.len(),
         state.why,
     )
@@ -314,7 +316,13 @@ mod tests {
         assert_eq!(held.hold_exactly(&nodes(&["a", "b"]), "why"), nodes(&["a", "b"]));
         let shown = held.status().unwrap().held.unwrap();
         assert_eq!((shown.objects, shown.names), (2, vec!["a".to_owned(), "b".to_owned()]));
-        assert!(shown.reason.contains("and why. If"), "{}", shown.reason);
+        for words in [
+            "and why. If",
+            "With nodePools: cloud-then-label, a Node",
+            "kubectl label node",
+        ] {
+            assert!(shown.reason.contains(words), "{}", shown.reason);
+        }
         assert_eq!(held.hold_exactly(&nodes(&["a"]), "why"), nodes(&["a"]));
         assert!(!held.release(&shown.revision), "something else is held now");
         let revision = held.status().unwrap().held.unwrap().revision;

@@ -19,7 +19,7 @@ use super::brake::FEW;
 const ID_LENGTH: usize = 36;
 
 /// The most characters that are shown of what people call an object.
-const CALLED: usize = 80;
+pub(super) const CALLED: usize = 80;
 
 /// A kind that is mirrored: where the cloud lists it, and how an object of the cloud becomes an object of the cluster.
 pub(crate) trait MirroredKind: Send + Sync + 'static {
@@ -32,6 +32,8 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     const CHANGED: &'static [Kind];
     /// The finalizer by which a controller of ours keeps a deleted resource until it has finished its work.
     const FINALIZER: Option<&'static str> = None;
+    /// The most characters that are shown of what people call an object.
+    const CALLED: usize = CALLED;
     /// Whether its last list is stored, so that objects are restored and corrected by it when the coordinator starts
     /// without the cloud.
     const STORED: bool = true;
@@ -208,10 +210,10 @@ pub(super) fn cluster_scoped(id: &impl ToString) -> ObjectMeta {
     }
 }
 
-/// What people call it, and the name of its resource. Anybody in the cloud may choose what they call it, and it is
-/// printed on terminals.
-pub(crate) fn with_name(called: &str, name: &str) -> String {
-    let called: String = called.trim().chars().take(CALLED).collect();
+/// What people call it, in at most `most` characters, and the name of its resource. Anybody in the cloud may choose what
+/// they call it, and it is printed on terminals.
+pub(crate) fn with_name(called: &str, most: usize, name: &str) -> String {
+    let called: String = called.trim().chars().take(most).collect();
     if called.is_empty() {
         name.to_owned()
     } else {

@@ -71,7 +71,9 @@ impl<K: MirroredKind> Shared<K> {
             known.map_or_else(String::new, |object| self.kind.called(&object))
         };
         let first = hold.keys().take(NAMED);
-        first.map(|key| with_name(&called(key), key.name())).collect()
+        first
+            .map(|key| with_name(&called(key), K::CALLED, key.name()))
+            .collect()
     }
 
     /// Stores a complete response.

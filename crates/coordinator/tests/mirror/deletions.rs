@@ -171,6 +171,32 @@ async fn holds(world: &World, kind: &str, objects: u32) -> jiff::Timestamp {
 }
 
 #[tokio::test]
+async fn a_held_binding_is_shown_with_the_names_of_its_role_and_user() {
+    let world = World::start().await;
+    world.cloud.list("/ssh-users", [user(1, "Ada")]);
+    world.cloud.list("/roles", [Kind::Role.object(1, 1)]);
+    let mut of_team = Kind::RoleBinding.object(2, 1);
+    (of_team["type"], of_team["user_id"]) = (json!("TeamBinding"), Value::Null);
+    of_team["team_id"] = json!(id(7));
+    world
+        .cloud
+        .list("/role-bindings", [Kind::RoleBinding.object(1, 1), of_team]);
+    let _running = world.coordinator().await;
+    world.condition("Synced", "True Applied").await;
+    world.cloud.list("/role-bindings", []);
+    holds(&world, "AuthorizationRoleBinding", 2).await;
+    let kinds = world.sync().await.status.unwrap().kinds.into_iter();
+    let names: Vec<String> = kinds.filter_map(|kind| kind.held).flat_map(|held| held.names).collect();
+    // The cloud lists neither the other role nor the names of teams.
+    let (first, second, team) = (id(1), id(2), id(7));
+    let expected = [
+        format!("role Reader of user Ada in v1 ({first})"),
+        format!("role {second} of team {team} in v1 ({second})"),
+    ];
+    assert_eq!(names, expected);
+}
+
+#[tokio::test]
 async fn what_ten_intervals_hold_stays_held_in_the_next_process_and_adds_what_is_new() {
     let mut world = World::start().await;
     world.interval = Duration::from_secs(5);

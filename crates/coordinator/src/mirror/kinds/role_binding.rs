@@ -1,7 +1,9 @@
 //! Role bindings.
 
 use kube::Client;
-use tidewaiter_api::containership::{AuthorizationRoleBinding, AuthorizationRoleBindingSpec, BindingType};
+use tidewaiter_api::containership::{
+    AuthorizationRole, AuthorizationRoleBinding, AuthorizationRoleBindingSpec, BindingType, User,
+};
 use tidewaiter_api::names::{AUTHORIZATION_ROLE_BINDING_FINALIZER, CONTAINERSHIP_NAMESPACE};
 use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models::{self, BindingSubject, Kind};
@@ -9,18 +11,25 @@ use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
 use super::or_empty;
-use crate::mirror::kind::{Listed, MirroredKind, Source, kept};
+use crate::mirror::CloudList;
+use crate::mirror::kind::{CALLED, Listed, MirroredKind, Source, kept};
 
 /// The role bindings that apply to the cluster.
 pub(crate) struct RoleBindings {
     /// How many may be added within one sync interval.
     pub(crate) per_sync: u32,
+    /// The roles, which have names.
+    pub(crate) roles: CloudList<AuthorizationRole>,
+    /// The users with access to the nodes: of the others, and of teams, only the ids are known.
+    pub(crate) users: CloudList<User>,
 }
 
 impl MirroredKind for RoleBindings {
     const NAME: &'static str = "role-bindings";
     const CONTROLLER: &'static str = "sync-role-bindings";
     const CHANGED: &'static [Kind] = &[Kind::RoleBinding, Kind::Team];
+    /// With the names of a role, a user and a namespace.
+    const CALLED: usize = 3 * CALLED;
     const FINALIZER: Option<&'static str> = Some(AUTHORIZATION_ROLE_BINDING_FINALIZER);
     type Object = models::RoleBinding;
     type Resource = AuthorizationRoleBinding;
@@ -60,11 +69,11 @@ impl MirroredKind for RoleBindings {
     fn called(&self, binding: &AuthorizationRoleBinding) -> String {
         let spec = &binding.spec;
         let subject = match spec.type_ {
-            BindingType::User => format!("user {}", spec.user_id),
+            BindingType::User => format!("user {}", name_of(&self.users, &spec.user_id, |user| &user.spec.name)),
             BindingType::Team => format!("team {}", spec.team_id),
         };
         let namespace = (!spec.namespace.is_empty()).then(|| format!(" in {}", spec.namespace));
-        let role = &spec.authorization_role_id;
+        let role = name_of(&self.roles, &spec.authorization_role_id, |role| &role.spec.name);
         format!("role {role} of {subject}{}", namespace.unwrap_or_default())
     }
 
@@ -91,4 +100,11 @@ impl MirroredKind for RoleBindings {
             spec,
         })
     }
+}
+
+/// The name of what has this id; the id where it is not listed.
+fn name_of<R>(list: &CloudList<R>, id: &str, name: impl Fn(&R) -> &str) -> String {
+    let listed = list.listed();
+    let found = listed.get(id).and_then(Option::as_deref).map(name);
+    found.unwrap_or(id).chars().take(CALLED).collect()
 }
