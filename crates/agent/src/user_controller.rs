@@ -7,6 +7,7 @@
 //! it knows nothing.
 
 mod brake;
+mod break_glass_users;
 pub(crate) mod expiry;
 mod grace;
 mod pace;

@@ -73,7 +73,7 @@ fn of_outcome(outcome: &Outcome, before: Option<&NodeReportStatus>, now: Timesta
         foreign_keys: outcome.foreign_keys.iter().take(MOST_NAMED).map(foreign_key).collect(),
         foreign_lines_until: outcome.foreign_until.map(whole_seconds),
         break_glass_keys: outcome.break_glass.iter().take(MOST_NAMED).cloned().collect(),
-        break_glass_users: break_glass_users(outcome, before),
+        break_glass_users: outcome.break_glass_users.clone(),
         break_glass_use: outcome.break_glass_use.as_ref().map(break_glass_use),
         ..NodeReportStatus::default()
     }
@@ -152,25 +152,6 @@ fn foreign_key(key: &crate::authorized_keys::ForeignKey) -> ForeignKey {
         fingerprint: key.fingerprint.clone(),
         comment: key.comment.clone(),
     }
-}
-
-/// Present users first. Deleted users are known from the report only.
-fn break_glass_users(outcome: &Outcome, before: Option<&NodeReportStatus>) -> Vec<BreakGlassUser> {
-    let logins = outcome.logins.iter().flat_map(|logins| logins.iter());
-    let present = logins.flat_map(|(id, keys)| keys.iter().map(move |key| (key, id)));
-    let mut users: Vec<_> = present
-        .map(|(key, id)| BreakGlassUser {
-            fingerprint: key.fingerprint.clone(),
-            user: id.to_string(),
-        })
-        .filter(|user| outcome.break_glass.contains(&user.fingerprint))
-        .collect();
-    let known = before.iter().flat_map(|before| &before.break_glass_users);
-    let gone = known.filter(|user| outcome.break_glass.contains(&user.fingerprint) && !users.contains(user));
-    let gone: Vec<_> = gone.cloned().collect();
-    users.extend(gone);
-    users.truncate(MOST_NAMED);
-    users
 }
 
 /// The condition with the commands that end their access; None without such users.

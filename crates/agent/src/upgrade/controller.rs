@@ -223,7 +223,7 @@ impl Reconciler for UpgradeController {
             if self.unreadable().is_none() {
                 return Ok(Next::Pending(FIRST_LIST));
             }
-            self.report(None, None).await?;
+            self.report(None, false, None).await?;
             return Ok(Next::Pending(LOOK_AGAIN));
         }
         let order = self
@@ -231,6 +231,7 @@ impl Reconciler for UpgradeController {
             .get(&Key::namespaced(CONTAINERSHIP_NAMESPACE, self.site.node.as_str()));
         // Somebody else's finalizer may keep one that the coordinator has deleted.
         let order = order.filter(|order| order.metadata.deletion_timestamp.is_none());
+        let is_over = order.is_none();
         let upgrade = order.map(|order| node_upgrade::read(&order, &self.site.node));
         let upgrades: Vec<Upgrade> = upgrade.iter().map(form::read).collect();
         let decided = {
@@ -245,7 +246,7 @@ impl Reconciler for UpgradeController {
             (Ok(_), None) => Ok(Next::After(LOOK_AGAIN)),
             (Err(refused), _) => self.withdraw(&refused).await,
         };
-        let reported = self.report(id.as_deref(), result.as_ref().err()).await;
+        let reported = self.report(id.as_deref(), is_over, result.as_ref().err()).await;
         reported?;
         // As whoever signed it wants.
         if let Some(begin) = result.as_ref().err().and_then(UpgradeError::not_before) {
@@ -351,13 +352,19 @@ impl UpgradeController {
     }
 
     /// Says what became of the turn of this node, and what the host permits. An error of the offer comes before one of the folder, which is returned.
-    async fn report(&self, turn: Option<&str>, error: Option<&UpgradeError>) -> Result<(), UpgradeError> {
+    async fn report(
+        &self,
+        turn: Option<&str>,
+        is_over: bool,
+        error: Option<&UpgradeError>,
+    ) -> Result<(), UpgradeError> {
         let (site, sync) = (self.site.clone(), self.sync.get(&Key::new(CLOUD_SYNC)));
         let looked = self.on_host(move |_| Ok(look(&site, sync.as_deref().map(cluster).unwrap_or_default())));
         let (looked, watching) = looked.await?;
         let is_overdue = self.is_overdue();
         let found = Found {
             turn,
+            is_over,
             error: error.or(watching.as_ref().err()).map(|error| Chain(error).to_string()),
             not_before: error.and_then(UpgradeError::not_before),
             is_overdue,

@@ -30,6 +30,8 @@ const ID: usize = 253;
 pub(super) struct Found<'a> {
     /// The upgrade that says that it is the turn of this node; None if none does.
     pub(super) turn: Option<&'a str>,
+    /// Whether there is no order for this node, and what one waited for is over.
+    pub(super) is_over: bool,
     /// Why the script is not offered to the host.
     pub(super) error: Option<String>,
     /// From when on the signature of the script counts, if that is the reason.
@@ -55,7 +57,8 @@ impl Found<'_> {
         let answer = self
             .result
             .map(|result| settled(result, self.now))
-            .filter(|result| id.is_empty() || result.id == id || result.id.is_empty());
+            .filter(|result| id.is_empty() || result.id == id || result.id.is_empty())
+            .filter(|result| !self.is_over || result.outcome != Outcome::Blocked);
         let mut report = match (self.error, answer) {
             (_, Some(result)) if result.outcome != Outcome::Blocked => reported(result),
             (Some(message), _) => UpgradeReport {
@@ -306,6 +309,29 @@ mod tests {
             let case = format!("{found:?}");
             let (state, id, refused) = expected;
             assert_eq!(shown(found), (state, id.to_owned(), refused), "{case}");
+        }
+    }
+
+    /// An order whose time is over is still one: the coordinator ends the node with the reason of its host.
+    #[test]
+    fn what_blocked_a_script_is_reported_until_its_order_is_gone() {
+        for (outcome, is_over, expected) in [
+            (Outcome::Blocked, false, (State::Blocked, "a")),
+            (Outcome::Blocked, true, (State::None, "")),
+            (Outcome::Running, true, (State::Running, "a")),
+            (Outcome::Failed, true, (State::Failed, "a")),
+        ] {
+            let found = Found {
+                result: Some(result("a", outcome)),
+                is_over,
+                ..Found::default()
+            };
+            let (state, id, refused) = shown(found);
+            assert_eq!(
+                (state, &*id, refused),
+                (expected.0, expected.1, 0),
+                "{outcome:?} {is_over}"
+            );
         }
     }
 

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tidewaiter_api::node_report::BreakGlassUser;
 use tokio_util::sync::CancellationToken;
 
 use super::brake::MirrorState;
@@ -87,6 +88,8 @@ pub(crate) struct Outcome {
     pub(crate) foreign_until: Option<Timestamp>,
     /// The fingerprints of the break-glass keys in the file.
     pub(crate) break_glass: Vec<String>,
+    /// The users that have one of them as a key of their own, or had it.
+    pub(crate) break_glass_users: Vec<BreakGlassUser>,
     /// The last use of one of them, and which.
     pub(crate) break_glass_use: Option<(Timestamp, String)>,
     /// Why a file could only be overwritten in place.
@@ -178,6 +181,9 @@ impl Site {
         outcome.foreign_keys = parts.foreign().filter_map(ForeignKey::of).collect();
         outcome.foreign_until = state.grace.until().filter(|_| outcome.foreign_lines > 0);
         outcome.break_glass = desired.pinned.iter().map(|key| key.fingerprint.clone()).collect();
+        outcome.break_glass_users = state
+            .break_glass_users
+            .update(&self.record, &logins, &outcome.break_glass);
         outcome.break_glass_use = self.break_glass_use(&state);
         Ok(Some(outcome))
     }

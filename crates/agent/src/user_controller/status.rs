@@ -270,6 +270,7 @@ impl Outcome {
             && self.refused == other.refused
             && self.foreign_keys == other.foreign_keys
             && self.break_glass == other.break_glass
+            && self.break_glass_users == other.break_glass_users
             && self.break_glass_use == other.break_glass_use
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::brake::Brake;
-use super::super::grace;
+use super::super::{break_glass_users, grace};
 use super::state::State;
 use super::{KEYS, SCRIPT, SCRIPTS, SSH, Site};
 use crate::host::{Found, HostError};
@@ -20,7 +20,9 @@ impl Site {
         if let Some(record) = self.record.look(&[]).ok().flatten()
             && let Some(folder) = record.last()
         {
-            self.record.sweep(folder, grace::FILE)?;
+            for file in [grace::FILE, break_glass_users::FILE] {
+                self.record.sweep(folder, file)?;
+            }
         }
         // A link in place of a folder is put right by the first pass that knows the users.
         if let Some(ssh) = self.host.look(&SSH).ok().flatten()

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::super::brake::Brake;
+use super::super::break_glass_users::BreakGlassUsers;
 use super::super::expiry::{Expiry, expiry};
 use super::super::grace::Grace;
 use super::super::pace::Pace;
@@ -45,6 +46,7 @@ pub(super) struct State {
     pub(super) now: Duration,
     pub(super) pinned: Pinned,
     pub(super) grace: Grace,
+    pub(super) break_glass_users: BreakGlassUsers,
     /// That every foreign line stays.
     pub(super) all: Arc<Kept>,
     /// A copy of the file with this inode; None when it cannot be had, or was used.
@@ -98,6 +100,7 @@ impl State {
             foreign_keys: Vec::new(),
             foreign_until: None,
             break_glass: Vec::new(),
+            break_glass_users: Vec::new(),
             break_glass_use: None,
             unplaced: None,
             wait: None,

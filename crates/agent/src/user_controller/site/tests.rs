@@ -796,6 +796,43 @@ fn pinned_keys_come_back_and_their_use_is_told() {
     assert_eq!(world.content(), block(&world.line(0)));
 }
 
+/// By another agent, too: that of a Node that was deleted and has registered again.
+#[test]
+fn the_user_of_a_pinned_key_is_remembered_on_the_host_as_long_as_the_key_is_pinned() {
+    let world = World::new();
+    world.pin(GLASS);
+    let key = LoginKey {
+        data: GLASS.to_owned(),
+        fingerprint: GLASS_PRINT.to_owned(),
+    };
+    let owner = Some(Arc::new(Wanted {
+        users: 1,
+        logins: Arc::new([(Uuid::from_u128(1), vec![key])].into()),
+        refused: vec![],
+    }));
+    let users = |site: &Site, wanted| {
+        let users = pass(site, wanted).break_glass_users.into_iter();
+        users.map(|user| (user.fingerprint, user.user)).collect::<Vec<_>>()
+    };
+    let known = [(GLASS_PRINT.to_owned(), Uuid::from_u128(1).to_string())];
+    assert_eq!(users(&world.site(), owner.clone()), known);
+    // The User is deleted meanwhile, and nothing is held.
+    fs::remove_file(world.file()).unwrap();
+    let site = world.site();
+    assert_eq!(users(&site, wanted(2..3)), known);
+    let folder = std::path::Path::new(&world.settings.pinned_folder);
+    break_glass::unpin(folder, GLASS_PRINT).unwrap();
+    assert!(users(&site, wanted(2..3)).is_empty());
+    world.pin(GLASS);
+    assert!(users(&world.site(), wanted(2..3)).is_empty());
+    // A record that does not count costs nothing else.
+    let record = world.beside.path().join("state/break-glass-users.json");
+    fs::write(&record, "[").unwrap();
+    fs::remove_file(world.file()).unwrap();
+    assert_eq!(users(&world.site(), owner), known);
+    assert!(fs::read_to_string(record).unwrap().contains(GLASS_PRINT));
+}
+
 #[test]
 fn a_bad_line_among_the_pinned_keys_is_reported_and_a_file_that_others_can_write_stops_the_pass() {
     let world = World::new();
