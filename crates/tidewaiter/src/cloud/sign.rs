@@ -142,14 +142,14 @@ fn turns<'a>(args: &'a SignScriptArgs, before: &[script::Statement], now: Timest
             });
             continue;
         }
-        let not_before = Some(begin);
-        begin += args.stagger;
-        let expires = begin;
+        let end = begin + args.stagger;
+        refuse_others(args, before, node, begin, end)?;
         turns.push(Turn {
             node,
-            not_before,
-            expires,
+            not_before: Some(begin),
+            expires: end,
         });
+        begin = end;
     }
     // A node that has a window keeps it, by whichever flag it is named: another signature without it would end it.
     let window = |node: &NodeName| {
@@ -178,6 +178,29 @@ fn turns<'a>(args: &'a SignScriptArgs, before: &[script::Statement], now: Timest
         }
     }));
     Ok(turns)
+}
+
+/// Refuses a new window of a node of the control plane in which others may run the script that are not named: nothing
+/// says whether they are of the control plane, too.
+fn refuse_others(
+    args: &SignScriptArgs,
+    before: &[script::Statement],
+    node: &NodeName,
+    begin: Timestamp,
+    end: Timestamp,
+) -> Result<()> {
+    let named: Vec<&NodeName> = args.control_plane.iter().chain(&args.nodes).collect();
+    let may_run = |made: &&script::Statement| made.not_before.is_none_or(|from| from < end) && begin < made.expires;
+    let others = before.iter().filter(|made| !named.contains(&&made.node));
+    let others: BTreeSet<&str> = others.filter(may_run).map(|made| made.node.as_str()).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    Err(anyhow!(
+        "the time of {node} would be from {begin} until {end}, and the script has signatures with which these nodes could run it then: {}. Name them, \
+         too: those of the control plane with --control-plane, which keep their times and are followed by {node}, and the others with --node",
+        Vec::from_iter(others).join(", ")
+    ))
 }
 
 /// Says something beside the output.

@@ -17,18 +17,33 @@ const NAMED: usize = 5;
 pub(super) fn row(upgrade: &Value) -> Value {
     let mut row = upgrade.clone();
     let status = &upgrade["status"];
-    let state = match (status, &status["clusterStatus"]) {
+    row["state"] = match status["clusterStatus"].as_str() {
+        Some("Failed") if is_aborted(upgrade) => json!("Aborted"),
+        Some(state @ ("Success" | "Failed")) => json!(state),
+        _ if is_aborted(upgrade) => json!("Aborting"),
+        Some(state) => json!(state),
         // Nothing was reported yet.
-        (Value::Null, _) => Value::Null,
-        (_, Value::Null) => json!("Waiting"),
-        (_, state) => state.clone(),
+        None if status.is_null() => Value::Null,
+        None => json!("Waiting"),
     };
-    row["state"] = state;
     row["current_node"] = status["currentNode"].clone();
     for field in ["nodes", "done", "failed"] {
         row[field] = status[field].clone();
     }
     row
+}
+
+/// Whether it was aborted. Where that was done in the cluster, and why one that is over has failed, only the message says.
+fn is_aborted(upgrade: &Value) -> bool {
+    let is_said = |message: &str| {
+        let words = message.strip_prefix("it was ").unwrap_or(message);
+        words.starts_with("aborted (spec.policy.aborted) or deleted")
+    };
+    let by_policy = upgrade["policy"]["aborted"] == true;
+    match upgrade["status"]["message"].as_str() {
+        Some(message) => is_said(message) || (by_policy && !is_over(upgrade)),
+        None => by_policy,
+    }
 }
 
 /// What a command changes of the policy.
@@ -146,6 +161,8 @@ fn ending(upgrade: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tidewaiter_upgrade::{Ending, Wait};
+
     use super::super::output::table;
     use super::*;
 
@@ -155,12 +172,27 @@ mod tests {
         let upgrade =
             |status: Value| row(&json!({"id": "u", "targetVersion": "v1.36.3", "description": "", "status": status}));
         let counts = |state: Value, node: Value| json!({"clusterStatus": state, "nodeStatuses": {}, "currentNode": node, "nodes": 5, "done": 2, "failed": 1});
+        let aborted = |state: Value, message: Option<&str>| {
+            row(
+                &json!({"targetVersion": "v1.36.3", "policy": {"aborted": true}, "status": {"clusterStatus": state, "message": message}}),
+            )
+        };
+        let said = |state: Value, message: &str| upgrade(json!({"clusterStatus": state, "message": message}));
         let rows = [
             upgrade(Value::Null),
             upgrade(counts(Value::Null, Value::Null)),
             upgrade(counts(json!("InProgress"), json!("w3"))),
             // Of an older coordinator.
             upgrade(json!({"clusterStatus": "Failed", "nodeStatuses": {}, "currentNode": null})),
+            aborted(Value::Null, None),
+            aborted(json!("InProgress"), Some("upgrading w3")),
+            aborted(json!("Success"), Some("every selected node is at the version")),
+            aborted(json!("Failed"), None),
+            // It had failed before.
+            aborted(json!("Failed"), Some("one node failed")),
+            // In the cluster.
+            said(json!("InProgress"), &Wait::Aborted(Box::new(Wait::Paused)).to_string()),
+            said(json!("Failed"), &format!("{}; w3 failed", Ending::Aborted)),
         ];
         let shown = table(columns, &rows);
         let words: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -170,6 +202,13 @@ mod tests {
             "v1.36.3 Waiting 5 2 1 -",
             "v1.36.3 InProgress 5 2 1 w3",
             "v1.36.3 Failed - - - -",
+            "v1.36.3 Aborting - - - - -",
+            "v1.36.3 Aborting - - - - -",
+            "v1.36.3 Success - - - - -",
+            "v1.36.3 Aborted - - - - -",
+            "v1.36.3 Failed - - - - -",
+            "v1.36.3 Aborting - - - -",
+            "v1.36.3 Aborted - - - -",
         ];
         let expected: Vec<Vec<&str>> = expected.map(|line| line.split_whitespace().collect()).into();
         assert_eq!(words, expected, "{shown}");

@@ -214,10 +214,29 @@ async fn the_nodes_of_the_control_plane_have_windows_that_follow_each_other() {
     let other = person.file("other.key", &other.sk.to_box(None).unwrap().into_string());
     let again = person.file("again.sh", &signed);
     let base_again = base.replace(&script, &again).replace(&key, &other);
-    let line = format!("{base_again} --control-plane c --control-plane a --control-plane b");
+    let line = format!("{base_again} --control-plane c --control-plane a --control-plane b --node w1 --node w2");
     let words: Vec<&str> = line.split(' ').collect();
     let twice = person.run(&words).await.well();
-    assert_eq!(minutes(&twice)[4..], ["c Some(40) 60", "a Some(20) 40", "b Some(0) 20"]);
+    assert_eq!(
+        minutes(&twice)[4..7],
+        ["c Some(40) 60", "a Some(20) 40", "b Some(0) 20"]
+    );
+    // One that is not named may be of the control plane, and could run it beside the new one.
+    for (more, words) in [
+        ("", "run it then: b. Name"),
+        (" --control-plane b --node w1", "run it then: a. Name"),
+        (
+            " --control-plane a --control-plane b --node w1",
+            "run it then: w2. Name",
+        ),
+    ] {
+        let line = format!("{base_again} --control-plane c --not-before {begin}{more}");
+        let line: Vec<&str> = line.split(' ').collect();
+        person
+            .run(&line)
+            .await
+            .refused(1, &["the time of c would be from", words, "--control-plane", "--node"]);
+    }
     // Also one that is named without its group.
     let line = format!("{base_again} --control-plane b --node a --node w1");
     let words: Vec<&str> = line.split(' ').collect();
