@@ -50,7 +50,7 @@ nodes: assets ## The tests on real nodes alone (root, cgroups of version 1; buil
 	cargo test --workspace --no-run
 	hack/node-tests
 
-assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, Prometheus, PostgreSQL and Schemathesis, put once into the cache
+assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, Prometheus, PostgreSQL, Schemathesis and the YAML reader of kubectl, put once into the cache
 	hack/kube-assets/build
 	hack/helm/build
 	hack/moto
@@ -58,6 +58,7 @@ assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, Prom
 	hack/prometheus
 	hack/postgresql
 	hack/schemathesis
+	hack/yaml-oracle/build
 
 deny: ## Licences, sources and duplicates of dependencies (installs cargo-deny)
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny

@@ -8,9 +8,9 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-use serde_saphyr::UserMessageFormatter;
+use serde_json::{Map, Value};
+
+use crate::yaml;
 
 /// The maximum size of a file: twenty times the largest one that kOps writes.
 pub const MAX_BYTES: usize = 1024 * 1024;
@@ -34,19 +34,19 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Parses a file that must be one YAML mapping. Whatever else was named in its place may be secret, and is not shown.
+/// Parses a file that must be one YAML mapping; an empty one is an empty mapping. Whatever else was named in its place may be secret,
+/// and is not shown.
 ///
 /// # Errors
 /// What is wrong, in one line.
-pub fn mapping<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_saphyr::from_str(text).map_err(|error| {
-        if let Ok(Value::String(text)) = serde_saphyr::from_str(text) {
-            return format!("it is a text of {} characters", text.chars().count());
-        }
-        // The default formatter advises on the options of the parser.
-        let reason = error.render_with_formatter(&UserMessageFormatter);
-        reason.lines().next().unwrap_or_default().to_owned()
-    })
+pub fn mapping(text: &str) -> Result<Map<String, Value>, String> {
+    match yaml::document(text).map_err(|error| error.to_string())? {
+        Value::Object(mapping) => Ok(mapping),
+        Value::Null => Ok(Map::new()),
+        Value::String(text) => Err(format!("it is a text of {} characters", text.chars().count())),
+        Value::Array(_) => Err("it is a list".to_owned()),
+        Value::Bool(_) | Value::Number(_) => Err("it is a single value".to_owned()),
+    }
 }
 
 /// What is there in place of a file, in words.
@@ -67,12 +67,12 @@ pub fn name_of(found: FileType) -> &'static str {
 mod tests {
     use rustix::fs::{CWD, FileType, mknodat};
 
-    use super::{MAX_BYTES, Path, Value, mapping, read};
+    use super::{MAX_BYTES, Path, mapping, read};
 
     #[test]
     fn what_is_no_mapping_is_not_quoted() {
         let secret = "-----BEGIN PRIVATE KEY-----\nMIIEvQ\n-----END PRIVATE KEY-----\n";
-        let error = mapping::<serde_json::Map<String, Value>>(secret).unwrap_err();
+        let error = mapping(secret).unwrap_err();
         assert_eq!(error, "it is a text of 60 characters");
         for broken in [
             "[default]\naws_secret_access_key = wJalrXUtnFEMI\n",
@@ -83,7 +83,7 @@ mod tests {
             "%wJalrXUtnFEMI\n",
             "- wJalrXUtnFEMI\n",
         ] {
-            let error = mapping::<serde_json::Map<String, Value>>(broken).unwrap_err();
+            let error = mapping(broken).unwrap_err();
             assert!(!error.contains("wJalr"), "{broken:?}: {error}");
         }
     }

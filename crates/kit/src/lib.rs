@@ -41,6 +41,7 @@ mod testing;
 pub mod trigger;
 pub mod write_limits;
 pub mod writer;
+pub mod yaml;
 
 pub use backoff::{Backoff, Backoffs};
 pub use cache::{

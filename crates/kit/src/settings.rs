@@ -13,7 +13,7 @@ use figment::{Figment, Metadata, Profile, Provider};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::files;
+use crate::{files, yaml};
 
 /// The prefix of all variables that are settings: `TIDEWAITER_ADMIN_ADDRESS` is `adminAddress`, and
 /// `TIDEWAITER_LEASE__NAME` is `lease.name`.
@@ -199,7 +199,7 @@ pub fn environment() -> Vec<(String, String)> {
 /// # Errors
 /// If they cannot be written as YAML.
 pub fn to_yaml<T: Serialize>(settings: &T) -> Result<String, SettingsError> {
-    serde_saphyr::to_string(settings).map_err(|error| SettingsError::Show(error.to_string()))
+    yaml::to_string(settings).map_err(|error| SettingsError::Show(error.to_string()))
 }
 
 /// One source of settings, with its name for errors.
@@ -231,10 +231,7 @@ impl Layer {
             path: shown.clone(),
             reason,
         })?;
-        Ok(Self {
-            origin: format!("the settings file {shown}"),
-            settings,
-        })
+        Self::of(&format!("the settings file {shown}"), &settings)
     }
 
     fn variable(name: &str, text: &str) -> Self {

@@ -1,17 +1,15 @@
 //! One YAML or JSON document as a tree, and the fields that are read from it.
 //!
-//! Every error names the file, the path of the field, its value and what is allowed, in one line. Anchors are expanded
-//! only within the limits of [`parse`], so a small file cannot become a large tree. Fields that are not requested are
-//! never validated.
+//! Every error names the file, the path of the field, its value and what is allowed, in one line. Fields that are not requested
+//! are never validated.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::{Map, Value};
-use serde_saphyr::options::NonFiniteFloatPolicy;
-use serde_saphyr::{Options, UserMessageFormatter};
 use tidewaiter_api::values::quoted;
 pub(crate) use tidewaiter_kit::files::MAX_BYTES;
+use tidewaiter_kit::yaml;
 
 /// An unusable file, and the invalid field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,11 +65,7 @@ pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Map<String, Value>, Inva
     if start.starts_with('<') {
         return Err(invalid("is HTML or XML, not YAML".to_owned()));
     }
-    let value: Value = serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
-        // The default formatter advises on the options of the parser.
-        let reason = error.render_with_formatter(&UserMessageFormatter);
-        invalid(format!("is not valid YAML: {}", one_line(&reason)))
-    })?;
+    let value = yaml::document(text).map_err(|error| invalid(format!("is not valid YAML: {error}")))?;
     match value {
         Value::Object(map) => Ok(map),
         Value::Null => Err(invalid("is empty".to_owned())),
@@ -84,28 +78,6 @@ pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Map<String, Value>, Inva
             "must be a mapping of keys to values, but is {}",
             shown(&other)
         ))),
-    }
-}
-
-/// Files that kOps writes contain no anchors. The limits allow a few of a user's, but no YAML bomb: eight aliases, with
-/// any nesting, repeat a text at most 18 times (3 * 3 * 2).
-fn options() -> Options {
-    serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_documents: 1,
-            max_aliases: 8,
-            max_anchors: 8,
-            max_depth: 64,
-            max_nodes: 100_000,
-            max_total_scalar_bytes: MAX_BYTES,
-        },
-        alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: 1_000,
-            max_replay_stack_depth: 8,
-        },
-        // Fields that are not read may contain an infinity.
-        non_finite_float_policy: NonFiniteFloatPolicy::AsString,
-        with_snippet: false,
     }
 }
 

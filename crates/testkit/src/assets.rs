@@ -13,6 +13,7 @@ const CRANE_GO_MOD: &str = include_str!("../../../hack/node-assets/crane/go.mod"
 const NODE_TREE: &str = include_str!("../../../hack/node-tree");
 const HELM_GO_MOD: &str = include_str!("../../../hack/helm/go.mod");
 const FAKE_GCS_GO_MOD: &str = include_str!("../../../hack/fake-gcs-server/go.mod");
+const YAML_ORACLE_GO_MOD: &str = include_str!("../../../hack/yaml-oracle/go.mod");
 const MOTO_PINS: &str = include_str!("../../../hack/moto-requirements.txt");
 const SCHEMATHESIS_PINS: &str = include_str!("../../../hack/schemathesis-requirements.txt");
 const POSTGRESQL: &str = include_str!("../../../hack/postgresql");
@@ -96,6 +97,24 @@ pub fn helm() -> PathBuf {
         .expect("hack/helm/go.mod requires helm");
     let path = cache_folder().join("helm").join(version).join("helm");
     assert!(path.is_file(), "{} is missing: run hack/helm/build", path.display());
+    path
+}
+
+/// The reader of YAML that kubectl and kOps use, from the cache that `hack/yaml-oracle/build` fills.
+///
+/// # Panics
+/// When it is not there, naming the folder and the remedy.
+#[must_use]
+pub fn yaml_oracle() -> PathBuf {
+    let version =
+        required(YAML_ORACLE_GO_MOD, "sigs.k8s.io/yaml").expect("hack/yaml-oracle/go.mod requires the reader");
+    let name = "yaml-oracle";
+    let path = cache_folder().join(name).join(version).join(name);
+    assert!(
+        path.is_file(),
+        "{} is missing: run hack/yaml-oracle/build",
+        path.display()
+    );
     path
 }
 

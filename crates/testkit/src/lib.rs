@@ -43,6 +43,7 @@ pub mod sim;
 pub mod site;
 mod terminal;
 pub mod usage;
+pub mod yaml_oracle;
 
 pub use api_proxy::{Action, ApiProxy, ApiRequest, Gate, Moment, Recorded};
 pub use connect_proxy::ConnectProxy;

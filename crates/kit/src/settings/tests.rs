@@ -169,7 +169,7 @@ fn errors_name_the_setting_the_value_the_source_and_the_remedy() {
             &[],
             &[
                 "is not a YAML mapping",
-                "duplicate mapping key: mode not allowed here",
+                "the key \"mode\" occurs twice in one mapping: remove one",
                 "line 2",
             ],
         ),

@@ -304,7 +304,7 @@ fn a_label_that_kubernetes_refuses_is_refused_alone() {
             ("bad-value", "\"a b\"", "spec.nodeLabels[\"bad-value\"]"),
             ("flag", "the boolean true", "spec.nodeLabels[\"flag\"]"),
             ("list", "a list", "spec.nodeLabels[\"list\"]"),
-            ("number", "the number 1.0", "spec.nodeLabels[\"number\"]"),
+            ("number", "the number 1", "spec.nodeLabels[\"number\"]"),
         ]
     );
     assert!(

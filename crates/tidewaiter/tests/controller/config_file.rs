@@ -121,12 +121,12 @@ async fn a_wrong_configuration_file_ends_it_with_one_line() {
     for (content, words) in [
         (
             "clusterName: [a".to_owned(),
-            "is not valid YAML … unclosed bracket '[' at line 1",
+            "is not valid YAML: line 1: unclosed bracket '['",
         ),
-        (": :".to_owned(), "is not valid YAML … null is not allowed here"),
+        (": :".to_owned(), "is not valid YAML: line 1: a key is empty or null"),
         (
             "cloud: aws\ncloud: aws".to_owned(),
-            "is not valid YAML … duplicate mapping key: cloud not allowed here",
+            "is not valid YAML: line 2: the key \"cloud\" occurs twice in one mapping: remove one",
         ),
         ("\u{0}\u{1}junk".to_owned(), "is not valid YAML"),
         ("<!DOCTYPE html><html></html>".to_owned(), "is HTML or XML, not YAML"),
@@ -330,7 +330,7 @@ async fn a_wrong_setting_ends_it_with_one_line() {
         ),
         (
             "nodeNames: warn\nnodeNames: warn",
-            "the settings file s.yaml is not a YAML mapping … line 2 … duplicate mapping key: nodeNames not allowed here",
+            "the settings file s.yaml is not a YAML mapping: line 2: the key \"nodeNames\" occurs twice in one mapping: remove one",
         ),
         (
             "identityExpirySeconds: 4294967296",

@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 use tidewaiter_api::ConditionStatus;
+use tidewaiter_kit::yaml::{self, WriteError};
 use tidewaiter_kops::GroupSummary;
 
 use crate::verdict::{Failure, Verdict};
@@ -84,8 +85,8 @@ pub fn json(verdict: &Verdict) -> Result<String, serde_json::Error> {
 ///
 /// # Errors
 /// Never, for any verdict.
-pub fn yaml(verdict: &Verdict) -> Result<String, serde_saphyr::ser::Error> {
-    serde_saphyr::to_string(&document(verdict))
+pub fn yaml(verdict: &Verdict) -> Result<String, WriteError> {
+    yaml::to_string(&document(verdict))
 }
 
 fn document(verdict: &Verdict) -> Document<'_> {
