@@ -1,4 +1,4 @@
-//! The fields of a kOps `Cluster` (v1alpha2) that decide labels.
+//! The fields of a kOps `Cluster` that decide labels.
 //!
 //! Read from `cluster-completed.spec`, the Cluster with the defaults of kOps. All other fields are ignored; the ones
 //! that are read are strict.
@@ -29,7 +29,7 @@ impl Cluster {
     /// Parses `bytes`, the content of `file`, as the Cluster named `expected`.
     ///
     /// # Errors
-    /// If it is not a single YAML or JSON document, not a Cluster of v1alpha2, another cluster, or if a field that
+    /// If it is not a single YAML or JSON document, not a Cluster of kOps, another cluster, or if a field that
     /// defines labels has the wrong type.
     pub fn parse(file: &str, bytes: &[u8], expected: &ClusterName) -> Result<Self, InvalidFile> {
         spec_of_cluster(file, bytes, expected, |spec| {
@@ -133,6 +133,14 @@ mod tests {
     }
 
     #[test]
+    fn each_version_of_kops_api_is_read() {
+        for version in ["kops.k8s.io/v1alpha3", "kops/v1alpha2", "kops/v1alpha3"] {
+            let text = COMPLETED.replace("kops.k8s.io/v1alpha2", version);
+            assert_eq!(parse(&text).unwrap(), parse(COMPLETED).unwrap(), "{version}");
+        }
+    }
+
+    #[test]
     fn what_is_not_this_cluster_is_refused_with_its_field() {
         let replaced = |from: &str, to: &str| error(&COMPLETED.replace(from, to));
         for (found, expected) in [
@@ -145,8 +153,9 @@ mod tests {
                 "cluster-completed.spec: kind: is \"InstanceGroup\", must be Cluster",
             ),
             (
-                replaced("kops.k8s.io/v1alpha2", "kops.k8s.io/v1alpha3"),
-                "cluster-completed.spec: apiVersion: is \"kops.k8s.io/v1alpha3\", must be kops.k8s.io/v1alpha2",
+                replaced("kops.k8s.io/v1alpha2", "kops.k8s.io/v1alpha1"),
+                "cluster-completed.spec: apiVersion: is \"kops.k8s.io/v1alpha1\", must be one of kops.k8s.io/v1alpha2, kops.k8s.io/v1alpha3, \
+                 kops/v1alpha2, kops/v1alpha3",
             ),
             (
                 "apiVersion: kops.k8s.io/v1alpha2\nkind: Cluster\nmetadata: {name: cluster.example.com}\n".to_owned(),

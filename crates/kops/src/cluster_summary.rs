@@ -1,4 +1,4 @@
-//! The fields of a kOps `Cluster` (v1alpha2) with its location and the DNS name of its API.
+//! The fields of a kOps `Cluster` with its location and the DNS name of its API.
 //!
 //! Separate from [`Cluster`](crate::Cluster), so that an invalid value here costs no node its labels. The fields that
 //! are read are strict.
@@ -27,9 +27,9 @@ pub struct ClusterSummary {
     pub api_name: Option<String>,
     /// `spec.cloudProvider`: a name, or a mapping with the name as its only key.
     pub cloud: Option<Cloud>,
-    /// `spec.project`, on Google Cloud.
+    /// `spec.cloudProvider.gce.project`, or `spec.project` in v1alpha2.
     pub project: Option<String>,
-    /// The zones of `spec.subnets`.
+    /// The zones of `spec.networking.subnets`, or `spec.subnets` in v1alpha2.
     pub zones: BTreeSet<String>,
 }
 
@@ -37,7 +37,7 @@ impl ClusterSummary {
     /// Parses `bytes`, the content of `file`, as the Cluster named `expected`.
     ///
     /// # Errors
-    /// If it is not a single YAML or JSON document, not a Cluster of v1alpha2, another cluster, or if a field that is
+    /// If it is not a single YAML or JSON document, not a Cluster of kOps, another cluster, or if a field that is
     /// read has the wrong type.
     pub fn parse(file: &str, bytes: &[u8], expected: &ClusterName) -> Result<Self, InvalidFile> {
         spec_of_cluster(file, bytes, expected, |spec| {
@@ -45,7 +45,7 @@ impl ClusterSummary {
                 name: expected.clone(),
                 api_name: api_name(spec, expected)?,
                 cloud: cloud(spec)?,
-                project: text(spec, "project")?.map(str::to_owned),
+                project: project(spec)?,
                 zones: zones(spec)?,
             })
         })
@@ -68,9 +68,13 @@ fn region_of(zone: &str) -> Option<String> {
 }
 
 fn api_name(spec: &Mapping<'_>, cluster: &ClusterName) -> Result<Option<String>, InvalidFile> {
-    let dns = mapping(spec, "topology")?.map(|topology| mapping(&topology, "dns"));
-    let dns_type = match &dns.transpose()?.flatten() {
-        Some(dns) => text(dns, "type")?,
+    let newer = mapping(spec, "networking")?.map(|networking| mapping(&networking, "topology"));
+    let topology = newer.transpose()?.flatten().or(mapping(spec, "topology")?);
+    let dns_type = match topology.and_then(|topology| topology.get("dns")) {
+        Some(dns) => match dns.text("") {
+            Ok(dns) => Some(dns),
+            Err(_) => text(&dns.mapping(A_MAPPING)?, "type")?,
+        },
         None => None,
     };
     let public = match &mapping(spec, "api")? {
@@ -90,8 +94,21 @@ fn cloud(spec: &Mapping<'_>) -> Result<Option<Cloud>, InvalidFile> {
         .transpose()
 }
 
+fn project(spec: &Mapping<'_>) -> Result<Option<String>, InvalidFile> {
+    let older = text(spec, "project")?;
+    let cloud = spec.get("cloudProvider").and_then(|field| field.mapping("").ok());
+    let project = match cloud.map(|cloud| mapping(&cloud, "gce")).transpose()?.flatten() {
+        Some(gce) => text(&gce, "project")?.or(older),
+        None => older,
+    };
+    Ok(project.map(str::to_owned))
+}
+
 fn zones(spec: &Mapping<'_>) -> Result<BTreeSet<String>, InvalidFile> {
-    let subnets = spec.get("subnets").map(|field| field.mappings(SUBNETS));
+    let newer = mapping(spec, "networking")?.and_then(|networking| networking.get("subnets"));
+    let subnets = newer
+        .or_else(|| spec.get("subnets"))
+        .map(|field| field.mappings(SUBNETS));
     let mut zones = BTreeSet::new();
     for subnet in subnets.transpose()?.unwrap_or_default() {
         zones.extend(text(&subnet, "zone")?.map(str::to_owned));
@@ -156,6 +173,11 @@ mod tests {
             ("topology: {dns: {type: Public}}", Some("api.cluster.example.com")),
             ("topology: {dns: {type: Private}}", Some("api.cluster.example.com")),
             ("topology: {dns: {type: None}}", None),
+            ("networking: {topology: {dns: None}}", None),
+            (
+                "networking: {topology: {dns: Private}}",
+                Some("api.cluster.example.com"),
+            ),
         ] {
             assert_eq!(public(more).as_deref(), expected, "{more}");
         }
@@ -170,6 +192,7 @@ mod tests {
     fn a_cloud_is_a_name_or_the_one_key_of_a_mapping() {
         let cloud = |value: &str| parse(&COMPLETED.replace("cloudProvider: aws", &format!("cloudProvider: {value}")));
         assert_eq!(cloud("{gce: {project: p}}").unwrap().cloud, Some(Cloud::Gce));
+        assert_eq!(cloud("{gce: {project: p}}").unwrap().project.as_deref(), Some("p"));
         assert_eq!(cloud("null").unwrap().cloud, None);
         for (value, found) in [
             ("{aws: {}, gce: {}}", "a mapping"),
@@ -181,6 +204,15 @@ mod tests {
             let expected = format!("cluster-completed.spec: spec.cloudProvider: is {found}, must be one of aws, gce, ");
             assert!(error.starts_with(&expected), "{error}");
         }
+    }
+
+    #[test]
+    fn the_subnets_have_two_places() {
+        let newer = COMPLETED.replace(
+            "\n  subnets:\n",
+            "\n  networking: {subnets: [{zone: us-test-1b}]}\n  older:\n",
+        );
+        assert_eq!(parse(&newer).unwrap().zones, ["us-test-1b".to_owned()].into());
     }
 
     #[test]

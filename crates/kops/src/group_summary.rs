@@ -1,4 +1,4 @@
-//! The fields of a kOps `InstanceGroup` (v1alpha2) for a list of groups: role, machine type, sizes, subnets.
+//! The fields of a kOps `InstanceGroup` for a list of groups: role, machine type, sizes, subnets.
 //!
 //! Separate from [`InstanceGroup`](crate::InstanceGroup), so that a file with invalid sizes still defines the labels of
 //! its nodes, and a size that an autoscaler changes concerns no Node. The fields that are read are strict.
@@ -34,7 +34,7 @@ impl GroupSummary {
     /// Parses `bytes`, the content of `file`, as the InstanceGroup named `expected` of `cluster`.
     ///
     /// # Errors
-    /// If it is not a single YAML or JSON document, not an InstanceGroup of v1alpha2, another group or of another
+    /// If it is not a single YAML or JSON document, not an InstanceGroup of kOps, another group or of another
     /// cluster, without a known role, or if a field of the summary has the wrong type.
     pub fn parse(
         file: &str,

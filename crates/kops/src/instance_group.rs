@@ -1,4 +1,4 @@
-//! The fields of a kOps `InstanceGroup` (v1alpha2) that define labels.
+//! The fields of a kOps `InstanceGroup` that define labels.
 //!
 //! All other fields are ignored; the ones that are read are strict. A group without a known role is invalid: its nodes
 //! get no labels from it.
@@ -69,7 +69,7 @@ impl InstanceGroup {
     /// Parses `bytes`, the content of `file`, as the InstanceGroup named `expected` of `cluster`.
     ///
     /// # Errors
-    /// If it is not a single YAML or JSON document, not an InstanceGroup of v1alpha2, another group or of another
+    /// If it is not a single YAML or JSON document, not an InstanceGroup of kOps, another group or of another
     /// cluster, without a known role, or if a field that defines labels has the wrong type.
     pub fn parse(
         file: &str,

@@ -7,8 +7,13 @@ use crate::document::{InvalidFile, Mapping, parse};
 
 const A_MAPPING: &str = "a mapping";
 
-/// The only version of kOps' API in state stores.
-const API_VERSION: &str = "kops.k8s.io/v1alpha2";
+/// The versions of kOps' API, also with its first group. The fields that have other names in one are read by all their names.
+const API_VERSIONS: [&str; 4] = [
+    "kops.k8s.io/v1alpha2",
+    "kops.k8s.io/v1alpha3",
+    "kops/v1alpha2",
+    "kops/v1alpha3",
+];
 
 /// The label with which kOps marks an InstanceGroup as one of a cluster.
 const CLUSTER_LABEL: &str = "kops.k8s.io/cluster";
@@ -49,11 +54,15 @@ fn spec<'a>(root: &Mapping<'a>) -> Result<Mapping<'a>, InvalidFile> {
     root.require("spec", A_MAPPING)?.mapping(A_MAPPING)
 }
 
-/// Checks that the document is a `kind` of v1alpha2.
+/// Checks that the document is a `kind` of kOps' API.
 fn expect_kind(root: &Mapping<'_>, kind: &str) -> Result<(), InvalidFile> {
-    for (key, wanted) in [("apiVersion", API_VERSION), ("kind", kind)] {
+    let versions = format!("one of {}", API_VERSIONS.join(", "));
+    for (key, allowed, wanted) in [
+        ("apiVersion", &API_VERSIONS[..], versions.as_str()),
+        ("kind", &[kind][..], kind),
+    ] {
         let field = root.require(key, wanted)?;
-        if field.text(wanted)? != wanted {
+        if !allowed.contains(&field.text(wanted)?) {
             return Err(field.must_be(wanted));
         }
     }
