@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::AUTHORIZATION;
 use http::{Request, Response, Uri};
 use http_body_util::BodyExt as _;
 use hyper::body::Body as HttpBody;
@@ -30,6 +31,7 @@ use kube::client::ConfigExt as _;
 use kube::config::{AuthInfo, ExecInteractiveMode};
 use kube::{Client, Config};
 use tokio::task::spawn_blocking;
+use tower::util::MapRequestLayer;
 use tower::{BoxError, Layer as _, Service, ServiceBuilder, ServiceExt as _, service_fn};
 
 use crate::Kit;
@@ -45,6 +47,7 @@ mod pages;
 mod proxy;
 mod request;
 mod retry_after;
+mod token_file;
 mod unreachable;
 
 use budget::Budget;
@@ -57,6 +60,7 @@ use proxy::Proxy;
 pub use proxy::route;
 pub(crate) use retry_after::in_status as retry_after_status;
 pub use retry_after::retry_after;
+use token_file::TokenFile;
 
 /// Requests under way at once in the whole process, watches, other streams and Events excepted. The API server allows 200
 /// writes to all its clients together (`--max-mutating-requests-inflight`); each costs a connection of its own (HTTP/1.1) for as
@@ -200,7 +204,15 @@ impl Clients {
             .pool_max_idle_per_host(IN_FLIGHT + EVENTS_IN_FLIGHT)
             .build(connector);
         let base_uri = config.base_uri_layer();
-        let credentials = config.auth_layer().map_err(failed)?;
+        let mut user = config.clone();
+        let token = TokenFile::take(&mut user, &kit.clock).map_err(failed)?;
+        let token = token.map(|token| {
+            MapRequestLayer::new(move |mut request: Request<kube::client::Body>| {
+                request.headers_mut().insert(AUTHORIZATION, token.header());
+                request
+            })
+        });
+        let credentials = user.auth_layer().map_err(failed)?;
         let headers = config.extra_headers_layer().map_err(failed)?;
         let gates = Gates::new(leadership, kit);
         let (namespace, server) = (config.default_namespace.clone(), config.cluster_url.clone());
@@ -213,6 +225,7 @@ impl Clients {
             let service = ServiceBuilder::new()
                 .layer(&base_uri)
                 .option_layer(credentials.as_ref())
+                .option_layer(token.as_ref())
                 .layer(&headers)
                 .map_err(BoxError::from)
                 .service(gates.layer(budget).layer(http));

@@ -1,5 +1,6 @@
 #![expect(clippy::unchecked_time_subtraction, reason = "a test that underflows fails")]
 
+use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -95,6 +96,43 @@ async fn a_write_without_a_body_is_fenced_too() {
     let delete = http::Request::delete("/api/v1/nodes/a").body(Vec::new()).unwrap();
     assert!(is_fenced(&client.request_text(delete).await.unwrap_err()));
     assert_eq!(seen.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_token_file_is_read_as_kubectl_does() {
+    let tokens = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&tokens);
+    let mut config = serve(Router::new().fallback(async move |request: Request| {
+        let token = request.headers().get("authorization").cloned();
+        seen.lock().unwrap().extend(token);
+        axum::Json(json!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "a"}}))
+    }))
+    .await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let write = |token: &str| {
+        file.as_file().set_len(0).unwrap();
+        file.as_file().write_all_at(token.as_bytes(), 0).unwrap();
+    };
+    write("first\n");
+    config.auth_info.token = Some("inline".to_owned().into());
+    config.auth_info.token_file = Some(file.path().display().to_string());
+    let (kit, clock) = kit();
+    let client = fenced(&config, &Leadership::never(Arc::clone(&kit.clock)), &kit)
+        .await
+        .unwrap();
+    let nodes = Api::<Node>::all(client);
+    nodes.get("a").await.unwrap();
+    write(" second \r\n");
+    nodes.get("a").await.unwrap();
+    clock.advance(Duration::from_mins(1));
+    nodes.get("a").await.unwrap();
+    file.close().unwrap();
+    clock.advance(Duration::from_mins(1));
+    nodes.get("a").await.unwrap();
+    assert_eq!(
+        *tokens.lock().unwrap(),
+        ["Bearer first", "Bearer first", "Bearer second", "Bearer second"]
+    );
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use kube::config::{Context, InClusterError, KubeConfigOptions, Kubeconfig, Kubec
 use serde_json::Value;
 
 use crate::settings::environment;
-use crate::{Chain, files, proxy};
+use crate::{Chain, files, proxy, yaml};
 
 /// A cluster that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -96,9 +96,8 @@ pub async fn kube_config(path: Option<&Path>, context: Option<&str>) -> Result<C
 /// Where [`kube_config`] finds the cluster, in words.
 pub(super) fn origin(path: Option<&Path>) -> String {
     let paths = path.map_or_else(|| default_paths(&environment()), |path| vec![path.to_owned()]);
-    let present: Vec<_> = paths
-        .iter()
-        .filter(|path| path.exists())
+    let present: Vec<_> = present(&paths)
+        .into_iter()
         .map(|path| path.display().to_string())
         .collect();
     if present.is_empty() {
@@ -116,9 +115,18 @@ enum NoDefault {
 
 async fn default_config(context: Option<&str>, environment: &[(String, String)]) -> Result<Config, NoDefault> {
     let paths = default_paths(environment);
-    let mut present = paths.iter().filter(|path| path.exists());
-    present.try_for_each(|path| check(path)).map_err(NoDefault::Unusable)?;
-    let kubeconfig = Kubeconfig::read().map_err(NoDefault::Missing)?;
+    let mut found = present(&paths);
+    found
+        .iter()
+        .try_for_each(|path| check(path))
+        .map_err(NoDefault::Unusable)?;
+    if found.is_empty() {
+        // Its error says that it is missing.
+        found.extend(paths.first());
+    }
+    let merge = |merged: Kubeconfig, path: &&PathBuf| merged.merge(Kubeconfig::read_from(path)?);
+    let kubeconfig = found.iter().try_fold(Kubeconfig::default(), merge);
+    let kubeconfig = kubeconfig.map_err(NoDefault::Missing)?;
     check_plugin(&kubeconfig, context, environment).map_err(|source| {
         let path = std::env::join_paths(&paths).unwrap_or_default().into();
         NoDefault::Unusable(ClusterError::File { path, source })
@@ -138,12 +146,19 @@ fn default_paths(environment: &[(String, String)]) -> Vec<PathBuf> {
     named
 }
 
-/// Checks what the library does not: that the file can be read without waiting, and that an error about it does not quote it.
+/// Those that exist: as for kubectl, the others of `KUBECONFIG` are not an error.
+fn present(paths: &[PathBuf]) -> Vec<&PathBuf> {
+    paths.iter().filter(|path| path.exists()).collect()
+}
+
+/// Checks what the library does not: that the file can be read without waiting, that it means what it means for kubectl, and that an
+/// error about it does not quote it.
 fn check(path: &Path) -> Result<(), ClusterError> {
     let read = files::read(path).map_err(|error| error.to_string());
     let text = read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let checked = text.and_then(|text| match serde_saphyr::from_str(&text) {
-        Ok(Value::String(text)) => Err(format!(
+    let documents = text.and_then(|text| yaml::documents(&text).map_err(|error| error.to_string()));
+    let checked = documents.and_then(|documents| match documents.first() {
+        Some(Value::String(text)) => Err(format!(
             "it is not a YAML mapping, but a text of {} characters",
             text.chars().count()
         )),
@@ -239,4 +254,48 @@ fn has_proxy(kubeconfig: &Kubeconfig, context: Option<&str>) -> bool {
 fn first_line(error: &KubeconfigError) -> String {
     let text = Chain(error).to_string();
     text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    const KUBECONFIG: &str = "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
+                              contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n";
+
+    fn file(content: &str) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(content.as_bytes()).unwrap();
+        file
+    }
+
+    #[tokio::test]
+    async fn missing_files_of_the_variable_are_skipped_unless_all_are() {
+        let file = file(KUBECONFIG);
+        let config = async |value: String| default_config(None, &[("KUBECONFIG".to_owned(), value)]).await;
+        let there = file.path().display();
+        for value in [
+            format!("{there}"),
+            format!("/nowhere:{there}"),
+            format!("{there}:/nowhere"),
+        ] {
+            let found = config(value.clone()).await.map_err(|_| value).unwrap();
+            assert_eq!(found.cluster_url.to_string(), "https://127.0.0.1:1/");
+        }
+        let missing = config("/nowhere:/nowhere/else".to_owned()).await;
+        assert!(matches!(
+            missing,
+            Err(NoDefault::Missing(KubeconfigError::ReadConfig(..)))
+        ));
+    }
+
+    #[tokio::test]
+    async fn a_key_that_occurs_twice_is_named() {
+        let file = file(&format!("{KUBECONFIG}clusters: []\n"));
+        let error = kube_config(Some(file.path()), None).await.unwrap_err();
+        let words = "it cannot be used: line 4: the key \"clusters\" occurs twice in one mapping: remove one";
+        assert!(Chain(&error).to_string().ends_with(words), "{error:?}");
+    }
 }

@@ -1,0 +1,72 @@
+//! The token in a file, as kubectl reads it: without the white space around it, and again after a minute.
+//!
+//! kube's own reader takes the file as it is, and no header can contain the line feed at its end.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use std::{fmt, fs};
+
+use http::header::HeaderValue;
+use kube::Config;
+use kube::client::AuthError;
+
+use crate::clock::SharedClock;
+
+/// The kubelet replaces the token of a pod long before the old one expires.
+const RELOAD: Duration = Duration::from_mins(1);
+
+/// The token of a kubeconfig's `tokenFile`, or of the pod's service account.
+pub(super) struct TokenFile {
+    path: PathBuf,
+    clock: SharedClock,
+    /// The header, and when it was read.
+    read: Mutex<(HeaderValue, Duration)>,
+}
+
+impl fmt::Debug for TokenFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenFile")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TokenFile {
+    /// Takes the file out of the credentials of `config`. It overrides an inline token.
+    ///
+    /// # Errors
+    /// If it cannot be read, or contains what cannot be a token.
+    pub(super) fn take(config: &mut Config, clock: &SharedClock) -> Result<Option<Arc<Self>>, kube::Error> {
+        let Some(path) = config.auth_info.token_file.take().filter(|path| !path.is_empty()) else {
+            return Ok(None);
+        };
+        config.auth_info.token = None;
+        let path = PathBuf::from(path);
+        let header = read(&path).map_err(kube::Error::Auth)?;
+        Ok(Some(Arc::new(Self {
+            path,
+            read: Mutex::new((header, clock.monotonic())),
+            clock: Arc::clone(clock),
+        })))
+    }
+
+    /// The header `Authorization`. If the file cannot be read again, that of the last token, as in client-go
+    /// (kubernetes/kubernetes#68164).
+    pub(super) fn header(&self) -> HeaderValue {
+        let mut last = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.monotonic();
+        if now.saturating_sub(last.1) >= RELOAD {
+            *last = (read(&self.path).unwrap_or_else(|_| last.0.clone()), now);
+        }
+        last.0.clone()
+    }
+}
+
+fn read(path: &PathBuf) -> Result<HeaderValue, AuthError> {
+    let text = fs::read_to_string(path).map_err(|error| AuthError::ReadTokenFile(error, path.clone()))?;
+    let header = HeaderValue::try_from(format!("Bearer {}", text.trim()));
+    let mut header = header.map_err(AuthError::InvalidBearerToken)?;
+    header.set_sensitive(true);
+    Ok(header)
+}
