@@ -103,7 +103,7 @@ fn fail(error: &anyhow::Error, code: u8) -> ExitCode {
 fn print_crds(role: Option<CrdRole>) -> Result<()> {
     let mut out = io::stdout().lock();
     for crd in role.map_or_else(tidewaiter_api::crds, |role| Role::from(role).crds()) {
-        let yaml = serde_saphyr::to_string(&crd).context("a CustomResourceDefinition as YAML")?;
+        let yaml = tidewaiter_kit::yaml::to_string(&crd).context("a CustomResourceDefinition as YAML")?;
         match write!(out, "---\n{yaml}") {
             // `tidewaiter crds | head` is no failure.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),

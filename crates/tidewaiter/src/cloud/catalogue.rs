@@ -5,10 +5,10 @@ use std::path::Path as File;
 use anyhow::{Context as _, Error, Result, anyhow, bail};
 use serde_json::{Map, Value, json};
 use tidewaiter_cloud::client::{ClientError, Method, Path, Request};
+use tidewaiter_kit::yaml;
 
 use super::actions::{list, read};
 use super::apply::confirm;
-use super::documents::values;
 use super::output::print;
 use super::session::{Session, if_found, request, text};
 use crate::cli::{CatalogueCommand, VersionArgs};
@@ -125,7 +125,7 @@ fn explained(error: Error, version: &VersionArgs) -> Error {
 }
 
 fn mapping(file: &File) -> Result<Map<String, Value>> {
-    match <[Value; 1]>::try_from(values(&read(file)?)?) {
+    match <[Value; 1]>::try_from(yaml::documents(&read(file)?)?) {
         Ok([Value::Object(fields)]) => Ok(fields),
         _ => bail!("must contain one mapping"),
     }
@@ -133,7 +133,7 @@ fn mapping(file: &File) -> Result<Map<String, Value>> {
 
 /// The body of the request: the file as it is, or its Kubernetes objects as one group.
 fn manifests(file: &File) -> Result<Value> {
-    let documents = values(&read(file)?)?;
+    let documents = yaml::documents(&read(file)?)?;
     if let [document] = &documents[..]
         && document.get("manifests").is_some()
     {

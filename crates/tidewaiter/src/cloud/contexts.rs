@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use tidewaiter_kit::settings::environment;
+use tidewaiter_kit::{files, yaml};
 
 /// The contents of the file.
 #[derive(Default, Serialize, Deserialize)]
@@ -68,13 +69,14 @@ impl Contexts {
         }
         let text = fs::read_to_string(&path).with_context(failed)?;
         // The parser's own words would quote the line, and with it a token.
-        let read =
-            serde_saphyr::from_str(&text).map_err(|_| anyhow!("is not a contexts file: delete it and log in again"));
-        read.with_context(failed)
+        let mapping = files::mapping(&text).ok();
+        let read = mapping.and_then(|mapping| serde_json::from_value(mapping.into()).ok());
+        read.ok_or_else(|| anyhow!("is not a contexts file: delete it and log in again"))
+            .with_context(failed)
     }
 
     pub(super) fn save(&self) -> Result<()> {
-        let text = serde_saphyr::to_string(self).context("the contexts as YAML")?;
+        let text = yaml::to_string(self).context("the contexts as YAML")?;
         write_private(&file()?, text.as_bytes())
     }
 

@@ -10,10 +10,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::{Map, Value};
-use serde_saphyr::UserMessageFormatter;
 use tidewaiter_api::values::printable;
 use tidewaiter_cloud::models::Kind;
-use tidewaiter_kit::Chain;
+use tidewaiter_kit::{Chain, yaml};
 
 use super::kinds::{SECRETS, named};
 use crate::text_file;
@@ -71,7 +70,7 @@ pub(super) fn read(
         let text = text_file::read(&file).with_context(|| format!("reading {}", file.display()))?;
         let folder = file.parent().unwrap_or(Path::new("."));
         let secrets = Secrets { folder, environment };
-        let values = values(&text).with_context(|| file.display().to_string());
+        let values = yaml::documents(&text).with_context(|| file.display().to_string());
         let values = values.map_err(|error| invalid.push(error)).unwrap_or_default();
         for (number, value) in values.into_iter().enumerate() {
             let origin = format!("{} (document {})", file.display(), number + 1);
@@ -102,7 +101,7 @@ fn refuse(mut invalid: Vec<anyhow::Error>) -> Result<()> {
 pub(super) fn read_one(path: &Path, kind: Kind, environment: &[(String, String)]) -> Result<Document> {
     let origin = path.display().to_string();
     let text = text_file::read(path).with_context(|| format!("reading {origin}"))?;
-    let mut values = values(&text).with_context(|| origin.clone())?;
+    let mut values = yaml::documents(&text).with_context(|| origin.clone())?;
     let (Some(value), true) = (values.pop(), values.is_empty()) else {
         bail!("{origin} must contain exactly one document; for several, use tidewaiter cloud apply");
     };
@@ -143,17 +142,6 @@ fn find(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The documents of a text in YAML or JSON.
-pub(super) fn values(text: &str) -> Result<Vec<Value>> {
-    // The parser's message quotes lines, which may contain a secret; its first line has the error and the position.
-    let read: Result<Vec<Value>, _> = serde_saphyr::from_multiple(text);
-    let values = read.map_err(|error| {
-        let reason = error.render_with_formatter(&UserMessageFormatter);
-        anyhow!("{}", reason.lines().next().unwrap_or("is no YAML"))
-    })?;
-    Ok(values.into_iter().filter(|value| !value.is_null()).collect())
 }
 
 fn take(value: Value, origin: &str, secrets: &Secrets<'_>, all: &mut Documents) -> Result<()> {

@@ -5,10 +5,10 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use serde_json::{Map, Value};
-use serde_saphyr::UserMessageFormatter;
+use serde_json::Value;
 use tidewaiter_cloud::client::{ETag, Method, Path, Request};
 use tidewaiter_cloud::models::Kind;
+use tidewaiter_kit::files;
 use tidewaiter_kit::settings::environment;
 
 use super::api_document::{names, said_by};
@@ -155,16 +155,10 @@ fn read_after_editor(file: &std::path::Path) -> Result<Value> {
         bail!("the editor {editor} exited with {status}");
     }
     let text = fs::read_to_string(file).context("reading the edited file")?;
-    let read: Map<String, Value> = serde_saphyr::from_str(&text).map_err(|error| {
-        anyhow!(
-            "the edited file is not a YAML mapping: {}",
-            error
-                .render_with_formatter(&UserMessageFormatter)
-                .lines()
-                .next()
-                .unwrap_or_default()
-        )
-    })?;
+    let read = files::mapping(&text).map_err(|reason| anyhow!("the edited file is not a YAML mapping: {reason}"))?;
+    if read.is_empty() {
+        bail!("the edited file is empty");
+    }
     Ok(read.into())
 }
 

@@ -10,11 +10,10 @@ use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
 use tidewaiter_cloud::models::{PluginManifests, Unknown, UpgradeScript, parse};
 use tidewaiter_cloud::signed::{self, SigningKey, Statement, manifests_digest};
-use tidewaiter_kit::SystemClock;
+use tidewaiter_kit::{SystemClock, yaml};
 use tidewaiter_upgrade::signed as script;
 
 use super::actions::read;
-use super::documents::values;
 use crate::cli::{SignArgs, SignScriptArgs};
 use crate::password::{self, Variable};
 use crate::text_file;
@@ -232,7 +231,7 @@ fn print(text: &str) -> Result<()> {
 /// The digest of the manifests as the cloud stores them.
 fn digest(args: &SignArgs) -> Result<String> {
     let text = text_file::read(&args.filename)?;
-    let mut documents = values(&text)?;
+    let mut documents = yaml::documents(&text)?;
     let (Some(document), true) = (documents.pop(), documents.is_empty()) else {
         return Err(anyhow!("must contain one document, with the field manifests"));
     };

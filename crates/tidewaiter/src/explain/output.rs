@@ -7,6 +7,7 @@ use comfy_table::ContentArrangement;
 use comfy_table::presets::NOTHING;
 use serde::Serialize;
 use tidewaiter_api::values::printable;
+use tidewaiter_kit::yaml;
 
 use crate::cli::OutputFormat;
 
@@ -61,7 +62,7 @@ pub(crate) fn print<T: Serialize>(format: OutputFormat, answer: &T, tables: impl
     let text = match format {
         OutputFormat::Table => tables().iter().map(Table::text).collect::<Vec<_>>().join("\n"),
         OutputFormat::Json => serde_json::to_string_pretty(answer).context("the output as JSON")? + "\n",
-        OutputFormat::Yaml => serde_saphyr::to_string(answer).context("the output as YAML")?,
+        OutputFormat::Yaml => yaml::to_string(answer).context("the output as YAML")?,
     };
     match io::stdout().write_all(text.as_bytes()) {
         // `tidewaiter explain … | head` is no failure.

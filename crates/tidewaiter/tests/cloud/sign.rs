@@ -13,7 +13,7 @@ const CLUSTER: &str = "22222222-2222-4222-8222-222222222222";
 const PLUGIN: &str = "cccccccc-0000-4000-8000-000000000001";
 const UPGRADE: &str = "eeeeeeee-0000-4000-8000-000000000001";
 const SCRIPT: &str = "#!/bin/sh\nexit 0\n";
-const MANIFESTS: &str = "manifests: [[{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {n: '1'}}]]\n";
+const MANIFESTS: &str = "manifests: [[{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {'n': '1'}}]]\n";
 
 #[tokio::test]
 async fn manifests_are_signed_with_a_key_and_shown_without_one() {
