@@ -170,11 +170,9 @@ impl ServerSettings {
 
     /// The URL of the database with this password. Fails where a password file is set and the URL cannot have a password.
     fn database_url(&self, password: Option<&str>) -> Result<Url> {
-        let text = if let Some(database) = &self.database {
-            database.clone()
-        } else {
-            let data = std::path::absolute(&self.data).context("data")?;
-            format!("sqlite://{}", data.join("cloud.db").display())
+        let text = match &self.database {
+            Some(database) => database.clone(),
+            None => self.database_in_data()?,
         };
         let wanted = "must be sqlite:///FOLDER/FILE or postgres://USER@HOST/DATABASE";
         let mut url: Url = text.parse().map_err(|_| anyhow!("database is not a URL: {wanted}"))?;
@@ -191,6 +189,14 @@ impl ServerSettings {
             set.map_err(|()| anyhow!("databasePasswordFile is set, and database is {text}, which has no user"))?;
         }
         Ok(url)
+    }
+
+    /// The URL of the database in the data directory, whose name may have any characters.
+    fn database_in_data(&self) -> Result<String> {
+        let file = std::path::absolute(self.data.join("cloud.db")).context("data")?;
+        let url =
+            Url::from_file_path(&file).map_err(|()| anyhow!("data is {}: must be a path", self.data.display()))?;
+        Ok(format!("sqlite://{}", url.path()))
     }
 
     pub(super) fn keys(&self) -> PathBuf {

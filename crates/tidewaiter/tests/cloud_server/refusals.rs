@@ -38,6 +38,12 @@ async fn settings_that_cannot_be_meant_are_refused_by_name() {
     refused(&place, &["--database", "cloud.db"], &["database", "sqlite:///"]).await;
     refused(
         &place,
+        &["--database", "sqlite:///x/team#1"],
+        &["database", "team#1", "# is written as %23"],
+    )
+    .await;
+    refused(
+        &place,
         &["--address", "0.0.0.0:0"],
         &["address", "tlsCertificate", "127.0.0.1"],
     )

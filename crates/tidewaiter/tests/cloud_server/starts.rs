@@ -64,6 +64,20 @@ async fn the_next_step_after_init_serves_the_same_database() {
 }
 
 #[tokio::test]
+async fn the_database_lies_in_the_data_directory_whatever_that_is_called() {
+    for name in ["team#1", "a b", "Größe", "100%41", "what?", "it's \"x\"", "a;b&c=d"] {
+        let place = Place::new(On::Sqlite).await;
+        let data = place.scratch.path().join("data").join(name);
+        let init = async || place.run_program(place.init_program().arg("--data").arg(&data)).await;
+        let (code, said) = init().await;
+        assert_eq!(code, 0, "{name}: {said}");
+        assert!(data.join("cloud.db").is_file(), "{name}: {said}");
+        let (code, said) = init().await;
+        assert!(code == 1 && said.contains("already"), "{name}: {said}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_printed_of_the_settings_can_be_read_again() {
     let place = Place::new(On::Postgres).await;
     let (code, printed) = place.run(&["serve", "--print-config"]).await;

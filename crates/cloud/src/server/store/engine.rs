@@ -146,13 +146,17 @@ struct Sqlite {
 
 impl Sqlite {
     fn at(url: &Url, writes: bool) -> Result<Self, StoreError> {
-        let path = PathBuf::from(url.path());
-        if !url.host_str().unwrap_or_default().is_empty() || url.query().is_some() || path.file_name().is_none() {
-            let shown = url.as_str();
-            return Err(StoreError::Setting(format!(
-                "database is {shown}, must be sqlite:///FOLDER/FILE"
-            )));
-        }
+        let is_plain =
+            url.host_str().unwrap_or_default().is_empty() && url.query().is_none() && url.fragment().is_none();
+        let path = url
+            .to_file_path()
+            .ok()
+            .filter(|path| is_plain && path.file_name().is_some());
+        let path = path.ok_or_else(|| {
+            StoreError::Setting(format!(
+                "database is {url}, must be sqlite:///FOLDER/FILE, in which # is written as %23, ? as %3F and % as %25"
+            ))
+        })?;
         let file = |path: &Path| {
             let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
             opened.map_err(|source| unwritable(path, source))
@@ -175,7 +179,7 @@ impl Sqlite {
             None
         };
         Ok(Self {
-            url: format!("sqlite://{}?mode=rw", path.display()),
+            url: format!("sqlite://{}?mode=rw", url.path()),
             path,
             _lock: lock,
         })
