@@ -13,6 +13,7 @@ mod documents;
 mod impact;
 mod kinds;
 mod login;
+mod manifests;
 mod objects;
 mod operators;
 mod output;

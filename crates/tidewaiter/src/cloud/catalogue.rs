@@ -9,6 +9,7 @@ use tidewaiter_kit::yaml;
 
 use super::actions::{list, read};
 use super::apply::confirm;
+use super::manifests;
 use super::output::print;
 use super::session::{Session, if_found, request, text};
 use crate::cli::{CatalogueCommand, VersionArgs};
@@ -137,8 +138,9 @@ fn manifests(file: &File) -> Result<Value> {
     if let [document] = &documents[..]
         && document.get("manifests").is_some()
     {
-        return Ok(document.clone());
+        return Ok(manifests::groups(document.clone()));
     }
+    let documents = manifests::objects(documents);
     let is_object = |document: &Value| document.get("apiVersion").is_some() && document.get("kind").is_some();
     if documents.is_empty() || !documents.iter().all(is_object) {
         return Err(anyhow!(

@@ -409,6 +409,21 @@ async fn versions_of_plugins() {
     assert!(listed.contains("false") && !listed.contains("true"), "{listed}");
     person.run(&[&disable[..], &["--replace"]].concat()).await.well();
     assert!(real.types("catalogue list").await.contains("true"));
+    // A list is its items, and what the API server adds is left out: these are the same manifests.
+    let applied = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: a}\nrules: []\n---\n\
+                   {apiVersion: v1, kind: Pod, metadata: {name: b, generation: 1}, status: {}, spec: {mode: 256}}\n";
+    let exported = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: rbac.authorization.k8s.io/v1\n  kind: RoleList\n  items:\n  \
+                    - metadata: {name: a, uid: x, resourceVersion: '7', managedFields: [], creationTimestamp: null}\n    status: {}\n    \
+                    rules: []\n- {apiVersion: v1, kind: Pod, metadata: {name: b, generation: 1}, status: {}, spec: {mode: 0400}}\n";
+    let grouped = format!("manifests:\n- - {}\n", exported.trim_end().replace('\n', "\n    "));
+    for text in [applied, exported, &grouped] {
+        let file = person.file("list.yaml", text);
+        person
+            .run(&["cloud", "catalogue", "add", "logs", "fluentd", "2.0.0", "-f", &file])
+            .await
+            .well();
+    }
+    real.types("catalogue remove logs fluentd 2.0.0 --yes").await;
     for wrong in ["kind: [", "- 1\n", "name: a\n", ""] {
         person.file("objects.yaml", wrong);
         person.run(&add).await.refused(1, &["objects.yaml"]);

@@ -53,6 +53,12 @@ async fn manifests_are_signed_with_a_key_and_shown_without_one() {
         digest: &digest,
     };
     assert_eq!(run(&[&file]).await.well(), statement.text().unwrap());
+    // A list is its items, as in the catalogue.
+    let list = MANIFESTS
+        .replace("[[", "[[{apiVersion: v1, kind: List, items: [")
+        .replace("]]", "]}]]");
+    let list = person.file("list.yaml", &list);
+    assert_eq!(run(&[&list]).await.well(), statement.text().unwrap());
     let signature = run(&[&file, "--secret-key", &key]).await.well();
     let trusted: TrustedKey = pair.pk.to_base64().parse().unwrap();
     assert!(verify(&[trusted], &statement, &signature).unwrap() > 1_767_225_600);

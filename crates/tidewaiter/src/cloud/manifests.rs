@@ -1,0 +1,66 @@
+//! The Kubernetes objects in files of manifests: a list is its items, and what `kubectl get -o yaml` exports can be applied.
+
+use std::mem;
+
+use serde_json::Value;
+
+/// What the API server adds to `metadata`, and accepts from nobody. With any of the first three an object is exported.
+const ADDED: [&str; 6] = [
+    "managedFields",
+    "resourceVersion",
+    "uid",
+    "creationTimestamp",
+    "generation",
+    "selfLink",
+];
+
+/// The document, in whose groups a list is its items.
+pub(super) fn groups(mut document: Value) -> Value {
+    let groups = document.get_mut("manifests").and_then(Value::as_array_mut);
+    for group in groups.into_iter().flatten().filter_map(Value::as_array_mut) {
+        *group = objects(mem::take(group));
+    }
+    document
+}
+
+/// The objects, where a list is its items. Without what the API server added to an exported object, its status included.
+pub(super) fn objects(documents: Vec<Value>) -> Vec<Value> {
+    let each = |document| match items(document) {
+        Ok(items) => objects(items),
+        Err(object) => vec![imported(object)],
+    };
+    documents.into_iter().flat_map(each).collect()
+}
+
+/// The items of a list such as `List` or `RoleList`; otherwise the object.
+fn items(mut document: Value) -> Result<Vec<Value>, Value> {
+    let text = |field: &str| document.get(field).and_then(Value::as_str).map(str::to_owned);
+    let Some((kind, version)) = text("kind").zip(text("apiVersion")) else {
+        return Err(document);
+    };
+    let items = document.get_mut("items").and_then(Value::as_array_mut);
+    let (Some(kind), Some(items)) = (kind.strip_suffix("List"), items) else {
+        return Err(document);
+    };
+    // The API names the type of the items only once; `List` has items of any type.
+    if !kind.is_empty() {
+        for item in items.iter_mut().filter_map(Value::as_object_mut) {
+            item.entry("apiVersion").or_insert_with(|| version.clone().into());
+            item.entry("kind").or_insert_with(|| kind.into());
+        }
+    }
+    Ok(mem::take(items))
+}
+
+fn imported(mut object: Value) -> Value {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return object;
+    };
+    if ADDED[..3].iter().any(|field| metadata.contains_key(*field)) {
+        metadata.retain(|field, _| !ADDED.contains(&field.as_str()));
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("status");
+        }
+    }
+    object
+}
