@@ -96,6 +96,6 @@ impl Reconciler for NodeController {
         let applied = apply::apply(&self.writer, &seen, &plan).await;
         self.report(&seen, &plan, applied.is_ok());
         applied?;
-        seen.next(self.clock.now())
+        seen.next()
     }
 }

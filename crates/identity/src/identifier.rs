@@ -25,7 +25,7 @@ pub type AnswerFn<'a> = dyn Fn(usize, Result<Identity, Refusal>) + Send + Sync +
 /// | refusal | meaning | evidence of forgery | query again |
 /// | --- | --- | --- | --- |
 /// | `InvalidProviderId` | no instance can have this id; the cloud was not queried | no: a broken bootstrap looks the same | only when the Node changes |
-/// | `NotFound` | the cloud does not list the instance | no: deleted, or too new for an eventually consistent list | later |
+/// | `NotFound` | the cloud does not list the instance | no: deleted, or too new for an eventually consistent list | in seconds, with all others; the lookup does |
 /// | `NotRunning` | it is stopping, stopped or terminated | no: its Node outlives it by minutes | later |
 /// | `ForeignProject` | it belongs to another cluster or project, or to none | yes if it belongs to another; no if it has no mark at all | later |
 /// | `NotInGroup` | it has no valid group, or no group lists it | no: a configuration error | later |
@@ -42,7 +42,7 @@ pub type AnswerFn<'a> = dyn Fn(usize, Result<Identity, Refusal>) + Send + Sync +
 /// | `NameScheme` | EC2: the Node's name is one of the instance's names, of the scheme that the cluster does not use | no: the setting may be wrong | when the Node changes or the identity expires |
 /// | `AddressMismatch` | the Node lists addresses, and none belongs to the instance | yes | when the Node changes or the identity expires |
 /// | `Starting` | one of these two forgeries, and the instance is still starting | no: EC2 may not know its name and
-/// its addresses yet | in seconds |
+/// its addresses yet | in seconds, with all others; the lookup does |
 /// | `GroupChanged` | the instance is in another group than the one for which the Node was verified; added by the
 /// NodeController, which has the record | no: it is unknown who changed it | within minutes |
 /// | `Duplicate` | another Node claims the instance with equal evidence | no: it is unknown which of the two is forged | when either Node changes |
@@ -50,7 +50,8 @@ pub type AnswerFn<'a> = dyn Fn(usize, Result<Identity, Refusal>) + Send + Sync +
 /// # Caching
 /// An identity may be cached for the Node's uid *and* providerID, for at most [`LookupSettings::expiry`], because an instance can
 /// get other tags or another group meanwhile; that of an instance that is starting for at most a minute, and not after
-/// `Starting`. The proof is repeated on each use. A refusal is never cached: each can become obsolete a second later. A
+/// `Starting`. The proof is repeated on each use. A refusal is never cached, because each can become obsolete a second later,
+/// except while the lookup itself queries again. A
 /// provider may remember *how* to query that id next time, so that it does not affect other claims.
 ///
 /// # Guarantees of a provider

@@ -2,8 +2,8 @@
 //!
 //! Invariants: if no call is in flight, a query is sent at once, together with other queries of the same moment. Queries that
 //! arrive during a call are batched into the next one. An answer is cached for one (uid, providerID) until it expires, and is
-//! proven again for each caller's claim. A refusal is never cached, unless it is transient: then the claim is parked. A dropped
-//! caller affects no other; its query is not sent if it is still waiting.
+//! proven again for each caller's claim. A refusal is never cached, unless it may pass by itself: then the claim is parked. A
+//! dropped caller affects no other; its query is not sent if it is still waiting.
 //!
 //! One place decides the pace: a call that is throttled or gets no response delays the next one, for all Nodes and with jitter,
 //! so that thousands of Nodes cannot stampede. A slow call, for example because one zone does not respond, delays later Nodes by
@@ -12,6 +12,9 @@
 //! While the cloud is away, the lookup itself tries again: the parked claims share one call every few seconds, and their Nodes get
 //! the last refusal without a call. The first good answer to one of them releases all: each is announced, and queries again, joined
 //! with the others.
+//!
+//! Claims whose instance the cloud does not list yet, or not completely, are parked in the same way, apart from those: they share one
+//! call at growing intervals, and a good answer releases its own Node only.
 
 mod answer_cache;
 mod calls;
@@ -104,6 +107,7 @@ struct State {
     waiting: VecDeque<Waiter>,
     kept: AnswerCache,
     parked: Parked,
+    unlisted: Parked,
     /// The call in flight for each Node. [`Lookup::forget`] removes a Node, so that its answer is not cached.
     asked: HashMap<NodeUid, u64>,
     calls: u64,
@@ -128,7 +132,10 @@ impl Lookup {
             identifier,
             clock,
             settings,
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                unlisted: Parked::unlisted(),
+                ..State::default()
+            }),
             wake: Notify::new(),
             parked: Notify::new(),
             released: Notify::new(),
@@ -140,7 +147,7 @@ impl Lookup {
     ///
     /// # Errors
     /// A [`Refusal`]. [`Identifier`] defines what each means and when to query again. After a transient one, [`Lookup::run`]
-    /// announces the Node when the cloud is back.
+    /// announces the Node when the cloud is back; after one that [`may_be_too_new`](Refusal::may_be_too_new), when it no longer is.
     pub async fn identify(&self, claim: Claim) -> Result<Answer, Refusal> {
         let known = self.known(&claim);
         let kept = match known {
@@ -148,12 +155,14 @@ impl Lookup {
             None => self.ask(claim.clone()).await?,
         };
         let proven = prove(&claim, kept.identity, self.settings.node_names);
-        if matches!(proven, Err(Refusal::Starting { .. })) {
-            self.forget(&claim.uid);
+        if let Err(refusal @ Refusal::Starting { .. }) = &proven {
+            let mut state = self.lock();
+            state.kept.forget(&claim.uid);
+            state.unlisted.park(claim, refusal.clone(), self.clock.monotonic());
+            self.parked.notify_one();
         }
-        let proven = proven?;
         Ok(Answer {
-            proven,
+            proven: proven?,
             fresh_for: kept.until.saturating_sub(self.clock.monotonic()),
         })
     }
@@ -164,6 +173,7 @@ impl Lookup {
         let mut state = self.lock();
         state.kept.forget(uid);
         state.parked.forget(uid);
+        state.unlisted.forget(uid);
         state.asked.remove(uid);
     }
 
@@ -176,8 +186,8 @@ impl Lookup {
     }
 
     /// Makes the calls until `shutdown`, and calls `on_back` for each Node that got a transient refusal when the cloud answers
-    /// again. A call waits for at most [`PATIENCE`] while `expects_more` says that other callers are about to add queries. Neither
-    /// may block. Queries that are still waiting at shutdown, and later ones, are refused as unavailable.
+    /// again, and for each whose instance is listed at last. A call waits for at most [`PATIENCE`] while `expects_more` says
+    /// that other callers are about to add queries. Neither may block. Queries that are still waiting at shutdown, and later ones, are refused as unavailable.
     ///
     /// # Errors
     /// Never: a supervised task needs an error type.
@@ -203,7 +213,7 @@ impl Lookup {
                     }
                 }
                 () = self.try_due(), if calls.len() < MAX_CALLS => {
-                    if let Some(batch) = self.take_parked() {
+                    if let Some(batch) = self.take_try() {
                         calls.push(self.call(batch, &on_back));
                     }
                 }
@@ -213,6 +223,7 @@ impl Lookup {
         state.closed = true;
         state.waiting.clear();
         state.parked.release();
+        state.unlisted.release();
         Ok(())
     }
 
@@ -222,9 +233,10 @@ impl Lookup {
 
     /// What needs no call: the cached answer, or the refusal of a parked claim.
     fn known(&self, claim: &Claim) -> Option<Result<CachedAnswer, Refusal>> {
-        let state = self.lock();
+        let mut state = self.lock();
         let kept = state.kept.get(claim, self.clock.monotonic()).map(Ok);
         kept.or_else(|| state.parked.refusal(claim).map(Err))
+            .or_else(|| state.unlisted.refusal(claim).map(Err))
     }
 
     async fn ask(&self, claim: Claim) -> Result<CachedAnswer, Refusal> {
@@ -235,6 +247,7 @@ impl Lookup {
                 return Err(stopped());
             }
             state.parked.forget(&claim.uid);
+            state.unlisted.forget(&claim.uid);
             state.waiting.push_back(Waiter { claim, reply });
         }
         self.wake.notify_one();
@@ -279,11 +292,14 @@ impl Lookup {
     /// Completes when it is time to try parked claims again.
     async fn try_due(&self) {
         loop {
-            let due = self.lock().parked.due();
+            let due = self.lock().next_try();
             match due.map(|due| due.saturating_sub(self.clock.monotonic())) {
                 None => self.parked.notified().await,
                 Some(Duration::ZERO) => return,
-                Some(wait) => self.clock.sleep(wait).await,
+                Some(wait) => tokio::select! {
+                    () = self.clock.sleep(wait) => {}
+                    () = self.parked.notified() => {}
+                },
             }
         }
     }

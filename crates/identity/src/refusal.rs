@@ -319,6 +319,12 @@ impl Refusal {
                 .any(|it| it.type_ == VERIFIED && it.status == ConditionStatus::False && is_forgery(&it.reason))
     }
 
+    /// Whether the instance may be so new that the cloud does not list it yet, or not completely.
+    #[must_use]
+    pub fn may_be_too_new(&self) -> bool {
+        matches!(self, Self::NotFound { .. } | Self::Starting { .. })
+    }
+
     /// Whether the refusal is about the call only, not about the Node.
     #[must_use]
     pub fn is_transient(&self) -> bool {

@@ -21,12 +21,6 @@ use super::quarantine::brake::Brake;
 use super::writes::RecordContent;
 use crate::objects::{Node, Record};
 
-/// How long the instance of a new Node may be too new for the cloud, in milliseconds.
-const EARLY: i64 = 5 * 60 * 1000;
-/// The time between two queries about it: at first, and at most.
-const FIRST_RETRY: i64 = 500;
-const EARLY_RETRY: i64 = 5000;
-
 /// Everything that a plan depends on, but for the time.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
@@ -75,43 +69,16 @@ impl Observation {
     ///
     /// # Errors
     /// When the cloud or the definition of the group was not available.
-    pub(crate) fn next(self, now: Timestamp) -> Result<Next, NodeError> {
-        if let Some(delay) = self.asks_again_soon(now) {
-            return Ok(Next::Refused(Retry::After(delay)));
-        }
+    pub(crate) fn next(self) -> Result<Next, NodeError> {
         match self.finding {
             Finding::Refused(refusal) if refusal.is_transient() => Err(NodeError::Cloud(refusal)),
             Finding::Undefined(_, error) => Err(NodeError::Undefined(error)),
+            // The lookup tries again for all such Nodes together, and announces each.
+            Finding::Refused(refusal) if refusal.may_be_too_new() => Ok(Next::Refused(Retry::Slow)),
             Finding::Refused(_) => Ok(Next::Refused(Retry::Backoff)),
             Finding::Malformed(_) => Ok(Next::Refused(Retry::Slow)),
             Finding::Unclaimed | Finding::Defined(..) => Ok(self.fresh_for.map_or(Next::UntilChanged, Next::After)),
         }
-    }
-
-    /// When the cloud is queried again about a new Node whose instance it does not list yet, or not completely. EC2 may
-    /// take more than a minute for that, and a backoff would add as much again. From ten seconds on, all such Nodes
-    /// share the moments, and so the calls.
-    fn asks_again_soon(&self, now: Timestamp) -> Option<Duration> {
-        let is_early = matches!(
-            self.finding,
-            Finding::Refused(Refusal::NotFound { .. } | Refusal::Starting { .. })
-        );
-        if !is_early || self.verified_before() {
-            return None;
-        }
-        let refused = self.recorded_condition(VERIFIED);
-        let refused = refused.filter(|condition| condition.status == ConditionStatus::False);
-        let now = now.as_millisecond();
-        let since = refused.map_or(now, |condition| condition.last_transition_time.as_millisecond());
-        let waited = now - since;
-        if !(0..EARLY).contains(&waited) {
-            return None;
-        }
-        let delay = match waited / 2 {
-            half if half < EARLY_RETRY => half.max(FIRST_RETRY),
-            _ => EARLY_RETRY - now.rem_euclid(EARLY_RETRY),
-        };
-        Some(Duration::from_millis(u64::try_from(delay).unwrap_or_default()))
     }
 
     /// The labels that were set on this Node before.

@@ -10,9 +10,11 @@ use tracing::debug;
 
 use super::answer_cache::{self, CachedAnswer};
 use super::pace::CallOutcome;
+use super::parked::UNLISTED_AT_ONCE;
 use super::{DOUBTED_AGE, Lookup, Reply, State, Waiter, lock, unanswered};
 use crate::claim::Claim;
 use crate::identity::Identity;
+use crate::proof::prove;
 use crate::refusal::Refusal;
 
 /// Claims that are queried in one call.
@@ -29,8 +31,10 @@ pub(super) struct Batch {
 enum Expected {
     /// A caller waits for it.
     Reply(Reply),
-    /// The claim is parked, and this is a try.
+    /// The claim is parked while the cloud is away, and this is a try.
     Try,
+    /// The instance is not listed yet, and this is a try.
+    Listing,
     /// The answer is there.
     Nothing,
 }
@@ -53,12 +57,17 @@ impl Lookup {
         state.batch(claims, expected)
     }
 
-    /// The next try of parked claims.
-    pub(super) fn take_parked(&self) -> Option<Batch> {
+    /// The next try of parked claims that is due.
+    pub(super) fn take_try(&self) -> Option<Batch> {
+        let now = self.clock.monotonic();
         let at_most = self.identifier.max_batch().max(1);
         let mut state = self.lock();
-        let claims = state.parked.take(at_most, self.clock.monotonic());
-        let expected = claims.iter().map(|_| Expected::Try).collect();
+        let mut claims = state.parked.take(at_most, now);
+        let mut expected: Vec<_> = claims.iter().map(|_| Expected::Try).collect();
+        if claims.is_empty() {
+            claims = state.unlisted.take(at_most.min(UNLISTED_AT_ONCE), now);
+            expected.extend(claims.iter().map(|_| Expected::Listing));
+        }
         state.batch(claims, expected)
     }
 
@@ -76,6 +85,7 @@ impl Lookup {
                     let _ = reply.send(self.answered(&batch, place, result));
                 }
                 Some(Expected::Try) => self.tried(&batch, place, result, on_back),
+                Some(Expected::Listing) => self.tried_unlisted(&batch, place, result, on_back),
                 Some(Expected::Nothing) | None => {}
             }
         };
@@ -91,8 +101,8 @@ impl Lookup {
         (batch.call, verdict)
     }
 
-    /// Stores the answer for a caller: an identity is cached, a claim without an answer is parked. A Node that was forgotten
-    /// meanwhile is not stored.
+    /// Stores the answer for a caller: an identity is cached, a claim without an answer or an instance is parked. A Node
+    /// that was forgotten meanwhile is not stored.
     fn answered(
         &self,
         batch: &Batch,
@@ -116,15 +126,15 @@ impl Lookup {
             return answer;
         }
         state.asked.remove(&claim.uid);
+        let now = self.clock.monotonic();
         match &answer {
-            Ok(kept) => state.kept.keep(claim, kept, self.clock.monotonic()),
-            Err(refusal) if refusal.is_transient() => {
-                state
-                    .parked
-                    .park(claim.clone(), refusal.clone(), self.clock.monotonic());
-                self.parked.notify_one();
-            }
+            Ok(kept) => state.kept.keep(claim, kept, now),
+            Err(refusal) if refusal.is_transient() => state.parked.park(claim.clone(), refusal.clone(), now),
+            Err(refusal) if refusal.may_be_too_new() => state.unlisted.park(claim.clone(), refusal.clone(), now),
             Err(_) => {}
+        }
+        if answer.is_err() {
+            self.parked.notify_one();
         }
         answer
     }
@@ -152,6 +162,33 @@ impl Lookup {
     }
 }
 
+impl Lookup {
+    /// Stores the answer to a claim whose instance was not listed. A good one lets the others be tried soon.
+    fn tried_unlisted(
+        &self,
+        batch: &Batch,
+        place: usize,
+        result: Result<Identity, Refusal>,
+        on_back: &(dyn Fn(&NodeName) + Send + Sync),
+    ) {
+        let Some(claim) = batch.claims.get(place) else { return };
+        let proven = result
+            .clone()
+            .and_then(|identity| prove(claim, Arc::new(identity), self.settings.node_names));
+        let mut state = self.lock();
+        match proven {
+            Err(refusal) if refusal.may_be_too_new() => state.unlisted.refused_again(claim, refusal),
+            _ if !state.unlisted.forget(&claim.uid) => {}
+            _ => {
+                state.unlisted.hurry(self.clock.monotonic());
+                drop(state);
+                let _ = self.answered(batch, place, result);
+                on_back(&claim.node);
+            }
+        }
+    }
+}
+
 impl State {
     /// Until the cloud has answered once, a call without any answer refuses all waiting queries, which would only cause
     /// more such calls.
@@ -163,6 +200,11 @@ impl State {
             self.parked.park(claim, refusal.clone(), now);
             let _ = reply.send(Err(refusal.clone()));
         }
+    }
+
+    /// The monotonic time of the next try; `None` while nothing is parked.
+    pub(super) fn next_try(&self) -> Option<Duration> {
+        self.parked.due().into_iter().chain(self.unlisted.due()).min()
     }
 
     fn batch(&mut self, claims: Vec<Claim>, expected: Vec<Expected>) -> Option<Batch> {

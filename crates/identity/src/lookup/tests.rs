@@ -13,6 +13,7 @@ use crate::identifier::AnswerFn;
 use crate::identity::Identity;
 
 mod parked;
+mod unlisted;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -225,9 +226,10 @@ fn unavailable() -> Refusal {
     }
 }
 
-fn not_found() -> Refusal {
-    Refusal::NotFound {
+fn not_running() -> Refusal {
+    Refusal::NotRunning {
         instance: "x".to_owned(),
+        state: "stopped".to_owned(),
     }
 }
 
@@ -322,8 +324,9 @@ fn an_answer_about_a_starting_instance_is_kept_for_a_minute_at_most() {
     let number = bench.ask(claim("a"));
     bench.call().give(0, Ok(starting(Vec::new())));
     assert_eq!(bench.answer(number).unwrap_err().reason(), "Starting");
-    let number = bench.ask(claim("a"));
+    bench.advance(SECOND);
     bench.call().give(0, Ok(starting(vec!["a".to_owned()])));
+    let number = bench.ask(claim("a"));
     let fresh_for = bench.answer(number).unwrap().fresh_for;
     assert!(fresh_for <= DOUBTED_AGE, "{fresh_for:?}");
     bench.ask(claim("a"));
@@ -337,8 +340,8 @@ fn a_refusal_is_never_kept() {
     let mut bench = Bench::new();
     for _ in 0..3 {
         let number = bench.ask(claim("a"));
-        bench.call().refuse_all(&not_found());
-        assert_eq!(bench.answer(number), Err(not_found()));
+        bench.call().refuse_all(&not_running());
+        assert_eq!(bench.answer(number), Err(not_running()));
     }
     bench.know(&claim("a"));
 }
@@ -433,7 +436,7 @@ fn an_answer_that_was_under_way_when_its_node_was_forgotten_is_not_kept() {
     let after = bench.call();
     before.answer_all();
     assert!(bench.answer(number).is_ok(), "who asked gets it");
-    after.refuse_all(&not_found());
+    after.refuse_all(&not_running());
     bench.settle();
     bench.ask(claim("a"));
     assert_eq!(names(&bench.call()), ["a"], "the older answer was not kept");
@@ -660,8 +663,8 @@ fn a_provider_that_answers_badly_harms_nobody() {
     let twice = bench.ask(claim("twice"));
     let call = bench.call();
     call.give(0, Ok(identity_of(&call.claims[0])));
-    call.give(0, Err(not_found()));
-    call.give(7, Err(not_found()));
+    call.give(0, Err(not_running()));
+    call.give(7, Err(not_running()));
     drop(call);
     assert!(bench.answer(twice).is_ok(), "the first answer counts");
     bench.know(&claim("next"));

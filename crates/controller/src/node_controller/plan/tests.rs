@@ -5,7 +5,6 @@ mod quarantine;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ObjectMeta;
@@ -174,50 +173,25 @@ fn a_changed_group_is_refused_and_the_old_one_stays_in_the_record() {
     assert_eq!(refused.group_of(UID), None);
 }
 
-/// EC2 may list an instance a minute after its Node is there.
+/// The lookup asks again about what may be too new, for all Nodes together.
 #[test]
-fn a_new_node_whose_instance_is_not_listed_yet_is_asked_about_again_soon() {
-    let starting = || {
-        Finding::Refused(Refusal::Starting {
-            instance: "i".to_owned(),
-        })
-    };
-    let stopped = || {
-        let (instance, state) = ("i".to_owned(), "stopped".to_owned());
-        Finding::Refused(Refusal::NotRunning { instance, state })
-    };
-    let before = |status, reason| {
-        Some(Recorded {
-            uid: UID,
-            verified: (status, reason),
-            labels: "",
-        })
-    };
-    let refused = before(ConditionStatus::False, "NotFound");
-    // The record says that the Node is refused since 0.
-    for (record, finding, now, expected) in [
-        (None, refusal(), 7_000, Some(500)),
-        (refused, refusal(), 0, Some(500)),
-        (refused, refusal(), 4_000, Some(2_000)),
-        (refused, starting(), 4_000, Some(2_000)),
-        (refused, refusal(), 9_998, Some(4_999)),
-        (refused, refusal(), 61_000, Some(4_000)),
-        (refused, refusal(), 65_000, Some(5_000)),
-        (refused, refusal(), 299_999, Some(1)),
-        (refused, refusal(), 300_000, None),
-        (refused, refusal(), -1, None),
-        (refused, stopped(), 4_000, None),
-        (before(ConditionStatus::True, "Proven"), refusal(), 4_000, None),
+fn a_refused_node_has_a_backoff_of_its_own_unless_its_instance_may_be_too_new() {
+    let instance = || "i".to_owned();
+    for (finding, retry) in [
+        (refusal(), Retry::Slow),
+        (
+            Finding::Refused(Refusal::Starting { instance: instance() }),
+            Retry::Slow,
+        ),
+        (forgery(), Retry::Backoff),
     ] {
         let seen = observation(Seen {
             labels: "",
             tainted: false,
-            record,
+            record: None,
             finding,
         });
-        let next = seen.next(Timestamp::from_millisecond(now).unwrap()).unwrap();
-        let retry = expected.map_or(Retry::Backoff, |delay| Retry::After(Duration::from_millis(delay)));
-        assert_eq!(next, Next::Refused(retry), "{now} {record:?}");
+        assert_eq!(seen.next().unwrap(), Next::Refused(retry));
     }
 }
 

@@ -129,12 +129,12 @@ fn after_the_release_nothing_delays_the_next_call() {
 fn a_refusal_of_the_node_itself_shows_that_the_cloud_is_back() {
     let mut bench = Bench::new();
     bench.park(nodes(2), &unavailable());
-    bench.next_try().refuse_all(&not_found());
+    bench.next_try().refuse_all(&not_running());
     assert_eq!(bench.back(), 2);
-    assert_eq!(bench.away(SECOND * 20, &not_found()), 0);
+    assert_eq!(bench.away(SECOND * 20, &not_running()), 0);
     let number = bench.ask(claim("n0"));
-    bench.call().refuse_all(&not_found());
-    assert_eq!(bench.answer(number), Err(not_found()), "it is not cached");
+    bench.call().refuse_all(&not_running());
+    assert_eq!(bench.answer(number), Err(not_running()), "it is not cached");
 }
 
 #[test]
