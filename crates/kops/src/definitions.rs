@@ -124,6 +124,7 @@ impl Definitions {
             clock,
             announcements: Announcements::default(),
             away: Notify::new(),
+            damage: Notify::new(),
         });
         let name = cluster.clone();
         let parse = move |file: &str, bytes: &[u8]| {

@@ -88,6 +88,7 @@ impl Outside {
     pub(super) async fn keep_asking(self: Arc<Self>, shutdown: CancellationToken) -> Result<(), Infallible> {
         let all = async {
             tokio::join!(
+                self.keep_telling_of_damage(),
                 self.keep(&self.cloud, |outside| outside.ask_cloud().boxed()),
                 self.keep(&self.groups, |outside| outside.ask_store().boxed()),
                 self.keep(&self.dns, |outside| outside.ask_dns().boxed()),
@@ -118,7 +119,11 @@ impl Outside {
 
     pub(super) fn groups(&self, now: Duration) -> Part<Vec<GroupSummary>> {
         match (&self.definitions, self.cloud.part(now)) {
-            (Some(_), _) => self.groups.part(now),
+            // What a damaged file defines now is not known, however fresh the last valid version is.
+            (Some(definitions), _) => match definitions.damage() {
+                Some(error) => Part::Unknown(error.to_string()),
+                None => self.groups.part(now),
+            },
             (None, Part::Known(instances)) => instances.instance_groups(),
             (None, Part::Unknown(reason)) => Part::Unknown(reason),
         }
@@ -151,6 +156,13 @@ impl Outside {
                 self.changed.notify_one();
             }
             self.clock.sleep(jittered(interval, JITTER)).await;
+        }
+    }
+
+    async fn keep_telling_of_damage(&self) {
+        while let Some(definitions) = &self.definitions {
+            definitions.damage_changed().await;
+            self.changed.notify_one();
         }
     }
 
@@ -218,5 +230,94 @@ impl<T: Clone + PartialEq> Source<T> {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Kept<T>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use async_trait::async_trait;
+    use tidewaiter_identity::{CloudGroup, GroupsUnavailable};
+    use tidewaiter_kit::{Kit, ManualClock};
+    use tidewaiter_kops::store::{Etag, Read, ReadFile};
+    use tidewaiter_kops::{DefinitionsSettings, StoreError};
+    use tidewaiter_testkit::builders::{cluster, instance_group};
+
+    use super::*;
+
+    const CLUSTER: &str = "cluster.example.com";
+    const GROUP: &str = "instancegroup/nodes";
+
+    struct Nowhere;
+
+    #[async_trait]
+    impl CloudGroups for Nowhere {
+        async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
+            Err(GroupsUnavailable("none".to_owned()))
+        }
+
+        fn location(&self) -> Option<String> {
+            None
+        }
+    }
+
+    #[derive(Debug)]
+    struct Files(Mutex<BTreeMap<&'static str, String>>);
+
+    #[async_trait]
+    impl ReadFile for Files {
+        async fn read(&self, file: &str, _: Option<&Etag>) -> Result<Read, StoreError> {
+            let bytes = self.0.lock().unwrap()[file].clone().into_bytes().into();
+            Ok(Read::Found { bytes, etag: None })
+        }
+
+        async fn list(&self, _: &str) -> Result<Vec<String>, StoreError> {
+            Ok(vec!["nodes".to_owned()])
+        }
+    }
+
+    #[tokio::test]
+    async fn the_groups_are_unknown_as_soon_as_a_file_is_damaged() {
+        let kit = Kit::new(ManualClock::default().shared()).unwrap();
+        let group = instance_group("nodes", CLUSTER, "Node").to_yaml();
+        let spec = cluster(CLUSTER, "memfs://state").to_yaml();
+        let files = [("cluster-completed.spec", spec), (GROUP, group.clone())];
+        let files = Arc::new(Files(Mutex::new(files.into())));
+        let put = |text: &str| files.0.lock().unwrap().insert(GROUP, text.to_owned());
+        let cluster: ClusterName = CLUSTER.parse().unwrap();
+        let definitions = Definitions::new(
+            Arc::<Files>::clone(&files),
+            cluster.clone(),
+            DefinitionsSettings::default(),
+            Arc::clone(&kit.clock),
+            &kit.metrics,
+        );
+        let definitions = definitions.unwrap();
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let changed = Arc::<Notify>::default();
+        let outside = Outside::new(
+            Arc::new(Nowhere),
+            Some(definitions.clone()),
+            Arc::clone(&changed),
+            Arc::clone(&kit.clock),
+            Client::try_from(nowhere).unwrap(),
+            cluster,
+        );
+        let mut telling = Box::pin(outside.keep_telling_of_damage());
+        let now = Duration::ZERO;
+        let asked = (now, kit.clock.now());
+        outside.groups.lock().take(outside.ask_store().await, asked);
+        assert!(matches!(outside.groups(now), Part::Known(groups) if groups.len() == 1));
+        for (text, known) in [("spec: [", true), ("spec: [", false), (group.as_str(), true)] {
+            put(text);
+            definitions.refresh().await;
+            match outside.groups(now) {
+                Part::Known(groups) => assert!(known && groups.len() == 1, "{text}"),
+                Part::Unknown(why) => assert!(!known && why.starts_with(GROUP), "{text}: {why}"),
+            }
+        }
+        assert!(telling.as_mut().now_or_never().is_none());
+        assert!(changed.notified().now_or_never().is_some(), "a verdict is due");
     }
 }

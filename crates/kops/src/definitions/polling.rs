@@ -1,4 +1,5 @@
-//! When the files are requested again: at every poll, and more often while one that was never read waits for the store.
+//! When the files are requested again: at every poll, more often while one that was never read waits for the store, and once
+//! more soon after one has become invalid.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -26,9 +27,11 @@ pub(super) const AWAY: usize = 4;
 const JITTER: f64 = 0.1;
 /// The time between two tries of the files that were never read because the store is unavailable. Nodes wait for them.
 const TRIES: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(4));
+/// The time until an invalid file is read again: some stores show a file while it is written.
+pub(super) const SECOND_READ: Duration = Duration::from_secs(3);
 
 impl Definitions {
-    /// Polls the files, and retries those that were never read.
+    /// Polls the files, and retries those that were never read or are in doubt.
     pub(super) async fn keep_polling(&self, has_node: impl Fn(&InstanceGroupName) -> bool + Sync) -> Infallible {
         loop {
             let Inner { shared, settings, .. } = &*self.0;
@@ -38,22 +41,30 @@ impl Definitions {
         }
     }
 
-    /// Retries the files that were never read because the store is unavailable, while there are any.
+    /// Retries the files that were never read because the store is unavailable, and reads those in doubt again.
     async fn keep_trying(&self) -> Infallible {
         let shared = &self.0.shared;
         let mut tries = 0;
         loop {
-            if !self.awaits_store() {
+            if !self.awaits_store() && !self.is_in_doubt() {
                 tries = 0;
                 shared.away.notified().await;
             }
             tries += 1;
-            shared.clock.sleep(jittered(TRIES.ceiling(tries), JITTER)).await;
+            let wait = if self.is_in_doubt() {
+                SECOND_READ
+            } else {
+                TRIES.ceiling(tries)
+            };
+            shared.clock.sleep(jittered(wait, JITTER)).await;
             let groups: Vec<_> = self.groups().values().cloned().collect();
-            let awaited = groups.iter().filter(|group| group.awaits_store());
+            let awaited = groups
+                .iter()
+                .filter(|group| group.awaits_store() || group.is_in_doubt());
             let mut reads: Vec<BoxFuture<'_, bool>> = awaited.map(|group| group.refresh().boxed()).collect();
-            if self.0.cluster.awaits_store() {
-                reads.push(self.0.cluster.refresh().boxed());
+            let cluster = &self.0.cluster;
+            if cluster.awaits_store() || cluster.is_in_doubt() {
+                reads.push(cluster.refresh().boxed());
             }
             ask(reads, 0).await;
             self.count_problems();
@@ -62,6 +73,10 @@ impl Definitions {
 
     fn awaits_store(&self) -> bool {
         self.0.cluster.awaits_store() || self.groups().values().any(|group| group.awaits_store())
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.0.cluster.is_in_doubt() || self.groups().values().any(|group| group.is_in_doubt())
     }
 
     /// Requests every required file once, as [`run`](Self::run) does at every poll. Dropping the future loses no

@@ -47,6 +47,20 @@ impl Definitions {
         all.max_by_key(|stale| stale.age)
     }
 
+    /// The error of a listed group or the Cluster whose file has been invalid in two reads in a row, after it had been
+    /// valid: what it defines now is unknown.
+    #[must_use]
+    pub fn damage(&self) -> Option<DefinitionError> {
+        let groups = self.listed_groups().unwrap_or_default();
+        let mut damaged = groups.iter().filter_map(|group| group.damage());
+        damaged.next().or_else(|| self.0.cluster.damage())
+    }
+
+    /// Completes when [`damage`](Self::damage) may have changed since the last call, for one caller at a time.
+    pub async fn damage_changed(&self) {
+        self.0.shared.damage.notified().await;
+    }
+
     fn listed_groups(&self) -> Result<Vec<Arc<TrackedGroup>>, DefinitionError> {
         let listed = self.0.all_groups.names()?;
         let mut groups = self.groups();

@@ -38,8 +38,10 @@ pub(super) struct Shared {
     pub(super) reads: Reads,
     pub(super) clock: SharedClock,
     pub(super) announcements: Announcements,
-    /// Notified when a required file could not be read because the store is unavailable.
+    /// Notified when a required file must be read again soon.
     pub(super) away: Notify,
+    /// Notified when a file is damaged, or no longer.
+    pub(super) damage: Notify,
 }
 
 /// A required file.
@@ -60,6 +62,8 @@ struct State<T, S> {
     version: Option<Etag>,
     /// The problem with the content of that version.
     content: Option<InvalidFile>,
+    /// Whether two responses in a row were invalid: one alone may be a write in progress.
+    damaged: bool,
     /// The problem with access to the file.
     access: Option<StoreError>,
     since: Timestamp,
@@ -94,6 +98,7 @@ impl<T: PartialEq, S> Tracked<T, S> {
             summary: None,
             version: None,
             content: None,
+            damaged: false,
             access: None,
             since: shared.clock.now(),
             failing: None,
@@ -155,6 +160,18 @@ impl<T: PartialEq, S> Tracked<T, S> {
         let state = self.lock();
         state.good.as_ref()?;
         Some(state.failing?.stale(state.problem()?, &*self.shared.clock))
+    }
+
+    /// The problem with the content or the summary, if the file is damaged and was valid before.
+    pub(super) fn damage(&self) -> Option<DefinitionError> {
+        let state = self.lock();
+        let invalid = state.invalid().filter(|_| state.damaged && state.good.is_some());
+        invalid.cloned().map(DefinitionError::Invalid)
+    }
+
+    /// Whether the last response was invalid, and the one before was not.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.lock().is_in_doubt()
     }
 
     /// Requests the file if it has changed. Returns whether the store responded, with any result.
@@ -220,7 +237,8 @@ impl<T: PartialEq, S> Tracked<T, S> {
         };
         let answered = !matches!(answer, Answer::Failed(StoreError::Unavailable { .. }));
         let mut state = self.lock();
-        let before = state.problem();
+        let (before, damaged, was_invalid) = (state.problem(), state.damaged, state.invalid().is_some());
+        let failed = matches!(answer, Answer::Failed(_));
         if state.take(answer, before.is_some()) {
             tracing::info!(file = self.file, "the definition has changed");
             self.shared.announcements.add(self.changed.clone());
@@ -237,8 +255,14 @@ impl<T: PartialEq, S> Tracked<T, S> {
         } else if state.failing.is_none() {
             state.failing = Some(Moment::now(&*self.shared.clock));
         }
-        if state.good.is_none() && !answered {
+        if !failed {
+            state.damaged = was_invalid && state.invalid().is_some();
+        }
+        if state.good.is_none() && !answered || state.is_in_doubt() {
             self.shared.away.notify_one();
+        }
+        if state.damaged != damaged {
+            self.shared.damage.notify_one();
         }
         if before != after {
             state.since = self.shared.clock.now();
@@ -312,6 +336,15 @@ impl<T: PartialEq, S> State<T, S> {
 }
 
 impl<T, S> State<T, S> {
+    fn invalid(&self) -> Option<&InvalidFile> {
+        let summary = || self.summary.as_ref()?.as_ref().err();
+        self.content.as_ref().or_else(summary)
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.good.is_some() && self.access.is_none() && self.invalid().is_some() && !self.damaged
+    }
+
     /// An access error takes precedence: the error of the content is only that of an earlier version.
     fn problem(&self) -> Option<DefinitionError> {
         let access = self.access.clone().map(DefinitionError::from);

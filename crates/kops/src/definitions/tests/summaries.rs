@@ -1,6 +1,7 @@
 //! The summaries of the Cluster and its groups as files appear, change and break, and their staleness.
 
 use super::*;
+use crate::definitions::polling::SECOND_READ;
 use crate::instance_group::GROUPS_FOLDER;
 
 const OTHER_FILE: &str = "instancegroup/other";
@@ -164,4 +165,48 @@ async fn a_group_that_was_never_good_or_is_gone_makes_nothing_stale() {
     world.definitions.refresh().await;
     assert_eq!(world.stale(), None);
     assert_eq!(world.sizes().await.unwrap().len(), 1);
+}
+
+/// Some stores show a file while it is written, so one read alone proves no damage.
+#[tokio::test]
+async fn a_file_is_damaged_when_two_reads_in_a_row_find_it_invalid() {
+    let few = nodes("minSize: 1", "minSize: few");
+    for (file, whole, half) in [
+        (GROUP_FILE, NODES, "spec: ["),
+        (CLUSTER_FILE, CLUSTER, "spec: ["),
+        (GROUP_FILE, NODES, few.as_str()),
+    ] {
+        let world = World::new();
+        world.sizes().await.unwrap();
+        world.get().await.unwrap();
+        let damage = || world.definitions.damage().map(|error| error.file().to_owned());
+        let changed = || world.definitions.damage_changed().now_or_never().is_some();
+        world.store.put(file, half);
+        let running = world.definitions.clone().run(pending(), |_| true, |_| ());
+        let mut running = pin!(running);
+        let mut pass = |time| {
+            world.clock.advance(time);
+            for _ in 0..10 {
+                assert!(running.as_mut().now_or_never().is_none());
+            }
+        };
+        pass(Duration::ZERO);
+        pass(DefinitionsSettings::default().poll * 2);
+        assert_eq!((damage(), changed()), (None, false), "{file}: it may be half written");
+        pass(SECOND_READ * 2);
+        assert_eq!((damage(), changed()), (Some(file.to_owned()), true), "{file}");
+        world.store.fail(file, Trouble::Unavailable);
+        world.definitions.refresh().await;
+        assert_eq!(damage(), Some(file.to_owned()), "{file}: an outage repairs nothing");
+        assert_eq!(world.team().await, "data", "{file}: the labels stay");
+        world.store.put(file, whole);
+        world.definitions.refresh().await;
+        assert_eq!((damage(), changed()), (None, true), "{file}");
+        // One that is whole at the second read was never damaged.
+        for content in [half, whole] {
+            world.store.put(file, content);
+            world.definitions.refresh().await;
+            assert_eq!((damage(), changed()), (None, false), "{file}");
+        }
+    }
 }
