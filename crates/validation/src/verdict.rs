@@ -160,12 +160,12 @@ pub struct GroupCounts {
     pub ready: Option<u32>,
     /// Members that are not detached and out of date; absent if that is unknown for one of them.
     pub needs_update: Option<u32>,
-    /// The target size of the group.
-    pub target: u32,
+    /// The target size of the group; absent, as the other sizes, if the group is missing from the cloud.
+    pub target: Option<u32>,
     /// The minimum size of the group.
-    pub min: u32,
+    pub min: Option<u32>,
     /// The maximum size of the group.
-    pub max: u32,
+    pub max: Option<u32>,
 }
 
 /// A Node of one of the cluster's instances.

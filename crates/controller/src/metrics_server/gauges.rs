@@ -182,18 +182,18 @@ impl<'a> Gauges<'a> {
             ),
             (
                 "tidewaiter_instance_group_target_instances",
-                "Desired number of instances in the instance group.",
-                |cloud| Some(cloud.target),
+                "Desired number of instances in the instance group, absent if the cloud has no such group.",
+                |cloud| cloud.target,
             ),
             (
                 "tidewaiter_instance_group_min_instances",
-                "Minimum size of the instance group.",
-                |cloud| Some(cloud.min),
+                "Minimum size of the instance group, absent if the cloud has no such group.",
+                |cloud| cloud.min,
             ),
             (
                 "tidewaiter_instance_group_max_instances",
-                "Maximum size of the instance group.",
-                |cloud| Some(cloud.max),
+                "Maximum size of the instance group, absent if the cloud has no such group.",
+                |cloud| cloud.max,
             ),
         ];
         for (name, help, read) in gauges {
@@ -325,11 +325,19 @@ kops_pod_unknown{cluster_name="clustername.mydomain.com"} 0
             current: 3,
             ready: Some(2),
             needs_update: Some(1),
-            target: 4,
-            min: 1,
-            max: 9,
+            target: Some(4),
+            min: Some(1),
+            max: Some(9),
         };
-        grouped.groups = vec![group("nodes-a", Some(counts)), group("nodes-b", None)];
+        let missing = GroupCounts {
+            ready: Some(0),
+            ..GroupCounts::default()
+        };
+        grouped.groups = vec![
+            group("nodes-a", Some(counts)),
+            group("nodes-b", None),
+            group("missing", Some(missing)),
+        ];
         let text = shown(&grouped, None);
         for (name, value) in [
             ("current_instances", 3),
@@ -345,6 +353,11 @@ kops_pod_unknown{cluster_name="clustername.mydomain.com"} 0
             assert!(text.contains(&line), "{line}: {text}");
         }
         assert!(!text.contains("nodes-b"), "{text}");
+        let of_missing: Vec<_> = text.lines().filter(|line| line.contains("missing\"}")).collect();
+        let zero = |name: &str| {
+            format!("tidewaiter_instance_group_{name}{{cluster_name=\"{CLUSTER}\",instance_group=\"missing\"}} 0")
+        };
+        assert_eq!(of_missing, [zero("current_instances"), zero("ready_nodes")]);
     }
 
     #[test]

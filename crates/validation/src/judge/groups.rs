@@ -192,13 +192,19 @@ pub(super) fn group_rows(summaries: &[GroupSummary], membership: Option<&Members
 }
 
 fn group_counts(summary: &GroupSummary, membership: &Membership<'_>) -> GroupCounts {
+    let groups = membership.groups_of(&summary.name);
+    // As in kOps, a group of Karpenter has the target 0, also without an instance.
+    let size = (summary.karpenter || !groups.is_empty()).then_some(0);
     let none = GroupCounts {
+        current: 0,
         ready: (membership.nodes_known && membership.identities_known).then_some(0),
         needs_update: Some(0),
-        ..GroupCounts::default()
+        target: size,
+        min: size,
+        max: size,
     };
-    let of_group = membership.groups_of(&summary.name).iter();
-    of_group.fold(none, |sum, group| {
+    let add = |sum: Option<u32>, size: u32| sum.map(|sum| sum.saturating_add(size));
+    groups.iter().fold(none, |sum, group| {
         let ready = counting(group).filter(|machine| machine.node().is_some_and(|node| node.state.ready));
         let of_status = |status| count(counting(group).filter(|machine| machine.member.status == status));
         let outdated = (of_status(MemberStatus::Unresolved) == 0).then(|| of_status(MemberStatus::NeedsUpdate));
@@ -206,9 +212,9 @@ fn group_counts(summary: &GroupSummary, membership: &Membership<'_>) -> GroupCou
             current: sum.current + current(group),
             ready: sum.ready.map(|sum| sum + count(ready)),
             needs_update: sum.needs_update.zip(outdated).map(|(sum, outdated)| sum + outdated),
-            target: sum.target.saturating_add(group.sizes.target),
-            min: sum.min.saturating_add(group.sizes.min),
-            max: sum.max.saturating_add(group.sizes.max),
+            target: add(sum.target, group.sizes.target),
+            min: add(sum.min, group.sizes.min),
+            max: add(sum.max, group.sizes.max),
         }
     })
 }

@@ -93,7 +93,7 @@ fn group(row: &GroupRow) -> String {
     let Some(counts) = row.cloud else { return "?".to_owned() };
     let shown = |count: Option<u32>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
     let (ready, outdated) = (shown(counts.ready), shown(counts.needs_update));
-    let (min, target, max) = (counts.min, counts.target, counts.max);
+    let [min, target, max] = [counts.min, counts.target, counts.max].map(shown);
     format!(
         "{} current, {ready} ready, {outdated} outdated, {min}..{target}..{max}",
         counts.current
