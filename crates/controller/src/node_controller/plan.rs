@@ -23,7 +23,6 @@ use tidewaiter_kops::{DefinitionError, NodeLabels};
 pub(crate) use foreign::Foreign;
 use keys::Keys;
 
-use super::ForeignLabels;
 use super::observation::{Finding, Observation, rejected_words, vouched_words};
 use super::quarantine::{self, Decision};
 use super::writes::{NodePatch, RecordContent};
@@ -206,10 +205,7 @@ fn defined(seen: &Observation, proven: &Proven, labels: &NodeLabels, now: Timest
             .map(|label| Notice::warning("LabelRejected", "Label", rejected_words(label))),
     );
     plan.done.extend(keys.notice(&proven.identity().group));
-    match seen.policy.foreign_labels {
-        ForeignLabels::Remove => plan.done.extend(foreign.notice()),
-        ForeignLabels::Report => plan.notices.extend(foreign.notice()),
-    }
+    plan.done.extend(foreign.notice());
     if seen.was_refused() {
         plan.done.push(Notice {
             kind: NoticeKind::Normal,

@@ -102,13 +102,26 @@ impl<'a> Foreign<'a> {
         (before, after)
     }
 
+    /// What is to be told: of labels that stay, only those of which the record does not say so already.
     pub(super) fn notice(&self) -> Option<Notice> {
+        if self.to_remove().next().is_none() && self.is_told() {
+            return None;
+        }
         let remedy = match self.seen.policy.foreign_labels {
             ForeignLabels::Report => "Find out who set it, and remove it; foreignLabels: remove does so by itself.",
             ForeignLabels::Remove => "It was removed; if it comes back, find out who sets it.",
         };
         let note = || format!("{}; this Node is of group {}. {remedy}", self.words(), self.group);
         (!self.labels.is_empty()).then(|| Notice::warning("ForeignLabel", "Label", note()))
+    }
+
+    /// Whether the record names each of them. Of more than are named, it gives the number.
+    fn is_told(&self) -> bool {
+        let told = self.seen.recorded_condition(FOREIGN_LABELS);
+        told.is_some_and(|told| {
+            let names = |label: &ForeignLabel<'_>| told.message.contains(&label.words());
+            told.message == self.words() || self.labels.iter().all(names)
+        })
     }
 
     fn words(&self) -> String {

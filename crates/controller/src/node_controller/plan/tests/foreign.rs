@@ -164,6 +164,46 @@ fn the_pass_after_plans_no_write_and_says_the_same() {
     }
 }
 
+/// The record outlives the process, and an Event the process that publishes it.
+#[test]
+fn a_label_that_stays_is_told_once() {
+    let told = |seen: &Observation| {
+        let plan = plan(seen, Timestamp::UNIX_EPOCH);
+        assert!(
+            plan.notices.iter().all(|notice| notice.reason != "ForeignLabel"),
+            "before the record"
+        );
+        let mut done = plan.done.iter();
+        (plan.clone(), done.any(|notice| notice.reason == "ForeignLabel"))
+    };
+    let labelled = |seen: &Observation, labels: &str| {
+        let mut node = Arc::unwrap_or_clone(Arc::clone(&seen.node));
+        let labels = pairs(labels).map(|(key, value)| (key.to_owned(), value.to_owned()));
+        node.metadata.labels = Some(labels.collect());
+        Observation {
+            node: Arc::new(node),
+            ..seen.clone()
+        }
+    };
+    let mut now = seen("a=1 b=x", "a=1", true, Report);
+    for (what, labels, expected) in [
+        ("the first", "a=1 b=x", true),
+        ("a restart", "a=1 b=x", false),
+        ("another value", "a=1 b=y", false),
+        ("another label", "a=1 b=x both=x", true),
+        ("one of them goes", "a=1 b=x", false),
+        ("all go", "a=1", false),
+        ("it comes back", "a=1 b=x", true),
+    ] {
+        let seen = labelled(&now, labels);
+        let (plan, is_told) = told(&seen);
+        assert_eq!(is_told, expected, "{what}");
+        now = carried_out(seen, &plan);
+    }
+    now.policy.foreign_labels = Remove;
+    assert!(told(&now).1, "its removal");
+}
+
 #[test]
 fn a_crash_after_the_record_is_finished_by_the_next_pass() {
     let seen = seen("a=1 b=x", "a=1", true, Remove);
