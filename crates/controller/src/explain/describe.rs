@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tidewaiter_api::names::EXCLUSIVE_ROLE_LABELS;
 use tidewaiter_api::node_identity::VERIFIED;
 use tidewaiter_api::values::printable;
-use tidewaiter_api::{Condition, ConditionStatus, RecordedLabel};
+use tidewaiter_api::{Condition, ConditionStatus, NodeName, RecordedLabel};
 use tidewaiter_identity::Refusal;
 use tidewaiter_kops::{NodeLabels, RejectedLabel, WantedLabel};
 
@@ -173,7 +173,7 @@ fn change(seen: &Observation, planned: &Plan, foreign: &[ForeignExplained]) -> C
     let why = match (planned.state, &seen.finding) {
         (NodeState::Waiting(why), _) => why.to_owned(),
         (_, Finding::Undefined(_, error)) => printable(&error.to_string()),
-        (_, Finding::Refused(Refusal::GroupChanged { .. })) => "its group has changed: it keeps what it has".to_owned(),
+        (_, Finding::Refused(refusal @ Refusal::GroupChanged { .. })) => held(&seen.name, &refusal.to_string()),
         (_, Finding::Refused(_) | Finding::Malformed(_)) => {
             "it is refused: it gets no labels until the cloud confirms its identity".to_owned()
         }
@@ -207,6 +207,13 @@ fn change(seen: &Observation, planned: &Plan, foreign: &[ForeignExplained]) -> C
         taint,
         record,
     }
+}
+
+/// Why a Node stays in the group for which it was verified, and how it gets to the other one: `changed` names both.
+pub(super) fn held(node: &NodeName, changed: &str) -> String {
+    format!(
+        "it is held: {changed}. It keeps what it has. To have a Node of the other group, replace the instance: kops delete instance {node} --yes"
+    )
 }
 
 fn why_removed(seen: &Observation, key: &str, foreign: &[ForeignExplained]) -> String {

@@ -69,6 +69,20 @@ fn who_a_node_is_by_its_record() {
             Err("refused"),
         ),
         (
+            "held",
+            Some(record(
+                "a",
+                CLAIM,
+                "False",
+                "GroupChanged",
+                "group y was group x. Find out who changed it",
+            )),
+            &[],
+            Err(
+                "it is held: group y was group x. It keeps what it has. To have a Node of the other group, replace the instance: kops delete instance a --yes",
+            ),
+        ),
+        (
             "not answered",
             Some(record("a", CLAIM, "Unknown", "Throttled", "")),
             &[],
