@@ -85,7 +85,8 @@ pub fn start(
     let caches = Caches::start(&client("caches"), tasks, &context.kit);
     let definitions = (role.policy.labels_from != LabelsFrom::Tags).then(|| role.definitions.clone());
     if let Some(definitions) = &definitions {
-        require_cluster(definitions, &context.kit);
+        let needs_files = needs_files(role.policy.labels_from, &caches.records);
+        require_cluster(definitions, needs_files, &context.kit);
     }
     let verdicts = VerdictParts {
         cluster: role.cluster.clone(),
@@ -118,10 +119,88 @@ pub fn start(
     ))
 }
 
+/// Whether labels need files of the state store: always, or until Nodes have theirs from tags and none needs a file.
+fn needs_files(from: LabelsFrom, records: &Cache<Record>) -> impl Fn() -> bool + Send + Sync + 'static {
+    let files = (from != LabelsFrom::Store).then(|| records.index(Record::needs_files));
+    move || files.as_ref().is_none_or(|files| files.values() != [false])
+}
+
 /// Makes the Cluster a condition of readiness, and of being preferred as the leader. A replica that cannot read it may lead nevertheless, when no other replica can: then it
-/// says on each Node why that gets no labels.
-pub fn require_cluster(definitions: &Definitions, kit: &Kit) {
+/// says on each Node why that gets no labels. It is no condition while no label `needs_files` of the state store.
+pub fn require_cluster(definitions: &Definitions, needs_files: impl Fn() -> bool + Send + Sync + 'static, kit: &Kit) {
     definitions.require_cluster();
     let checked = definitions.clone();
-    kit.checks.prefer("state-store", move || checked.check());
+    kit.checks.prefer("state-store", move || {
+        checked
+            .check()
+            .or_else(|error| if needs_files() { Err(error) } else { Ok(()) })
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use serde_json::json;
+    use tidewaiter_kit::{Feed, ManualClock};
+    use tidewaiter_kops::store::{Etag, Read, ReadFile};
+    use tidewaiter_kops::{DefinitionsSettings, StoreError};
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Denied;
+
+    #[async_trait]
+    impl ReadFile for Denied {
+        async fn read(&self, file: &str, _: Option<&Etag>) -> Result<Read, StoreError> {
+            let (file, detail) = (file.to_owned(), "AccessDenied".to_owned());
+            Err(StoreError::Denied { file, detail })
+        }
+
+        async fn list(&self, folder: &str) -> Result<Vec<String>, StoreError> {
+            self.read(folder, None).await.map(|_| Vec::new())
+        }
+    }
+
+    /// A record with a label of this file, or with none, whose `LabelsValid` is this.
+    fn record(name: &str, file: Option<&str>, valid: &str) -> Record {
+        let labels = file.map(|file| json!({"key": "team", "value": "red", "source": "InstanceTag", "file": file}));
+        let condition = json!({"type": "LabelsValid", "status": valid, "reason": "x", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let status = json!({"labels": Vec::from_iter(labels), "conditions": [condition]});
+        let spec = json!({"nodeUID": name, "providerID": ""});
+        serde_json::from_value(json!({"metadata": {"name": name, "uid": name}, "spec": spec, "status": status}))
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_store_that_denies_access_is_needed_unless_tags_serve_every_node() {
+        use LabelsFrom::{AsRecorded, Store, StoreThenTags, TagsThenStore};
+        let tagged = || record("a", Some(""), "True");
+        for (what, records, ready) in [
+            ("nothing is known", vec![], false),
+            ("tags", vec![tagged()], true),
+            ("no answer yet", vec![tagged(), record("b", None, "True")], true),
+            (
+                "a file",
+                vec![tagged(), record("b", Some("instancegroup/nodes"), "True")],
+                false,
+            ),
+            ("no definition", vec![tagged(), record("b", None, "Unknown")], false),
+        ] {
+            for from in [Store, AsRecorded, StoreThenTags, TagsThenStore] {
+                let kit = Kit::new(ManualClock::default().shared()).unwrap();
+                let (mut feed, cache) = Feed::<Record>::new(&kit);
+                let (cluster, settings) = ("cluster.example.com".parse().unwrap(), DefinitionsSettings::default());
+                let clock = Arc::clone(&kit.clock);
+                let definitions = Definitions::new(Arc::new(Denied), cluster, settings, clock, &kit.metrics).unwrap();
+                require_cluster(&definitions, needs_files(from, &cache), &kit);
+                definitions.refresh().await;
+                feed.list(records.clone());
+                let (_, report) = kit.checks.report();
+                let passes = report.contains("[+]state-store ok");
+                assert_eq!(passes, ready && from != Store, "{what}, {from:?}: {report}");
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::names::INSTANCE_GROUP_LABEL;
-use tidewaiter_api::node_identity::QUARANTINED;
+use tidewaiter_api::node_identity::{LABELS_VALID, QUARANTINED};
 use tidewaiter_api::{
     ConditionStatus, InstanceGroupName, NodeIdentity, NodeIdentitySpec, NodeIdentityStatus, RecordedLabel,
 };
@@ -48,6 +48,16 @@ impl Record {
         let mut conditions = self.status.conditions.iter();
         self.spec.node_uid.as_str() == node_uid
             && conditions.any(|it| it.type_ == QUARANTINED && it.status == ConditionStatus::True)
+    }
+
+    /// Whether the labels of its Node come from files of the state store, or should; None if it has none.
+    #[must_use]
+    pub fn needs_files(&self) -> Option<bool> {
+        let NodeIdentityStatus { labels, conditions, .. } = &self.status;
+        let mut conditions = conditions.iter();
+        let undefined = conditions.any(|it| it.type_ == LABELS_VALID && it.status == ConditionStatus::Unknown);
+        let of_files = undefined || labels.iter().any(|label| !label.file.is_empty());
+        (of_files || !labels.is_empty()).then_some(of_files)
     }
 
     /// The group for which the cloud confirmed the Node of this uid: that of the last proof, or else the one whose label was set.

@@ -64,7 +64,7 @@ pub async fn run(parts: RoleParts) -> Result<(), TaskEnded> {
         ..DefinitionsSettings::default()
     };
     let definitions = Definitions::new(Arc::new(bucket), cluster, polled, Arc::clone(&clock), &kit.metrics).unwrap();
-    require_cluster(&definitions, &kit);
+    require_cluster(&definitions, || true, &kit);
     let parts = NodeControllerParts {
         nodes: Cache::all(watched.clone()).start(&mut role.tasks, &kit),
         records: Cache::all(watched).start(&mut role.tasks, &kit),
