@@ -1,6 +1,6 @@
 //! The users whose own key is a pinned break-glass key, or was while an agent ran on this host: for the report of the node.
 //!
-//! The record is on the host: a NodeReport goes with its Node, and a Node that registers again has another one, of
+//! The record is on the host: a `NodeReport` goes with its Node, and a Node that registers again has another one, of
 //! another agent. Nobody logs in by this record, so one that does not count is begun anew, and one that cannot be
 //! written is written by a later pass.
 

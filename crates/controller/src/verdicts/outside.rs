@@ -307,7 +307,8 @@ mod tests {
         let mut telling = Box::pin(outside.keep_telling_of_damage());
         let now = Duration::ZERO;
         let asked = (now, kit.clock.now());
-        outside.groups.lock().take(outside.ask_store().await, asked);
+        let store = outside.ask_store().await;
+        outside.groups.lock().take(store, asked);
         assert!(matches!(outside.groups(now), Part::Known(groups) if groups.len() == 1));
         for (text, known) in [("spec: [", true), ("spec: [", false), (group.as_str(), true)] {
             put(text);

@@ -326,6 +326,7 @@ fn an_answer_about_a_starting_instance_is_kept_for_a_minute_at_most() {
     assert_eq!(bench.answer(number).unwrap_err().reason(), "Starting");
     bench.advance(SECOND);
     bench.call().give(0, Ok(starting(vec!["a".to_owned()])));
+    bench.settle();
     let number = bench.ask(claim("a"));
     let fresh_for = bench.answer(number).unwrap().fresh_for;
     assert!(fresh_for <= DOUBTED_AGE, "{fresh_for:?}");

@@ -2,7 +2,7 @@
 //!
 //! kube's own reader takes the file as it is, and no header can contain the line feed at its end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{fmt, fs};
@@ -63,8 +63,8 @@ impl TokenFile {
     }
 }
 
-fn read(path: &PathBuf) -> Result<HeaderValue, AuthError> {
-    let text = fs::read_to_string(path).map_err(|error| AuthError::ReadTokenFile(error, path.clone()))?;
+fn read(path: &Path) -> Result<HeaderValue, AuthError> {
+    let text = fs::read_to_string(path).map_err(|error| AuthError::ReadTokenFile(error, path.to_owned()))?;
     let header = HeaderValue::try_from(format!("Bearer {}", text.trim()));
     let mut header = header.map_err(AuthError::InvalidBearerToken)?;
     header.set_sensitive(true);

@@ -179,11 +179,12 @@ async fn the_nodes_of_the_control_plane_have_windows_that_follow_each_other() {
     let base = format!(
         "cloud sign-script --cluster {CLUSTER} --upgrade {UPGRADE} --target-version v1.36.3 -f {script} --secret-key {key}"
     );
-    let run = async |more: &str| {
+    let run_on = async |base: &str, more: &str| {
         let line = format!("{base} {more}");
-        let words: Vec<&str> = line.split(' ').collect();
+        let words: Vec<&str> = line.split_whitespace().collect();
         person.run(&words).await
     };
+    let run = async |more: &str| run_on(&base, more).await;
     // The begin and the end of each, in minutes after the beginning.
     let begin = SystemClock::shared().now().as_second() + 3600;
     let begin = jiff::Timestamp::from_second(begin).unwrap();
@@ -220,9 +221,9 @@ async fn the_nodes_of_the_control_plane_have_windows_that_follow_each_other() {
     let other = person.file("other.key", &other.sk.to_box(None).unwrap().into_string());
     let again = person.file("again.sh", &signed);
     let base_again = base.replace(&script, &again).replace(&key, &other);
-    let line = format!("{base_again} --control-plane c --control-plane a --control-plane b --node w1 --node w2");
-    let words: Vec<&str> = line.split(' ').collect();
-    let twice = person.run(&words).await.well();
+    let run_again = async |more: &str| run_on(&base_again, more).await;
+    let twice = run_again("--control-plane c --control-plane a --control-plane b --node w1 --node w2").await;
+    let twice = twice.well();
     assert_eq!(
         minutes(&twice)[4..7],
         ["c Some(40) 60", "a Some(20) 40", "b Some(0) 20"]
@@ -236,30 +237,22 @@ async fn the_nodes_of_the_control_plane_have_windows_that_follow_each_other() {
             "run it then: w2. Name",
         ),
     ] {
-        let line = format!("{base_again} --control-plane c --not-before {begin}{more}");
-        let line: Vec<&str> = line.split(' ').collect();
-        person
-            .run(&line)
-            .await
-            .refused(1, &["the time of c would be from", words, "--control-plane", "--node"]);
+        let refused = run_again(&format!("--control-plane c --not-before {begin}{more}")).await;
+        refused.refused(1, &["the time of c would be from", words, "--control-plane", "--node"]);
     }
     // Also one that is named without its group.
-    let line = format!("{base_again} --control-plane b --node a --node w1");
-    let words: Vec<&str> = line.split(' ').collect();
-    let kept = person.run(&words).await.well();
+    let kept = run_again("--control-plane b --node a --node w1").await.well();
     assert_eq!(minutes(&kept)[4..6], ["b Some(0) 20", "a Some(20) 40"]);
     assert_eq!(minutes(&kept)[6], minutes(&signed)[2]);
-    let line = format!("{base_again} --node a");
-    let words: Vec<&str> = line.split(' ').collect();
-    assert_eq!(minutes(&person.run(&words).await.well())[4..], ["a Some(20) 40"]);
+    assert_eq!(minutes(&run_again("--node a").await.well())[4..], ["a Some(20) 40"]);
     // One that may run it at any time would run it beside them.
     let free = person.file("free.sh", &run("--node a --node b").await.well());
-    let line = format!("{} --control-plane a", base.replace(&script, &free));
-    let words: Vec<&str> = line.split(' ').collect();
-    person.run(&words).await.refused(
-        1,
-        &["a signature for a that has no beginning", "without its signatures"],
-    );
+    run_on(&base.replace(&script, &free), "--control-plane a")
+        .await
+        .refused(
+            1,
+            &["a signature for a that has no beginning", "without its signatures"],
+        );
     // Workers alone have no beginning, as before.
     assert_eq!(statements(&run("--node w1").await.well()).unwrap()[0].not_before, None);
     for (wrong, code, words) in [
@@ -278,9 +271,7 @@ async fn the_nodes_of_the_control_plane_have_windows_that_follow_each_other() {
             "it counts from now",
         ),
     ] {
-        let line = format!("{base} {wrong}");
-        let words_of: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).collect();
-        let refused = person.run(&words_of).await;
+        let refused = run(wrong).await;
         assert!(
             refused.code == code && refused.err.contains(words),
             "{wrong}: {} {}",

@@ -9,6 +9,7 @@ use tidewaiter_testkit::builders::controller_config;
 use tidewaiter_testkit::fake_ec2::FakeInstance;
 use tidewaiter_testkit::{Kubelet, Scratch, eventually};
 
+use crate::state_store::s3::{Answer, S3};
 use crate::world::{CLUSTER, SOON, World};
 
 const TAGS: (&str, &str) = ("TIDEWAITER_LABEL_SOURCE", "tags");
@@ -116,6 +117,21 @@ async fn tags_stand_in_for_a_definition_that_never_was_there() {
         .says(name, "LabelsValid", Unknown, "DefinitionMissing", "instancegroup/nodes")
         .await;
     world.has_labels(name, &[GROUP, ROLE, ("tier", "night")]).await;
+}
+
+#[tokio::test]
+async fn a_store_that_denies_access_fails_readiness_until_tags_serve_every_node() {
+    let mut world = World::start().await;
+    let s3 = S3::start(world.store.is_served_as("s3://state/test.example.com")).await;
+    s3.answer(Answer::denied());
+    let controller = world.controller_that_is_not_ready(&[("TIDEWAITER_STATE_ENDPOINT", s3.endpoint())]);
+    let denied = "[-]state-store failed: cluster-completed.spec: the state store denies access";
+    controller.is_ready(false, denied).await;
+    let served = join(&world, tagged(1)).await;
+    world.has_labels(served.name(), &[GROUP, ROLE, ("team", "red")]).await;
+    controller.is_ready(true, "[+]state-store ok").await;
+    join(&world, FakeInstance::numbered(2).kops(CLUSTER, "nodes")).await;
+    controller.is_ready(false, denied).await;
 }
 
 /// Where the record says that the label `team` of a Node comes from.

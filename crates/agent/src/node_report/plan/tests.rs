@@ -151,7 +151,7 @@ fn a_break_glass_key_of_a_user_is_named_with_the_command_that_removes_it() {
         user: Uuid::from_u128(1).to_string(),
     };
     let report = reported(std::slice::from_ref(&user));
-    assert_eq!(report.break_glass_users, [user.clone()]);
+    assert_eq!(report.break_glass_users, std::slice::from_ref(&user));
     let message = condition(report).unwrap().message;
     let words = format!("that of the user {}: tidewaiter host break-glass remove a", user.user);
     assert!(message.contains(&words), "{message}");

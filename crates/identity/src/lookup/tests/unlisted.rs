@@ -115,8 +115,8 @@ fn a_claim_is_tried_as_it_is_now() {
         asked.give(
             0,
             Ok(Identity {
-                addresses,
                 starting,
+                addresses,
                 ..identity
             }),
         );
