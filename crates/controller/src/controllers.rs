@@ -119,7 +119,8 @@ pub fn start(
     ))
 }
 
-/// Whether labels need files of the state store: always, or until Nodes have theirs from tags and none needs a file.
+/// Returns true while labels need files of the state store: always, or until Nodes are labelled from tags and none
+/// needs a file.
 fn needs_files(from: LabelsFrom, records: &Cache<Record>) -> impl Fn() -> bool + Send + Sync + 'static {
     let files = (from != LabelsFrom::Store).then(|| records.index(Record::needs_files));
     move || files.as_ref().is_none_or(|files| files.values() != [false])

@@ -212,15 +212,10 @@ fn from_record(claim: &Claim, record: Option<&Record>) -> Result<Result<Proven, 
     }
     let status = &record.status;
     let verified = status.conditions.iter().find(|condition| condition.type_ == VERIFIED);
-    let told = match verified.map(|verified| (verified.status, verified.reason.as_str(), &verified.message)) {
-        Some((ConditionStatus::True, reason, _)) => reason,
-        Some((ConditionStatus::False, "GroupChanged", message)) => {
-            let changed = message
-                .split_once(". ")
-                .map_or(message.as_str(), |(changed, _)| changed);
-            return Err(describe::held(&claim.node, changed));
-        }
-        Some((ConditionStatus::False, ..)) => {
+    let told = match verified.map(|verified| (verified.status, verified.reason.as_str())) {
+        Some((ConditionStatus::True, reason)) => reason,
+        Some((ConditionStatus::False, "GroupChanged")) => return Err(describe::held(&claim.node)),
+        Some((ConditionStatus::False, _)) => {
             return Err("it is refused: it gets no labels until the cloud confirms its identity".to_owned());
         }
         _ => return Err("the controller could not ask the cloud about it yet".to_owned()),

@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(told(), at_once, "it is gone");
     }
 
-    struct Nowhere;
+    pub(super) struct Nowhere;
 
     #[async_trait]
     impl CloudGroups for Nowhere {

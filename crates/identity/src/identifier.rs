@@ -50,9 +50,9 @@ pub type AnswerFn<'a> = dyn Fn(usize, Result<Identity, Refusal>) + Send + Sync +
 /// # Caching
 /// An identity may be cached for the Node's uid *and* providerID, for at most [`LookupSettings::expiry`], because an instance can
 /// get other tags or another group meanwhile; that of an instance that is starting for at most a minute, and not after
-/// `Starting`. The proof is repeated on each use. A refusal is never cached, because each can become obsolete a second later,
-/// except while the lookup itself queries again. A
-/// provider may remember *how* to query that id next time, so that it does not affect other claims.
+/// `Starting`. The proof is repeated on each use. A refusal is never cached, because each can become obsolete a
+/// second later, except while the lookup itself queries again. A provider may remember *how* to query that id next
+/// time, so that it does not affect other claims.
 ///
 /// # Guarantees of a provider
 /// - **One answer per claim**, in any order, each as soon as it is known: a slow call delays no other claim. A claim without an

@@ -1,9 +1,9 @@
 //! Batches the queries of many Nodes into few calls, and caches the answers.
 //!
-//! Invariants: if no call is in flight, a query is sent at once, together with other queries of the same moment. Queries that
-//! arrive during a call are batched into the next one. An answer is cached for one (uid, providerID) until it expires, and is
-//! proven again for each caller's claim. A refusal is never cached, unless it may pass by itself: then the claim is parked. A
-//! dropped caller affects no other; its query is not sent if it is still waiting.
+//! Invariants: if no call is in flight, a query is sent at once, together with other queries of the same moment.
+//! Queries that arrive during a call are batched into the next one. An answer is cached for one (uid, providerID)
+//! until it expires, and is proven again for each caller's claim. A refusal is never cached, unless it may pass by
+//! itself: then the claim is parked. A dropped caller affects no other; its query is not sent if it is still waiting.
 //!
 //! One place decides the pace: a call that is throttled or gets no response delays the next one, for all Nodes and with jitter,
 //! so that thousands of Nodes cannot stampede. A slow call, for example because one zone does not respond, delays later Nodes by
@@ -13,8 +13,8 @@
 //! the last refusal without a call. The first good answer to one of them releases all: each is announced, and queries again, joined
 //! with the others.
 //!
-//! Claims whose instance the cloud does not list yet, or not completely, are parked in the same way, apart from those: they share one
-//! call at growing intervals, and a good answer releases its own Node only.
+//! Claims whose instance the cloud does not list yet, or not completely, are parked in the same way, apart from those:
+//! they share one call at growing intervals, and a good answer releases its own Node only.
 
 mod answer_cache;
 mod calls;
@@ -146,8 +146,9 @@ impl Lookup {
     /// time. The claim is judged as passed in: if the Node changes meanwhile, call this again.
     ///
     /// # Errors
-    /// A [`Refusal`]. [`Identifier`] defines what each means and when to query again. After a transient one, [`Lookup::run`]
-    /// announces the Node when the cloud is back; after one that [`may_be_too_new`](Refusal::may_be_too_new), when it no longer is.
+    /// A [`Refusal`]. [`Identifier`] defines what each means and when to query again. After a transient one,
+    /// [`Lookup::run`] announces the Node when the cloud is back; after one that
+    /// [`may_be_too_new`](Refusal::may_be_too_new), when it no longer is.
     pub async fn identify(&self, claim: Claim) -> Result<Answer, Refusal> {
         let known = self.known(&claim);
         let kept = match known {
@@ -185,9 +186,10 @@ impl Lookup {
         state.asked.remove(uid);
     }
 
-    /// Makes the calls until `shutdown`, and calls `on_back` for each Node that got a transient refusal when the cloud answers
-    /// again, and for each whose instance is listed at last. A call waits for at most [`PATIENCE`] while `expects_more` says
-    /// that other callers are about to add queries. Neither may block. Queries that are still waiting at shutdown, and later ones, are refused as unavailable.
+    /// Makes the calls until `shutdown`, and calls `on_back` for each Node that got a transient refusal when the cloud
+    /// answers again, and for each whose instance is listed at last. A call waits for at most [`PATIENCE`] while
+    /// `expects_more` says that other callers are about to add queries. Neither may block. Queries that are still
+    /// waiting at shutdown, and later ones, are refused as unavailable.
     ///
     /// # Errors
     /// Never: a supervised task needs an error type.

@@ -34,8 +34,8 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Parses a file that must be one YAML mapping; an empty one is an empty mapping. Whatever else was named in its place may be secret,
-/// and is not shown.
+/// Parses a file that must be one YAML mapping; an empty one is an empty mapping. Whatever else was named in its place
+/// may be secret, and is not shown.
 ///
 /// # Errors
 /// What is wrong, in one line.

@@ -1,7 +1,9 @@
-//! The one reader of YAML. It reads what kubectl and kOps read (sigs.k8s.io/yaml, thus YAML 1.1 as goyaml.v2 has it), or refuses.
+//! The one reader of YAML. It reads what kubectl and kOps read (sigs.k8s.io/yaml, thus YAML 1.1 as goyaml.v2 has it),
+//! or refuses.
 //!
-//! A value never means something else here than there: `0400` is 256, `yes` is a boolean, `7e10123` is a text. What they read in a
-//! way that few expect, as two values for one key, is refused. No error quotes a value, which may be secret.
+//! A value never means something else here than there: `0400` is 256, `yes` is a boolean, `7e10123` is a text. What
+//! they read in a way that few expect, as two values for one key, is refused. No error quotes a value, which may be
+//! secret.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -20,7 +22,7 @@ pub struct YamlError {
     pub reason: String,
 }
 
-/// The only document of a text; null if there is none.
+/// Parses the single document of `text`; null if it is empty.
 ///
 /// # Errors
 /// If it is no YAML, or contains several documents.
@@ -28,7 +30,7 @@ pub fn document(text: &str) -> Result<Value, YamlError> {
     Ok(reader::read(text, 1)?.pop().unwrap_or_default())
 }
 
-/// The documents of a text that are not empty.
+/// Parses the documents of `text`, and drops empty ones.
 ///
 /// # Errors
 /// If one is no YAML.
@@ -38,7 +40,8 @@ pub fn documents(text: &str) -> Result<Vec<Value>, YamlError> {
     Ok(documents)
 }
 
-/// As a document that this module, kubectl and kOps read as the same value: `yes`, `0400`, `1_000` and the like are quoted.
+/// As a document that this module, kubectl and kOps read as the same value: `yes`, `0400`, `1_000` and the like are
+/// quoted.
 ///
 /// # Errors
 /// If it cannot be serialized.

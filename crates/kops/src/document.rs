@@ -1,7 +1,7 @@
 //! One YAML or JSON document as a tree, and the fields that are read from it.
 //!
-//! Every error names the file, the path of the field, its value and what is allowed, in one line. Fields that are not requested
-//! are never validated.
+//! Every error names the file, the path of the field, its value and what is allowed, in one line. Fields that are not
+//! requested are never validated.
 
 use std::collections::BTreeMap;
 use std::fmt;

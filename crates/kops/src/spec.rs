@@ -7,7 +7,8 @@ use crate::document::{InvalidFile, Mapping, parse};
 
 const A_MAPPING: &str = "a mapping";
 
-/// The versions of kOps' API, also with its first group. The fields that have other names in one are read by all their names.
+/// The versions of kOps' API, also with its first group. The fields that have other names in one are read by all their
+/// names.
 const API_VERSIONS: [&str; 4] = [
     "kops.k8s.io/v1alpha2",
     "kops.k8s.io/v1alpha3",

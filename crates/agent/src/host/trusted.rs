@@ -42,7 +42,7 @@ impl Host {
     /// Writes the file `name` of the folder itself: it is on the disk when this returns.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If the file cannot be written.
     pub(crate) fn write_trusted(&self, name: &str, content: &[u8], mode: u32) -> Result<(), HostError> {
         let opened = self.ensure(&[])?;
         if let Some(folder) = opened.last() {

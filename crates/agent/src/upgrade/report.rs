@@ -30,7 +30,7 @@ const ID: usize = 253;
 pub(super) struct Found<'a> {
     /// The upgrade that says that it is the turn of this node; None if none does.
     pub(super) turn: Option<&'a str>,
-    /// Whether there is no order for this node, and what one waited for is over.
+    /// No order for this node is left, so a result `Blocked` is obsolete.
     pub(super) is_over: bool,
     /// Why the script is not offered to the host.
     pub(super) error: Option<String>,

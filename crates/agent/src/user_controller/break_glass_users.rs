@@ -1,4 +1,4 @@
-//! The users whose own key is a pinned break-glass key, or was while an agent ran on this host: for the report of the node.
+//! The users who have, or had, a pinned break-glass key as their own, for the `NodeReport`.
 //!
 //! The record is on the host: a `NodeReport` goes with its Node, and a Node that registers again has another one, of
 //! another agent. Nobody logs in by this record, so one that does not count is begun anew, and one that cannot be
@@ -21,7 +21,7 @@ const FILE_MODE: u32 = 0o600;
 pub(super) struct BreakGlassUsers(Option<Vec<BreakGlassUser>>);
 
 impl BreakGlassUsers {
-    /// Those of the `pinned` keys, by their fingerprints: present users first.
+    /// Updates the record, and returns the users of the keys with the `pinned` fingerprints: existing users first.
     pub(super) fn update(&mut self, host: &Host, logins: &Logins, pinned: &[String]) -> Vec<BreakGlassUser> {
         if pinned.is_empty() && self.0.is_none() {
             return Vec::new();

@@ -173,7 +173,7 @@ fn change(seen: &Observation, planned: &Plan, foreign: &[ForeignExplained]) -> C
     let why = match (planned.state, &seen.finding) {
         (NodeState::Waiting(why), _) => why.to_owned(),
         (_, Finding::Undefined(_, error)) => printable(&error.to_string()),
-        (_, Finding::Refused(refusal @ Refusal::GroupChanged { .. })) => held(&seen.name, &refusal.to_string()),
+        (_, Finding::Refused(Refusal::GroupChanged { .. })) => held(&seen.name),
         (_, Finding::Refused(_) | Finding::Malformed(_)) => {
             "it is refused: it gets no labels until the cloud confirms its identity".to_owned()
         }
@@ -209,10 +209,10 @@ fn change(seen: &Observation, planned: &Plan, foreign: &[ForeignExplained]) -> C
     }
 }
 
-/// Why a Node stays in the group for which it was verified, and how it gets to the other one: `changed` names both.
-pub(super) fn held(node: &NodeName, changed: &str) -> String {
+/// The remedy for a Node whose group has changed. The message of its condition `Verified` names both groups.
+pub(super) fn held(node: &NodeName) -> String {
     format!(
-        "it is held: {changed}. It keeps what it has. To have a Node of the other group, replace the instance: kops delete instance {node} --yes"
+        "it is held: it keeps what it has. To have a Node of the other group, replace the instance: kops delete instance {node} --yes"
     )
 }
 

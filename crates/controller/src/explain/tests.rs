@@ -79,7 +79,7 @@ fn who_a_node_is_by_its_record() {
             )),
             &[],
             Err(
-                "it is held: group y was group x. It keeps what it has. To have a Node of the other group, replace the instance: kops delete instance a --yes",
+                "it is held: it keeps what it has. To have a Node of the other group, replace the instance: kops delete instance a --yes",
             ),
         ),
         (

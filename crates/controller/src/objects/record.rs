@@ -50,7 +50,7 @@ impl Record {
             && conditions.any(|it| it.type_ == QUARANTINED && it.status == ConditionStatus::True)
     }
 
-    /// Whether the labels of its Node come from files of the state store, or should; None if it has none.
+    /// Returns true if labels of its Node come from files of the state store, or should; `None` without labels.
     #[must_use]
     pub fn needs_files(&self) -> Option<bool> {
         let NodeIdentityStatus { labels, conditions, .. } = &self.status;

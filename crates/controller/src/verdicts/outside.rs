@@ -238,29 +238,16 @@ mod tests {
     use std::collections::BTreeMap;
 
     use async_trait::async_trait;
-    use tidewaiter_identity::{CloudGroup, GroupsUnavailable};
     use tidewaiter_kit::{Kit, ManualClock};
     use tidewaiter_kops::store::{Etag, Read, ReadFile};
     use tidewaiter_kops::{DefinitionsSettings, StoreError};
     use tidewaiter_testkit::builders::{cluster, instance_group};
 
+    use super::super::tests::Nowhere;
     use super::*;
 
     const CLUSTER: &str = "cluster.example.com";
     const GROUP: &str = "instancegroup/nodes";
-
-    struct Nowhere;
-
-    #[async_trait]
-    impl CloudGroups for Nowhere {
-        async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
-            Err(GroupsUnavailable("none".to_owned()))
-        }
-
-        fn location(&self) -> Option<String> {
-            None
-        }
-    }
 
     #[derive(Debug)]
     struct Files(Mutex<BTreeMap<&'static str, String>>);

@@ -210,8 +210,8 @@ pub(super) fn cluster_scoped(id: &impl ToString) -> ObjectMeta {
     }
 }
 
-/// What people call it, in at most `most` characters, and the name of its resource. Anybody in the cloud may choose what
-/// they call it, and it is printed on terminals.
+/// The display name, of at most `most` characters, with the name of the resource. Members of the cloud choose display
+/// names freely, and terminals print them.
 pub(crate) fn with_name(called: &str, most: usize, name: &str) -> String {
     let called: String = called.trim().chars().take(most).collect();
     if called.is_empty() {

@@ -101,8 +101,8 @@ impl Lookup {
         (batch.call, verdict)
     }
 
-    /// Stores the answer for a caller: an identity is cached, a claim without an answer or an instance is parked. A Node
-    /// that was forgotten meanwhile is not stored.
+    /// Stores the answer for a caller: an identity is cached, a claim without an answer or an instance is parked. A
+    /// Node that was forgotten meanwhile is not stored.
     fn answered(
         &self,
         batch: &Batch,
@@ -160,9 +160,7 @@ impl Lookup {
             }
         }
     }
-}
 
-impl Lookup {
     /// Stores the answer to a claim whose instance was not listed. A good one lets the others be tried soon.
     fn tried_unlisted(
         &self,

@@ -1,4 +1,5 @@
-//! The claims that are tried again together: those that the cloud has not answered, and those whose instance it does not list.
+//! The claims that are tried again together: those that the cloud has not answered, and those whose instance it does
+//! not list.
 //!
 //! One call tries some of them, at a pace that does not depend on how many they are.
 
@@ -17,7 +18,8 @@ use crate::refusal::Refusal;
 /// its end.
 const TRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_millis(3_750));
 
-/// The time between two tries of instances that are not listed yet: EC2 may take more than a minute. At most 16 calls in a minute.
+/// The time between two tries of instances that are not listed yet: EC2 may take more than a minute. At most 16 calls
+/// in a minute.
 const UNLISTED: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_millis(4_500));
 
 /// After this many tries, which take five minutes, an instance is not new any more.
@@ -29,7 +31,7 @@ const GONE: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_mins(
 /// The interval between two tries has grown to that of a new claim after this many.
 const GROWN: u32 = 5;
 
-/// A try of instances that are not listed is one call of EC2, whose filters take so many ids.
+/// The instance ids in one try: the limit of an EC2 filter, so that a try is one call.
 pub(super) const UNLISTED_AT_ONCE: usize = 200;
 
 /// So that replicas and clusters that were throttled together do not try together.
@@ -48,14 +50,14 @@ pub(super) struct Parked {
 }
 
 impl Default for Parked {
-    /// Those that wait for the cloud.
+    /// Claims that the cloud has not answered.
     fn default() -> Self {
         Self::with(|tries| TRIES.ceiling(tries))
     }
 }
 
 impl Parked {
-    /// Those that wait for the cloud to list their instance.
+    /// Claims whose instance the cloud does not list yet.
     pub(super) fn unlisted() -> Self {
         Self::with(|tries| match tries.checked_sub(NEW) {
             None | Some(0) => UNLISTED.ceiling(tries),

@@ -151,8 +151,8 @@ fn present(paths: &[PathBuf]) -> Vec<&PathBuf> {
     paths.iter().filter(|path| path.exists()).collect()
 }
 
-/// Checks what the library does not: that the file can be read without waiting, that it means what it means for kubectl, and that an
-/// error about it does not quote it.
+/// Checks what the library does not: that the file can be read without waiting, that it means what it means for
+/// kubectl, and that an error about it does not quote it.
 fn check(path: &Path) -> Result<(), ClusterError> {
     let read = files::read(path).map_err(|error| error.to_string());
     let text = read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());

@@ -253,8 +253,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Puts the entries of the value of `<<` into a mapping. As in Go, they override what is written before it, and the first of a
-    /// list overrides the others.
+    /// Puts the entries of the value of `<<` into a mapping. As in Go, they override what is written before it, and
+    /// the first of a list overrides the others.
     fn merge(&mut self, entries: &mut Map<String, Value>, depth: usize) -> Result<(), YamlError> {
         let (event, span) = self.next()?;
         let is_list = matches!(event, Event::SequenceStart(..));

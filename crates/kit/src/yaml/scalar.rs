@@ -131,7 +131,7 @@ fn json_number(value: f64) -> Result<Number, String> {
         })
 }
 
-/// Go's `FormatFloat(value, 'g', -1, 32)`, or the notation of YAML for what is not finite.
+/// Formats a key as Go's `FormatFloat(value, 'g', -1, 32)` does; NaN and infinities as in YAML.
 #[expect(clippy::cast_possible_truncation, reason = "as in Go")]
 fn float_key(value: f64) -> String {
     let value = value as f32;

@@ -42,7 +42,8 @@ fn compared(texts: &[String]) -> Vec<(Outcome, String)> {
     texts.iter().zip(yaml_oracle::read(texts)).map(compare).collect()
 }
 
-/// Whether these are the same JSON. Go writes zero as 0 or -0, and the parser of its answer loses the last bit of a long float.
+/// Whether these are the same JSON. Go writes zero as 0 or -0, and the parser of its answer loses the last bit of a
+/// long float.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) if a == b => true,

@@ -1,5 +1,5 @@
-//! When the files are requested again: at every poll, more often while one that was never read waits for the store, and once
-//! more soon after one has become invalid.
+//! When the files are requested again: at every poll, more often while one that was never read waits for the store,
+//! and once more soon after one has become invalid.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -1,4 +1,5 @@
-//! The Kubernetes objects in files of manifests: a list is its items, and what `kubectl get -o yaml` exports can be applied.
+//! The Kubernetes objects in files of manifests: a list is its items, and what `kubectl get -o yaml` exports can be
+//! applied.
 
 use std::mem;
 
@@ -23,7 +24,8 @@ pub(super) fn groups(mut document: Value) -> Value {
     document
 }
 
-/// The objects, where a list is its items. Without what the API server added to an exported object, its status included.
+/// The objects, where a list is its items. Without what the API server added to an exported object, its status
+/// included.
 pub(super) fn objects(documents: Vec<Value>) -> Vec<Value> {
     let each = |document| match items(document) {
         Ok(items) => objects(items),

@@ -33,7 +33,8 @@ pub(super) fn row(upgrade: &Value) -> Value {
     row
 }
 
-/// Whether it was aborted. Where that was done in the cluster, and why one that is over has failed, only the message says.
+/// Whether it was aborted. Where that was done in the cluster, and why one that is over has failed, only the message
+/// says.
 fn is_aborted(upgrade: &Value) -> bool {
     let is_said = |message: &str| {
         let words = message.strip_prefix("it was ").unwrap_or(message);

@@ -50,9 +50,11 @@ async fn a_node_whose_instance_changes_its_group_keeps_what_it_has() {
     for arguments in [&["node", name][..], &["node", name, "--from-cloud"]] {
         let output = explain(&world, arguments).await;
         let said = String::from_utf8_lossy(&output.stdout);
-        let held = "names group batch, but its Node was verified for group nodes. It keeps what it has";
-        let command = format!("kops delete instance {name} --yes");
-        for words in ["GroupChanged", "set onGroupChange: follow", held, &command] {
+        let groups = "names group batch, but its Node was verified for group nodes";
+        let held = format!(
+            "it is held: it keeps what it has. To have a Node of the other group, replace the instance: kops delete instance {name} --yes"
+        );
+        for words in ["GroupChanged", "set onGroupChange: follow", groups, &held] {
             assert!(said.contains(words), "{arguments:?}: {words}: {said}");
         }
     }

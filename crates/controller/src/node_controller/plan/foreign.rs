@@ -102,7 +102,7 @@ impl<'a> Foreign<'a> {
         (before, after)
     }
 
-    /// What is to be told: of labels that stay, only those of which the record does not say so already.
+    /// The Event to publish; none about labels that stay and that the record names already.
     pub(super) fn notice(&self) -> Option<Notice> {
         if self.to_remove().next().is_none() && self.is_told() {
             return None;
@@ -115,7 +115,7 @@ impl<'a> Foreign<'a> {
         (!self.labels.is_empty()).then(|| Notice::warning("ForeignLabel", "Label", note()))
     }
 
-    /// Whether the record names each of them. Of more than are named, it gives the number.
+    /// Returns true if the record names each label, or says the same of more labels than it can name.
     fn is_told(&self) -> bool {
         let told = self.seen.recorded_condition(FOREIGN_LABELS);
         told.is_some_and(|told| {
