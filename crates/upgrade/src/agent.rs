@@ -182,12 +182,11 @@ pub fn offer<'a>(
     Ok(Offer { upgrade, spec, until })
 }
 
-/// A run is an offer to a host whose kubelet is older than the target, or as old if the script runs again.
+/// A run is an offer to a host whose kubelet is not newer than the target, and is not at it unless the script runs again.
 fn turn(offer: &Offer<'_>, host: Host<'_>, again: Again) -> Result<Run, Refused> {
     let Offer { upgrade, spec, until } = *offer;
     let version = host.version.ok_or(Refused::UnknownVersion)?;
-    let order = version.order(&spec.target);
-    if order.is_gt() || (order.is_eq() && again == Again::No) {
+    if version.order(&spec.target).is_gt() || (version.is(&spec.target) && again == Again::No) {
         return Err(Refused::AtVersion {
             version: version.clone(),
             target: spec.target.clone(),

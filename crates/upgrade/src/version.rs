@@ -4,9 +4,14 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use semver::{BuildMetadata, Prerelease};
 use tidewaiter_api::values::quoted;
 
-/// A version of Kubernetes, as kubelets report it: `v1.36.3`.
+/// What Kubernetes names its pre-releases. Any other text behind the number is of a distribution.
+/// Source: <https://kubernetes.io/releases/release/>.
+const PRE_RELEASES: [&str; 3] = ["alpha", "beta", "rc"];
+
+/// A version of Kubernetes, as kubelets report it: `v1.36.3`, and `v1.36.3-eks-3abbec1`, `v1.36.3-gke.1212000` or `v1.36.3+k3s1`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(semver::Version);
 
@@ -28,16 +33,36 @@ impl Version {
         self.0.minor
     }
 
-    /// Whether this version is the target. Build metadata, such as `+k3s1`, counts only if the target has some.
+    /// Whether this version is the target. The build, such as `-eks-3abbec1`, counts only if the target names one.
     #[must_use]
     pub fn is(&self, target: &Self) -> bool {
-        self.order(target) == Ordering::Equal && (target.0.build.is_empty() || self.0.build == target.0.build)
+        let release = target.release();
+        self.0 == target.0 || (release == target.0 && self.release() == release)
     }
 
-    /// Which of the two is newer, without build metadata (Semantic Versioning 2.0, section 11).
+    /// Which of the two releases is newer. Builds of one release have no order: each distribution numbers its own.
     #[must_use]
     pub fn order(&self, other: &Self) -> Ordering {
-        self.0.cmp_precedence(&other.0)
+        self.release().cmp_precedence(&other.release())
+    }
+
+    /// The version without the build of a distribution.
+    fn release(&self) -> semver::Version {
+        let is_pre_release = self
+            .0
+            .pre
+            .split('.')
+            .next()
+            .is_some_and(|name| PRE_RELEASES.contains(&name));
+        semver::Version {
+            pre: if is_pre_release {
+                self.0.pre.clone()
+            } else {
+                Prerelease::EMPTY
+            },
+            build: BuildMetadata::EMPTY,
+            ..self.0
+        }
     }
 
     /// How many minor versions this one is older than `newer`; 0 if it is not older.
@@ -66,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_compared_as_semantic_versions() {
+    fn versions_are_compared_by_their_release() {
         for (version, target, is, order) in [
             ("v1.36.3", "v1.36.3", true, Ordering::Equal),
             ("v1.36.10", "v1.36.9", false, Ordering::Greater),
@@ -74,6 +99,19 @@ mod tests {
             ("v1.36.3+k3s1", "v1.36.3", true, Ordering::Equal),
             ("v1.36.3", "v1.36.3+k3s1", false, Ordering::Equal),
             ("v1.36.3+k3s1", "v1.36.3+k3s2", false, Ordering::Equal),
+            ("v1.36.3-eks-3abbec1", "v1.36.3", true, Ordering::Equal),
+            ("v1.36.3-gke.1212000", "v1.36.3", true, Ordering::Equal),
+            ("v1.36.3-gke.1212000", "v1.36.3-gke.1212000", true, Ordering::Equal),
+            ("v1.36.3-gke.1212000", "v1.36.3-gke.1301000", false, Ordering::Equal),
+            ("v1.36.3", "v1.36.3-gke.1212000", false, Ordering::Equal),
+            ("v1.36.3-vmware.1-fips.2+a.1", "v1.36.3", true, Ordering::Equal),
+            ("v1.36.2-eks-3abbec1", "v1.36.3", false, Ordering::Less),
+            ("v1.36.4-eks-3abbec1", "v1.36.3", false, Ordering::Greater),
+            ("v1.36.3-release", "v1.36.3", true, Ordering::Equal),
+            ("v1.36.0-rc.1+k3s1", "v1.36.0-rc.1", true, Ordering::Equal),
+            ("v1.36.0-rc.1+k3s1", "v1.36.0", false, Ordering::Less),
+            ("v1.36.0-alpha.2.12+a1b2c3", "v1.36.0-beta.0", false, Ordering::Less),
+            ("v1.36.0-rc.1", "v1.36.0-eks-3abbec1", false, Ordering::Less),
         ] {
             let (parsed, of_target): (Version, Version) = (version.parse().unwrap(), target.parse().unwrap());
             assert_eq!(

@@ -167,6 +167,7 @@ fn only_a_script_that_runs_again_may_find_the_kubelet_at_the_version() {
         ("v1.36.3", false, Repeatable::Yes, Err("nothing to do")),
         ("v1.36.3", true, Repeatable::No, Err("begun before")),
         ("v1.36.4", true, Repeatable::Yes, Err("nothing to do")),
+        ("v1.36.3-eks-3abbec1", false, Repeatable::Yes, Err("nothing to do")),
     ] {
         let mut ledger = Ledger::default();
         if begun {
@@ -190,6 +191,28 @@ fn only_a_script_that_runs_again_may_find_the_kubelet_at_the_version() {
             (Err(refused), Err(why)) => assert!(refused.to_string().contains(why), "{refused}"),
             (decided, _) => panic!("{kubelet} {begun} {repeatable:?}: {decided:?}"),
         }
+    }
+}
+
+#[test]
+fn another_build_of_the_release_is_an_upgrade_where_the_target_names_a_build() {
+    let mut upgrade = in_progress("u", "w1=InProgress");
+    upgrade.spec.as_mut().unwrap().target = version("v1.36.3-gke.2");
+    for (kubelet, runs) in [
+        ("v1.36.3-gke.1", true),
+        ("v1.36.3-gke.2", false),
+        ("v1.36.3", true),
+        ("v1.36.4-gke.1", false),
+    ] {
+        let (node, version, ledger) = (name("w1"), version(kubelet), Ledger::default());
+        let host = Host {
+            node: &node,
+            version: Some(&version),
+            ledger: &ledger,
+            now: at(0),
+        };
+        let decided = decide(std::slice::from_ref(&upgrade), host, Repeatable::No);
+        assert_eq!(decided.is_ok(), runs, "{kubelet}: {decided:?}");
     }
 }
 
