@@ -1,9 +1,11 @@
 //! How a control plane starts: on a port that nobody else has taken meanwhile, and with what else it is to have.
 
+use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::Api;
@@ -13,10 +15,16 @@ use super::clients::Clients;
 use super::pki::{Pki, write_private};
 use super::{ControlPlane, Identity, START, config, servers};
 use crate::real_node::Network;
-use crate::{Process, Scratch, eventually, free_port};
+use crate::{Process, Scratch, assets, eventually, free_port};
 
 /// How often another port is tried when a server finds its own taken.
 const PORTS: usize = 10;
+
+/// Control planes that start at the same time on this machine, over all test processes. A start is computing: where a dozen share two
+/// slow cores, the parts of each wait for one another until the API server gives up.
+const STARTS: usize = 2;
+/// How long a start waits for its turn.
+const TURN: Duration = Duration::from_mins(15);
 
 /// What a control plane is to have besides etcd and kube-apiserver.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +68,7 @@ impl ControlPlaneBuilder {
             .map_or(Ipv4Addr::LOCALHOST, |network| network.address());
         let pki = Pki::create(folder.join("pki"), ip);
         write_private(&folder.join("audit-policy.yaml"), servers::AUDIT_POLICY);
+        let _turn = turn().await;
         let etcd = Process::start(&scratch, servers::etcd(folder));
         for _ in 0..PORTS {
             let address = SocketAddr::from((ip, free_port()));
@@ -122,6 +131,21 @@ impl ControlPlane {
         )
         .await;
     }
+}
+
+/// Waits for a turn to start servers; it ends when the file is closed, also by the end of this process.
+async fn turn() -> File {
+    let folder = assets::cache_folder().join("starts");
+    fs::create_dir_all(&folder).expect("the folder of the cache");
+    let places: Vec<_> = (0..STARTS)
+        .map(|place| File::create(folder.join(place.to_string())).expect("a file to lock"))
+        .collect();
+    let place = eventually("a turn to start a control plane", TURN, async || {
+        let free = places.iter().position(|place| place.try_lock().is_ok());
+        free.ok_or("others start theirs")
+    })
+    .await;
+    places.into_iter().nth(place).expect("it is one of them")
 }
 
 /// Waits until the API server is ready: false when it ended because its port is taken.
