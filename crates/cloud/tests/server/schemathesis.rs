@@ -248,7 +248,7 @@ impl Filled {
             checks: CHECKS,
             seed: 1,
             examples,
-            deadline: Duration::from_mins(15),
+            deadline: Duration::from_mins(30),
         };
         schemathesis.run().await.assert_clean();
     }
