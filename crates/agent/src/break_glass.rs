@@ -65,13 +65,18 @@ pub fn parse(content: &[u8]) -> (Vec<LoginKey>, Vec<(usize, &'static str)>) {
         if line.is_empty() || line.starts_with(b"#") {
             continue;
         }
-        match str::from_utf8(line).map_or(Err("must be text"), SshKeyLine::parse) {
+        match read(line) {
             Ok(key) if keys.iter().any(|known| known.fingerprint == key.fingerprint()) => {}
             Ok(key) => keys.push(LoginKey::from(&key)),
             Err(rule) => wrong.push((index + 1, rule)),
         }
     }
     (keys, wrong)
+}
+
+/// The key of a line. Its comment may be in any encoding, as for OpenSSH.
+fn read(line: &[u8]) -> Result<SshKeyLine, &'static str> {
+    SshKeyLine::parse(&String::from_utf8_lossy(line))
 }
 
 /// The last use of a break-glass key: what the login script wrote, if it names a key of `pinned`.
@@ -123,7 +128,7 @@ pub fn pin(pinned: &Path, folder: &Path, key: &str) -> Result<String, BreakGlass
 pub fn list(pinned: &Path) -> Result<String, BreakGlassError> {
     let content = Host::of_root(pinned).read_trusted(FILE)?.unwrap_or_default();
     let lines = content.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    let keys = lines.filter_map(|line| SshKeyLine::parse(str::from_utf8(line).ok()?).ok());
+    let keys = lines.filter_map(|line| read(line).ok());
     let mut shown: Vec<_> = keys
         .map(|key| format!("{} {}", key.fingerprint(), key.as_str()))
         .collect();
@@ -153,10 +158,7 @@ pub fn unpin(pinned: &Path, fingerprint: &str) -> Result<String, BreakGlassError
 /// somebody's, who corrects them.
 fn without(pinned: &Path, fingerprint: &str) -> Result<(bool, Vec<u8>), HostError> {
     let content = Host::of_root(pinned).read_trusted(FILE)?.unwrap_or_default();
-    let is_key = |line: &&[u8]| {
-        let key = str::from_utf8(line.trim_ascii()).map(SshKeyLine::parse);
-        matches!(key, Ok(Ok(key)) if key.fingerprint() == fingerprint)
-    };
+    let is_key = |line: &&[u8]| matches!(read(line), Ok(key) if key.fingerprint() == fingerprint);
     let (gone, left): (Vec<_>, Vec<_>) = content.split_inclusive(|byte| *byte == b'\n').partition(is_key);
     Ok((!gone.is_empty(), left.concat()))
 }

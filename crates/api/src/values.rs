@@ -45,15 +45,15 @@ impl InvalidValue {
 }
 
 /// `text` with every character escaped that must not reach a terminal: control characters, invisible characters and those
-/// that change the text direction. The result is neither quoted nor truncated.
+/// that change the text direction. Accents behind their letter, as macOS writes an umlaut, are not. The result is neither quoted nor truncated.
 #[must_use]
 pub fn printable(text: &str) -> String {
+    const AS_IT_IS: [char; 3] = ['"', '\'', '\\'];
     let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '"' | '\'' | '\\' => shown.push(character),
-            other => shown.extend(other.escape_debug()),
-        }
+    for part in text.split_inclusive(AS_IT_IS) {
+        let body = part.trim_end_matches(AS_IT_IS);
+        shown.extend(body.escape_debug());
+        shown.push_str(&part[body.len()..]);
     }
     shown
 }
@@ -161,6 +161,8 @@ mod tests {
     fn what_a_terminal_would_obey_is_escaped() {
         for (text, shown) in [
             ("say \"it\", don't: a\\b \u{e9}", "say \"it\", don't: a\\b \u{e9}"),
+            ("Ju\u{308}rgen", "Ju\u{308}rgen"),
+            ("\u{308}x", "\\u{308}x"),
             ("\u{1b}[31m\nred", "\\u{1b}[31m\\nred"),
             ("\u{9b}31m", "\\u{9b}31m"),
             ("\u{202e}gnp.exe", "\\u{202e}gnp.exe"),

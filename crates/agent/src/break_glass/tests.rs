@@ -31,6 +31,14 @@ fn keys_are_pinned_once_and_removed() {
     );
 }
 
+/// OpenSSH does not read the comment.
+#[test]
+fn a_comment_may_be_in_any_encoding() {
+    let content = [KEY.as_bytes(), b" J\xfcrgen\r\n", OTHER.as_bytes(), b"\tcafe\xcc\x81\n"].concat();
+    let (keys, wrong) = parse(&content);
+    assert_eq!((keys.len(), wrong), (2, vec![]));
+}
+
 /// A tool that configures nodes, and people, write the file, too.
 #[test]
 fn what_others_have_written_stays_and_what_does_not_count_is_said() {

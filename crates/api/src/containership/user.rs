@@ -60,10 +60,12 @@ pub struct SshKey {
     #[serde(default)]
     pub fingerprint: String,
     /// The key as one line: its type, its data in base64, and an optional comment (sshd(8), its file format). It becomes
-    /// a line of `authorized_keys` on each node, so it has no options and no control characters.
+    /// a line of `authorized_keys` on each node, so it has no options and no control characters but tabs. A line ending is left out.
     #[schemars(
         length(max = 8192),
-        regex(pattern = r"^(ssh|ecdsa|sk)-[-a-z0-9.@]+ [A-Za-z0-9+/]+={0,2}( [^\x00-\x1f\x7f]*)?$")
+        regex(
+            pattern = r"^[ \t\r\n]*(ssh|ecdsa|sk)-[-a-z0-9.@]+[ \t]+[A-Za-z0-9+/]+={0,2}([ \t][^\x00-\x08\x0a-\x1f\x7f]*)?[ \t\r\n]*$"
+        )
     )]
     pub key: String,
 }

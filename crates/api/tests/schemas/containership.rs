@@ -20,22 +20,22 @@ fn id() -> Case {
 fn user_cases() -> Vec<Case> {
     let rsa = "ssh-rsa AAAAB3NzaC1yc2E= alice@example.com";
     let security_key = "sk-ssh-ed25519@openssh.com AAAAGnNr";
+    let spaced = " ssh-ed25519\t AAAA  Ju\u{308}rgen\tat \u{fc}\r\n";
     let hostile = [
         "",
         "ssh-ed25519",
         "AAAA",
         "ssh-ed25519 AAAA\nssh-ed25519 BBBB",
-        "ssh-ed25519 AAAA\n",
         "ssh-ed25519 AAAA a\u{1b}[31m",
         "command=\"sh\" ssh-ed25519 AAAA",
-        "ssh-ed25519\tAAAA",
+        "ssh-ed25519\nAAAA",
         "ssh-ed25519 AA\u{e4}A",
     ];
     vec![
         id(),
         harmful(
             "/spec/ssh_keys/0/key",
-            values(&[rsa, security_key, "ecdsa-sha2-nistp256 AAAA=="]),
+            values(&[rsa, security_key, spaced, "ecdsa-sha2-nistp256 AAAA=="]),
             values(&hostile),
         ),
         case(
