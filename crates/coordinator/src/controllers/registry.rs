@@ -268,7 +268,7 @@ impl<V: Verify> RegistryController<V> {
             life => jittered(life / 2, JITTER).max(SHORTEST),
         };
         let renews = now.saturating_add(life).unwrap_or(Timestamp::MAX);
-        let own = login.address.as_ref().map(ServerAddress::text);
+        let own = login.address.as_ref().map(ServerAddress::key);
         let places: Vec<&str> = [Some(token.endpoint.as_str()), own].into_iter().flatten().collect();
         let secret = PullSecret::of_token(
             id,

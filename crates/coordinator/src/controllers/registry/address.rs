@@ -1,5 +1,9 @@
 //! Where a registry is: parsed once, before anything is sent to it or written about it.
 //!
+//! The key in a pull secret is one under which the kubelet looks for the images of the registry (`pkg/credentialprovider/keyring.go`): host and
+//! port as in the name of the image, in lower case, and a path with which the name begins. `/v1/` and `/v2/` are no part of that path, but `/v1`
+//! and `/v2` are. The images of Docker Hub are at `docker.io` for it, or have the key `index.docker.io`.
+//!
 //! A registry has a DNS name with a dot, or an IP address that is not of this machine or its link: neither a name that
 //! the resolver of the cluster completes (`kube-system`) nor a metadata service is one.
 
@@ -11,7 +15,15 @@ use url::{Host, Url};
 
 /// Docker Hub: its address in pull secrets, and where its API is.
 pub(super) const DOCKER_HUB: &str = "https://index.docker.io/v1/";
-const DOCKER_HUB_HOSTS: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
+/// What people call it. The last one is a website, whose paths are pages.
+const DOCKER_HUB_HOSTS: [&str; 5] = [
+    "docker.io",
+    "index.docker.io",
+    "registry-1.docker.io",
+    "registry.hub.docker.com",
+    DOCKER_HUB_SITE,
+];
+const DOCKER_HUB_SITE: &str = "hub.docker.com";
 const DOCKER_HUB_API: &str = "registry-1.docker.io";
 
 /// The most characters of an address.
@@ -21,6 +33,7 @@ const LIMIT: usize = 512;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServerAddress {
     text: String,
+    key: String,
     host: Host<String>,
     port: Option<u16>,
     plain_http: bool,
@@ -77,6 +90,11 @@ impl ServerAddress {
         if given.is_none_or(|given| !given.eq_ignore_ascii_case(&host.to_string())) {
             return Err(invalid("has no valid host"));
         }
+        if matches!(host, Host::Ipv6(_)) && place.ends_with(']') {
+            return Err(invalid(
+                "an IPv6 address must have a port, without which no node finds the credential",
+            ));
+        }
         if !is_registry(&host) {
             return Err(invalid(
                 "the host must be a DNS name with a dot, or an address outside this machine and its link",
@@ -84,15 +102,24 @@ impl ServerAddress {
         }
         Ok(Self {
             text: text.to_owned(),
+            key: key(text, place, &rest[place.len()..]),
             host,
             port,
             plain_http,
         })
     }
 
-    /// As it was given: the key under which a container runtime finds the credential.
-    pub(super) fn text(&self) -> &str {
-        &self.text
+    /// The key under which the kubelet finds the credential.
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The DNS name, in lower case.
+    pub(super) fn domain(&self) -> Option<&str> {
+        match &self.host {
+            Host::Domain(name) => Some(name),
+            Host::Ipv4(_) | Host::Ipv6(_) => None,
+        }
     }
 
     /// `HOST` or `HOST:PORT`, in lower case.
@@ -123,6 +150,29 @@ impl ServerAddress {
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+/// The key of an address with this host and port, and this path. What the kubelet finds stays as it is.
+fn key(text: &str, place: &str, path: &str) -> String {
+    let scheme = text.find("://").map_or("", |at| &text[..at + 3]);
+    let place = place.to_ascii_lowercase();
+    let mut path = path.to_owned();
+    while path.contains("//") {
+        path = path.replace("//", "/");
+    }
+    if path == "/v1" || path == "/v2" {
+        path.push('/');
+    }
+    let host = place.strip_suffix(":443").unwrap_or(&place);
+    if !DOCKER_HUB_HOSTS.contains(&host) {
+        return format!("{scheme}{place}{path}");
+    }
+    let below = path.strip_prefix("/v1/").or_else(|| path.strip_prefix("/v2/"));
+    match (host, below.unwrap_or(&path).trim_matches('/')) {
+        ("docker.io", _) | ("index.docker.io", "") => format!("{scheme}{host}{path}"),
+        (DOCKER_HUB_SITE, _) | (_, "") => DOCKER_HUB.to_owned(),
+        (_, below) => format!("docker.io/{below}"),
     }
 }
 
@@ -168,6 +218,8 @@ pub(super) fn is_reachable(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    mod keyring;
+
     use super::*;
 
     #[test]
@@ -202,7 +254,11 @@ mod tests {
         ] {
             let address = ServerAddress::parse(text).unwrap();
             assert_eq!(
-                (address.text(), address.place().as_str(), address.api().as_str()),
+                (
+                    address.to_string().as_str(),
+                    address.place().as_str(),
+                    address.api().as_str()
+                ),
                 (text, place, api)
             );
         }
@@ -247,6 +303,9 @@ mod tests {
             "[::ffff:127.0.0.1]",
             "[::ffff:169.254.169.254]",
             "[fd00:ec2::254]",
+            "[fd00:ec2::254]:5000",
+            "[2001:db8::7]",
+            "https://[2001:db8::7]/team",
             "0.0.0.0",
             "\u{202e}quay.io",
             &"x.".repeat(300),

@@ -15,6 +15,24 @@ use super::stored::SecretData;
 
 const DEFAULT_REGION: &str = "us-east-1";
 
+/// ECR Public, which has an API of its own.
+const ECR_PUBLIC: &str = "public.ecr.aws";
+
+/// The domains of ECR in the partitions of AWS. Source: the credential provider of ECR in kubernetes/cloud-provider-aws.
+const ECR_DOMAINS: [&str; 8] = [
+    ".amazonaws.com",
+    ".amazonaws.com.cn",
+    ".on.aws",
+    ".on.amazonwebservices.com.cn",
+    ".sc2s.sgov.gov",
+    ".c2s.ic.gov",
+    ".cloud.adc-e.uk",
+    ".csp.hci.ic.gov",
+];
+
+/// The labels behind which a name of ECR has its region.
+const ECR_LABELS: [&str; 4] = ["ecr", "ecr-fips", "dkr-ecr", "dkr-ecr-fips"];
+
 /// The account of Google's registries that takes a JSON key for a password.
 const JSON_KEY_ACCOUNT: &str = "_json_key";
 
@@ -85,6 +103,18 @@ pub(super) enum InvalidSource {
     Provider(String),
     #[error("the credentials for the provider {provider} must have {field} (the value is not shown)")]
     Missing { provider: String, field: &'static str },
+    #[error(
+        "serveraddress is {address}, in the region {expected}, but the region in the credentials is {given}, whose tokens are refused there: leave it out"
+    )]
+    OtherRegion {
+        address: String,
+        expected: String,
+        given: String,
+    },
+    #[error(
+        "serveraddress is public.ecr.aws, for which the provider amazon_ec2_registry has no token: its images are pulled without a credential, so delete the registry"
+    )]
+    EcrPublic,
     #[error("the region in the credentials must be lower-case letters, digits and '-', for example us-east-1")]
     Region,
 }
@@ -189,18 +219,33 @@ impl Source {
     }
 
     fn ecr(&self) -> Result<EcrLogin, InvalidSource> {
-        let region = self.find(&["region"]).map_or(DEFAULT_REGION, SecretText::expose);
-        let is_region = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        if !(1..=32).contains(&region.len()) || !region.bytes().all(is_region) {
-            return Err(InvalidSource::Region);
-        }
         let address = match self.serveraddress.as_str() {
             "" => None,
             text => Some(ServerAddress::parse(text)?),
         };
+        let domain = address.as_ref().and_then(ServerAddress::domain);
+        if domain == Some(ECR_PUBLIC) {
+            return Err(InvalidSource::EcrPublic);
+        }
+        let given = self.find(&["region"]).map(SecretText::expose);
+        let expected = domain.and_then(region_of);
+        let region = given.or(expected).unwrap_or(DEFAULT_REGION).to_owned();
+        let is_region = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if !(1..=32).contains(&region.len()) || !region.bytes().all(is_region) {
+            return Err(InvalidSource::Region);
+        }
+        if let (Some(expected), Some(address)) = (expected, &address)
+            && expected != region
+        {
+            return Err(InvalidSource::OtherRegion {
+                address: address.to_string(),
+                expected: expected.to_owned(),
+                given: region,
+            });
+        }
         Ok(EcrLogin {
             address,
-            region: region.to_owned(),
+            region,
             access_key_id: self.required("access_key_id", &["accesskeyid", "accesskey", "key"])?,
             secret_access_key: self.required("secret_access_key", &["secretaccesskey", "secretkey", "secret"])?,
             session_token: self.find(&["sessiontoken"]).cloned(),
@@ -243,10 +288,20 @@ impl Source {
     }
 }
 
+/// The region of a name of ECR: `ACCOUNT.dkr.ecr.REGION.amazonaws.com`, `ACCOUNT.dkr-ecr.REGION.on.aws`, or one of an endpoint in a VPC.
+fn region_of(domain: &str) -> Option<&str> {
+    let is_ecr = ECR_DOMAINS.iter().any(|suffix| domain.ends_with(suffix));
+    let mut labels = domain
+        .split('.')
+        .skip_while(|label| !ECR_LABELS.contains(label))
+        .skip(1);
+    labels.next().filter(|_| is_ecr)
+}
+
 impl EcrLogin {
     /// What the token depends on.
     pub(super) fn digest(&self) -> Digest {
-        let address = self.address.as_ref().map_or("", |address| address.text());
+        let address = self.address.as_ref().map_or("", |address| address.key());
         let token = self.session_token.as_ref().map_or("", SecretText::expose);
         Digest::of([
             address,

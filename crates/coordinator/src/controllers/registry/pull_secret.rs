@@ -64,7 +64,7 @@ impl PullSecret {
     /// For `login` alone.
     pub(super) fn of_login(name: &str, login: &Login) -> Self {
         let entry = entry(login.username.expose(), login.password.expose(), &login.email);
-        let entries: BTreeMap<&str, Value> = [(login.address.text(), entry)].into();
+        let entries: BTreeMap<&str, Value> = [(login.address.key(), entry)].into();
         let (form, config) = if login.old_form {
             (OLD_FORM, json!(entries))
         } else {

@@ -26,13 +26,15 @@ fn each_provider_becomes_what_it_requires() {
         ("azure", "x.azurecr.io", "x.azurecr.io"),
         ("dockerhub", "", DOCKER_HUB),
         ("DockerHub", "docker.io", "docker.io"),
+        ("dockerhub", "registry-1.docker.io", DOCKER_HUB),
+        ("private", "https://hub.docker.com/r/team", DOCKER_HUB),
         ("quay", "", "quay.io"),
         ("private", "ghcr.io", "ghcr.io"),
         ("private", "registry.gitlab.com", "registry.gitlab.com"),
         ("private", "https://harbor.example.com/", "https://harbor.example.com/"),
     ] {
         let login = login(&source(provider, address, password.clone()));
-        assert_eq!((login.address.text(), login.username.expose()), (text, "robot$team"));
+        assert_eq!((login.address.key(), login.username.expose()), (text, "robot$team"));
         assert_eq!(
             (login.password.expose(), login.old_form),
             ("hunter2", false),
@@ -70,6 +72,84 @@ fn each_provider_becomes_what_it_requires() {
             ("eu-west-1", "AKID")
         );
         assert_eq!((login.secret_access_key.expose(), login.address), ("hunter2", None));
+    }
+}
+
+#[test]
+fn the_region_of_ecr_is_that_of_its_address() {
+    let bad = "in the region";
+    for (address, given, expected) in [
+        ("", None, Ok(DEFAULT_REGION)),
+        ("", Some("eu-west-1"), Ok("eu-west-1")),
+        ("123456789012.dkr.ecr.eu-west-1.amazonaws.com", None, Ok("eu-west-1")),
+        (
+            "https://123456789012.DKR.ecr.EU-west-1.amazonaws.com/team",
+            None,
+            Ok("eu-west-1"),
+        ),
+        (
+            "123456789012.dkr.ecr.eu-west-1.amazonaws.com",
+            Some("eu-west-1"),
+            Ok("eu-west-1"),
+        ),
+        (
+            "123456789012.dkr.ecr.eu-west-1.amazonaws.com",
+            Some(""),
+            Ok("eu-west-1"),
+        ),
+        (
+            "123456789012.dkr.ecr.eu-west-1.amazonaws.com",
+            Some("us-east-1"),
+            Err(bad),
+        ),
+        (
+            "123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com",
+            None,
+            Ok("us-gov-west-1"),
+        ),
+        (
+            "123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn",
+            None,
+            Ok("cn-north-1"),
+        ),
+        (
+            "123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn",
+            Some("cn-northwest-1"),
+            Err(bad),
+        ),
+        ("123456789012.dkr-ecr.ap-south-2.on.aws", None, Ok("ap-south-2")),
+        ("123456789012.dkr-ecr.ap-south-2.on.aws", Some("ap-south-1"), Err(bad)),
+        (
+            "123456789012.dkr-ecr.cn-north-1.on.amazonwebservices.com.cn",
+            None,
+            Ok("cn-north-1"),
+        ),
+        (
+            "vpce-1a2b.dkr.ecr.eu-west-1.vpce.amazonaws.com",
+            Some("us-east-1"),
+            Err(bad),
+        ),
+        // A name of others before ECR: the credentials say the region.
+        ("ecr.eu-west-1.example.com", Some("us-east-1"), Ok("us-east-1")),
+        ("registry.example.com", Some("eu-west-1"), Ok("eu-west-1")),
+        ("registry.example.com", None, Ok(DEFAULT_REGION)),
+        ("10.0.0.7:5000", None, Ok(DEFAULT_REGION)),
+        ("public.ecr.aws", None, Err("public.ecr.aws")),
+        (
+            "https://public.ecr.aws/team",
+            Some("us-east-1"),
+            Err("delete the registry"),
+        ),
+    ] {
+        let mut key = json!({"access_key_id": "AKID", "secret_access_key": "hunter2"});
+        if let Some(given) = given {
+            key["region"] = json!(given);
+        }
+        match (source("amazon_ec2_registry", address, key).credential(), expected) {
+            (Ok(Credential::Ecr(login)), Ok(region)) => assert_eq!(login.region, region, "{address}"),
+            (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{address}: {error}"),
+            (other, _) => panic!("{address} {given:?}: {other:?}"),
+        }
     }
 }
 
