@@ -2,8 +2,8 @@
 //! Pure.
 //!
 //! A rule is judged by what it permits, so `*` and a list of all verbs, or of all resources, are the same. Names do not
-//! limit it: a rule about one object names what an attacker creates, or changes. [`ROWS`] is repeated with its reasons
-//! in docs/design/rbac.md; a test compares the two.
+//! limit it: a rule about one object names what an attacker creates, or changes. Only those of signers do, which are no
+//! objects. [`ROWS`] is repeated with its reasons in docs/design/rbac.md; a test compares the two.
 
 use std::fmt::{self, Display};
 
@@ -87,14 +87,19 @@ pub struct FullControl {
 /// name.
 const ORDINARY_SUBRESOURCES: [&str; 3] = ["log", "scale", "status"];
 
+/// The signers that an API server trusts have such names.
+const TRUSTED_SIGNERS: &str = "kubernetes.io/";
+
 /// The row by which the rule amounts to full control of the cluster if a role with it is bound in the scope.
 #[must_use]
 pub fn full_control(rule: &PolicyRule, scope: Scope) -> Option<&'static FullControl> {
+    let names = list(rule.resource_names.as_ref());
     let rule = &PolicyRule {
         resource_names: None,
         ..rule.clone()
     };
-    ROWS.iter().find(|row| row.scope <= scope && row.is_permitted_by(rule))
+    ROWS.iter()
+        .find(|row| row.scope <= scope && !row.is_limited_by(names) && row.is_permitted_by(rule))
 }
 
 /// The widest scope in which a role with these rules can be bound without amounting to full control; None if there is
@@ -107,6 +112,13 @@ pub fn safe_scope(rules: &[PolicyRule]) -> Option<Scope> {
 }
 
 impl FullControl {
+    /// Whether these names leave nothing of the row: the API server trusts none of these signers.
+    fn is_limited_by(&self, names: &[String]) -> bool {
+        self.resources == ["signers"]
+            && !names.is_empty()
+            && !names.iter().any(|name| name.starts_with(TRUSTED_SIGNERS))
+    }
+
     /// Whether the rule, which has no names, permits anything of the row.
     fn is_permitted_by(&self, rule: &PolicyRule) -> bool {
         if self.groups.is_empty() {

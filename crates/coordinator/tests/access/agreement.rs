@@ -410,3 +410,115 @@ fn teams_of(access: &Access, user: &str) -> Vec<String> {
     let teams = access.teams.iter().filter(|(_, users)| users.contains(user));
     teams.map(|(team, _)| team.clone()).collect()
 }
+
+/// What the rules of real roles permit, of what has no objects: signers, and users to impersonate. For signers, the API server asks for the name
+/// and for `DOMAIN/*` (`IsAuthorizedForSignerName`).
+#[tokio::test]
+async fn names_of_signers_and_of_whom_to_impersonate_permit_what_the_api_server_says() {
+    const CERTIFICATES: &str = "certificates.k8s.io";
+    const AUTHENTICATION: &str = "authentication.k8s.io";
+    let rules = [
+        ("signers", CERTIFICATES, "signers", "approve,sign", "example.com/*"),
+        ("trusted", CERTIFICATES, "signers", "approve", "kubernetes.io/*"),
+        ("all", "*", "deployments", "*", ""),
+        (
+            "person",
+            "",
+            "users",
+            "impersonate",
+            "https://issuer.example.com/a%20#ann b",
+        ),
+        (
+            "extra",
+            AUTHENTICATION,
+            "userextras/example.com/team",
+            "impersonate",
+            "",
+        ),
+        ("constrained", AUTHENTICATION, "users", "impersonate:user-info", "bob"),
+    ];
+    let mut questions = Vec::new();
+    for verb in ["approve", "sign", "get"] {
+        for name in [
+            "",
+            "*",
+            "example.com/*",
+            "example.com/a",
+            "kubernetes.io/*",
+            "kubernetes.io/kubelet-serving",
+        ] {
+            questions.push((verb, CERTIFICATES, "signers", name));
+        }
+    }
+    for verb in ["impersonate", "impersonate:user-info"] {
+        for name in ["", "bob", "https://issuer.example.com/a%20#ann b"] {
+            for resource in ["users", "groups", "serviceaccounts"] {
+                questions.extend(["", AUTHENTICATION].map(|group| (verb, group, resource, name)));
+            }
+            for resource in ["uids", "nodes", "userextras/scopes", "userextras/example.com/team"] {
+                questions.push((verb, AUTHENTICATION, resource, name));
+            }
+        }
+    }
+    questions.extend([
+        ("create", "apps", "deployments", ""),
+        ("get", "apps", "deployments", "a"),
+    ]);
+
+    let world = World::start().await;
+    for namespace in NAMESPACES {
+        world.namespace(namespace).await;
+    }
+    let server = Server {
+        roles: world.all(),
+        everywhere: world.all(),
+        in_namespaces: NAMESPACES.map(|namespace| (namespace, world.within(namespace))).into(),
+        reviews: world.all(),
+    };
+    let mut access = Access::default();
+    for (role, group, resource, verbs, name) in rules {
+        let rule = PolicyRule {
+            verbs: verbs.split(',').map(str::to_owned).collect(),
+            api_groups: Some(vec![group.to_owned()]),
+            resources: Some(vec![resource.to_owned()]),
+            resource_names: (!name.is_empty()).then(|| vec![name.to_owned()]),
+            ..PolicyRule::default()
+        };
+        access.roles.insert(role.to_owned(), vec![rule]);
+        access.bindings.push(Binding {
+            role: role.to_owned(),
+            subject: Subject::User(role.to_owned()),
+            namespace: None,
+        });
+    }
+    server.create(&access, "named").await;
+    server.knows_all().await;
+    let mut allowed: BTreeMap<&str, usize> = BTreeMap::new();
+    for (role, ..) in rules {
+        for &(verb, group, resource, name) in &questions {
+            let question = Question {
+                verb,
+                resource: Some((group, resource, name)),
+                path: "",
+                namespace: None,
+            };
+            let answer = server.allows(&question, role, &[]).await;
+            assert_eq!(
+                access.allows(role, question.action(), None),
+                answer,
+                "{role}: {question:?}"
+            );
+            *allowed.entry(role).or_default() += usize::from(answer);
+        }
+    }
+    // Its two Deployments, and nobody to impersonate.
+    let expected = [
+        ("all", 2),
+        ("constrained", 1),
+        ("extra", 3),
+        ("person", 1),
+        ("signers", 2),
+        ("trusted", 1),
+    ];
+    assert_eq!(allowed, expected.into());
+}

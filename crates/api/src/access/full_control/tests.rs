@@ -12,7 +12,7 @@ fn rule(text: &str) -> PolicyRule {
         [verbs, paths] => json!({"verbs": verbs, "nonResourceURLs": paths}),
         [verbs, groups, resources] => {
             let groups: Vec<&str> = groups.iter().map(|it| if *it == "core" { "" } else { it }).collect();
-            json!({"verbs": verbs, "apiGroups": groups, "resources": resources, "resourceNames": ["mine"]})
+            json!({"verbs": verbs, "apiGroups": groups, "resources": resources, "resourceNames": ["kubernetes.io/mine"]})
         }
         _ => panic!("{text}"),
     };
@@ -201,6 +201,35 @@ fn what_is_harmless_is_permitted_in_every_scope() {
         judged("* * deployments"),
         Some((Scope::SystemNamespace, "permits to run pods"))
     );
+}
+
+/// Who signs for others signs nothing that the API server trusts.
+#[test]
+fn signers_are_known_by_their_names() {
+    let row = |resources: &[&str], names: &[&str]| {
+        let rule = json!({"verbs": ["approve", "sign"], "apiGroups": ["certificates.k8s.io"], "resources": resources, "resourceNames": names});
+        full_control(&serde_json::from_value(rule).unwrap(), Scope::Cluster).map(|row| row.permission)
+    };
+    for names in [
+        &["example.com/*"][..],
+        &["example.com/a", "b.example.com/*"],
+        &["kubernetes.io.example.com/*"],
+    ] {
+        assert_eq!(row(&["signers"], names), None, "{names:?}");
+    }
+    let all: &[&str] = &[];
+    for names in [
+        all,
+        &["kubernetes.io/*"],
+        &["kubernetes.io/kubelet-serving"],
+        &["example.com/*", "kubernetes.io/*"],
+    ] {
+        assert_eq!(
+            row(&["signers"], names),
+            Some("permits to approve or sign certificates"),
+            "{names:?}"
+        );
+    }
 }
 
 #[test]

@@ -6,8 +6,8 @@
 use super::text_value;
 
 text_value! {
-    /// A verb of the API, or `*`.
-    #[schema(pattern = r"^(\*|[a-z][a-z0-9\-]{0,62})$", examples("get"))]
+    /// A verb of the API, or `*`. Those of constrained impersonation have a `:`.
+    #[schema(pattern = r"^(\*|[a-z][a-z0-9:\-]{0,62})$", examples("get"))]
     Verb, "verb", verb,
     "must be '*' or a verb in lower case: get, list, watch, create, update, patch, delete, deletecollection, ..."
 }
@@ -18,16 +18,17 @@ text_value! {
     "must be '*', empty (the core group) or a group such as apps or rbac.authorization.k8s.io"
 }
 text_value! {
-    /// A resource, `resource/subresource`, or one with `*` for either.
-    #[schema(max_length = 191, pattern = r"^(\*|[a-z][a-z0-9\-]{0,62})(/(\*|[a-z][a-z0-9\-]{0,62}))*$", examples("deployments/scale"))]
+    /// A resource, `resource/subresource`, or one with `*` for either. The subresource may be the key of an attribute of a user (`userextras/example.com`).
+    #[schema(max_length = 191, pattern = r"^(\*|[a-z][a-z0-9\-]{0,62})(/(\*|[a-z][a-z0-9._\-]{0,62}))*$", examples("deployments/scale"))]
     Resource, "resource", resource,
     "must be '*' or a resource in lower case, such as pods or pods/log"
 }
 text_value! {
-    /// The name of an object: anything that can be one segment of a path.
-    #[schema(max_length = 253, pattern = r"^(?!\.{1,2}$)[!-$&-.0-~]+$", examples("web"))]
+    /// The name of an object, or of what has no object: a signer (`example.com/*`), or a user or group to impersonate. An API server compares it as
+    /// a text: only for signers, it also asks for `DOMAIN/*`.
+    #[schema(max_length = 253, pattern = r"^(?!\.{1,2}$)[!-~]([ -~]*[!-~])?$", examples("web"))]
     ResourceName, "name of an object", resource_name,
-    "must be 1 to 253 printable ASCII characters without '/', '%' and spaces, and neither '.' nor '..'"
+    "must be 1 to 253 printable ASCII characters without a space at either end, and neither '.' nor '..'"
 }
 text_value! {
     /// A non-resource path of the API server, with `*` only as its last character.
@@ -36,17 +37,17 @@ text_value! {
     "must be '*' or a path such as /healthz or /metrics/*, with '*' only as its last character"
 }
 
-/// Lower-case letters; resources may also contain digits and `-`.
-fn word(text: &str) -> bool {
+/// Lower-case letters, digits and `-`, and `more`.
+fn word(text: &str, more: &[u8]) -> bool {
     (1..=63).contains(&text.len())
         && text.starts_with(|c: char| c.is_ascii_lowercase())
         && text
             .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || more.contains(&b))
 }
 
 fn verb(text: &str) -> bool {
-    text == "*" || word(text)
+    text == "*" || word(text, b":")
 }
 
 fn api_group(text: &str) -> bool {
@@ -58,19 +59,22 @@ fn api_group(text: &str) -> bool {
 }
 
 fn resource(text: &str) -> bool {
-    let star_or_word = |part: &str| part == "*" || word(part);
+    let star_or_word = |part: &str, more: &[u8]| part == "*" || word(part, more);
     match text.split_once('/') {
         Some((resource, subresource)) => {
-            star_or_word(resource) && subresource.len() <= 127 && subresource.split('/').all(star_or_word)
+            star_or_word(resource, b"")
+                && subresource.len() <= 127
+                && subresource.split('/').all(|part| star_or_word(part, b"._"))
         }
-        None => star_or_word(text),
+        None => star_or_word(text, b""),
     }
 }
 
 fn resource_name(text: &str) -> bool {
     (1..=253).contains(&text.len())
         && !matches!(text, "." | "..")
-        && text.bytes().all(|b| b.is_ascii_graphic() && b != b'/' && b != b'%')
+        && text.trim() == text
+        && text.bytes().all(|b| b.is_ascii_graphic() || b == b' ')
 }
 
 fn non_resource_url(text: &str) -> bool {
@@ -97,7 +101,15 @@ mod tests {
     #[test]
     fn words_of_rules() {
         table::<Verb>(
-            &["*", "get", "deletecollection", "use", "create-on"],
+            &[
+                "*",
+                "get",
+                "deletecollection",
+                "use",
+                "create-on",
+                "impersonate:user-info",
+                "impersonate-on:user-info:get",
+            ],
             &["", "Get", "get*", "get,list", "1a"],
         );
         table::<ApiGroup>(
@@ -105,12 +117,39 @@ mod tests {
             &["Apps", "apps/v1", "a..b", ".a", "*.a", "a_b"],
         );
         table::<Resource>(
-            &["*", "pods", "pods/log", "*/scale", "pods/*", "services/proxy"],
-            &["", "/", "pods/", "/log", "Pods", "po*", "pods,secrets", "pods//log"],
+            &[
+                "*",
+                "pods",
+                "pods/log",
+                "*/scale",
+                "pods/*",
+                "services/proxy",
+                "userextras/example.com/team_id",
+            ],
+            &[
+                "",
+                "/",
+                "pods/",
+                "/log",
+                "Pods",
+                "po*",
+                "pods,secrets",
+                "pods//log",
+                "a.b",
+            ],
         );
         table::<ResourceName>(
-            &["a", "system:node:x", "a.b", "A_b"],
-            &["", ".", "..", "a/b", "a%2f", "a b"],
+            &[
+                "a",
+                "system:node:x",
+                "a.b",
+                "A_b",
+                "example.com/*",
+                "kubernetes.io/kubelet-serving",
+                "https://a/b#c%20",
+                "Domain Admins",
+            ],
+            &["", ".", "..", " a", "a ", " "],
         );
         table::<NonResourceUrl>(
             &["*", "/", "/healthz", "/metrics/*", "/api*"],
