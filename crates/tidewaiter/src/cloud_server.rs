@@ -202,8 +202,10 @@ async fn founded(args: &InitArgs, settings: &ServerSettings, database: &Url, pas
     };
     let made = found(database, clock, founder).await.map_err(anyhow::Error::from)?;
     let flags = args.place.to_flags(&settings.data).context("the flags of the server")?;
-    let url = settings.public_url()?.to_string();
-    let url = url.trim_end_matches('/');
+    // The API is at the root of the host.
+    let mut url = settings.public_url()?;
+    url.set_path("");
+    let url = url.as_str().trim_end_matches('/');
     say(&format!(
         "Organization  {} ({})\nOwner         {} ({})\nSigning keys  {}\nSealing keys  {}: a backup of the database cannot be decrypted without them; keep them apart from the backup\n\n\
          Next:\n  tidewaiter cloud serve {flags}\n  tidewaiter cloud login --server {url} {}\n",

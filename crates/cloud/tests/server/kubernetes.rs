@@ -32,6 +32,7 @@ const LIFE: SignedDuration = SignedDuration::from_secs(45);
 /// A cloud on HTTPS, whose signing keys were rotated once: the second one signs.
 struct Cloud {
     base: String,
+    issuer: String,
     http: Client,
     organization: String,
     /// The tokens that the first key signs.
@@ -48,7 +49,8 @@ impl Drop for Cloud {
 }
 
 impl Cloud {
-    async fn start() -> Self {
+    /// The URL of the issuer has this path.
+    async fn start(path: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let ca = issuer::certificate(folder.path());
@@ -56,7 +58,11 @@ impl Cloud {
         let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
         let base = format!("https://{address}");
         let hours_ago = |hours| clock.now() - SignedDuration::from_hours(hours);
-        let before = Tokens::new(base.clone(), KeyRing::create(&at("keys"), hours_ago(9)).unwrap());
+        let issuer = format!("{base}{path}");
+        let before = Tokens::new(
+            issuer.trim_end_matches('/'),
+            KeyRing::create(&at("keys"), hours_ago(9)).unwrap(),
+        );
         KeyRing::rotate(&at("keys"), hours_ago(5)).unwrap();
         make_keys(&at("keys"), &at("sealing"), &clock).unwrap();
         let database: url::Url = format!("sqlite://{}", at("cloud.db").display()).parse().unwrap();
@@ -72,7 +78,7 @@ impl Cloud {
             database,
             address,
             tls: Some((at("tls.crt"), at("tls.key"))),
-            issuer: base.parse().unwrap(),
+            issuer: issuer.parse().unwrap(),
             keys: at("keys"),
             sealing: at("sealing"),
             script_keys: Vec::new(),
@@ -102,6 +108,7 @@ impl Cloud {
             .unwrap();
         Self {
             base,
+            issuer: issuer.trim_end_matches('/').to_owned(),
             http,
             organization: begun.organization.to_string(),
             before,
@@ -132,7 +139,7 @@ impl Cloud {
 
     /// The file by which a kube-apiserver trusts the tokens for `cluster`.
     fn authentication(&self, folder: &Path, cluster: &str) -> std::path::PathBuf {
-        let configuration = issuer::authentication(&self.base, &self.ca, cluster);
+        let configuration = issuer::authentication(&self.issuer, &self.ca, cluster);
         let path = folder.join("authentication.json");
         serde_json::to_writer(fs::File::create(&path).unwrap(), &configuration).unwrap();
         path
@@ -156,7 +163,7 @@ const PODS: &str = "/api/v1/namespaces/dev/pods";
 
 #[tokio::test]
 async fn it_believes_what_is_for_it_and_nothing_else() {
-    let cloud = Cloud::start().await;
+    let cloud = Cloud::start("").await;
     let owner = cloud.log_in("olivia@example.org").await;
     let id = |answer: (StatusCode, Value)| {
         assert_eq!(answer.0, 201, "{answer:?}");
@@ -276,6 +283,46 @@ async fn it_believes_what_is_for_it_and_nothing_else() {
         }
     })
     .await;
+}
+
+/// An API server looks for the documents below the path, and compares the issuer as a text.
+#[tokio::test]
+async fn it_believes_an_issuer_whose_url_has_a_path() {
+    let cloud = Cloud::start("/team/:a/v3/*b/").await;
+    let owner = cloud.log_in("olivia@example.org").await;
+    let (made, cluster) = cloud.post(&owner, "~/clusters", json!({"name": "prod"})).await;
+    assert_eq!(made, 201, "{cluster}");
+    let cluster = cluster["id"].as_str().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let plane = ControlPlane::builder()
+        .with_authentication(cloud.authentication(folder.path(), cluster))
+        .start()
+        .await;
+    let http = Client::builder()
+        .no_proxy()
+        .tls_danger_accept_invalid_certs(true)
+        .build()
+        .unwrap();
+    let asks = Asks { plane: &plane, http };
+    eventually("the issuer's keys are known", SOON, async || {
+        let (_, answer) = cloud
+            .post(&owner, &format!("~/clusters/{cluster}/token"), json!({}))
+            .await;
+        // Known, and without a role.
+        match asks.get(answer["token"].as_str().unwrap(), PODS).await {
+            403 => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
+    assert_eq!(asks.get(&owner, PODS).await, 401);
+    let get = async |path: &str| {
+        let answer = cloud.http.get(format!("{}{path}", cloud.base)).send().await.unwrap();
+        answer.status().as_u16()
+    };
+    // Behind a proxy that takes the path off, they are at the root.
+    assert_eq!(get("/.well-known/openid-configuration").await, 200);
+    assert_eq!(get("/team/.well-known/openid-configuration").await, 404);
 }
 
 /// What the coordinator will do with roles and bindings, by hand.

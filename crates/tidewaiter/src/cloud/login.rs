@@ -6,7 +6,7 @@ use std::path::absolute;
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Value, json};
 use tidewaiter_api::values::quoted;
-use tidewaiter_cloud::client::{AccessToken, Client, Method, Path, Request};
+use tidewaiter_cloud::client::{AccessToken, Client, ClientError, Method, Path, Request};
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::{DisplayName, OrganizationId};
 use tidewaiter_kit::SystemClock;
@@ -40,6 +40,19 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
         .json()
         .map_err(|reason| anyhow!("the response with the organizations {reason}"))?;
     let organizations = organizations.as_array().cloned().unwrap_or_default();
+    let mut forgotten = String::new();
+    if args.organization.is_none()
+        && let Some(id) = &login.organization
+        && !organizations.iter().any(|known| text(known, "id") == id)
+        && !is_there(&client, id).await
+    {
+        forgotten = format!(
+            "{} has no organization {}, or you are not a member of it: the context forgets it and its cluster\n",
+            login.server,
+            quoted(id)
+        );
+        (login.organization, login.cluster) = (None, None);
+    }
     if let ([only], None) = (&organizations[..], &login.organization) {
         login.organization = Some(text(only, "id").to_owned());
     }
@@ -49,7 +62,7 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
     contexts.contexts.insert(name.clone(), login);
     contexts.current = Some(name);
     contexts.save()?;
-    print(&done)?;
+    print(&format!("{done}{forgotten}"))?;
     if chosen.is_none() {
         print(
             "you are a member of several organizations; select one: tidewaiter cloud context set --organization ID\n",
@@ -57,6 +70,15 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
         print(&table(&["id", "name"], &organizations))?;
     }
     Ok(())
+}
+
+/// Whether the cloud has the organization of the context, which a new cloud at the address of an old one does not. If it does not say so, it has.
+async fn is_there(client: &Client, organization: &str) -> bool {
+    let request = Request::new(Method::GET, Path::new(["organizations", organization]));
+    !matches!(
+        client.request(&request).await,
+        Err(ClientError::NotOurs { .. } | ClientError::Refused { .. })
+    )
 }
 
 /// The name and the content of the context, with what the flags omit from the context that there is.
@@ -74,12 +96,14 @@ fn wanted(args: &LoginArgs, contexts: &Contexts) -> Result<(String, Login)> {
     let email = args.email.as_ref().map(ToString::to_string);
     let email = email.or_else(|| known.map(|known| known.email.clone()));
     let organization = args.organization.map(|id| id.to_string());
+    // A cluster is of one organization.
+    let same = known.filter(|known| organization.is_none() || known.organization == organization);
     let login = Login {
         email: email.ok_or_else(|| anyhow!("no e-mail address: run tidewaiter cloud login --server {server} EMAIL"))?,
         server,
         ca_file: ca_file.or_else(|| known.and_then(|known| known.ca_file.clone())),
         organization: organization.or_else(|| known.and_then(|known| known.organization.clone())),
-        cluster: known.and_then(|known| known.cluster.clone()),
+        cluster: same.and_then(|known| known.cluster.clone()),
         token: None,
     };
     Ok((name, login))

@@ -108,6 +108,48 @@ async fn a_login_takes_server_and_address_from_the_context() {
         .refused(1, &["no e-mail address", "http://localhost:1"]);
 }
 
+/// A demonstration, or a cloud that was set up again, has the address of one that is gone.
+#[tokio::test]
+async fn a_login_at_a_new_cloud_forgets_what_the_old_one_had() {
+    let person = Person::logged_in().await;
+    let old = "99999999-9999-4999-8999-999999999999";
+    let before = fs::read_to_string(person.contexts())
+        .unwrap()
+        .replace(ORGANIZATION, old);
+    assert!(before.contains("production"), "{before}");
+    let password = [("TIDEWAITER_CLOUD_PASSWORD", PASSWORD)];
+    for (answer, is_kept) in [
+        (None, true),
+        (Some(StatusCode::SERVICE_UNAVAILABLE), true),
+        (Some(StatusCode::NOT_FOUND), false),
+        (Some(StatusCode::FORBIDDEN), false),
+    ] {
+        person.file("config/tidewaiter/cloud.yaml", &before);
+        if let Some(status) = answer {
+            person.cloud.refuse(&format!("GET /v3/organizations/{old}"), status);
+        }
+        let out = person.run_with(&["cloud", "login"], &password).await.well();
+        let text = fs::read_to_string(person.contexts()).unwrap();
+        assert_eq!(
+            text.contains(old) && text.contains("production"),
+            is_kept,
+            "{answer:?} {text}"
+        );
+        assert_eq!(text.contains(ORGANIZATION), !is_kept, "{answer:?} {text}");
+        assert_eq!(
+            out.contains("the context forgets it and its cluster"),
+            !is_kept,
+            "{out}"
+        );
+    }
+    // A cluster is of one organization.
+    person.file("config/tidewaiter/cloud.yaml", &before);
+    let named = ["cloud", "login", "--organization", ORGANIZATION];
+    person.run_with(&named, &password).await.well();
+    let text = fs::read_to_string(person.contexts()).unwrap();
+    assert!(text.contains(ORGANIZATION) && !text.contains("production"), "{text}");
+}
+
 #[tokio::test]
 async fn contexts_are_listed_and_changed() {
     let person = Person::logged_in().await;

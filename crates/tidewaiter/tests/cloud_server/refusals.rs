@@ -42,6 +42,15 @@ async fn settings_that_cannot_be_meant_are_refused_by_name() {
         &["database", "team#1", "# is written as %23"],
     )
     .await;
+    for url in [
+        "https://cloud.example.com?team=a",
+        "https://cloud.example.com/#a",
+        "https://cloud.example.com/team?",
+        "cloud.example.com",
+    ] {
+        let wanted = ["publicUrl", url, "without a query or fragment"];
+        refused(&place, &["--public-url", url], &wanted).await;
+    }
     refused(
         &place,
         &["--address", "0.0.0.0:0"],

@@ -14,6 +14,17 @@ fn says(days: &[&str], start: &str, end: &str, now: &str) -> String {
     opens.map_or_else(|| "open".to_owned(), |opens| opens.strftime("%a %F %R %Z").to_string())
 }
 
+#[test]
+fn no_time_zone_is_utc() {
+    for zone in [json!(null), json!(""), json!("UTC")] {
+        let window = json!([{"start": "02:00", "end": "04:00", "timeZone": zone}]);
+        let windows = windows(window).unwrap();
+        for (now, is_open) in [("2026-11-22T01:59:59Z", false), ("2026-11-22T02:00:00Z", true)] {
+            assert_eq!(windows.opens(now.parse().unwrap()).is_none(), is_open, "{zone} {now}");
+        }
+    }
+}
+
 /// 2026-11-22 is a Sunday. The clocks of Berlin are put forward on 2026-03-29 from 02:00 to 03:00, and back on 2026-10-25 from 03:00 to 02:00.
 #[test]
 fn a_window_is_open_between_its_times_on_its_days() {

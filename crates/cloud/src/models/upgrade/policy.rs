@@ -159,7 +159,10 @@ impl Model for MaintenanceWindow {
             days: fields.or_default("days")?,
             start: fields.required::<Text>("start")?.0,
             end: fields.required::<Text>("end")?.0,
-            time_zone: fields.optional::<Text>("timeZone")?.map(|text| text.0),
+            time_zone: fields
+                .optional::<Text>("timeZone")?
+                .map(|text| text.0)
+                .filter(|name| !name.is_empty()),
         };
         bound(fields, "days", window.days.len(), MAX_DAYS)?;
         // The coordinator reads it with the same function.
