@@ -21,7 +21,8 @@ const MAX_COMMENT: usize = 256;
 /// RFC 8301 requires at least 2048; much larger ones are not in use, and OpenSSH rejects more than 16384.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=16384;
 
-/// OpenSSL verifies nothing with a longer exponent and a modulus of more than 3072 bits. Those in use have 17 bits or fewer.
+/// With a modulus of more bits than these, OpenSSL verifies nothing if the exponent has more than 64.
+const RSA_BITS_OF_LONG_EXPONENTS: usize = 3072;
 const RSA_EXPONENT_BYTES: usize = 8;
 
 /// The upper half of the order of each curve.
@@ -154,9 +155,11 @@ fn application(key: &KeyData) -> &str {
     }
 }
 
-/// Whether a number may be the exponent of an RSA key. With 1, a signature is the message itself: anybody can make it.
-fn is_exponent(number: &[u8]) -> bool {
-    number.len() <= RSA_EXPONENT_BYTES && number != [1] && number.last().is_some_and(|byte| byte % 2 == 1)
+/// Whether a number may be the exponent of an RSA key with a modulus of so many bits. OpenSSH reads any. With 1, a signature is the padded
+/// message itself, which anybody can make and OpenSSH accepts; an even one has no private key.
+fn is_exponent(number: &[u8], bits: usize) -> bool {
+    let is_usable = bits <= RSA_BITS_OF_LONG_EXPONENTS || number.len() <= RSA_EXPONENT_BYTES;
+    is_usable && number != [1] && number.last().is_some_and(|byte| byte % 2 == 1)
 }
 
 fn allowed(key: &PublicKey) -> Result<(), &'static str> {
@@ -186,10 +189,12 @@ fn allowed(key: &PublicKey) -> Result<(), &'static str> {
             let exponent = key.key_data().rsa().and_then(|rsa| rsa.e.as_positive_bytes());
             if !RSA_BITS.contains(&bits) {
                 Err("must be an RSA key of 2048 to 16384 bits")
-            } else if exponent.is_some_and(is_exponent) {
+            } else if exponent.is_some_and(|exponent| is_exponent(exponent, bits)) {
                 Ok(())
             } else {
-                Err("must be an RSA key with an odd exponent from 3, of at most 64 bits, such as 65537")
+                Err(
+                    "must be an RSA key with an odd exponent from 3, of at most 64 bits if the key has more than 3072, such as 65537",
+                )
             }
         }
         _ => Err(

@@ -147,7 +147,14 @@ fn good_keys() -> Vec<(String, String)> {
         Curve::security_key(&CURVES[0].point()),
     ];
     keys.extend(CURVES.iter().map(|curve| curve.key(&curve.point())));
-    for exponent in [&[3][..], &[17], &[37], &[1, 0, 1], &[1, 0, 0, 0, 1]] {
+    for exponent in [
+        &[3][..],
+        &[17],
+        &[37],
+        &[1, 0, 1],
+        &[1, 0, 0, 0, 1],
+        &[1, 0, 0, 0, 0, 0, 0, 0, 1],
+    ] {
         keys.push(key("ssh-rsa", &[exponent, &modulus(2048)]));
     }
     keys.push(key("ssh-rsa", &[&[1, 0, 1], &modulus(4096)]));
@@ -164,8 +171,9 @@ fn bad_keys() -> Vec<(String, String)> {
         keys.extend(others.map(|other| curve.key(&other.point())));
     }
     keys.extend(CURVES[0].wrong_points().iter().map(|point| Curve::security_key(point)));
-    let exponents: [&[u8]; 6] = [&[], &[1], &[2], &[4], &[1, 0, 0], &[1, 0, 0, 0, 0, 0, 0, 0, 1]];
+    let exponents: [&[u8]; 5] = [&[], &[1], &[2], &[4], &[1, 0, 0]];
     keys.extend(exponents.map(|exponent| key("ssh-rsa", &[exponent, &modulus(2048)])));
+    keys.push(key("ssh-rsa", &[&[1, 0, 0, 0, 0, 0, 0, 0, 1], &modulus(4096)]));
     keys.extend([512, 1024, 2040].map(|bits| key("ssh-rsa", &[&[1, 0, 1], &modulus(bits)])));
     let mut random = [0; 33];
     aws_lc_rs::rand::SecureRandom::fill(&SystemRandom::new(), &mut random).unwrap();
