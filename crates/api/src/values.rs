@@ -45,17 +45,29 @@ impl InvalidValue {
 }
 
 /// `text` with every character escaped that must not reach a terminal: control characters, invisible characters and those
-/// that change the text direction. Accents behind their letter, as macOS writes an umlaut, are not. The result is neither quoted nor truncated.
+/// that change the text direction. Accents behind their letter, as macOS writes an umlaut, are not escaped. The result is
+/// neither quoted nor truncated.
 #[must_use]
 pub fn printable(text: &str) -> String {
-    const AS_IT_IS: [char; 3] = ['"', '\'', '\\'];
     let mut shown = String::with_capacity(text.len());
-    for part in text.split_inclusive(AS_IT_IS) {
-        let body = part.trim_end_matches(AS_IT_IS);
+    let is_special = |character: char| matches!(character, '"' | '\'' | '\\') || is_invisible_mark(character);
+    for part in text.split_inclusive(is_special) {
+        let body = part.trim_end_matches(is_special);
         shown.extend(body.escape_debug());
-        shown.push_str(&part[body.len()..]);
+        for character in part[body.len()..].chars() {
+            if is_invisible_mark(character) {
+                shown.extend(character.escape_unicode());
+            } else {
+                shown.push(character);
+            }
+        }
     }
     shown
+}
+
+/// The combining grapheme joiner and the variation selectors, which are combining marks as accents are.
+fn is_invisible_mark(character: char) -> bool {
+    matches!(character, '\u{34f}' | '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
 /// `text` in quotes, with control characters escaped and truncated after 80 characters, so that untrusted text is safe to
@@ -163,6 +175,10 @@ mod tests {
             ("say \"it\", don't: a\\b \u{e9}", "say \"it\", don't: a\\b \u{e9}"),
             ("Ju\u{308}rgen", "Ju\u{308}rgen"),
             ("\u{308}x", "\\u{308}x"),
+            (
+                "a\u{34f}b\u{fe0f}c\u{e0101}d\u{200d}",
+                "a\\u{34f}b\\u{fe0f}c\\u{e0101}d\\u{200d}",
+            ),
             ("\u{1b}[31m\nred", "\\u{1b}[31m\\nred"),
             ("\u{9b}31m", "\\u{9b}31m"),
             ("\u{202e}gnp.exe", "\\u{202e}gnp.exe"),

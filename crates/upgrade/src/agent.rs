@@ -182,7 +182,8 @@ pub fn offer<'a>(
     Ok(Offer { upgrade, spec, until })
 }
 
-/// A run is an offer to a host whose kubelet is not newer than the target, and is not at it unless the script runs again.
+/// A run is an offer to a host whose kubelet is not newer than the target, and is not at it unless the script runs
+/// again.
 fn turn(offer: &Offer<'_>, host: Host<'_>, again: Again) -> Result<Run, Refused> {
     let Offer { upgrade, spec, until } = *offer;
     let version = host.version.ok_or(Refused::UnknownVersion)?;

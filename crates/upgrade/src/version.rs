@@ -7,11 +7,12 @@ use std::str::FromStr;
 use semver::{BuildMetadata, Prerelease};
 use tidewaiter_api::values::quoted;
 
-/// What Kubernetes names its pre-releases. Any other text behind the number is of a distribution.
+/// The first words of Kubernetes' own pre-releases. Any other text behind the number is a distribution's build.
 /// Source: <https://kubernetes.io/releases/release/>.
 const PRE_RELEASES: [&str; 3] = ["alpha", "beta", "rc"];
 
-/// A version of Kubernetes, as kubelets report it: `v1.36.3`, and `v1.36.3-eks-3abbec1`, `v1.36.3-gke.1212000` or `v1.36.3+k3s1`.
+/// A version of Kubernetes, as kubelets report it: `v1.36.3`, or with a distribution's build `v1.36.3-eks-3abbec1` or
+/// `v1.36.3+k3s1`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(semver::Version);
 
@@ -36,8 +37,7 @@ impl Version {
     /// Whether this version is the target. The build, such as `-eks-3abbec1`, counts only if the target names one.
     #[must_use]
     pub fn is(&self, target: &Self) -> bool {
-        let release = target.release();
-        self.0 == target.0 || (release == target.0 && self.release() == release)
+        self.0 == target.0 || self.release() == target.0
     }
 
     /// Which of the two releases is newer. Builds of one release have no order: each distribution numbers its own.
@@ -48,18 +48,15 @@ impl Version {
 
     /// The version without the build of a distribution.
     fn release(&self) -> semver::Version {
-        let is_pre_release = self
-            .0
-            .pre
-            .split('.')
-            .next()
-            .is_some_and(|name| PRE_RELEASES.contains(&name));
+        let pre = &self.0.pre;
+        let word = pre.split('.').next().unwrap_or_default();
+        let pre = if PRE_RELEASES.contains(&word) {
+            pre.clone()
+        } else {
+            Prerelease::EMPTY
+        };
         semver::Version {
-            pre: if is_pre_release {
-                self.0.pre.clone()
-            } else {
-                Prerelease::EMPTY
-            },
+            pre,
             build: BuildMetadata::EMPTY,
             ..self.0
         }

@@ -112,7 +112,7 @@ pub fn safe_scope(rules: &[PolicyRule]) -> Option<Scope> {
 }
 
 impl FullControl {
-    /// Whether these names leave nothing of the row: the API server trusts none of these signers.
+    /// True if the names limit the row to signers that no API server trusts.
     fn is_limited_by(&self, names: &[String]) -> bool {
         self.resources == ["signers"]
             && !names.is_empty()

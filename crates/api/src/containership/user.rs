@@ -60,7 +60,8 @@ pub struct SshKey {
     #[serde(default)]
     pub fingerprint: String,
     /// The key as one line: its type, its data in base64, and an optional comment (sshd(8), its file format). It becomes
-    /// a line of `authorized_keys` on each node, so it has no options and no control characters but tabs. A line ending is left out.
+    /// a line of `authorized_keys` on each node, so it has no options and no control characters but tabs. A line ending
+    /// is dropped.
     #[schemars(
         length(max = 8192),
         regex(

@@ -1,8 +1,8 @@
 //! SSH public keys. They become lines of `authorized_keys`, so a key consists only of a type, its data and a comment: no options
 //! before it, and no second line.
 //!
-//! What OpenSSH cannot read is no key here either, so nobody is said to be able to log in who cannot. The spaces between the parts are as free
-//! as for OpenSSH.
+//! A key that OpenSSH cannot read is invalid here too: a report must not list a user who cannot log in. Spacing is as free as in
+//! OpenSSH.
 
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ECDSA_P521_SHA512_FIXED, EcdsaVerificationAlgorithm,
@@ -122,8 +122,8 @@ fn has_small_order(key: &KeyData) -> bool {
     }
 }
 
-/// Whether OpenSSH takes the point (`get_ec` and `sshkey_ec_validate_public`): uncompressed, on the curve, and with coordinates that are longer
-/// than half the order and below it. Only the upper half of these is compared: for a key that was generated, the answer is the same.
+/// OpenSSH's rule for points (`get_ec` and `sshkey_ec_validate_public`): uncompressed, on the curve, and with coordinates that are
+/// longer than half the order and below it. Only the upper halves are compared, which decides the same for generated keys.
 fn is_point(curve: EcdsaCurve, point: &[u8]) -> bool {
     let (algorithm, order): (&'static EcdsaVerificationAlgorithm, &[u8]) = match curve {
         EcdsaCurve::NistP256 => (&ECDSA_P256_SHA256_FIXED, &P256_ORDER),
@@ -155,8 +155,8 @@ fn application(key: &KeyData) -> &str {
     }
 }
 
-/// Whether a number may be the exponent of an RSA key with a modulus of so many bits. OpenSSH reads any. With 1, a signature is the padded
-/// message itself, which anybody can make and OpenSSH accepts; an even one has no private key.
+/// The rule for the exponent of an RSA key with a modulus of `bits`. OpenSSH reads any. With 1, a signature is the padded message
+/// itself, which anybody can make and OpenSSH accepts; an even one has no private key.
 fn is_exponent(number: &[u8], bits: usize) -> bool {
     let is_usable = bits <= RSA_BITS_OF_LONG_EXPONENTS || number.len() <= RSA_EXPONENT_BYTES;
     is_usable && number != [1] && number.last().is_some_and(|byte| byte % 2 == 1)

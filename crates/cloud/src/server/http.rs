@@ -38,11 +38,11 @@ const LIMIT: Duration = Duration::from_secs(30);
 const COME_AGAIN: u64 = 2;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Where what an API server reads of the issuer of tokens is. Its URL may have a path.
+/// The folder of the documents that a kube-apiserver reads of the issuer of tokens.
 const WELL_KNOWN: &str = "/.well-known/";
 
-/// Serves the table of endpoints, and `/healthz`, `/readyz` and `/metrics` of the process. The API is at the root of the host, and the documents of
-/// the issuer are both there and below its path, where a kube-apiserver looks for them.
+/// Serves the table of endpoints, and `/healthz`, `/readyz` and `/metrics` of the process. The API is at the root of the host, and the
+/// documents of the issuer are both there and below its path, where a kube-apiserver looks for them.
 pub(super) fn router(cloud: Cloud, kit: Kit) -> Router {
     let below = cloud.parts.issuer.path().trim_end_matches('/').to_owned();
     let mut paths: BTreeMap<&str, MethodRouter<Cloud>> = BTreeMap::new();

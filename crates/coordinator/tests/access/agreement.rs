@@ -232,6 +232,19 @@ struct Server {
 }
 
 impl Server {
+    /// Makes the namespaces.
+    async fn of(world: &World) -> Self {
+        for namespace in NAMESPACES {
+            world.namespace(namespace).await;
+        }
+        Self {
+            roles: world.all(),
+            everywhere: world.all(),
+            in_namespaces: NAMESPACES.map(|namespace| (namespace, world.within(namespace))).into(),
+            reviews: world.all(),
+        }
+    }
+
     async fn create(&self, access: &Access, prefix: &str) {
         for (name, rules) in &access.roles {
             make(&self.roles, json!({"metadata": {"name": name}, "rules": rules})).await;
@@ -344,15 +357,7 @@ fn agrees(history: &(Access, Access), told: &[Change], user: &str, question: &Qu
 #[tokio::test]
 async fn the_pure_functions_agree_with_the_api_server() {
     let world = World::start().await;
-    for namespace in NAMESPACES {
-        world.namespace(namespace).await;
-    }
-    let server = Server {
-        roles: world.all(),
-        everywhere: world.all(),
-        in_namespaces: NAMESPACES.map(|namespace| (namespace, world.within(namespace))).into(),
-        reviews: world.all(),
-    };
+    let server = Server::of(&world).await;
     // A failure prints the whole history, so the seed need not be known.
     let mut random = TestRunner::default();
     let histories: Vec<(Access, Access)> = (0..HISTORIES)
@@ -411,7 +416,7 @@ fn teams_of(access: &Access, user: &str) -> Vec<String> {
     teams.map(|(team, _)| team.clone()).collect()
 }
 
-/// What the rules of real roles permit, of what has no objects: signers, and users to impersonate. For signers, the API server asks for the name
+/// Rules about signers and about users to impersonate, which are no objects. For signers, the API server asks for the name
 /// and for `DOMAIN/*` (`IsAuthorizedForSignerName`).
 #[tokio::test]
 async fn names_of_signers_and_of_whom_to_impersonate_permit_what_the_api_server_says() {
@@ -466,15 +471,7 @@ async fn names_of_signers_and_of_whom_to_impersonate_permit_what_the_api_server_
     ]);
 
     let world = World::start().await;
-    for namespace in NAMESPACES {
-        world.namespace(namespace).await;
-    }
-    let server = Server {
-        roles: world.all(),
-        everywhere: world.all(),
-        in_namespaces: NAMESPACES.map(|namespace| (namespace, world.within(namespace))).into(),
-        reviews: world.all(),
-    };
+    let server = Server::of(&world).await;
     let mut access = Access::default();
     for (role, group, resource, verbs, name) in rules {
         let rule = PolicyRule {

@@ -20,11 +20,10 @@ use crate::{Process, Scratch, assets, eventually, free_port};
 /// How often another port is tried when a server finds its own taken.
 const PORTS: usize = 10;
 
-/// Control planes that start at the same time on this machine, over all test processes. A start is computing: where a dozen share two
-/// slow cores, the parts of each wait for one another until the API server gives up.
-const STARTS: usize = 2;
-/// How long a start waits for its turn.
-const TURN: Duration = Duration::from_mins(15);
+/// Concurrent starts on this machine, over all test processes. A start is CPU-bound: of a dozen on two slow cores, none is ready
+/// in time.
+const MAX_CONCURRENT_STARTS: usize = 2;
+const START_PERMIT_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// What a control plane is to have besides etcd and kube-apiserver.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +67,7 @@ impl ControlPlaneBuilder {
             .map_or(Ipv4Addr::LOCALHOST, |network| network.address());
         let pki = Pki::create(folder.join("pki"), ip);
         write_private(&folder.join("audit-policy.yaml"), servers::AUDIT_POLICY);
-        let _turn = turn().await;
+        let _permit = start_permit().await;
         let etcd = Process::start(&scratch, servers::etcd(folder));
         for _ in 0..PORTS {
             let address = SocketAddr::from((ip, free_port()));
@@ -133,19 +132,19 @@ impl ControlPlane {
     }
 }
 
-/// Waits for a turn to start servers; it ends when the file is closed, also by the end of this process.
-async fn turn() -> File {
+/// Waits for one of the permits to start servers: a file lock, released when the file is closed, also by the end of this process.
+async fn start_permit() -> File {
     let folder = assets::cache_folder().join("starts");
     fs::create_dir_all(&folder).expect("the folder of the cache");
-    let places: Vec<_> = (0..STARTS)
-        .map(|place| File::create(folder.join(place.to_string())).expect("a file to lock"))
+    let mut files: Vec<_> = (0..MAX_CONCURRENT_STARTS)
+        .map(|number| File::create(folder.join(number.to_string())).expect("a file to lock"))
         .collect();
-    let place = eventually("a turn to start a control plane", TURN, async || {
-        let free = places.iter().position(|place| place.try_lock().is_ok());
-        free.ok_or("others start theirs")
+    let locked = eventually("a permit to start a control plane", START_PERMIT_TIMEOUT, async || {
+        let locked = files.iter().position(|file| file.try_lock().is_ok());
+        locked.ok_or("others start theirs")
     })
     .await;
-    places.into_iter().nth(place).expect("it is one of them")
+    files.swap_remove(locked)
 }
 
 /// Waits until the API server is ready: false when it ended because its port is taken.

@@ -72,7 +72,7 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
     Ok(())
 }
 
-/// Whether the cloud has the organization of the context, which a new cloud at the address of an old one does not. If it does not say so, it has.
+/// False if the cloud answers that it has no such organization, as a new cloud at the address of an old one does.
 async fn is_there(client: &Client, organization: &str) -> bool {
     let request = Request::new(Method::GET, Path::new(["organizations", organization]));
     !matches!(

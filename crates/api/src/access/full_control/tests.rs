@@ -203,7 +203,7 @@ fn what_is_harmless_is_permitted_in_every_scope() {
     );
 }
 
-/// Who signs for others signs nothing that the API server trusts.
+/// Certificates of other signers are not trusted by the API server.
 #[test]
 fn signers_are_known_by_their_names() {
     let row = |resources: &[&str], names: &[&str]| {

@@ -159,10 +159,7 @@ impl Model for MaintenanceWindow {
             days: fields.or_default("days")?,
             start: fields.required::<Text>("start")?.0,
             end: fields.required::<Text>("end")?.0,
-            time_zone: fields
-                .optional::<Text>("timeZone")?
-                .map(|text| text.0)
-                .filter(|name| !name.is_empty()),
+            time_zone: fields.optional::<Text>("timeZone")?.map(|text| text.0),
         };
         bound(fields, "days", window.days.len(), MAX_DAYS)?;
         // The coordinator reads it with the same function.

@@ -15,7 +15,7 @@ use url::{Host, Url};
 
 /// Docker Hub: its address in pull secrets, and where its API is.
 pub(super) const DOCKER_HUB: &str = "https://index.docker.io/v1/";
-/// What people call it. The last one is a website, whose paths are pages.
+/// The names under which people write it. The last one is a website, whose paths are pages.
 const DOCKER_HUB_HOSTS: [&str; 5] = [
     "docker.io",
     "index.docker.io",

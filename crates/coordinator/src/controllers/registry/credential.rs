@@ -18,9 +18,10 @@ const DEFAULT_REGION: &str = "us-east-1";
 /// ECR Public, which has an API of its own.
 const ECR_PUBLIC: &str = "public.ecr.aws";
 
-/// The domains of ECR in the partitions of AWS. Source: the credential provider of ECR in kubernetes/cloud-provider-aws.
-const ECR_DOMAINS: [&str; 8] = [
+/// The domains of ECR in the partitions of AWS, as in the patterns of its public clients.
+const ECR_DOMAINS: [&str; 9] = [
     ".amazonaws.com",
+    ".amazonaws.eu",
     ".amazonaws.com.cn",
     ".on.aws",
     ".on.amazonwebservices.com.cn",
@@ -288,7 +289,8 @@ impl Source {
     }
 }
 
-/// The region of a name of ECR: `ACCOUNT.dkr.ecr.REGION.amazonaws.com`, `ACCOUNT.dkr-ecr.REGION.on.aws`, or one of an endpoint in a VPC.
+/// The region of a name of ECR: `ACCOUNT.dkr.ecr.REGION.amazonaws.com`, `ACCOUNT.dkr-ecr.REGION.on.aws`, or the name of an endpoint in
+/// a VPC.
 fn region_of(domain: &str) -> Option<&str> {
     let is_ecr = ECR_DOMAINS.iter().any(|suffix| domain.ends_with(suffix));
     let mut labels = domain

@@ -117,6 +117,11 @@ fn the_region_of_ecr_is_that_of_its_address() {
             Some("cn-northwest-1"),
             Err(bad),
         ),
+        (
+            "123456789012.dkr.ecr.eusc-de-east-1.amazonaws.eu",
+            Some("eu-west-1"),
+            Err(bad),
+        ),
         ("123456789012.dkr-ecr.ap-south-2.on.aws", None, Ok("ap-south-2")),
         ("123456789012.dkr-ecr.ap-south-2.on.aws", Some("ap-south-1"), Err(bad)),
         (
