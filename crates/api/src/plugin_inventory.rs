@@ -81,7 +81,8 @@ pub struct PluginInventorySpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128))]
     pub completed_jobs: Vec<String>,
-    /// The objects, jobs included, by kind and namespace. An object is here before it is created, and until it is gone.
+    /// The objects, jobs included, by kind, namespace and position. An object is here before it is created, and until
+    /// it is gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4096))]
     pub kinds: Vec<AppliedKind>,
@@ -141,6 +142,11 @@ pub struct AppliedKind {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 63))]
     pub namespace: String,
+    /// The place in the order in which the version applies them: absent for what comes before the groups, the number of
+    /// their group from 1, and one more for the jobs after the groups. They are removed in the opposite order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub position: Option<i64>,
     /// The objects.
     #[schemars(length(max = 4096))]
     pub objects: Vec<AppliedObject>,

@@ -53,6 +53,7 @@ mod removal;
 mod render;
 mod report;
 mod requests;
+mod scope;
 mod sent;
 mod settings;
 mod start;
@@ -200,7 +201,8 @@ impl PluginController {
         self.wakes.observes(&key, record.lacks(release));
         let observed = engine.observe(release, claimant).await;
         let (observed, places) = observed.map_err(PluginError::Read)?;
-        namespaces::check(&self.settings.namespaces, identity, release, &observed)
+        scope::check(release, &observed)
+            .and_then(|()| namespaces::check(&self.settings.namespaces, identity, release, &observed))
             .map_err(|refused| goal.refused(record, &refused))?;
         // A watch that begins wakes the plugin.
         self.wakes.obstructed(&key, observed.obstacles());

@@ -18,7 +18,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 impl World {
     /// Runs kubectl as a person; these words are its arguments.
-    fn kubectl(&self, words: &str, input: &str) {
+    pub fn kubectl(&self, words: &str, input: &str) {
         let mut kubectl = self.plane().kubectl(&Identity::Admin);
         let kubectl = kubectl
             .args(words.split(' '))

@@ -4,7 +4,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tidewaiter_coordinator::controllers::PluginSettings;
 
-use crate::world::{World, config, id};
+use crate::world::{World, config, id, in_namespace};
 
 /// Names, manifests, the reason, and words of the message.
 fn rows() -> Vec<(Value, &'static str, &'static str)> {
@@ -14,8 +14,12 @@ fn rows() -> Vec<(Value, &'static str, &'static str)> {
     for _ in 0..6 {
         deep = json!({"apiVersion": "v1", "kind": "List", "items": [deep]});
     }
-    let mut elsewhere = of("v1", "Namespace", "elsewhere");
-    elsewhere["metadata"]["namespace"] = json!("default");
+    // Cluster-scoped, so the namespace has no meaning.
+    let twice = [
+        of("v1", "Namespace", "twice"),
+        in_namespace(of("v1", "Namespace", "twice"), "kube-system"),
+        config("twice", "1"),
+    ];
     let mut owned = config("owned", "1");
     owned["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]);
     let mut endless = config("endless", "1");
@@ -71,7 +75,7 @@ fn rows() -> Vec<(Value, &'static str, &'static str)> {
             "ManifestsRefused",
             "Tidewaiter's own",
         ),
-        (json!([[elsewhere]]), "ManifestsRefused", "cluster-scoped"),
+        (json!([twice]), "ManifestsRefused", "cluster-scoped"),
         (Value::Null, "ManifestsRefused", "there are none"),
     ]
 }

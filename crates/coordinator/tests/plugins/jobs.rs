@@ -140,7 +140,7 @@ async fn a_job_that_is_deleted_after_it_has_succeeded_does_not_run_again() {
         })
         .await;
     let applied = jobs(&world).get("patch").await.unwrap();
-    assert_eq!(applied.data["spec"]["ttlSecondsAfterFinished"], 3_600);
+    assert_eq!(applied.data["spec"]["ttlSecondsAfterFinished"], Value::Null);
 
     ends(&world, "patch", true).await;
     world.is_ready(1, "1.0.0").await;
@@ -157,7 +157,7 @@ async fn a_job_that_is_deleted_after_it_has_succeeded_does_not_run_again() {
     })
     .await;
     world.is_quiet().await;
-    // As the API server does after the time.
+    // As a person may do.
     world.delete(&jobs(&world), "patch").await;
     world.is_quiet().await;
     running.stop().await;
@@ -175,5 +175,28 @@ async fn a_job_that_is_deleted_after_it_has_succeeded_does_not_run_again() {
     ends(&world, "patch", true).await;
     world.is_ready(1, "3.0.0").await;
     world.is_quiet().await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_job_that_expires_runs_once_for_each_version() {
+    let world = World::with_controller_manager().await;
+    let uid = async || jobs(&world).get("patch").await.unwrap().metadata.uid;
+    let mut runs = Vec::new();
+    let mut running = world.run(PluginSettings::default()).await;
+    // The second version has the same Job as the first one.
+    for (version, value) in [("1.0.0", "1"), ("2.0.0", "2")] {
+        world.offer(1, version, &json!([[expiring("one"), config("one", value)]]));
+        world.is_ready(1, version).await;
+        let run = uid().await;
+        assert!(!runs.contains(&run), "{version} has the Job of another version");
+        // The controllers would delete it now, and a start would create it again.
+        world.is_quiet().await;
+        running.stop().await;
+        running = world.run(PluginSettings::default()).await;
+        world.is_quiet().await;
+        assert_eq!(uid().await, run, "{version}");
+        runs.push(run);
+    }
     running.stop().await;
 }

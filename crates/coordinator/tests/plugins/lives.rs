@@ -1,5 +1,7 @@
 //! The life of a plugin: installed, upgraded, changed by somebody, removed.
 
+use std::collections::BTreeSet;
+
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tidewaiter_coordinator::controllers::{PluginDrift, PluginSettings};
@@ -183,6 +185,119 @@ async fn a_field_that_cannot_change_is_replaced_only_where_the_plugin_says_so() 
     world.is_ready(1, "2.0.1").await;
     world.config_is("fixed", Some("2")).await;
     world.is_quiet().await;
+}
+
+/// Fields of a pod, before and after.
+fn pod_fields() -> Vec<(Value, Value)> {
+    let tolerations = |value: &str| json!({"tolerations": [{"key": "a", "operator": "Equal", "value": value}]});
+    vec![
+        (json!({"hostname": "one"}), json!({"hostname": "two"})),
+        (
+            json!({"nodeSelector": {"a": "one"}}),
+            json!({"nodeSelector": {"a": "two"}}),
+        ),
+        (json!({"restartPolicy": "Always"}), json!({"restartPolicy": "Never"})),
+        (
+            json!({"activeDeadlineSeconds": 7000}),
+            json!({"activeDeadlineSeconds": 8000}),
+        ),
+        (
+            json!({"terminationGracePeriodSeconds": 1}),
+            json!({"terminationGracePeriodSeconds": 2}),
+        ),
+        (json!({"dnsPolicy": "Default"}), json!({"dnsPolicy": "ClusterFirst"})),
+        (
+            json!({"volumes": []}),
+            json!({"volumes": [{"name": "a", "emptyDir": {}}]}),
+        ),
+        (
+            json!({"containers": [{"name": "main", "image": "main", "args": ["one"]}]}),
+            json!({"containers": [{"name": "main", "image": "main", "args": ["two"]}]}),
+        ),
+        (
+            json!({}),
+            json!({"containers": [{"name": "main", "image": "main"}, {"name": "more", "image": "more"}]}),
+        ),
+        (
+            json!({}),
+            json!({"initContainers": [{"name": "first", "image": "first"}]}),
+        ),
+        (tolerations("one"), tolerations("two")),
+    ]
+}
+
+#[tokio::test]
+async fn a_pod_is_replaced_whatever_changes_in_it() {
+    let world = World::with_controller_manager().await;
+    let version = |is_second: bool| {
+        let pods = pod_fields().into_iter().enumerate().map(|(number, (before, after))| {
+            let mut spec = json!({"containers": [{"name": "main", "image": "main"}]});
+            let fields = if is_second { after } else { before };
+            spec.as_object_mut()
+                .unwrap()
+                .extend(fields.as_object().unwrap().clone());
+            json!({"apiVersion": "v1", "kind": "Pod", "spec": spec, "metadata": {"name": format!("pod-{number}"),
+                "annotations": {"tidewaiter.dev/on-immutable": "replace"}}})
+        });
+        json!([pods.collect::<Vec<_>>()])
+    };
+    let pods = world.objects("v1", "pods", "Pod", Some("default"));
+    let uids = async || -> BTreeSet<String> {
+        let all = pods.list(&ListParams::default()).await.unwrap();
+        all.items.into_iter().filter_map(|pod| pod.metadata.uid).collect()
+    };
+    world.offer(1, "1.0.0", &version(false));
+    let running = world.run(PluginSettings::default()).await;
+    world.is_applied(1, "1.0.0").await;
+    let before = uids().await;
+    world.offer(1, "2.0.0", &version(true));
+    world.is_applied(1, "2.0.0").await;
+    let after = uids().await;
+    assert_eq!((before.len(), after.len()), (pod_fields().len(), pod_fields().len()));
+    assert!(before.is_disjoint(&after), "{before:?} {after:?}");
+    running.stop().await;
+}
+
+/// Manifests that server-side apply cannot read: the API server answers with an internal error.
+#[tokio::test]
+async fn items_of_one_key_are_said_to_need_a_change() {
+    let world = World::start().await;
+    let labels = json!({"app": "a"});
+    let rows = [
+        (
+            "env",
+            json!({"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}),
+        ),
+        ("ports", json!({"ports": [{"containerPort": 1}, {"containerPort": 1}]})),
+        (
+            "mounts",
+            json!({"volumeMounts": [{"name": "a", "mountPath": "/a"}, {"name": "b", "mountPath": "/a"}]}),
+        ),
+        ("unknown", json!({"imagePullPolicies": "Always"})),
+        ("type", json!({"command": "main"})),
+    ];
+    for (number, (name, fields)) in (1..).zip(&rows) {
+        let mut container = json!({"name": "main", "image": "main"});
+        container
+            .as_object_mut()
+            .unwrap()
+            .extend(fields.as_object().unwrap().clone());
+        let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [container]}});
+        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+            "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}});
+        world.offer(number, "1.0.0", &json!([[deployment]]));
+    }
+    let running = world.run(PluginSettings::default()).await;
+    for (number, (name, _)) in (1..).zip(&rows) {
+        let message = world.condition(number, "1.0.0", "Stalled", "True ApplyFailed").await;
+        let has = |words: &str| message.contains(words);
+        assert!(
+            has(&format!("default/{name}")) && has("Change the manifests"),
+            "{message}"
+        );
+        assert!(!has("tried again"), "{message}");
+    }
+    running.stop().await;
 }
 
 /// The kinds whose validation says in its own words that a field cannot change.

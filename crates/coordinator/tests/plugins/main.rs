@@ -36,6 +36,7 @@ mod random;
 mod removal;
 mod rendering;
 mod rollback;
+mod scopes;
 #[path = "../mirror/script.rs"]
 #[allow(
     dead_code,
@@ -43,6 +44,7 @@ mod rollback;
 )]
 mod script;
 mod shapes;
+mod stored;
 mod tenant;
 mod trust;
 mod world;

@@ -116,6 +116,59 @@ async fn custom_resources_go_before_the_workloads_that_finalize_them() {
     running.stop().await;
 }
 
+#[tokio::test]
+async fn groups_go_in_reverse_order_each_awaited_also_in_an_upgrade() {
+    let world = World::start().await;
+    let running = world.run(PluginSettings::default()).await;
+    let finalizers = |all: Value| Patch::Merge(json!({"metadata": {"finalizers": all}}));
+    let (params, some) = (PatchParams::default(), finalizers(json!(["example.com/operator"])));
+    // The operator is in the first group; what it finalizes is no custom resource. The plugin goes, or its next version
+    // has neither.
+    for (number, upgrades) in [(1, true), (2, false)] {
+        let names = ["operator", "guarded", "user"].map(|name| format!("{name}-{number}"));
+        let groups: Vec<_> = names.iter().map(|name| json!([config(name, "1")])).collect();
+        let [operator, guarded, user] = &names;
+        world.offer(number, "1.0.0", &json!(groups));
+        world.is_ready(number, "1.0.0").await;
+        world.configs().patch(guarded, &params, &some).await.unwrap();
+        let message = if upgrades {
+            world.offer(number, "2.0.0", &json!([[config("kept", "1")]]));
+            world.condition(number, "2.0.0", "Ready", "False Removal").await
+        } else {
+            world.withdraw(number);
+            world.event(&id(number), "RemovalWaits").await
+        };
+        for words in [
+            &format!("ConfigMap default/{guarded}"),
+            "example.com/operator",
+            "deleted after that: 1",
+        ] {
+            assert!(message.contains(words), "{message}");
+        }
+        world.config_is(user, None).await;
+        // No other plugin waits for it.
+        world.offer(
+            number + 10,
+            "1.0.0",
+            &json!([[config(&format!("other-{number}"), "1")]]),
+        );
+        world.is_ready(number + 10, "1.0.0").await;
+        world.config_is(operator, Some("1")).await;
+        world
+            .configs()
+            .patch(guarded, &params, &finalizers(Value::Null))
+            .await
+            .unwrap();
+        world.config_is(operator, None).await;
+        if upgrades {
+            world.is_ready(number, "2.0.0").await;
+        } else {
+            world.is_forgotten(number).await;
+        }
+    }
+    running.stop().await;
+}
+
 /// Refuses the deletion of widgets of the group with 403.
 fn refusal(group: &str) -> [Value; 2] {
     let rule = json!({"apiGroups": [group], "apiVersions": ["*"], "operations": ["DELETE"], "resources": ["widgets"]});

@@ -14,7 +14,7 @@ use super::kubectl::last_applied;
 use super::object::{Object, ObjectId};
 use super::observed::{Claim, Live, Seen};
 use super::record::Record;
-use super::release::{SERVERS_OWN, outlast};
+use super::release::{SERVERS_OWN, as_stored, outlast};
 use crate::mirror::is_id;
 
 /// The plugin that wants to have objects.
@@ -94,6 +94,7 @@ fn same_manifest(applied: &str, mut manifest: Map<String, Value>) -> bool {
 /// Leaves out what the readers of manifests leave out or add, ours and kubectl.
 fn normalize(object: &mut Map<String, Value>) {
     object.remove("status");
+    as_stored(object);
     outlast(object);
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;
@@ -231,7 +232,7 @@ mod tests {
         let release = release();
         let object = &release.groups[0][0];
         let mut record = Record::default();
-        record.expect(object.id.clone(), &object.version);
+        record.expect(object.id.clone(), &object.version, 0);
         let fields = |manager: &str| json!({"managedFields": [{"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {}}}]});
         // It was never applied.
         assert_eq!(judged(&record, fields(MANAGER)), Seen::Foreign);

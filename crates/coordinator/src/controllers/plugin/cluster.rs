@@ -251,6 +251,8 @@ fn applied(
     let mut metadata: Value = serde_json::from_str(metadata).map_err(Error::SerdeError)?;
     if kind.namespaced {
         metadata["namespace"] = json!(id.namespace);
+    } else if let Some(metadata) = metadata.as_object_mut() {
+        metadata.remove("namespace");
     }
     let mut params = PatchParams::apply(MANAGER);
     match uid {

@@ -335,11 +335,14 @@ fn inside(path: &str, key: &str) -> String {
     }
 }
 
-/// The manifest as an object in this namespace.
+/// The manifest as an object in this namespace; without one, it is cluster-scoped.
 pub(super) fn placed(manifest: &Map<String, Value>, namespace: &str) -> Value {
     let mut body = Value::Object(manifest.clone());
-    if !namespace.is_empty() {
-        body["metadata"]["namespace"] = Value::from(namespace);
+    if let Some(metadata) = body["metadata"].as_object_mut() {
+        metadata.remove("namespace");
+        if !namespace.is_empty() {
+            metadata.insert("namespace".to_owned(), Value::from(namespace));
+        }
     }
     body
 }

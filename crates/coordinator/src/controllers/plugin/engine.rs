@@ -52,7 +52,7 @@ impl Performed {
                 self.adopted.extend(claim.map(|claim| (id.clone(), claim)));
                 self.applied.push((id, written));
             }
-            Outcome::Deleted => {}
+            Outcome::Deleted(id) => record.rerun(&id),
             Outcome::Kept(id, what) => {
                 record.forget(&id);
                 self.kept.push((id, what));
@@ -79,7 +79,7 @@ enum Outcome {
         drift: bool,
         claim: Option<Claim>,
     },
-    Deleted,
+    Deleted(ObjectId),
     Kept(ObjectId, String),
     Failed(ObjectId, Problem),
 }
@@ -163,7 +163,7 @@ impl Engine {
                     .await;
                 match deleted {
                     // It is created again when it is gone.
-                    Ok(()) => Outcome::Deleted,
+                    Ok(()) => Outcome::Deleted(id),
                     Err(error) => self.failed("replace", id, &error),
                 }
             }
@@ -184,7 +184,7 @@ impl Engine {
             Err(error) => Err(error),
         };
         match deleted {
-            Ok(()) => Outcome::Deleted,
+            Ok(()) => Outcome::Deleted(id),
             Err(error) => self.failed("delete", id, &error),
         }
     }

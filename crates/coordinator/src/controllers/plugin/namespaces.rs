@@ -13,6 +13,7 @@ use super::object::Object;
 use super::observed::Observed;
 use super::refused::{Refused, refused};
 use super::release::Release;
+use super::scope::is_namespaced;
 
 /// What a plugin may have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +57,8 @@ pub(super) fn check(
 }
 
 fn refusal(row: &PluginNamespaces, object: &Object, namespaced: Option<bool>) -> Option<String> {
-    let (namespace, kind) = (object.id.namespace.as_str(), object.id.kind_name());
+    let kind = object.id.kind_name();
+    let place = namespaced.map_or_else(|| object.id.clone(), |namespaced| object.id.in_scope(namespaced));
     let permits = |namespace: &str| row.namespaces.iter().any(|permitted| permitted == namespace);
     let elsewhere = |namespace: &str| {
         let permitted = row.namespaces.join(", ");
@@ -64,14 +66,14 @@ fn refusal(row: &PluginNamespaces, object: &Object, namespaced: Option<bool>) ->
             "pluginNamespaces permits the plugin the namespaces {permitted}: move the object there, or add {namespace} to pluginNamespaces"
         )
     };
-    match (namespace, namespaced) {
+    match (place.namespace.as_str(), namespaced) {
         // Its kind is not served, and nothing of the release defines it: it cannot be applied.
         ("", None) => None,
-        ("", Some(false)) if kind == "Namespace" => {
+        ("", Some(_)) if kind == "Namespace" => {
             let name = object.id.name.as_str();
             (!permits(name)).then(|| elsewhere(name))
         }
-        ("", Some(false)) => {
+        ("", Some(_)) => {
             let permitted = row.cluster_scoped.iter().any(|other| other.eq_ignore_ascii_case(&kind));
             (!permitted).then(|| {
                 format!(
@@ -79,18 +81,8 @@ fn refusal(row: &PluginNamespaces, object: &Object, namespaced: Option<bool>) ->
                 )
             })
         }
-        ("", Some(true)) => (!permits("default")).then(|| elsewhere("default")),
-        _ => (!permits(namespace)).then(|| elsewhere(namespace)),
+        (namespace, _) => (!permits(namespace)).then(|| elsewhere(namespace)),
     }
-}
-
-/// As the API server says, or the definition that comes with the object.
-fn is_namespaced(object: &Object, release: &Release, observed: &Observed) -> Option<bool> {
-    observed.is_namespaced(object).or_else(|| {
-        let mut defined = release.defined.iter();
-        let of_kind = defined.find(|it| it.group == object.id.group && it.kind == object.id.kind);
-        of_kind.map(|it| it.namespaced)
-    })
 }
 
 #[cfg(test)]
@@ -189,6 +181,29 @@ mod tests {
                 vec![widget("kube-system")],
                 Some(("Widget.example.com kube-system/w", "add kube-system")),
             ),
+            // A permitted namespace does not permit a cluster-scoped object that has it.
+            (
+                vec![of("rbac.authorization.k8s.io/v1", "ClusterRole", "monitoring", "all")],
+                Some((
+                    "ClusterRole.rbac.authorization.k8s.io monitoring/all",
+                    "add ClusterRole.rbac.authorization.k8s.io to clusterScoped",
+                )),
+            ),
+            (
+                vec![definition("Cluster"), widget("monitoring")],
+                Some((
+                    "Widget.example.com monitoring/w",
+                    "add Widget.example.com to clusterScoped",
+                )),
+            ),
+            (
+                vec![of("v1", "Namespace", "monitoring", "kube-system")],
+                Some((
+                    "Namespace monitoring/kube-system",
+                    "add kube-system to pluginNamespaces",
+                )),
+            ),
+            (vec![of("v1", "Namespace", "kube-system", "monitoring")], None),
         ] {
             let found = checked(rows(), &objects);
             match refused {

@@ -30,11 +30,14 @@ pub(super) struct Object {
     /// The version of the group.
     pub(super) version: String,
     pub(super) manifest: Manifest,
-    /// The digest of the manifest.
+    /// The digest of the manifest as it was sent: the revision of a version does not depend on what Tidewaiter makes of
+    /// it.
+    pub(super) sent: String,
+    /// The digest of the manifest: with another one, the object is applied again.
     pub(super) digest: String,
     /// Whether it may be deleted and created again when a field cannot be changed.
     pub(super) replaces: bool,
-    /// Whether it is a Job that the API server deletes some time after it has finished.
+    /// True for a Job with `ttlSecondsAfterFinished`: it runs once for each version, and stays until the next one.
     pub(super) expires: bool,
 }
 
@@ -120,13 +123,21 @@ impl ObjectId {
         }
     }
 
-    /// The object in its place: an object of a namespaced kind without a namespace is in `default`, as kubectl has it.
+    /// The object in its place, as kubectl has it: one of a namespaced kind without a namespace is in `default`, and
+    /// the namespace of one of a cluster-scoped kind has no meaning.
     pub(super) fn in_scope(&self, namespaced: bool) -> Self {
         let mut id = self.clone();
-        if namespaced && id.namespace.is_empty() {
-            "default".clone_into(&mut id.namespace);
+        match id.namespace.as_str() {
+            "" if namespaced => "default".clone_into(&mut id.namespace),
+            _ if namespaced => {}
+            _ => id.namespace.clear(),
         }
         id
+    }
+
+    /// Both places in which it may be, for use while it is unknown whether its kind is namespaced.
+    pub(super) fn places(&self) -> [Self; 2] {
+        [true, false].map(|namespaced| self.in_scope(namespaced))
     }
 
     /// The kind in a version of its group.

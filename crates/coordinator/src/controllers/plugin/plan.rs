@@ -102,12 +102,16 @@ pub(super) fn plan<'a>(release: &'a Release, record: &Record, observed: &Observe
         waits: None,
     };
     planner.plan.record.retain_jobs(release);
-    for object in release.all() {
+    for (position, object) in release.in_order() {
         // What may not be read is not written, so it does not come to be.
         if let Some(id) = observed.place(object)
             && !matches!(observed.seen.get(&id), Some(Seen::Unreadable(_)))
         {
-            planner.plan.record.expect(id, &object.version);
+            let record = &mut planner.plan.record;
+            if object.expires && record.revision() == release.revision {
+                record.update(&id, &object.sent, &object.digest);
+            }
+            record.expect(id, &object.version, position);
         }
     }
     if let Some(end) = planner.run(release) {
@@ -182,10 +186,6 @@ impl<'a> Planner<'a, '_> {
                 self.unserved(object);
                 continue;
             };
-            if !object.id.namespace.is_empty() && self.observed.is_namespaced(object) == Some(false) {
-                self.problems.push(Problem::not_namespaced(&object.id));
-                continue;
-            }
             // The API server deletes it now, or has done so.
             if self.plan.record.has_succeeded(&id, &object.digest) {
                 continue;
@@ -241,6 +241,10 @@ impl<'a> Planner<'a, '_> {
                 message: format!("waits until {id} is deleted, to create it again"),
             });
             return None;
+        }
+        if claim.is_none() && runs_again(object, &self.plan.record, &id, live) {
+            let uid = live.uid.clone();
+            return Some(Action::Delete { id, uid });
         }
         let drift = same && applied.is_some_and(|applied| applied.fields != live.fields);
         if same && !drift {
@@ -331,6 +335,13 @@ impl<'a> Planner<'a, '_> {
         }
         None
     }
+}
+
+/// True for a Job that has ended for another version, and is created again for this one.
+pub(super) fn runs_again(object: &Object, record: &Record, id: &ObjectId, live: &Live) -> bool {
+    let has_ended = live.job.is_some_and(|state| state != JobState::Running);
+    let applied = record.applied(id);
+    object.expires && has_ended && applied.is_some_and(|applied| applied.digest != object.digest)
 }
 
 /// The groups of the definitions in the release.

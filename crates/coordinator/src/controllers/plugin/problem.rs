@@ -99,11 +99,6 @@ impl Problem {
         Self::stalling("UnknownKind", note)
     }
 
-    pub(super) fn not_namespaced(id: &ObjectId) -> Self {
-        let note = format!("{id} is not applied: its kind is cluster-scoped. Leave metadata.namespace out.");
-        Self::stalling("ManifestsRefused", note)
-    }
-
     pub(super) fn foreign(id: &ObjectId, plugin: &str) -> Self {
         let note = format!(
             "{id} exists and is not of this plugin. It is left as it is. To hand it over, so that it is made as the manifests say and goes with the \
@@ -159,7 +154,14 @@ impl Problem {
             && ["denied the request", "denied request"]
                 .iter()
                 .any(|words| status.message.contains(words));
+        // The objects that server-side apply cannot read, for example because of two environment variables of one name,
+        // are its internal errors.
+        let is_unreadable = status.code == 500 && status.message.contains("failed to create typed patch object");
         let (reason, remedy) = match status.code {
+            500 if is_unreadable => (
+                "ApplyFailed",
+                "Change the manifests in the cloud: in a list, no two items may have the same key, and each field must be one of the kind.".to_owned(),
+            ),
             403 if ends => (
                 "ApplyFailed",
                 format!(
@@ -185,7 +187,11 @@ impl Problem {
         Self {
             reason,
             note: format!("cannot {verb} {id}: {said}. {remedy}"),
-            passes: !(400..=422).contains(&status.code) || status.code == 409 || status.code == 408 || ends || refused,
+            passes: !(is_unreadable || (400..=422).contains(&status.code))
+                || status.code == 409
+                || status.code == 408
+                || ends
+                || refused,
         }
     }
 }
@@ -224,6 +230,11 @@ pub(super) fn is_immutable(message: &str) -> bool {
         "updates to reclaimPolicy are forbidden",
         "may not be changed in an update",
         "cannot change roleRef",
+        // Pods.
+        "pod updates may not change fields other than",
+        "pod updates may not add or remove containers",
+        "existing toleration can not be modified",
+        "must be less than or equal to previous value",
     ]
     .iter()
     .any(|words| message.contains(words))

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use super::job::JobState;
 use super::object::{Object, ObjectId};
 use super::observed::{Claim, Live, Observed, Seen};
+use super::plan::runs_again;
 use super::record::Record;
 use super::release::Release;
 use super::settings::PluginDrift;
@@ -41,6 +42,7 @@ pub(super) struct Applied<'a> {
 
 const NEW_KIND: &str = "its kind is defined or changed by the same version: shown as in the manifests";
 const NEW_NAMESPACE: &str = "its namespace is created by the same version: shown as in the manifests";
+const RERUN: &str = "it has ended, and runs again for this version: shown as in the manifests";
 const RECREATED: &str = "it is being deleted, and is created again: shown as in the manifests";
 
 impl Step<'_> {
@@ -144,6 +146,9 @@ impl<'a> Proposer<'a, '_> {
             Some(Seen::Ours(live) | Seen::Adoptable(live, _)) if live.deleting => {
                 Some(Step::Apply(self.applied(id, object, None, Some(RECREATED))))
             }
+            Some(Seen::Ours(live)) if runs_again(object, self.record, &id, live) => {
+                Some(Step::Apply(self.applied(id, object, None, Some(RERUN))))
+            }
             Some(Seen::Ours(live)) => {
                 let applied = self.record.applied(&id);
                 let same = applied.is_some_and(|applied| applied.digest == object.digest);
@@ -219,7 +224,8 @@ impl<'a> Proposer<'a, '_> {
     fn is_in_new_namespace(&self, id: &ObjectId) -> bool {
         let mut namespaces = self.release.prerequisites.iter().filter(|it| it.id.kind == "Namespace");
         namespaces.any(|namespace| {
-            let is_there = match self.observed.seen.get(&namespace.id) {
+            let place = self.observed.place(namespace);
+            let is_there = match place.and_then(|id| self.observed.seen.get(&id)) {
                 Some(Seen::Ours(live)) => !live.deleting,
                 Some(_) => true,
                 None => false,

@@ -38,6 +38,8 @@ pub(super) struct Applied {
     pub(super) digest: String,
     /// The digest of the fields that were ours after that.
     pub(super) fields: String,
+    /// Its place in the order of the version that had it last ([`Release::in_order`]).
+    pub(super) position: i64,
 }
 
 impl Record {
@@ -46,6 +48,7 @@ impl Record {
             version: kind.version.clone(),
             digest: object.digest.clone(),
             fields: object.fields.clone(),
+            position: kind.position.unwrap_or_default(),
         };
         Self {
             objects: inventory
@@ -74,7 +77,7 @@ impl Record {
     pub(super) fn write(&self) -> PluginInventorySpec {
         let mut kinds = BTreeMap::<_, Vec<AppliedObject>>::new();
         for (id, applied) in &self.objects {
-            let kind = (&id.group, &applied.version, &id.kind, &id.namespace);
+            let kind = (&id.group, &applied.version, &id.kind, &id.namespace, applied.position);
             kinds.entry(kind).or_default().push(AppliedObject {
                 name: id.name.clone(),
                 digest: applied.digest.clone(),
@@ -84,11 +87,12 @@ impl Record {
         let kinds = kinds.into_iter();
         PluginInventorySpec {
             kinds: kinds
-                .map(|((group, version, kind, namespace), objects)| AppliedKind {
+                .map(|((group, version, kind, namespace, position), objects)| AppliedKind {
                     group: group.clone(),
                     version: version.clone(),
                     kind: kind.clone(),
                     namespace: namespace.clone(),
+                    position: (position > 0).then_some(position),
                     objects,
                 })
                 .collect(),
@@ -99,12 +103,20 @@ impl Record {
     /// Whether an inventory has every object that may come to be, every job that has succeeded, and how the plugin is to be removed and verified: the
     /// rest can be found out again.
     pub(super) fn is_kept_by(&self, inventory: &PluginInventorySpec) -> bool {
-        let kept: BTreeSet<ObjectId> = inventory.objects().map(|(kind, object)| id(kind, object)).collect();
+        let kept = inventory.objects();
+        let kept: BTreeMap<ObjectId, &str> = kept
+            .map(|(kind, object)| (id(kind, object), object.digest.as_str()))
+            .collect();
+        // One that was deleted to be created again must not be taken for applied after a crash.
+        let is_kept = |(id, applied): (&ObjectId, &Applied)| {
+            kept.get(id)
+                .is_some_and(|digest| digest.is_empty() || !applied.digest.is_empty())
+        };
         let rest = PluginInventorySpec {
             kinds: Vec::new(),
             ..inventory.clone()
         };
-        self.rest == rest && self.ids().all(|id| kept.contains(id))
+        self.rest == rest && self.objects().all(is_kept)
     }
 
     /// Which plugin it is, when the plugin itself is gone.
@@ -201,20 +213,21 @@ impl Record {
         self.objects.iter()
     }
 
-    /// The objects of the release that it does not have. One without a namespace may be in `default`.
+    /// The objects of the release that it does not have, wherever they may be.
     pub(super) fn lacks(&self, release: &Release) -> impl Iterator<Item = ObjectId> {
         let lacks = |id: &ObjectId| {
-            let default = id.namespace.is_empty().then(|| id.in_scope(true));
-            let mut all = [Some(id.clone()), default].into_iter().flatten();
-            let has = all.any(|id| self.objects.contains_key(&id));
-            (!has).then(|| [id.clone(), id.in_scope(true)])
+            let places = id.places();
+            let has = places.iter().any(|id| self.objects.contains_key(id));
+            (!has).then_some(places)
         };
         release.all().filter_map(move |object| lacks(&object.id)).flatten()
     }
 
     /// Whether it has objects that the release does not have.
     pub(super) fn exceeds(&self, release: &Release) -> bool {
-        release.lacks(self.ids())
+        // A cluster-scoped object may have a namespace in the manifests.
+        let names: BTreeSet<ObjectId> = release.all().map(|object| object.id.in_scope(false)).collect();
+        release.lacks(self.ids().filter(|id| !names.contains(*id)))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -231,9 +244,16 @@ impl Record {
         self.objects.get(id).map(|applied| applied.version.as_str())
     }
 
-    /// The object may come to be.
-    pub(super) fn expect(&mut self, id: ObjectId, version: &str) {
-        version.clone_into(&mut self.objects.entry(id).or_default().version);
+    /// The object may come to be, in this place of the order.
+    pub(super) fn expect(&mut self, id: ObjectId, version: &str, position: i64) {
+        let applied = self.objects.entry(id).or_default();
+        version.clone_into(&mut applied.version);
+        applied.position = position;
+    }
+
+    /// The place of the object in the order of the version that had it last.
+    pub(super) fn position(&self, id: &ObjectId) -> i64 {
+        self.objects.get(id).map_or(0, |applied| applied.position)
     }
 
     /// The object was applied.
@@ -241,6 +261,21 @@ impl Record {
         if let Some(applied) = self.objects.get_mut(id) {
             digest.clone_into(&mut applied.digest);
             applied.fields = fields;
+        }
+    }
+
+    /// The Job that was applied was deleted: what is created again is another one.
+    pub(super) fn rerun(&mut self, id: &ObjectId) {
+        if let Some(applied) = self.objects.get_mut(id).filter(|_| id.is_job()) {
+            applied.digest.clear();
+            applied.fields.clear();
+        }
+    }
+
+    /// An earlier Tidewaiter recorded what it applied with another digest.
+    pub(super) fn update(&mut self, id: &ObjectId, before: &str, digest: &str) {
+        if let Some(applied) = self.objects.get_mut(id).filter(|applied| applied.digest == before) {
+            digest.clone_into(&mut applied.digest);
         }
     }
 
@@ -426,7 +461,7 @@ mod tests {
             (of("example.com", "Thing", "one", "old"), "v1beta1"),
             (of("example.com", "Thing", "one", "new"), "v1"),
         ] {
-            record.expect(id, version);
+            record.expect(id, version, 0);
         }
         let applied = of("", "ConfigMap", "one", "a");
         record.apply(&applied, "manifest", "ours".to_owned());
@@ -458,7 +493,7 @@ mod tests {
             record.version(&of("example.com", "Thing", "one", "old")),
             Some("v1beta1")
         );
-        record.expect(of("", "ConfigMap", "two", "b"), "v1");
+        record.expect(of("", "ConfigMap", "two", "b"), "v1", 0);
         assert!(!record.is_kept_by(&written));
     }
 

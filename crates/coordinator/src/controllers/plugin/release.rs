@@ -17,8 +17,10 @@ use super::refused::{Refused, refused};
 use super::sent::{Part, Sent};
 use crate::digest::digest;
 use identity::{annotation, identity, is_tidewaiters};
+pub(super) use stored::as_stored;
 
 mod identity;
+mod stored;
 
 /// The most objects of a plugin: the inventory of all of them is one object.
 pub(super) const MOST_OBJECTS: usize = 2_000;
@@ -30,9 +32,6 @@ const MOST_JOBS: usize = 32;
 const MOST_DEPENDENCIES: usize = 32;
 /// The longest name of a job before our suffix: the name is a label of its pods.
 const JOB_NAME: usize = 63 - 9;
-/// The shortest `ttlSecondsAfterFinished` of a Job, in seconds. A pass sees that it has succeeded before it is gone: the longest time between two
-/// passes is a fraction of it.
-const SHORTEST_TTL: i64 = 3_600;
 /// Written by the API server, or owned by controllers. `kubectl get -o yaml` has them, so manifests do.
 pub(super) const SERVERS_OWN: [&str; 8] = [
     "uid",
@@ -90,6 +89,7 @@ impl Release {
         let checks = sent.health_checks.as_ref().map(|part| part.read("health_checks"));
         let mut reader = Reader {
             plugin,
+            version,
             deny,
             known: BTreeSet::new(),
             defined: Vec::new(),
@@ -130,7 +130,7 @@ impl Release {
     /// Of everything that the plugin says with this version.
     fn digest(&self, version: &str) -> String {
         let rest = json!([version, self.depends_on, self.health_checks]).to_string();
-        let objects = self.all().map(|object| object.digest.as_str());
+        let objects = self.all().map(|object| object.sent.as_str());
         digest(std::iter::once(rest.as_str()).chain(objects))
     }
 
@@ -148,9 +148,16 @@ impl Release {
 
     /// Every object, jobs included, in the order in which they are applied.
     pub(super) fn all(&self) -> impl Iterator<Item = &Object> {
-        let groups = self.groups.iter().flatten();
-        let first = self.prerequisites.iter().chain(&self.before);
-        first.chain(groups).chain(&self.after)
+        self.in_order().map(|(_, object)| object)
+    }
+
+    /// The same, each with its position: 0 before the groups, the number of its group from 1, and one more for the jobs
+    /// after them.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = (i64, &Object)> {
+        let first = [(0, &self.prerequisites), (0, &self.before)];
+        let then = (1..).zip(self.groups.iter().chain([&self.after]));
+        let parts = first.into_iter().chain(then);
+        parts.flat_map(|(position, objects)| objects.iter().map(move |object| (position, object)))
     }
 
     /// Whether it lacks any of these objects. A Job that has ended is no loss.
@@ -184,6 +191,7 @@ fn dependencies(names: Option<Vec<String>>) -> Result<Vec<String>, Refused> {
 
 struct Reader<'a> {
     plugin: &'a str,
+    version: &'a str,
     deny: &'a [String],
     known: BTreeSet<ObjectId>,
     defined: Vec<DefinedKind>,
@@ -258,13 +266,20 @@ impl Reader<'_> {
             return Err(refused("the manifests", why));
         }
         self.defined.extend(defined(&draft));
-        let digest = digest([draft.text()?.as_str()]);
-        // The digest is that of the manifest as it was sent.
+        let sent = digest([draft.text()?.as_str()]);
+        let is_rewritten = as_stored(&mut draft.body);
         let expires = outlast(&mut draft.body);
+        let digest = match (expires, is_rewritten) {
+            // It runs for each version.
+            (true, _) => digest([sent.as_str(), self.version]),
+            (false, true) => digest([draft.text()?.as_str()]),
+            (false, false) => sent.clone(),
+        };
         Ok(Object {
             manifest: Manifest::pack(&draft.text()?),
             id: draft.id,
             version: draft.version,
+            sent,
             digest,
             replaces: draft.replaces || expires,
             expires,
@@ -350,20 +365,14 @@ fn defined(draft: &Draft) -> Option<DefinedKind> {
     })
 }
 
-/// Lets a Job with `ttlSecondsAfterFinished` outlast the passes that must see it succeed. False for other objects.
+/// Lets a Job with `ttlSecondsAfterFinished` stay until the next version: one that is gone would run again. False for
+/// other objects.
 pub(super) fn outlast(body: &mut Map<String, Value>) -> bool {
     let is_job = body.get("kind").is_some_and(|kind| kind == "Job")
         && body.get("apiVersion").is_some_and(|version| version == "batch/v1");
-    let ttl = body.get_mut("spec").filter(|_| is_job);
-    let ttl = ttl.and_then(|spec| spec.get_mut("ttlSecondsAfterFinished"));
-    let Some(ttl) = ttl.filter(|ttl| !ttl.is_null()) else {
-        return false;
-    };
-    // The API server refuses a negative one.
-    if ttl.as_i64().is_some_and(|seconds| (0..SHORTEST_TTL).contains(&seconds)) {
-        *ttl = json!(SHORTEST_TTL);
-    }
-    true
+    let spec = body.get_mut("spec").filter(|_| is_job).and_then(Value::as_object_mut);
+    let ttl = spec.and_then(|spec| spec.remove("ttlSecondsAfterFinished"));
+    ttl.is_some_and(|ttl| !ttl.is_null())
 }
 
 /// Makes the job end, and stay until the next version: it says whether it has succeeded.

@@ -20,7 +20,7 @@ use super::release::Release;
 use super::report::log_left;
 use super::settings::PluginDrift;
 
-/// How often one removal may observe and delete.
+/// How often one removal may observe and delete, besides once for each object: each may have a phase of its own.
 const ROUNDS: usize = 8;
 
 /// What a removal came to.
@@ -72,7 +72,7 @@ impl Engine {
         let plugin = inventory.metadata.name.as_deref().unwrap_or_default();
         let (release, mut record) = (Release::default(), Record::read(&inventory.spec));
         let (mut removed, mut denied) = (Removed::default(), BTreeMap::new());
-        for _ in 0..ROUNDS {
+        for _ in 0..ROUNDS + record.len() {
             let claimant = Claimant {
                 plugin,
                 record: &record,

@@ -64,8 +64,6 @@ impl Engine {
         let (after, note) = match applied.unrendered {
             Some(why) => (manifest, why),
             None => match self.cluster.dry_run(id, object, None).await {
-                // The API server makes data of stringData.
-                Ok(rendered) if id.is_secret() => (plain(rendered), ""),
                 Ok(rendered) => (projected(&rendered, &manifest), ""),
                 Err(error) if permits_no_dry_run(&error) => (manifest, NO_DRY_RUN),
                 Err(error) => return Err(self.problem(id, &error)),

@@ -1,31 +1,134 @@
 //! Plans the removal of what a release does not have. Pure.
 //!
-//! It goes in steps, each of which waits until the step before is done: first webhooks, `APIService`s, custom resources
-//! and the like, because the workloads of the plugin serve them and remove their finalizers; then the rest; then
-//! definitions and namespaces. An object that may not be read or deleted keeps no other but the namespace that it is in
-//! and the definition of its kind.
+//! It goes in phases, each of which waits until what it deletes is gone: webhooks first, so that none of them stands
+//! between the API server and the objects that follow when its workload is gone; then group by group, in the opposite
+//! order, as the version that had the object last arranged them; then definitions and namespaces. Within a group, what
+//! the workloads of the plugin serve or finalize goes before them. An object that may not be read or deleted keeps no
+//! other but the namespace that it is in and the definition of its kind.
 
 use std::collections::BTreeSet;
 
+use super::super::record::Record;
 use super::super::tier::Tier;
 use super::{Action, End, Health, Live, ObjectId, Planner, Release, Seen, Waits};
 
-/// A step of a removal, in the opposite order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
+/// Finalizers that the control plane removes when nothing uses the object any more. What uses it may come later in the
+/// order, so it is not waited for the object before that.
+const PROTECTIONS: [&str; 5] = [
+    "kubernetes.io/pvc-protection",
+    "kubernetes.io/pv-protection",
+    "kubernetes.io/vac-protection",
+    "resource.kubernetes.io/delete-protection",
+    "networking.k8s.io/service-cidr-finalizer",
+];
+/// Finalizers of the garbage collector.
+const COLLECTORS: [&str; 2] = ["foregroundDeletion", "orphan"];
+
+/// The phase in which an object is deleted: the greatest phase is the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
     Prerequisites,
+    Group {
+        /// The position of the group in whose phase it is deleted.
+        with: i64,
+        step: Step,
+        /// Its own position.
+        position: i64,
+    },
+    Webhooks,
+}
+
+/// A step of the removal of a group, in the opposite order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
     Workloads,
+    /// `APIService`s: behind the objects that they serve, and before the workloads that answer for them.
+    Apis,
+    /// Objects that workloads serve or finalize.
     Served,
 }
 
 impl Step {
     fn of(id: &ObjectId) -> Self {
         match Tier::of(id) {
-            Tier::Namespace | Tier::Definition => Self::Prerequisites,
-            Tier::Other | Tier::Admission => Self::Served,
+            Tier::Admission => Self::Apis,
+            Tier::Other => Self::Served,
             _ => Self::Workloads,
         }
     }
+}
+
+/// Where custom resources go that the manifests have before the workloads that serve them. Groups are not awaited at an
+/// installation, so that is permitted, and to remove the workloads first would leave the custom resources with
+/// finalizers that nobody removes.
+struct Order<'a> {
+    record: &'a Record,
+    /// The first group with an instance of a kind that the plugin defines itself. From it on, no custom resource waits
+    /// for its group.
+    defined_from: Option<i64>,
+    /// The last group with something that may serve them.
+    workloads_to: i64,
+    /// The groups with workloads, which may remove finalizers of what is in the same group.
+    operated: BTreeSet<i64>,
+}
+
+impl<'a> Order<'a> {
+    fn of(record: &'a Record, left: &[(ObjectId, &Live)]) -> Self {
+        let defined: BTreeSet<&str> = record.ids().filter_map(serves).collect();
+        let is_defined = |id: &ObjectId| Tier::of(id) == Tier::Other && defined.contains(id.group.as_str());
+        let positions = |of: &dyn Fn(&ObjectId) -> bool| -> BTreeSet<i64> {
+            let found = left.iter().map(|(id, _)| id).filter(|id| of(id));
+            found.map(|id| record.position(id)).collect()
+        };
+        let serving = positions(&|id| !id.is_prerequisite() && Step::of(id) != Step::Served);
+        Self {
+            record,
+            defined_from: positions(&is_defined).first().copied(),
+            workloads_to: serving.last().copied().unwrap_or_default(),
+            operated: positions(&|id| Tier::of(id) == Tier::Workload),
+        }
+    }
+
+    fn phase(&self, id: &ObjectId, live: &Live) -> Phase {
+        if id.is_prerequisite() {
+            return Phase::Prerequisites;
+        }
+        if id.group == "admissionregistration.k8s.io" {
+            return Phase::Webhooks;
+        }
+        let position = self.record.position(id);
+        let is_served = is_finalized(live) && self.operated.contains(&position);
+        let is_early = Tier::of(id) == Tier::Other && self.defined_from.is_some_and(|from| position >= from);
+        Phase::Group {
+            with: if is_early {
+                position.max(self.workloads_to)
+            } else {
+                position
+            },
+            step: if is_served { Step::Served } else { Step::of(id) },
+            position,
+        }
+    }
+}
+
+/// The group of whose kinds there are no objects without this definition or `APIService`.
+fn serves(id: &ObjectId) -> Option<&str> {
+    let is_api = id.group == "apiregistration.k8s.io";
+    (is_api || Tier::of(id) == Tier::Definition)
+        .then(|| id.name.split_once('.'))?
+        .map(|(_, group)| group)
+}
+
+/// True if a controller, perhaps one of the plugin's, must act before the object is gone.
+fn is_finalized(live: &Live) -> bool {
+    let mut all = live.finalizers.iter().map(String::as_str);
+    all.any(|finalizer| !PROTECTIONS.contains(&finalizer) && !COLLECTORS.contains(&finalizer))
+}
+
+/// True if the object is only kept by something that uses it.
+fn is_in_use(live: &Live) -> bool {
+    let is_protection = |finalizer: &String| PROTECTIONS.contains(&finalizer.as_str());
+    live.deleting && !live.finalizers.is_empty() && live.finalizers.iter().all(is_protection)
 }
 
 impl<'b> Planner<'_, 'b> {
@@ -33,12 +136,22 @@ impl<'b> Planner<'_, 'b> {
         let (left, denied) = self.surplus(release);
         let is_emptied = |id: &ObjectId| !denied.iter().any(|denied| is_within(denied, id));
         let left: Vec<_> = left.into_iter().filter(|(id, _)| is_emptied(id)).collect();
-        let step = left.iter().map(|(id, _)| Step::of(id)).max();
-        let now = || left.iter().filter(|(id, _)| Some(Step::of(id)) == step);
+        let order = Order::of(&self.plan.record, &left);
+        let phases: Vec<_> = left
+            .iter()
+            .map(|(id, live)| (order.phase(id, live), id, *live))
+            .collect();
+        let awaited = phases.iter().filter(|(.., live)| !is_in_use(live));
+        let phase = awaited.map(|(phase, ..)| *phase).max();
+        let now = || {
+            phases
+                .iter()
+                .filter(|(its, ..)| phase.is_none_or(|phase| *its == phase))
+        };
         let deletions: Vec<_> = now()
-            .filter(|(_, live)| !live.deleting)
-            .map(|(id, live)| Action::Delete {
-                id: id.clone(),
+            .filter(|(.., live)| !live.deleting)
+            .map(|(_, id, live)| Action::Delete {
+                id: (*id).clone(),
                 uid: live.uid.clone(),
             })
             .collect();
@@ -46,22 +159,12 @@ impl<'b> Planner<'_, 'b> {
             self.plan.actions.push(deletions);
             return None;
         }
-        if let Some(end) = self.problem() {
-            return Some(end);
-        }
-        let (id, live) = now().next()?;
-        let finalizers = match live.finalizers.join(", ") {
-            none if none.is_empty() => String::new(),
-            all => format!(": its finalizers {all} keep it, which their controllers remove"),
-        };
-        let why = match &live.health {
-            Health::InProgress(why) | Health::Failed(why) => why,
-            Health::Current => "is being deleted",
-        };
-        Some(End::Waits(Waits {
-            reason: "Removal",
-            message: format!("waits until {id} is gone, which {why}{finalizers}"),
-        }))
+        let waits = now().next().map(|(_, id, live)| {
+            let others = now().count() - 1;
+            let later = phases.iter().filter(|(.., live)| !live.deleting).count();
+            removal_waits(id, live, others, later)
+        });
+        self.problem().or_else(|| waits.map(End::Waits))
     }
 
     /// What the release does not have: what is there of it, and what may not be read or deleted.
@@ -89,6 +192,28 @@ impl<'b> Planner<'_, 'b> {
     }
 }
 
+/// The condition of a removal that waits for `id`, for `others` more objects of its phase, and then deletes `later`
+/// objects.
+fn removal_waits(id: &ObjectId, live: &Live, others: usize, later: usize) -> Waits {
+    let finalizers = match live.finalizers.join(", ") {
+        none if none.is_empty() => String::new(),
+        all => format!(": its finalizers {all} keep it, which their controllers remove"),
+    };
+    let why = match &live.health {
+        Health::InProgress(why) | Health::Failed(why) => why,
+        Health::Current => "is being deleted",
+    };
+    let counted = |words: &str, count: usize| match count {
+        0 => String::new(),
+        count => format!("; {words}: {count}"),
+    };
+    let (others, later) = (counted("also awaited", others), counted("deleted after that", later));
+    Waits {
+        reason: "Removal",
+        message: format!("waits until {id} is gone, which {why}{finalizers}{others}{later}"),
+    }
+}
+
 /// Whether the object would go with the namespace or the definition.
 fn is_within(object: &ObjectId, prerequisite: &ObjectId) -> bool {
     match Tier::of(prerequisite) {
@@ -100,3 +225,6 @@ fn is_within(object: &ObjectId, prerequisite: &ObjectId) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use tidewaiter_api::containership::PluginSpec;
 
 use super::*;
 use crate::controllers::plugin::sent::Sent;
@@ -9,6 +10,17 @@ const PLUGIN: &str = "cccccccc-0000-4000-8000-000000000001";
 
 fn config(name: &str, data: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": data}})
+}
+
+fn plugin() -> PluginSpec {
+    PluginSpec {
+        id: PLUGIN.to_owned(),
+        added_at: String::new(),
+        description: String::new(),
+        type_: "metrics".to_owned(),
+        version: "1.0.0".to_owned(),
+        implementation: "prometheus".to_owned(),
+    }
 }
 
 fn namespace() -> Value {
@@ -508,6 +520,45 @@ fn a_job_that_expires_does_not_run_again_after_it_has_succeeded() {
     // Another manifest is another Job.
     world.release = release(expiring("two"), &[], &[]);
     assert_eq!(world.plan().0, words(&[&["create Job.batch default/patch"]]));
+    // Another version has another Job, once the one that has ended is gone; an update of Tidewaiter does not.
+    let of = |version: &str| {
+        let sent = Sent::from(&json!({ "manifests": expiring("two") }));
+        Release::read(PLUGIN, version, &sent, &[]).unwrap()
+    };
+    for (state, expected) in [
+        (JobState::Succeeded, "delete"),
+        (JobState::Failed, "delete"),
+        (JobState::Running, "change"),
+    ] {
+        world.release = of("1.0.0");
+        world.settle();
+        world.release = of("2.0.0");
+        put(&mut world, state, false);
+        let expected = format!("{expected} Job.batch default/patch");
+        assert_eq!(world.plan().0, words(&[&[expected.as_str()]]));
+        world.observed.seen.remove(&id);
+        assert_eq!(world.plan().0, words(&[&["create Job.batch default/patch"]]));
+    }
+    world.settle();
+    put(&mut world, JobState::Succeeded, false);
+    world.plan();
+    let expiring = world.release.groups[0].iter().find(|object| object.expires).unwrap();
+    for (revision, expected) in [("", 1), (&*world.release.revision, 0)] {
+        let mut earlier = world.record.clone();
+        earlier.update(&id, &expiring.digest, &expiring.sent);
+        let finished = Release {
+            revision: revision.to_owned(),
+            ..Release::default()
+        };
+        earlier.finish(&plugin(), &finished);
+        let observed = Observed {
+            seen: BTreeMap::new(),
+            ..world.observed.clone()
+        };
+        let plan = super::plan(&world.release, &earlier, &observed, PluginDrift::Correct);
+        let created = plan.actions.iter().flatten().filter(|action| *action.id() == id);
+        assert_eq!(created.count(), expected, "{revision}");
+    }
     // Without the field, a Job that is gone runs again.
     world.release = release(json!([[job("patch"), config("a", "1")]]), &[], &[]);
     world.settle();

@@ -62,6 +62,13 @@ fn a_failed_write_names_the_object_what_was_said_and_what_helps() {
         (429, "too many requests", "ApplyFailed", true, "tried again"),
         (500, webhook, "ApplyFailed", true, "tried again"),
         (503, "unavailable", "ApplyFailed", true, "tried again"),
+        (
+            500,
+            "failed to create typed patch object (n/a; apps/v1, Kind=Deployment): duplicate entries for key [name=\"A\"]",
+            "ApplyFailed",
+            false,
+            "Change the manifests",
+        ),
     ] {
         let problem = Problem::failed("apply", &id("ConfigMap"), &refusal(code, said), None);
         assert_eq!((problem.reason, problem.passes), (reason, passes), "{code} {said}");

@@ -76,7 +76,7 @@ fn applied(release: &Release, observed: &mut Observed) -> Record {
     let mut record = Record::default();
     for object in release.all() {
         let id = observed.place(object).unwrap();
-        record.expect(id.clone(), &object.version);
+        record.expect(id.clone(), &object.version, 0);
         record.apply(&id, &object.digest, "ours".to_owned());
         observed.seen.insert(id, Seen::Ours(live()));
     }

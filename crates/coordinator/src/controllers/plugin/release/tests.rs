@@ -191,26 +191,41 @@ fn another_type_is_another_revision() {
 }
 
 #[test]
-fn a_job_that_expires_outlasts_a_pass() {
+fn a_job_that_expires_stays_until_the_next_version() {
     let job = |ttl: Value| {
         let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "patch"}, "spec": {}});
         job["spec"]["ttlSecondsAfterFinished"] = ttl;
         read(&json!([[job]])).unwrap().groups.remove(0).remove(0)
     };
-    for (ttl, applied, expires) in [
-        (json!(0), json!(3_600), true),
-        (json!(3_599), json!(3_600), true),
-        (json!(86_400), json!(86_400), true),
-        (json!(-1), json!(-1), true),
-        (Value::Null, Value::Null, false),
+    for (ttl, expires) in [
+        (json!(0), true),
+        (json!(86_400), true),
+        (json!(-1), true),
+        (Value::Null, false),
     ] {
         let object = job(ttl.clone());
         let manifest = object.manifest.value().unwrap();
-        assert_eq!(manifest["spec"]["ttlSecondsAfterFinished"], applied, "{ttl}");
+        assert_eq!(manifest["spec"], json!({}), "{ttl}");
         assert_eq!((object.expires, object.replaces), (expires, expires), "{ttl}");
     }
     // Stored versions have the revision that they had.
-    assert_ne!(job(json!(0)).digest, job(json!(1)).digest);
+    assert_ne!(job(json!(0)).sent, job(json!(1)).sent);
+    // It runs for each version; another Job does not.
+    for (ttl, is_another) in [(json!(0), true), (Value::Null, false)] {
+        let mut job = object("batch/v1 Job patch");
+        job["spec"] = json!({ "ttlSecondsAfterFinished": ttl });
+        let sent = Sent::from(&json!({"manifests": [[job]]}));
+        let of = |version: &str| {
+            Release::read(PLUGIN, version, &sent, &[])
+                .unwrap()
+                .groups
+                .remove(0)
+                .remove(0)
+        };
+        let (one, two) = (of("1.0.0"), of("2.0.0"));
+        assert_eq!(one.sent, two.sent);
+        assert_eq!(one.digest != two.digest, is_another);
+    }
 }
 
 #[test]

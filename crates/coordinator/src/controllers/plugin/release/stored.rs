@@ -1,0 +1,153 @@
+//! Fields that the API server stores under another name, and fields that controllers of Kubernetes write, made into
+//! what is stored. Pure.
+//!
+//! A server-side apply owns the fields that it names. What is stored under another name belongs to nobody there: nobody
+//! sees that somebody changes it, and a version that does not have it any more leaves it behind. What a controller
+//! writes as well is written by both of them in turn.
+//!
+//! Source: the conversions of k8s.io/kubernetes (`pkg/apis/core/v1/conversion.go`), the strategies of its registry, and
+//! kube-controller-manager.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+/// Written by the controller of Deployments, and exported with them.
+const REVISION: &str = "deployment.kubernetes.io/revision";
+
+/// The groups whose kinds have no field that may be `null`.
+const BUILT_IN: [&str; 13] = [
+    "",
+    "admissionregistration.k8s.io",
+    "apiregistration.k8s.io",
+    "apps",
+    "autoscaling",
+    "batch",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+];
+
+/// Replaces the manifest by what the API server stores of it. True if an earlier apply of the same manifest must be
+/// repeated, because its fields belong to nobody or are written in turn.
+pub(in crate::controllers::plugin) fn as_stored(body: &mut Map<String, Value>) -> bool {
+    let text = |field: &str| body.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    let is_data = group.is_empty() && matches!(kind.as_str(), "ConfigMap" | "Secret");
+    let is_built_in = BUILT_IN.contains(&group) && !is_data;
+    if is_built_in {
+        leave_out_nulls(body);
+    } else if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        leave_out_nulls(metadata);
+        leave_out_empty(metadata);
+    }
+    if let Some(spec) = pod_spec(&api_version, &kind, body) {
+        name_service_account(spec);
+    }
+    match (api_version.as_str(), kind.as_str()) {
+        ("v1", "Secret") => encode(body),
+        // The controller replaces the rules by those of the roles that are aggregated.
+        ("rbac.authorization.k8s.io/v1", "ClusterRole") => {
+            let is_aggregated = body.get("aggregationRule").is_some_and(|rule| !rule.is_null());
+            is_aggregated && body.remove("rules").is_some()
+        }
+        ("apps/v1", "Deployment" | "ReplicaSet") => {
+            let annotations = body
+                .get_mut("metadata")
+                .and_then(|metadata| metadata.get_mut("annotations"));
+            let annotations = annotations.and_then(Value::as_object_mut);
+            let is_exported = annotations.is_some_and(|annotations| annotations.remove(REVISION).is_some());
+            if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+                leave_out_empty(metadata);
+            }
+            is_exported
+        }
+        _ => false,
+    }
+}
+
+/// A field that is `null` is absent. An apply owns it nevertheless, and what others put there changes what it owns.
+fn leave_out_nulls(fields: &mut Map<String, Value>) {
+    fields.retain(|_, value| !value.is_null());
+    for (field, value) in fields {
+        leave_out_nulls_of(value);
+        if let Some(metadata) = value.as_object_mut().filter(|_| field == "metadata") {
+            leave_out_empty(metadata);
+        }
+    }
+}
+
+fn leave_out_nulls_of(value: &mut Value) {
+    match value {
+        Value::Object(fields) => leave_out_nulls(fields),
+        Value::Array(items) => items.iter_mut().for_each(leave_out_nulls_of),
+        _ => {}
+    }
+}
+
+/// Labels and annotations that are `{}` are absent in the same way.
+fn leave_out_empty(metadata: &mut Map<String, Value>) {
+    let is_empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
+    metadata.retain(|field, value| !matches!(field.as_str(), "annotations" | "labels") || !is_empty(value));
+}
+
+/// `stringData` becomes `data`, and wins over it. What the API server would refuse stays, so that it says why.
+fn encode(secret: &mut Map<String, Value>) -> bool {
+    let Some(texts) = secret.get("stringData").and_then(Value::as_object) else {
+        secret.retain(|field, value| field != "stringData" || !value.is_null());
+        return false;
+    };
+    let encoded = texts
+        .iter()
+        .map(|(key, text)| Some((key.clone(), json!(STANDARD.encode(text.as_str()?)))));
+    let Some(encoded) = encoded.collect::<Option<Map<_, _>>>() else {
+        return false;
+    };
+    let mut data = match secret.get("data") {
+        None | Some(Value::Null) => Map::new(),
+        Some(Value::Object(data)) => data.clone(),
+        Some(_) => return false,
+    };
+    data.extend(encoded);
+    secret.remove("stringData");
+    secret.insert("data".to_owned(), Value::Object(data));
+    true
+}
+
+/// The service account of pods has two names, both of which are stored. Whoever owns one of them cannot remove it: the
+/// API server makes it of the other again.
+fn name_service_account(spec: &mut Map<String, Value>) {
+    const NAMES: [&str; 2] = ["serviceAccountName", "serviceAccount"];
+    let named = NAMES
+        .iter()
+        .find_map(|name| spec.get(*name)?.as_str().filter(|account| !account.is_empty()));
+    if let Some(account) = named.map(str::to_owned) {
+        spec.extend(NAMES.map(|name| (name.to_owned(), json!(account))));
+    }
+}
+
+/// The pods that the object has or makes.
+fn pod_spec<'a>(api_version: &str, kind: &str, body: &'a mut Map<String, Value>) -> Option<&'a mut Map<String, Value>> {
+    let (first, rest): (&str, &[&str]) = match (api_version, kind) {
+        ("v1", "Pod") => ("spec", &[]),
+        ("v1", "PodTemplate") => ("template", &["spec"]),
+        ("v1", "ReplicationController")
+        | ("apps/v1", "DaemonSet" | "Deployment" | "ReplicaSet" | "StatefulSet")
+        | ("batch/v1", "Job") => ("spec", &["template", "spec"]),
+        ("batch/v1", "CronJob") => ("spec", &["jobTemplate", "spec", "template", "spec"]),
+        _ => return None,
+    };
+    let mut found = body.get_mut(first)?;
+    for field in rest {
+        found = found.get_mut(*field)?;
+    }
+    found.as_object_mut()
+}
+
+#[cfg(test)]
+mod tests;
