@@ -13,6 +13,7 @@ use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding,
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_api::values::printable;
 use tidewaiter_kit::cache::list_all;
+use tidewaiter_kit::client::path_segment;
 use tidewaiter_kit::{Cacheable, Guarded, Undecodable};
 
 use super::AccessError;
@@ -126,7 +127,7 @@ impl Live {
                 continue;
             }
             let api = Api::<Role>::namespaced(client.clone(), namespace);
-            let role = read(api.get_opt(&bound.role.name).await, "Roles")?;
+            let role = read(api.get_opt(&path_segment(&bound.role.name)).await, "Roles")?;
             let key = (namespace.clone(), bound.role.name.clone());
             details
                 .rules

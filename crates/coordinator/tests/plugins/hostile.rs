@@ -76,6 +76,12 @@ fn rows() -> Vec<(Value, &'static str, &'static str)> {
             "Tidewaiter's own",
         ),
         (json!([twice]), "ManifestsRefused", "cluster-scoped"),
+        // It is created and not stored.
+        (
+            json!([[of("authorization.k8s.io/v1", "SelfSubjectRulesReview", "mine")]]),
+            "UnknownKind",
+            "SelfSubjectRulesReview",
+        ),
         (Value::Null, "ManifestsRefused", "there are none"),
     ]
 }

@@ -1,6 +1,6 @@
 //! The life of a plugin: installed, upgraded, changed by somebody, removed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -185,6 +185,60 @@ async fn a_field_that_cannot_change_is_replaced_only_where_the_plugin_says_so() 
     world.is_ready(1, "2.0.1").await;
     world.config_is("fixed", Some("2")).await;
     world.is_quiet().await;
+}
+
+#[tokio::test]
+async fn a_definition_is_not_replaced_with_what_others_have_of_it() {
+    let world = World::start().await;
+    let version = |scope: &str| {
+        let mut definition = definition("replaced.example.com");
+        definition["metadata"]["annotations"] = json!({"tidewaiter.dev/on-immutable": "replace"});
+        definition["spec"]["scope"] = json!(scope);
+        json!([[definition]])
+    };
+    world.offer(1, "1.0.0", &version("Namespaced"));
+    let running = world.run(PluginSettings::default()).await;
+    world.is_ready(1, "1.0.0").await;
+    let api_version = "replaced.example.com/v1";
+    let widgets = world.objects(api_version, "widgets", "Widget", Some("default"));
+    let theirs = json!({"apiVersion": api_version, "kind": "Widget", "metadata": {"name": "theirs"}});
+    let before = world.put(&widgets, &theirs).await;
+    world.offer(1, "2.0.0", &version("Cluster"));
+    let message = world.condition(1, "2.0.0", "Stalled", "True ImmutableField").await;
+    assert!(
+        message.contains("It is not replaced") && !message.contains("on-immutable"),
+        "{message}"
+    );
+    let after = widgets.get("theirs").await.unwrap();
+    assert_eq!(after.metadata.uid, before.metadata.uid);
+    world.is_quiet().await;
+    running.stop().await;
+}
+
+/// The names of roles may have what begins or divides the query of a URL.
+#[tokio::test]
+async fn a_name_is_not_read_as_a_part_of_the_url() {
+    let world = World::start().await;
+    let role = |name: &str| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": name}, "rules": []});
+    let all = ["y", "y?z=1", "y#z", "x?dryRun=All", "x&force=true"];
+    let roles = world.objects("rbac.authorization.k8s.io/v1", "roles", "Role", Some("default"));
+    let uids = async || -> BTreeMap<String, String> {
+        let ours = ListParams::default().labels("containership.io/plugin-id");
+        let found = roles.list(&ours).await.unwrap().items;
+        let named = found.into_iter().map(|role| role.metadata);
+        named.map(|role| (role.name.unwrap(), role.uid.unwrap())).collect()
+    };
+    world.offer(1, "1.0.0", &json!([all.map(role)]));
+    let running = world.run(PluginSettings::default()).await;
+    world.is_ready(1, "1.0.0").await;
+    let before = uids().await;
+    assert_eq!(before.len(), all.len(), "{before:?}");
+    world.offer(1, "2.0.0", &json!([[role("y")]]));
+    world.is_ready(1, "2.0.0").await;
+    world.is_quiet().await;
+    let after = uids().await;
+    assert_eq!(after, BTreeMap::from([("y".to_owned(), before["y"].clone())]));
+    running.stop().await;
 }
 
 /// Fields of a pod, before and after.

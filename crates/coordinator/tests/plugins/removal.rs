@@ -285,6 +285,44 @@ async fn instances_of_others_keep_a_definition_also_when_they_have_an_owner() {
     running.stop().await;
 }
 
+/// An owner in the namespace keeps what it owns no less than one elsewhere, also one that every namespace has, and those
+/// that own each other.
+#[tokio::test]
+async fn a_namespace_with_objects_of_others_stays_whatever_owns_them() {
+    let world = World::start().await;
+    let namespaces = ["usual", "circle"];
+    let namespace = |name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    world.offer(1, "1.0.0", &json!([namespaces.map(namespace)]));
+    let running = world.run(PluginSettings::default()).await;
+    world.is_ready(1, "1.0.0").await;
+    let as_owner = |object| {
+        let mut owner = serde_json::to_value(object).unwrap();
+        (owner["apiVersion"], owner["kind"]) = (json!("v1"), json!("ConfigMap"));
+        owner
+    };
+    let [usual, circle] = namespaces.map(|name| world.objects("v1", "configmaps", "ConfigMap", Some(name)));
+    let everywhere = as_owner(world.put(&usual, &config("kube-root-ca.crt", "1")).await);
+    world.put(&usual, &owned(config("theirs", "1"), &everywhere)).await;
+    let first = as_owner(world.put(&circle, &config("first", "1")).await);
+    let second = as_owner(world.put(&circle, &owned(config("second", "1"), &first)).await);
+    let references = owned(config("first", "1"), &second)["metadata"]["ownerReferences"].clone();
+    let patch = Patch::Merge(json!({"metadata": {"ownerReferences": references}}));
+    circle.patch("first", &PatchParams::default(), &patch).await.unwrap();
+    world.withdraw(1);
+    world.is_forgotten(1).await;
+    for words in [
+        "Namespace usual stays, because it has ConfigMap theirs",
+        "Namespace circle stays, because it has ConfigMap",
+    ] {
+        world.says(&id(1), "ObjectKept", words).await;
+    }
+    for (configs, name) in [(&usual, "theirs"), (&circle, "first"), (&circle, "second")] {
+        let found = configs.get(name).await.unwrap();
+        assert_eq!(found.metadata.deletion_timestamp, None, "{name}");
+    }
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn one_denied_deletion_keeps_no_other_object() {
     let world = World::with_accounts().await;

@@ -224,7 +224,8 @@ fn context_of<'a>(kubeconfig: &'a Kubeconfig, name: Option<&str>) -> Option<&'a 
         .as_ref()
 }
 
-async fn in_context(kubeconfig: Kubeconfig, context: Option<&str>) -> Result<Config, KubeconfigError> {
+async fn in_context(mut kubeconfig: Kubeconfig, context: Option<&str>) -> Result<Config, KubeconfigError> {
+    add_scheme(&mut kubeconfig, context);
     let named = context.filter(|name| kubeconfig.contexts.iter().any(|context| context.name == *name));
     let has_proxy = has_proxy(&kubeconfig, context);
     let options = KubeConfigOptions {
@@ -237,6 +238,32 @@ async fn in_context(kubeconfig: Kubeconfig, context: Option<&str>) -> Result<Con
         config.proxy_url = None;
     }
     Ok(config)
+}
+
+/// Completes a `server` without a scheme as client-go does (`DefaultServerURL`): HTTPS if the context has anything for
+/// TLS, otherwise HTTP. The library's connections panic without a scheme.
+fn add_scheme(kubeconfig: &mut Kubeconfig, context: Option<&str>) {
+    let Some(context) = context_of(kubeconfig, context).cloned() else {
+        return;
+    };
+    let named = kubeconfig.auth_infos.iter();
+    let user = named.filter(|named| Some(&named.name) == context.user.as_ref());
+    let has_certificate = user
+        .filter_map(|named| named.auth_info.as_ref())
+        .any(|user| user.client_certificate.is_some() || user.client_certificate_data.is_some());
+    let named = kubeconfig.clusters.iter_mut();
+    let clusters = named.filter(|named| named.name == context.cluster);
+    for cluster in clusters.filter_map(|named| named.cluster.as_mut()) {
+        let is_secure = has_certificate
+            || cluster.certificate_authority.is_some()
+            || cluster.certificate_authority_data.is_some()
+            || cluster.insecure_skip_tls_verify == Some(true);
+        let scheme = if is_secure { "https" } else { "http" };
+        let server = cluster.server.as_mut();
+        if let Some(server) = server.filter(|server| !server.is_empty() && !server.contains("://")) {
+            server.insert_str(0, &format!("{scheme}://"));
+        }
+    }
 }
 
 /// Whether the cluster of the context has a `proxy-url`.
@@ -289,6 +316,31 @@ mod tests {
             missing,
             Err(NoDefault::Missing(KubeconfigError::ReadConfig(..)))
         ));
+    }
+
+    #[tokio::test]
+    async fn a_server_without_a_scheme_is_completed_as_kubectl_does() {
+        for (server, cluster, user, url) in [
+            ("127.0.0.1:1", "", "", "http://127.0.0.1:1/"),
+            ("api.example.com", "", "token: t", "http://api.example.com/"),
+            (
+                "127.0.0.1:1",
+                ", insecure-skip-tls-verify: true",
+                "",
+                "https://127.0.0.1:1/",
+            ),
+            (
+                "http://127.0.0.1:1",
+                ", insecure-skip-tls-verify: true",
+                "",
+                "http://127.0.0.1:1/",
+            ),
+        ] {
+            let content = KUBECONFIG.replace("'https://127.0.0.1:1'", &format!("'{server}'{cluster}"));
+            let file = file(&format!("{content}users: [{{name: u, user: {{{user}}}}}]\n"));
+            let config = kube_config(Some(file.path()), None).await.unwrap();
+            assert_eq!(config.cluster_url.to_string(), url, "{server}{cluster}");
+        }
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ use kube::discovery::{Scope, pinned_group};
 use kube::{Api, Client, Error};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
+use tidewaiter_kit::client::path_segment;
 use tidewaiter_kit::writer::NO_VERSION;
 use tokio::task::{JoinSet, spawn_blocking};
 use tracing::Instrument as _;
@@ -113,6 +114,8 @@ impl Cluster {
         let kinds: Vec<Kind> = served
             .versioned_resources(version)
             .into_iter()
+            // A review or a binding is created and not stored: there is nothing that a plugin could have of it.
+            .filter(|(_, capabilities)| capabilities.supports_operation("get"))
             .map(|(resource, capabilities)| Kind {
                 resource,
                 namespaced: capabilities.scope == Scope::Namespaced,
@@ -127,7 +130,7 @@ impl Cluster {
     pub(super) async fn apply(&self, id: &ObjectId, object: &Object, uid: Option<&str>) -> Result<Written, Error> {
         let kind = self.served(id, &object.version).await?;
         let (params, body) = applied(&kind, id, object, uid)?;
-        let (api, name) = (self.api(&kind, id), id.name.clone());
+        let (api, name) = (self.api(&kind, id), path_segment(&id.name));
         let apply = async move {
             let written = api.patch_metadata(&name, &params, &Patch::Apply(body)).await?;
             Ok(Written {
@@ -145,7 +148,7 @@ impl Cluster {
         params.dry_run = true;
         let rendered = self
             .api(&kind, id)
-            .patch(&id.name, &params, &Patch::Apply(body))
+            .patch(&path_segment(&id.name), &params, &Patch::Apply(body))
             .await?;
         serde_json::to_value(rendered).map_err(Error::SerdeError)
     }
@@ -153,7 +156,7 @@ impl Cluster {
     /// The object as it is. None if there is none.
     pub(super) async fn get(&self, id: &ObjectId, version: &str) -> Result<Option<Value>, Error> {
         let kind = self.served(id, version).await?;
-        let found = self.api(&kind, id).get_opt(&id.name).await?;
+        let found = self.api(&kind, id).get_opt(&path_segment(&id.name)).await?;
         found.map(serde_json::to_value).transpose().map_err(Error::SerdeError)
     }
 
@@ -170,7 +173,7 @@ impl Cluster {
             }),
             ..DeleteParams::default()
         };
-        match self.api(&kind, id).delete(&id.name, &params).await {
+        match self.api(&kind, id).delete(&path_segment(&id.name), &params).await {
             Ok(_) => Ok(()),
             Err(Error::Api(status)) if status.code == 404 => Ok(()),
             Err(error) => Err(error),

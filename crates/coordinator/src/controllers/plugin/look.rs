@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use kube::Error;
 use kube::api::ListParams;
 use kube::core::ObjectMeta;
+use tidewaiter_kit::client::path_segment;
 
 use super::claim::Claimant;
 use super::cluster::{Cluster, Kind, PAGE, is_forbidden, is_not_found, live, with_metadata};
@@ -117,7 +118,7 @@ impl Cluster {
         claimant: Claimant<'_>,
     ) -> Result<Option<(ObjectId, Seen)>, Error> {
         let id = &wanted.id;
-        let found = match self.api(kind, id).get_metadata_opt(&id.name).await {
+        let found = match self.api(kind, id).get_metadata_opt(&path_segment(&id.name)).await {
             Err(error) if is_forbidden(&error) => return Ok(Some((id.clone(), self.unreadable(id, &error)))),
             found => found?,
         };

@@ -11,6 +11,7 @@ use serde::de::Error as _;
 use serde_json::value::RawValue;
 use serde_json::{Error, Map, Value};
 use tidewaiter_api::names::PLUGIN_LABEL;
+use tidewaiter_api::values::printable;
 
 /// Names an object, whatever the version of its group. The name is compared first: the other fields of most objects of a plugin are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,10 +149,10 @@ impl ObjectId {
 
 impl Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ", self.kind_name())?;
+        write!(f, "{} ", printable(&self.kind_name()))?;
         if !self.namespace.is_empty() {
-            write!(f, "{}/", self.namespace)?;
+            write!(f, "{}/", printable(&self.namespace))?;
         }
-        f.write_str(&self.name)
+        f.write_str(&printable(&self.name))
     }
 }

@@ -1,6 +1,7 @@
 //! Why a plugin, or one of its objects, is not as it should be, and what helps.
 
 use kube::Error;
+use kube::core::Status;
 use tidewaiter_api::AcceptedRelease;
 use tidewaiter_api::names::{PLUGIN_LABEL, ROLLBACK_ANNOTATION, plugin_release_secret};
 use tidewaiter_api::values::quoted;
@@ -141,13 +142,12 @@ impl Problem {
                 passes: true,
             };
         };
-        // The API server repeats values that it refuses.
         let said = if id.is_secret() {
-            "what the API server said is not shown"
+            said_of_secret(status)
         } else {
-            let message = status.message.trim_end_matches('.');
-            &message[..message.floor_char_boundary(SAID)]
+            status.message.trim_end_matches('.').to_owned()
         };
+        let said = &said[..said.floor_char_boundary(SAID)];
         let ends = status.code == 403 && status.message.contains("because it is being terminated");
         // An admission webhook and an admission policy, which use different words. The access is permitted.
         let refused = status.code == 403
@@ -155,12 +155,15 @@ impl Problem {
                 .iter()
                 .any(|words| status.message.contains(words));
         // The objects that server-side apply cannot read, for example because of two environment variables of one name,
-        // are its internal errors.
-        let is_unreadable = status.code == 500 && status.message.contains("failed to create typed patch object");
+        // are its internal errors; so are values that are no quantity or no base64.
+        let is_unreadable = status.code == 500
+            && ["failed to create typed patch object", "failed to convert new object"]
+                .iter()
+                .any(|words| status.message.contains(words));
         let (reason, remedy) = match status.code {
             500 if is_unreadable => (
                 "ApplyFailed",
-                "Change the manifests in the cloud: in a list, no two items may have the same key, and each field must be one of the kind.".to_owned(),
+                "Change the manifests in the cloud: in a list, no two items may have the same key, and each value must be one of its field.".to_owned(),
             ),
             403 if ends => (
                 "ApplyFailed",
@@ -174,6 +177,11 @@ impl Problem {
                 "An admission webhook or policy refuses it. It is tried again.".to_owned(),
             ),
             401 | 403 => (DENIED, denied(&status.message, account)),
+            422 if is_immutable(&status.message) && id.is_prerequisite() => (
+                "ImmutableField",
+                "Change the manifests in the cloud. It is not replaced: everything in it would go, also what is of others."
+                    .to_owned(),
+            ),
             422 if is_immutable(&status.message) => (
                 "ImmutableField",
                 "To let the object be deleted and created again, annotate it in the manifests with tidewaiter.dev/on-immutable: replace."
@@ -193,6 +201,21 @@ impl Problem {
                 || ends
                 || refused,
         }
+    }
+}
+
+/// What may be shown of an error about a Secret: the API server repeats values that it refuses, but not where something
+/// is missing.
+fn said_of_secret(status: &Status) -> String {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let fields = causes.filter(|cause| !cause.field.is_empty());
+    let fields: Vec<String> = fields
+        .map(|cause| format!("{}: {}", cause.field, cause.reason))
+        .collect();
+    match status.code {
+        404 => status.message.clone(),
+        422 if !fields.is_empty() => fields.join(", "),
+        _ => "what the API server said is not shown".to_owned(),
     }
 }
 

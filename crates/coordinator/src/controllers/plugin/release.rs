@@ -277,11 +277,12 @@ impl Reader<'_> {
         };
         Ok(Object {
             manifest: Manifest::pack(&draft.text()?),
+            // With a definition or a namespace, everything in it would go, also what is of others.
+            replaces: draft.replaces && !draft.id.is_prerequisite() || expires,
             id: draft.id,
             version: draft.version,
             sent,
             digest,
-            replaces: draft.replaces || expires,
             expires,
         })
     }

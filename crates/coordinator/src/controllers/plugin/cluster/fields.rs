@@ -5,6 +5,7 @@ use kube::Error;
 use kube::api::{Patch, PatchParams};
 use kube::core::ObjectMeta;
 use serde_json::json;
+use tidewaiter_kit::client::path_segment;
 
 use super::super::kubectl;
 use super::super::object::{Object, ObjectId};
@@ -21,7 +22,7 @@ impl Cluster {
     ) -> Result<(), Error> {
         let kind = self.served(id, &object.version).await?;
         let api = self.api(&kind, id);
-        let metadata = api.get_metadata(&id.name).await?.metadata;
+        let metadata = api.get_metadata(&path_segment(&id.name)).await?.metadata;
         if metadata.uid.as_deref() != Some(uid) || !kubectl::has_fields(&metadata) {
             return Ok(());
         }
@@ -36,7 +37,8 @@ impl Cluster {
             field_manager: Some(MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        api.patch_metadata(&id.name, &params, &Patch::<()>::Json(patch)).await?;
+        api.patch_metadata(&path_segment(&id.name), &params, &Patch::<()>::Json(patch))
+            .await?;
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use kube::api::ListParams;
 use kube::core::{DynamicObject, ObjectMeta};
 use kube::{Api, Error};
 use tidewaiter_api::names::PLUGIN_LABEL;
+use tidewaiter_kit::client::path_segment;
 
 use super::super::claim::Claimant;
 use super::super::health::is_inert;
@@ -112,11 +113,11 @@ impl Cluster {
         claimant: Claimant<'_>,
     ) -> Result<Option<(ObjectId, Seen)>, Error> {
         let Place { kind, .. } = read.place;
-        let api = self.api(kind, id);
+        let (api, name) = (self.api(kind, id), path_segment(&id.name));
         let got = if needs_content(read) {
-            api.get(&id.name).await
+            api.get(&name).await
         } else {
-            api.get_metadata(&id.name).await.map(|it| with_metadata(it.metadata))
+            api.get_metadata(&name).await.map(|it| with_metadata(it.metadata))
         };
         let found = match got {
             Ok(found) => found,

@@ -1,4 +1,5 @@
 use kube::core::Status;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -69,6 +70,13 @@ fn a_failed_write_names_the_object_what_was_said_and_what_helps() {
             false,
             "Change the manifests",
         ),
+        (
+            500,
+            "failed to convert new object (n/a; /v1, Kind=ConfigMap) to proper version: illegal base64 data at input byte 3",
+            "ApplyFailed",
+            false,
+            "Change the manifests",
+        ),
     ] {
         let problem = Problem::failed("apply", &id("ConfigMap"), &refusal(code, said), None);
         assert_eq!((problem.reason, problem.passes), (reason, passes), "{code} {said}");
@@ -89,4 +97,43 @@ fn what_the_api_server_says_of_a_secret_is_not_repeated() {
     let error = PluginError::Problems(vec![problem]);
     let shown = format!("{error} {:?} {:?}", error.problem(), error.notice());
     assert!(!shown.contains("hunter2"), "{shown}");
+}
+
+/// Of a Secret, it is shown where something is wrong, and no value.
+#[test]
+fn an_error_about_a_secret_shows_no_value_of_it() {
+    let status = |code: u16, message: &str, causes: Value| {
+        let details = json!({"name": "a", "kind": "secrets", "causes": causes});
+        let status =
+            json!({"code": code, "message": message, "reason": "Invalid", "status": "Failure", "details": details});
+        Error::Api(Box::new(serde_json::from_value(status).unwrap()))
+    };
+    let missing = json!([{"reason": "FieldValueRequired", "message": "Required value", "field": "data[tls.key]"}]);
+    let invalid = json!([{"reason": "FieldValueInvalid", "message": "Invalid value: \"s3cret\"", "field": "data[k]"}]);
+    for (error, shown) in [
+        (
+            status(422, "data[tls.key]: Required value", missing),
+            "data[tls.key]: FieldValueRequired. Change",
+        ),
+        (
+            status(422, "data[k]: Invalid value: \"s3cret\"", invalid),
+            "data[k]: FieldValueInvalid. Change",
+        ),
+        (
+            status(404, "namespaces \"n\" not found", json!([])),
+            "namespaces \"n\" not found. Change",
+        ),
+        (
+            status(400, "cannot unmarshal s3cret", json!([])),
+            "what the API server said is not shown. Change",
+        ),
+    ] {
+        let problem = Problem::failed("apply", &id("Secret"), &error, None);
+        assert!(
+            problem.note.starts_with(&format!("cannot apply Secret n/a: {shown}")),
+            "{}",
+            problem.note
+        );
+        assert!(!problem.note.contains("s3cret"), "{}", problem.note);
+    }
 }
