@@ -51,6 +51,7 @@ pub use kinds::RegistryCredentialsIn;
 pub(crate) use kinds::is_of_cloud;
 pub(crate) use lister::LIST_AGAIN;
 use lister::{Cloud, Lister, Memory};
+pub(crate) use plan::OF_KUBERNETES;
 pub(crate) use record::{HasRecord, Record};
 use shared::Shared;
 pub(crate) use shown_upgrades::MirroredUpgrades;

@@ -16,7 +16,7 @@ use super::record::Record;
 use super::window::{Remembered, Scoped};
 
 /// Finalizers of a deletion that waits for dependents, which the garbage collector removes.
-const OF_KUBERNETES: [&str; 2] = ["foregroundDeletion", "orphan"];
+pub(crate) const OF_KUBERNETES: [&str; 2] = ["foregroundDeletion", "orphan"];
 
 /// The longest text about objects that cannot be deleted.
 const MAX_TEXT: usize = 512;

@@ -1,5 +1,7 @@
 //! Who may do what, and by which binding, beside the controllers.
 
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{Api, PostParams};
 use serde_json::json;
 use tidewaiter_coordinator::access::{AccessError, AccessExplained, Question, explain};
 use tidewaiter_coordinator::controllers::RbacSettings;
@@ -60,6 +62,26 @@ metadata: {name: ceiling}
 rules: [{apiGroups: [""], resources: [pods, pods/log, nodes/proxy], verbs: [get, list]}, {nonResourceURLs: [/metrics], verbs: [get]}]
 "#;
 
+/// A role whose name begins like that of another one and goes on like the query of a URL, and a binding to it.
+async fn named_like_a_query(world: &World) {
+    let client = world.cluster.client(&Identity::Admin);
+    let role = json!({"metadata": {"name": "by-hand?x=1"},
+        "rules": [{"apiGroups": [""], "resources": ["endpoints"], "verbs": ["get"]}]});
+    let binding = json!({"metadata": {"name": "query"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "by-hand?x=1"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "containership.io/user_id#ann"}]});
+    let (role, binding): (Role, RoleBinding) = (
+        serde_json::from_value(role).unwrap(),
+        serde_json::from_value(binding).unwrap(),
+    );
+    let params = PostParams::default();
+    Api::namespaced(client.clone(), "apps")
+        .create(&params, &role)
+        .await
+        .unwrap();
+    Api::namespaced(client, "apps").create(&params, &binding).await.unwrap();
+}
+
 /// The roles and bindings of the cloud: the two roles, then the bindings of them.
 async fn given(world: &World) -> [String; 6] {
     let [viewer, logs, in_apps, of_team, later, lost] = std::array::from_fn(|_| id());
@@ -88,6 +110,7 @@ async fn what_somebody_may_do_and_by_which_binding_and_what_is_refused_or_waits(
     let world = World::start().await;
     world.namespace("apps").await;
     world.cluster.apply(BY_HAND).await;
+    named_like_a_query(&world).await;
     let [viewer, _, in_apps, of_team, later, lost] = given(&world).await;
     let settings = RbacSettings {
         ceiling: Some("ceiling".to_owned()),
@@ -101,6 +124,7 @@ async fn what_somebody_may_do_and_by_which_binding_and_what_is_refused_or_waits(
     let own = [
         "list nodes | everywhere | all-view, not of the cloud | everybody".to_owned(),
         "get configmaps | apps | by-hand, not of the cloud | user".to_owned(),
+        "get endpoints | apps | query, not of the cloud | user".to_owned(),
         format!("get,list pods | apps | {in_apps} | user"),
     ];
     let sorted = |mut lines: Vec<String>| {

@@ -76,6 +76,11 @@ fn rows() -> Vec<(Value, &'static str, &'static str)> {
             "Tidewaiter's own",
         ),
         (json!([twice]), "ManifestsRefused", "cluster-scoped"),
+        (
+            json!([[in_namespace(config("escapes", "1"), "\u{1b}[2J\u{202e}")]]),
+            "ManifestsRefused",
+            "ConfigMap \\u{1b}[2J\\u{202e}/escapes",
+        ),
         // It is created and not stored.
         (
             json!([[of("authorization.k8s.io/v1", "SelfSubjectRulesReview", "mine")]]),

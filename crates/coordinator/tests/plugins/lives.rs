@@ -8,7 +8,7 @@ use tidewaiter_coordinator::controllers::{PluginDrift, PluginSettings};
 use tidewaiter_testkit::eventually;
 
 use crate::cluster::SOON;
-use crate::world::{World, config, definition, id, in_namespace, plugin_of};
+use crate::world::{World, config, definition, id, in_namespace, plugin_of, with};
 
 #[tokio::test]
 async fn a_plugin_is_installed_upgraded_and_removed() {
@@ -285,11 +285,8 @@ async fn a_pod_is_replaced_whatever_changes_in_it() {
     let world = World::with_controller_manager().await;
     let version = |is_second: bool| {
         let pods = pod_fields().into_iter().enumerate().map(|(number, (before, after))| {
-            let mut spec = json!({"containers": [{"name": "main", "image": "main"}]});
             let fields = if is_second { after } else { before };
-            spec.as_object_mut()
-                .unwrap()
-                .extend(fields.as_object().unwrap().clone());
+            let spec = with(json!({"containers": [{"name": "main", "image": "main"}]}), &fields);
             json!({"apiVersion": "v1", "kind": "Pod", "spec": spec, "metadata": {"name": format!("pod-{number}"),
                 "annotations": {"tidewaiter.dev/on-immutable": "replace"}}})
         });
@@ -331,11 +328,7 @@ async fn items_of_one_key_are_said_to_need_a_change() {
         ("type", json!({"command": "main"})),
     ];
     for (number, (name, fields)) in (1..).zip(&rows) {
-        let mut container = json!({"name": "main", "image": "main"});
-        container
-            .as_object_mut()
-            .unwrap()
-            .extend(fields.as_object().unwrap().clone());
+        let container = with(json!({"name": "main", "image": "main"}), fields);
         let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [container]}});
         let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
             "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}});
@@ -360,13 +353,9 @@ async fn each_kind_with_fields_that_cannot_change_can_be_replaced() {
     let world = World::start().await;
     let object = |kind: &str, api_version: &str, rest: Value| {
         let annotations = json!({"tidewaiter.dev/on-immutable": "replace"});
-        let mut object =
+        let object =
             json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "fixed", "annotations": annotations}});
-        object
-            .as_object_mut()
-            .unwrap()
-            .extend(rest.as_object().unwrap().clone());
-        object
+        with(object, &rest)
     };
     let template = |app: &str| json!({"metadata": {"labels": {"app": app}}, "spec": {"containers": [{"name": "main", "image": app}]}});
     let selected =

@@ -7,16 +7,11 @@ use tidewaiter_coordinator::controllers::{ByPlugin, PluginSettings};
 use tidewaiter_testkit::{Identity, eventually};
 
 use crate::cluster::{SOON, coordinator};
-use crate::world::{World, config, definition, id, in_namespace};
+use crate::world::{World, config, definition, id, in_namespace, with};
 
 fn rbac(kind: &str, rest: &Value) -> Value {
-    let mut object =
-        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "ordered"}});
-    object
-        .as_object_mut()
-        .unwrap()
-        .extend(rest.as_object().unwrap().clone());
-    object
+    let object = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "ordered"}});
+    with(object, rest)
 }
 
 /// From the last that must be written to the first.
@@ -285,7 +280,7 @@ async fn instances_of_others_keep_a_definition_also_when_they_have_an_owner() {
     running.stop().await;
 }
 
-/// An owner in the namespace keeps what it owns no less than one elsewhere, also one that every namespace has, and those
+/// An owner in the namespace keeps what it owns as one elsewhere does, also an owner that every namespace has, and those
 /// that own each other.
 #[tokio::test]
 async fn a_namespace_with_objects_of_others_stays_whatever_owns_them() {

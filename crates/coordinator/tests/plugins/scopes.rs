@@ -4,7 +4,7 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tidewaiter_coordinator::controllers::PluginSettings;
 
-use crate::world::{World, config, definition, in_namespace};
+use crate::world::{World, config, definition, in_namespace, with};
 
 /// API version, plural, kind and the other fields.
 fn kinds() -> Vec<(&'static str, &'static str, &'static str, Value)> {
@@ -46,12 +46,10 @@ fn kinds() -> Vec<(&'static str, &'static str, &'static str, Value)> {
 }
 
 fn object(api_version: &str, kind: &str, name: &str, rest: &Value) -> Value {
-    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
-    object
-        .as_object_mut()
-        .unwrap()
-        .extend(rest.as_object().unwrap().clone());
-    object
+    with(
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}),
+        rest,
+    )
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use tidewaiter_coordinator::controllers::PluginSettings;
 use tidewaiter_testkit::eventually;
 
 use crate::cluster::SOON;
-use crate::world::{World, config, id};
+use crate::world::{World, config, id, with};
 
 /// The forms of a Secret: each of two keys is in `data`, in `stringData`, in both or in none.
 fn forms() -> Vec<Value> {
@@ -127,10 +127,7 @@ async fn secrets_with_string_data_are_kept_and_changed_as_their_data() {
 /// A Deployment whose pods have these names of service accounts.
 fn deployment(name: &str, accounts: &Value) -> Value {
     let labels = json!({"app": name});
-    let mut pod = json!({"containers": [{"name": "main", "image": "main"}]});
-    pod.as_object_mut()
-        .unwrap()
-        .extend(accounts.as_object().unwrap().clone());
+    let pod = with(json!({"containers": [{"name": "main", "image": "main"}]}), accounts);
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {"replicas": 0,
         "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}})
 }
@@ -185,13 +182,9 @@ async fn the_service_account_of_pods_changes_and_goes_under_both_names() {
 async fn what_controllers_of_kubernetes_write_is_left_to_them() {
     let world = World::with_controller_manager().await;
     let cluster_role = |name: &str, labels: Value, rest: Value| {
-        let mut object = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        let object = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": name, "labels": labels}});
-        object
-            .as_object_mut()
-            .unwrap()
-            .extend(rest.as_object().unwrap().clone());
-        object
+        with(object, &rest)
     };
     let rule = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]);
     let other = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);

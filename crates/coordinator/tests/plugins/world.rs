@@ -442,6 +442,13 @@ pub fn config(name: &str, value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": value}})
 }
 
+/// The object with these fields besides.
+pub fn with(mut object: Value, fields: &Value) -> Value {
+    let fields = fields.as_object().unwrap().clone();
+    object.as_object_mut().unwrap().extend(fields);
+    object
+}
+
 pub fn in_namespace(mut object: Value, namespace: &str) -> Value {
     object["metadata"]["namespace"] = json!(namespace);
     object

@@ -94,7 +94,7 @@ impl Problem {
     pub(super) fn unknown_kind(object: &Object) -> Self {
         let (id, version) = (&object.id, &object.version);
         let note = format!(
-            "{id} is not applied: the API server has no kind {} in version {version}. Let the plugin, or another one, define it first.",
+            "{id} is not applied: the API server has no kind {} in version {version}. Let the plugin, or another one, define it first, or leave it out.",
             id.kind_name()
         );
         Self::stalling("UnknownKind", note)
@@ -204,8 +204,8 @@ impl Problem {
     }
 }
 
-/// What may be shown of an error about a Secret: the API server repeats values that it refuses, but not where something
-/// is missing.
+/// The part of an error about a Secret that contains no value of it: the fields. The API server repeats the values that
+/// it refuses.
 fn said_of_secret(status: &Status) -> String {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let fields = causes.filter(|cause| !cause.field.is_empty());

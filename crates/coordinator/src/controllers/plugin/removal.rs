@@ -20,7 +20,7 @@ use super::release::Release;
 use super::report::log_left;
 use super::settings::PluginDrift;
 
-/// How often one removal may observe and delete, besides once for each object: each may have a phase of its own.
+/// The rounds of observing and deleting in one removal, besides one for each object: each may have a phase of its own.
 const ROUNDS: usize = 8;
 
 /// What a removal came to.

@@ -1,4 +1,4 @@
-//! Which objects of a version are in a namespace, also before the API server serves their kinds. Pure.
+//! The scope of the objects of a version, also before the API server serves their kinds. Pure.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,8 @@ use super::observed::Observed;
 use super::refused::{Refused, refused};
 use super::release::Release;
 
-/// As the API server says, or the definition that comes with the object.
+/// True for a namespaced kind, as the API server says, or the definition that comes with the object. None if neither
+/// knows the kind.
 pub(super) fn is_namespaced(object: &Object, release: &Release, observed: &Observed) -> Option<bool> {
     observed.is_namespaced(object).or_else(|| {
         let mut defined = release.defined.iter();

@@ -17,8 +17,8 @@ use super::{Cluster, Kind, ObjectId, PAGE, is_forbidden};
 /// Owners, and owners of owners, that are looked at. An object with more is of others.
 const OWNERS: usize = 16;
 
-/// Requests about owners in one search. With more of them, an object is of others. A plugin with all its 2,000 objects in
-/// a namespace, each with another object between it and its pods, has fewer.
+/// Requests about owners in one search. With more of them, an object is of others. A plugin with all its 2,000 objects
+/// in a namespace, each with another object between it and its pods, has fewer.
 const LOOKUPS: usize = 5_000;
 
 /// What would be deleted with everything in it.

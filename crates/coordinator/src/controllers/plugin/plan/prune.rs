@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use super::super::record::Record;
 use super::super::tier::Tier;
 use super::{Action, End, Health, Live, ObjectId, Planner, Release, Seen, Waits};
+use crate::mirror::OF_KUBERNETES;
 
 /// Finalizers that the control plane removes when nothing uses the object any more. What uses it may come later in the
 /// order, so it is not waited for the object before that.
@@ -21,8 +22,6 @@ const PROTECTIONS: [&str; 5] = [
     "resource.kubernetes.io/delete-protection",
     "networking.k8s.io/service-cidr-finalizer",
 ];
-/// Finalizers of the garbage collector.
-const COLLECTORS: [&str; 2] = ["foregroundDeletion", "orphan"];
 
 /// The phase in which an object is deleted: the greatest phase is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,8 +57,8 @@ impl Step {
     }
 }
 
-/// Where custom resources go that the manifests have before the workloads that serve them. Groups are not awaited at an
-/// installation, so that is permitted, and to remove the workloads first would leave the custom resources with
+/// The order of the objects of a removal. It lets custom resources go early that the manifests have before the workloads
+/// that serve them. Groups are not awaited at an installation, so that is permitted, and to remove the workloads first would leave the custom resources with
 /// finalizers that nobody removes.
 struct Order<'a> {
     record: &'a Record,
@@ -122,7 +121,7 @@ fn serves(id: &ObjectId) -> Option<&str> {
 /// True if a controller, perhaps one of the plugin's, must act before the object is gone.
 fn is_finalized(live: &Live) -> bool {
     let mut all = live.finalizers.iter().map(String::as_str);
-    all.any(|finalizer| !PROTECTIONS.contains(&finalizer) && !COLLECTORS.contains(&finalizer))
+    all.any(|finalizer| !PROTECTIONS.contains(&finalizer) && !OF_KUBERNETES.contains(&finalizer))
 }
 
 /// True if the object is only kept by something that uses it.

@@ -44,12 +44,11 @@ pub(in crate::controllers::plugin) fn as_stored(body: &mut Map<String, Value>) -
         leave_out_nulls(body);
     } else if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
         leave_out_nulls(metadata);
-        leave_out_empty(metadata);
     }
     if let Some(spec) = pod_spec(&api_version, &kind, body) {
         name_service_account(spec);
     }
-    match (api_version.as_str(), kind.as_str()) {
+    let is_again = match (api_version.as_str(), kind.as_str()) {
         ("v1", "Secret") => encode(body),
         // The controller replaces the rules by those of the roles that are aggregated.
         ("rbac.authorization.k8s.io/v1", "ClusterRole") => {
@@ -57,18 +56,16 @@ pub(in crate::controllers::plugin) fn as_stored(body: &mut Map<String, Value>) -
             is_aggregated && body.remove("rules").is_some()
         }
         ("apps/v1", "Deployment" | "ReplicaSet") => {
-            let annotations = body
-                .get_mut("metadata")
-                .and_then(|metadata| metadata.get_mut("annotations"));
-            let annotations = annotations.and_then(Value::as_object_mut);
-            let is_exported = annotations.is_some_and(|annotations| annotations.remove(REVISION).is_some());
-            if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
-                leave_out_empty(metadata);
-            }
-            is_exported
+            let metadata = body.get_mut("metadata");
+            let annotations = metadata.and_then(|metadata| metadata.get_mut("annotations")?.as_object_mut());
+            annotations.is_some_and(|annotations| annotations.remove(REVISION).is_some())
         }
         _ => false,
+    };
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        leave_out_empty(metadata);
     }
+    is_again
 }
 
 /// A field that is `null` is absent. An apply owns it nevertheless, and what others put there changes what it owns.
@@ -119,8 +116,8 @@ fn encode(secret: &mut Map<String, Value>) -> bool {
     true
 }
 
-/// The service account of pods has two names, both of which are stored. Whoever owns one of them cannot remove it: the
-/// API server makes it of the other again.
+/// The service account of pods has two names, both of which are stored. An owner of only
+/// one of them cannot remove it: the API server restores it from the other.
 fn name_service_account(spec: &mut Map<String, Value>) {
     const NAMES: [&str; 2] = ["serviceAccountName", "serviceAccount"];
     let named = NAMES

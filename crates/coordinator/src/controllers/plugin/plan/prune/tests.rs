@@ -37,8 +37,7 @@ const KINDS: [(&str, &str, &str, bool); 14] = [
 ];
 
 /// The objects of the version before, and the phases in which they go. `NAME:KIND<OTHER` has a finalizer that OTHER
-/// removes, if it exists;
-/// `NAME:KIND~OTHER` is protected while OTHER exists.
+/// removes, if it exists; `NAME:KIND~OTHER` is protected while OTHER exists.
 const ROWS: &str = "
 a:ConfigMap / b:ConfigMap / c:ConfigMap d:ConfigMap                                 | c d / b / a
 n:Namespace / a:ConfigMap                                                           | a / n
@@ -68,7 +67,7 @@ fn release(groups: &Value) -> Release {
     Release::read(PLUGIN, "1.0.0", &Sent::from(&json!({ "manifests": groups })), &[]).unwrap()
 }
 
-/// Why an object stays after its deletion.
+/// The reason for which an object stays after its deletion.
 enum Stays {
     /// Until this operator has removed its finalizer.
     Finalized(String),

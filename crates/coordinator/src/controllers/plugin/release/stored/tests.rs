@@ -8,7 +8,7 @@ fn object(api_version: &str, kind: &str, rest: &Value) -> Value {
     object
 }
 
-/// The same with a value in this place.
+/// An object of the kind, with a value at this path.
 fn nested(api_version: &str, kind: &str, path: &[&str], value: Value) -> Value {
     let rest = path.iter().rev().fold(value, |inner, field| json!({ *field: inner }));
     object(api_version, kind, &rest)
