@@ -4,7 +4,8 @@
 //! connection is always accepted: when the port is full, the oldest connection of the peer that has the most is closed, so
 //! that no client delays another one. Between two accepts the connections run, so that a request that is there already is
 //! read before a later connection can close its own. The first request, the head of each later one and the life of a
-//! connection have time limits, and all time limits are measured on the clock of the kit.
+//! connection have time limits, and all time limits are measured on the clock of the kit. The heads that are not complete
+//! have a limit each, and one over all connections.
 //!
 //! Why not a library: `axum::serve` and tower's limits bound connections or requests in total, and make new ones wait; none of
 //! them distinguishes peers.
@@ -35,6 +36,7 @@ use tracing::{debug, warn};
 use crate::clock::{SharedClock, timeout};
 
 mod connections;
+mod heads;
 mod malformed;
 mod port;
 #[cfg(test)]
@@ -44,6 +46,7 @@ mod tls;
 
 use connections::Connections;
 pub use connections::network;
+use heads::{Counted, Head, Heads};
 pub use malformed::Explain;
 use malformed::Explained;
 pub use port::Port;
@@ -54,6 +57,10 @@ pub use tls::{Certificate, TlsError};
 pub const CONNECTIONS: usize = 128;
 /// The default limit on the time until a request's head is complete.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+/// The largest head of a request, in bytes; a larger one is refused with 431. The library's default is 400 KiB.
+const HEAD: usize = 16 * 1024;
+/// The default limit on what unfinished heads have beyond what each connection may have, in bytes.
+const HEADS: usize = 32 * 1024 * 1024;
 /// The default limit on the life of a connection. A scraper reconnects.
 const CONNECTION_LIFE: Duration = Duration::from_mins(5);
 /// How long the last response of a connection may take when the life of the connection has ended.
@@ -90,6 +97,9 @@ pub async fn bind(setting: &'static str, address: SocketAddr) -> Result<TcpListe
 pub struct Options {
     /// The limit on open connections. When it is reached, each new connection closes an old one.
     pub connections: usize,
+    /// What the unfinished heads of all connections may have together, in bytes, besides 4 KiB for each: the connection
+    /// that exceeds it is closed.
+    pub heads: usize,
     /// How long a connection may take for its handshake, and then for the head of its first request.
     pub first: Duration,
     /// How long a connection may take for the head of a request, and between two requests.
@@ -109,6 +119,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             connections: CONNECTIONS,
+            heads: HEADS,
             first: HEAD_TIMEOUT,
             head: HEAD_TIMEOUT,
             life: Some(CONNECTION_LIFE),
@@ -149,6 +160,7 @@ pub async fn serve_with(
 ) -> Result<(), Infallible> {
     let server = Arc::new(Server {
         timer: ClockTimer::new(Arc::clone(&clock)),
+        heads: Heads::new(options.heads),
         router,
         options,
         clock,
@@ -197,34 +209,41 @@ struct Server {
     options: Options,
     clock: SharedClock,
     timer: ClockTimer,
+    heads: Heads,
     shutdown: CancellationToken,
 }
 
 impl Server {
-    async fn connection(self: &Arc<Self>, stream: TcpStream, peer: Peer) {
+    async fn connection(&self, stream: TcpStream, peer: Peer) {
         // Send a small response at once.
         let _ = stream.set_nodelay(true);
+        let head = Head::new(&self.heads);
+        let stream = Counted { stream, head: &head };
         match &self.options.tls {
-            None => self.requests(stream, peer).await,
+            None => self.requests(stream, peer, &head).await,
             // Boxed, so that a connection without TLS does not take the space.
-            Some(tls) => Box::pin(self.over_tls(Arc::clone(tls), stream, peer)).await,
+            Some(tls) => Box::pin(self.over_tls(Arc::clone(tls), stream, peer, &head)).await,
         }
     }
 
-    async fn over_tls(self: &Arc<Self>, tls: Arc<ServerConfig>, stream: TcpStream, peer: Peer) {
+    async fn over_tls(&self, tls: Arc<ServerConfig>, stream: Counted<'_, TcpStream>, peer: Peer, head: &Head<'_>) {
         let handshake = TlsAcceptor::from(tls).accept(stream);
         match timeout(&*self.clock, self.options.first, handshake).await {
-            Ok(Ok(stream)) => self.requests(stream, peer).await,
+            Ok(Ok(stream)) => {
+                head.complete();
+                self.requests(stream, peer, head).await;
+            }
             Ok(Err(error)) => debug!(%error, "a TLS handshake failed"),
             Err(elapsed) => debug!(%elapsed, "a TLS handshake timed out"),
         }
     }
 
-    async fn requests(self: &Arc<Self>, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
+    async fn requests(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send, peer: Peer, head: &Head<'_>) {
         let asked = AtomicBool::new(false);
         // For each request, not a layer of the router: that would copy all routes for each connection.
         let service = service_fn(|mut request: Request<Incoming>| {
             asked.store(true, Ordering::Relaxed);
+            head.complete();
             request.extensions_mut().insert(peer);
             self.router.clone().call(request)
         });
@@ -232,6 +251,7 @@ impl Server {
             http1::Builder::new()
                 .timer(self.timer.clone())
                 .header_read_timeout(self.options.head)
+                .max_buf_size(HEAD)
                 .serve_connection(TokioIo::new(Explained::new(stream, self.options.explain)), service)
         );
         let Options { first, life, .. } = self.options;

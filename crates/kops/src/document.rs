@@ -60,7 +60,7 @@ pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Map<String, Value>, Inva
     if bytes.len() > MAX_BYTES {
         return Err(invalid(format!("is larger than {} KiB", MAX_BYTES / 1024)));
     }
-    let text = std::str::from_utf8(bytes).map_err(|_| invalid("is not UTF-8 text".to_owned()))?;
+    let text = std::str::from_utf8(bytes).map_err(|_| invalid("is not UTF-8 text: save it as UTF-8".to_owned()))?;
     let start = text.trim_start_matches('\u{feff}').trim_start();
     if start.starts_with('<') {
         return Err(invalid("is HTML or XML, not YAML".to_owned()));

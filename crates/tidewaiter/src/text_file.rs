@@ -17,7 +17,12 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
     if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_BYTES) {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 32 MiB"));
     }
-    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not a text in UTF-8"))
+    String::from_utf8(bytes).map_err(|_| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it is not a text in UTF-8: save it as UTF-8",
+        )
+    })
 }
 
 #[cfg(test)]
@@ -33,7 +38,7 @@ mod tests {
     #[test]
     fn what_is_no_text_is_refused() {
         let refused = read(Path::new("/bin/true")).unwrap_err();
-        assert_eq!(refused.to_string(), "it is not a text in UTF-8");
+        assert_eq!(refused.to_string(), "it is not a text in UTF-8: save it as UTF-8");
         assert!(
             read(Path::new("/proc/self/comm")).unwrap().ends_with('\n'),
             "a file without a length"

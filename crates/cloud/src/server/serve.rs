@@ -176,6 +176,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         tls,
         drain: DRAIN,
         explain: Some(malformed),
+        ..Options::default()
     };
     let router = router(cloud.clone(), kit.clone());
     let served = serve_with(listener, router, options, kit.clock.clone(), shutdown);

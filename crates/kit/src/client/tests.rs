@@ -135,6 +135,26 @@ async fn a_token_file_is_read_as_kubectl_does() {
     );
 }
 
+#[test]
+fn a_token_file_that_cannot_be_used_is_an_error_unless_there_is_an_inline_token() {
+    let (kit, _) = kit();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().write_all_at(b" \n", 0).unwrap();
+    let take = |path: &str, token: Option<&str>| {
+        let mut config = Config::new("http://127.0.0.1:1".parse().unwrap());
+        config.auth_info.token_file = Some(path.to_owned());
+        config.auth_info.token = token.map(|token| token.to_owned().into());
+        let taken = TokenFile::take(&mut config, &kit.clock);
+        taken.map(|file| file.unwrap().header().to_str().unwrap().to_owned())
+    };
+    for path in [file.path().to_str().unwrap(), "/nowhere"] {
+        assert_eq!(take(path, Some("inline")).unwrap(), "Bearer inline");
+        for token in [None, Some("")] {
+            assert!(matches!(take(path, token), Err(kube::Error::Auth(_))), "{path}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_client_that_impersonates_says_whom_and_is_fenced() {
     let users = Arc::new(Mutex::new(Vec::new()));

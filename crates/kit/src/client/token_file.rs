@@ -5,11 +5,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use std::{fmt, fs};
+use std::{fmt, fs, io};
 
 use http::header::HeaderValue;
 use kube::Config;
 use kube::client::AuthError;
+use secrecy::ExposeSecret as _;
 
 use crate::clock::SharedClock;
 
@@ -33,17 +34,23 @@ impl fmt::Debug for TokenFile {
 }
 
 impl TokenFile {
-    /// Takes the file out of the credentials of `config`. It overrides an inline token.
+    /// Takes the file out of the credentials of `config`. It overrides an inline token, which counts as long as the file
+    /// cannot be read (client-go, `bearerAuthRoundTripper`).
     ///
     /// # Errors
-    /// If it cannot be read, or contains what cannot be a token.
+    /// If there is no inline token, and the file cannot be read or contains what cannot be a token.
     pub(super) fn take(config: &mut Config, clock: &SharedClock) -> Result<Option<Arc<Self>>, kube::Error> {
         let Some(path) = config.auth_info.token_file.take().filter(|path| !path.is_empty()) else {
             return Ok(None);
         };
-        config.auth_info.token = None;
         let path = PathBuf::from(path);
-        let header = read(&path).map_err(kube::Error::Auth)?;
+        let inline = config.auth_info.token.take();
+        let inline = inline.filter(|token| !token.expose_secret().is_empty());
+        let header = match (read(&path), inline) {
+            (Err(_), Some(token)) => bearer(token.expose_secret()),
+            (header, _) => header,
+        };
+        let header = header.map_err(kube::Error::Auth)?;
         Ok(Some(Arc::new(Self {
             path,
             read: Mutex::new((header, clock.monotonic())),
@@ -65,7 +72,15 @@ impl TokenFile {
 
 fn read(path: &Path) -> Result<HeaderValue, AuthError> {
     let text = fs::read_to_string(path).map_err(|error| AuthError::ReadTokenFile(error, path.to_owned()))?;
-    let header = HeaderValue::try_from(format!("Bearer {}", text.trim()));
+    if text.trim().is_empty() {
+        let empty = io::Error::other("it is empty");
+        return Err(AuthError::ReadTokenFile(empty, path.to_owned()));
+    }
+    bearer(text.trim())
+}
+
+fn bearer(token: &str) -> Result<HeaderValue, AuthError> {
+    let header = HeaderValue::try_from(format!("Bearer {token}"));
     let mut header = header.map_err(AuthError::InvalidBearerToken)?;
     header.set_sensitive(true);
     Ok(header)

@@ -1,5 +1,6 @@
 //! Which cluster a process works in.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use kube::Config;
@@ -162,12 +163,28 @@ fn check(path: &Path) -> Result<(), ClusterError> {
             "it is not a YAML mapping, but a text of {} characters",
             text.chars().count()
         )),
-        _ => Ok(()),
+        Some(kubeconfig) => check_names(kubeconfig),
+        None => Ok(()),
     });
     checked.map_err(|reason| ClusterError::File {
         path: path.to_owned(),
         source: FileError::Read(reason),
     })
+}
+
+/// No name may occur twice in a list: kubectl refuses it, and the library takes the first one.
+fn check_names(kubeconfig: &Value) -> Result<(), String> {
+    for list in ["clusters", "contexts", "users"] {
+        let mut names = HashSet::new();
+        let items = kubeconfig[list].as_array().into_iter().flatten();
+        let repeated = items
+            .filter_map(|item| item["name"].as_str())
+            .find(|name| !names.insert(*name));
+        if let Some(name) = repeated {
+            return Err(format!("{list} has two entries of the name {name:?}: remove one"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether the credential plugin of the context's user is installed: the library's own error names nothing.
@@ -341,6 +358,15 @@ mod tests {
             let config = kube_config(Some(file.path()), None).await.unwrap();
             assert_eq!(config.cluster_url.to_string(), url, "{server}{cluster}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_occurs_twice_is_refused() {
+        let users = "users: [{name: u, user: {token: a}}, {name: v, user: {}}, {name: u, user: {token: b}}]\n";
+        let file = file(&format!("{KUBECONFIG}{users}"));
+        let error = kube_config(Some(file.path()), None).await.unwrap_err();
+        let words = "it cannot be used: users has two entries of the name \"u\": remove one";
+        assert!(Chain(&error).to_string().ends_with(words), "{error:?}");
     }
 
     #[tokio::test]

@@ -25,12 +25,16 @@ struct Port {
 }
 
 async fn start(router: Router, clock: &ManualClock) -> Port {
+    start_with(router, clock, Options::default()).await
+}
+
+async fn start_with(router: Router, clock: &ManualClock, options: Options) -> Port {
     let listener = bind("address", ([127, 0, 0, 1], 0).into()).await.unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = CancellationToken::new();
     let options = Options {
         connections: LIMIT,
-        ..Options::default()
+        ..options
     };
     beside(serve_with(listener, router, options, clock.shared(), shutdown.clone()).map(drop));
     Port {
@@ -268,4 +272,37 @@ async fn an_address_in_use_is_reported_with_its_setting() {
         error.to_string(),
         format!("metricsAddress is {address}: cannot listen there")
     );
+}
+
+/// The beginning of a head, of `bytes`.
+fn unfinished(bytes: usize) -> String {
+    let begin = "GET / HTTP/1.1\r\nhost: x\r\na: ";
+    begin.to_owned() + &"b".repeat(bytes - begin.len())
+}
+
+#[tokio::test]
+async fn a_head_of_more_than_16_kib_is_refused() {
+    let port = hello().await;
+    let (fits, exceeds) = (unfinished(15 * 1024), unfinished(HEAD));
+    let end = "\r\nconnection: close\r\n\r\n";
+    assert!(port.ask(1, &format!("{fits}{end}")).await.ends_with("\r\n\r\nhello\n"));
+    assert!(port.ask(1, &exceeds).await.starts_with("HTTP/1.1 431 "));
+}
+
+#[tokio::test]
+async fn unfinished_heads_are_limited_over_all_connections() {
+    let router = Router::new().route("/", get(async || "hello\n"));
+    let options = Options {
+        heads: 6 * 1024,
+        ..Options::default()
+    };
+    let port = start_with(router, &ManualClock::default(), options).await;
+    let end = "\r\nconnection: close\r\n\r\n";
+    let fits = unfinished(9 * 1024) + end;
+    for _ in 0..3 {
+        assert!(port.ask(1, &fits).await.ends_with("\r\n\r\nhello\n"));
+    }
+    closed(port.connect(1, &unfinished(14 * 1024)).await).await;
+    // What the one that was closed had is free again.
+    assert!(port.ask(1, &fits).await.ends_with("\r\n\r\nhello\n"));
 }

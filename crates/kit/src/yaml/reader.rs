@@ -237,14 +237,23 @@ impl<'a> Reader<'a> {
                 continue;
             }
             let Node::Scalar(key) = self.node(event, span, depth + 1)? else {
-                return refuse(span, "a key is a list or a mapping: write a text");
+                return refuse(
+                    span,
+                    "a key is a list or a mapping: write a text; render a template with {{ }} first, or put it in quotes",
+                );
             };
+            let is_bool = matches!(key, Scalar::Bool(_));
             let key = key.into_key().or_else(|reason| refuse(span, reason))?;
             if !own.insert(key.clone()) {
                 let shown: String = key.chars().take(SHOWN).collect();
+                let quoted = if is_bool {
+                    ", or quote what is a text, as on and y"
+                } else {
+                    ""
+                };
                 return refuse(
                     span,
-                    format!("the key {shown:?} occurs twice in one mapping: remove one"),
+                    format!("the key {shown:?} occurs twice in one mapping: remove one{quoted}"),
                 );
             }
             let (event, span) = self.next()?;
@@ -294,7 +303,7 @@ fn remedy(error: &ErrorKind) -> &'static str {
         ErrorKind::CommentNotSeparated => ": put a space before #",
         ErrorKind::InvalidQuotedScalarIndent => ": indent each line of the text",
         ErrorKind::UnknownQuotedScalarEscape => ": write \\\\ for a backslash, or use single quotes",
-        ErrorKind::UnexpectedCharacter { .. } => ": put the text in quotes",
+        ErrorKind::UnexpectedCharacter { .. } | ErrorKind::UnknownAnchor => ": put the text in quotes",
         ErrorKind::MappingValueNotAllowed => ": put a text with a colon in quotes, or correct the indentation",
         _ => "",
     }

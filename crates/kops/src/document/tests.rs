@@ -72,6 +72,15 @@ fn broken_yaml_says_where() {
             "line 2: the key \"a\" occurs twice in one mapping: remove one",
         ),
         (": :", "line 1: a key is empty or null: write the key, or quote it"),
+        (
+            "on: 1\ny: 2",
+            "line 2: the key \"true\" occurs twice in one mapping: remove one, or quote what is a text, as on and y",
+        ),
+        ("host: *.example.com", "found unknown anchor: put the text in quotes"),
+        (
+            "name: {{ .Values.name }}",
+            "line 1: a key is a list or a mapping: write a text; render a template with {{ }} first, or put it in quotes",
+        ),
     ] {
         assert!(error(text).contains(reason), "{}", error(text));
     }

@@ -111,6 +111,10 @@ fn engine(url: &Url, writes: bool) -> Result<Box<dyn Engine>, StoreError> {
     sqlx::any::install_default_drivers();
     match url.scheme() {
         "sqlite" => Ok(Box::new(Sqlite::at(url, writes)?)),
+        // The library would drop it.
+        "postgres" | "postgresql" if url.fragment().is_some() => Err(StoreError::Setting(
+            "database is a URL with #: write it as %23, also in the password".to_owned(),
+        )),
         "postgres" | "postgresql" => Ok(Box::new(Postgres { url: url.clone() })),
         other => Err(StoreError::Setting(format!(
             "database is {other}://…, must be sqlite:///FOLDER/FILE or postgres://USER@HOST/DATABASE"
@@ -294,6 +298,17 @@ impl Engine for Postgres {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_sign_is_not_dropped() {
+        let url = Url::parse("postgres://user:secret@host/team#1").unwrap();
+        let Err(refused) = of(&url) else { panic!("{url}") };
+        let message = refused.to_string();
+        assert!(
+            message.contains("write it as %23") && !message.contains("secret"),
+            "{message}"
+        );
+    }
 
     #[test]
     fn an_error_of_the_data_is_not_one_of_the_database() {

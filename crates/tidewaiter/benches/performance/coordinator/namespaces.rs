@@ -4,10 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use kube::Api;
-use kube::api::PostParams;
 use serde_json::{Value, json};
-use tidewaiter_api::containership::Registry;
 use tidewaiter_testkit::usage::Memory;
 use tidewaiter_testkit::{Audit, eventually};
 
@@ -17,9 +14,6 @@ use super::{Sizes, now, pause};
 use crate::cloud::wire::Wire;
 use crate::process::Role;
 use crate::report::{Chapter, count, figure, note};
-
-/// A Registry that the cloud does not know, so that the mirror deletes it.
-const UNKNOWN: &str = "00000000-0000-4000-8000-000000000001";
 
 /// How often the coordinator is measured, with the bare client before and after: the speed of a machine changes by a quarter within minutes.
 const TURNS: usize = 3;
@@ -34,8 +28,7 @@ struct Found {
     filled: f64,
     memory: Memory,
     cpu_seconds: f64,
-    /// Writes of a second pass, and after a restart.
-    again: Vec<String>,
+    /// Writes after a restart, in a pass over every namespace.
     restarted: Vec<String>,
     /// Seconds until a changed credential, and the removal of a registry, was in every namespace.
     changed: f64,
@@ -103,12 +96,11 @@ async fn of_coordinator(filled: Filled) -> Result<Found> {
         seconds: filled,
     } = filled;
     let (memory, cpu_seconds) = (coordinator.memory(), coordinator.cpu_seconds());
-    let again = pass_again(&bed, &coordinator, namespaces).await?;
     let changed = change_credential(&bed, &coordinator, namespaces).await?;
     coordinator.stop().await;
     let mark = bed.cluster.audit_mark().await;
     let coordinator = bed.coordinator();
-    passed(&coordinator, [0.0; 2], namespaces).await;
+    passed(&coordinator, namespaces).await;
     settle(&coordinator).await?;
     let restarted = bed.children_written(mark).await;
     let removed = remove_registry(&bed, &coordinator, namespaces).await?;
@@ -118,7 +110,6 @@ async fn of_coordinator(filled: Filled) -> Result<Found> {
         filled,
         memory,
         cpu_seconds,
-        again,
         restarted,
         changed,
         removed,
@@ -153,14 +144,13 @@ fn chapter(title: String, found: &Found, before: &[Rate], bare: &[Rate]) -> Chap
                 " MiB",
                 1,
             ),
-            number("writes of a second pass", "secondPass", count(found.again.len())).at_most(0.0),
             number("writes after a restart", "restart", count(found.restarted.len())).at_most(0.0),
             seconds("a changed credential in all namespaces", "changed", found.changed),
             seconds("a registry removed from all namespaces", "removed", found.removed),
         ],
         details: json!({
             "bare": bare.iter().map(Rate::seen).collect::<Vec<_>>(), "coordinator": of_coordinator.iter().map(|rate| rate.seen()).collect::<Vec<_>>(),
-            "secondPass": found.again, "restart": found.restarted,
+            "restart": found.restarted,
         }),
     }
 }
@@ -206,20 +196,6 @@ async fn filled(coordinator: &Role, namespaces: usize, begin: Instant) -> Result
     let seconds = begin.elapsed().as_secs_f64();
     settle(coordinator).await?;
     Ok(seconds)
-}
-
-/// Has both controllers look at every namespace once more. What they wrote.
-async fn pass_again(bed: &Bed, coordinator: &Role, namespaces: usize) -> Result<Vec<String>> {
-    note("namespaces: a second pass");
-    let (mark, before) = (bed.cluster.audit_mark().await, passes(coordinator).await?);
-    let registries: Api<Registry> = Api::namespaced(bed.admin(), "containership-core");
-    let unknown = json!({"metadata": {"name": UNKNOWN}, "spec": {"id": UNKNOWN, "provider": "private", "serveraddress": HOSTS[0]}});
-    registries
-        .create(&PostParams::default(), &serde_json::from_value(unknown)?)
-        .await?;
-    passed(coordinator, before, namespaces).await;
-    settle(coordinator).await?;
-    Ok(bed.children_written(mark).await)
 }
 
 async fn change_credential(bed: &Bed, coordinator: &Role, namespaces: usize) -> Result<f64> {
@@ -280,15 +256,11 @@ async fn passes(coordinator: &Role) -> Result<[f64; 2]> {
     Ok([of("containership").await?, of("pullsecret").await?])
 }
 
-/// Waits until both have looked at every namespace since.
-async fn passed(coordinator: &Role, before: [f64; 2], namespaces: usize) {
+/// Waits until both have looked at every namespace.
+async fn passed(coordinator: &Role, namespaces: usize) {
     eventually("a pass over every namespace", LONG, async || {
         let now = passes(coordinator).await.map_err(|error| error.to_string())?;
-        if now
-            .iter()
-            .zip(before)
-            .all(|(now, before)| now - before >= count(namespaces))
-        {
+        if now.iter().all(|now| *now >= count(namespaces)) {
             Ok(())
         } else {
             Err(format!("{now:?}"))

@@ -278,7 +278,8 @@ async fn pass_again(bed: &Bed, coordinator: &Role, id: &str) -> Result<(BTreeMap
     let audit = bed.cluster.audit().await.since(mark);
     let mut lists = BTreeMap::new();
     let listing = audit.clone().by(&account()).verb("list");
-    for entry in &listing.filter(|entry| entry.uri.contains(id)) {
+    // Not the further pages of a list.
+    for entry in &listing.filter(|entry| entry.uri.contains(id) && !entry.uri.contains("continue=")) {
         *lists.entry(entry.object_ref.resource.clone()).or_default() += 1;
     }
     // The namespace is read by its name.

@@ -1,0 +1,148 @@
+//! What the connections of a port have sent and no request has come of: unfinished TLS handshakes and heads. Each may have
+//! a little, and what is beyond that is limited over all connections together: each alone is limited by the HTTP library, but
+//! they are many.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What each connection may have: an ordinary head, also with a token, or the client's part of a handshake.
+pub(super) const EACH: usize = 4 * 1024;
+/// About what a connection buffers at most: a head, and a record of TLS.
+const MOST: usize = super::HEAD + 16 * 1024;
+
+/// What all connections together may still have beyond [`EACH`], in bytes.
+pub(super) struct Heads(AtomicUsize);
+
+impl Heads {
+    pub(super) fn new(bytes: usize) -> Self {
+        Self(AtomicUsize::new(bytes))
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let take = |left: usize| left.checked_sub(bytes);
+        self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// What one connection has sent since its last request began.
+pub(super) struct Head<'a> {
+    of_all: &'a Heads,
+    bytes: AtomicUsize,
+}
+
+impl<'a> Head<'a> {
+    pub(super) fn new(of_all: &'a Heads) -> Self {
+        Self {
+            of_all,
+            bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Its part of what all connections have.
+    fn taken(bytes: usize) -> usize {
+        bytes.min(MOST).saturating_sub(EACH)
+    }
+
+    /// Returns whether that is permitted.
+    fn add(&self, bytes: usize) -> bool {
+        let before = self.bytes.load(Ordering::Relaxed);
+        let after = before + bytes;
+        let is_permitted = self.of_all.take(Self::taken(after) - Self::taken(before));
+        if is_permitted {
+            self.bytes.store(after, Ordering::Relaxed);
+        }
+        is_permitted
+    }
+
+    /// A handshake is complete, or a request begins: what was sent is read.
+    pub(super) fn complete(&self) {
+        let bytes = self.bytes.swap(0, Ordering::Relaxed);
+        self.of_all.give_back(Self::taken(bytes));
+    }
+}
+
+impl Drop for Head<'_> {
+    fn drop(&mut self) {
+        self.complete();
+    }
+}
+
+/// A connection whose bytes are counted. It fails when they are too many.
+pub(super) struct Counted<'a, S> {
+    pub(super) stream: S,
+    pub(super) head: &'a Head<'a>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<'_, S> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, read: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = read.filled().len();
+        ready!(Pin::new(&mut this.stream).poll_read(context, read))?;
+        Poll::Ready(if this.head.add(read.filled().len() - before) {
+            Ok(())
+        } else {
+            Err(io::Error::other(
+                "the unfinished heads of all connections are too large",
+            ))
+        })
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<'_, S> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_has_beyond_its_own_part_others_have_not() {
+        let of_all = Heads::new(10 * 1024);
+        let (one, other) = (Head::new(&of_all), Head::new(&of_all));
+        assert!(one.add(EACH) && other.add(EACH), "that counts for nobody");
+        assert!(one.add(7 * 1024) && other.add(3 * 1024));
+        assert!(!one.add(1) && !other.add(1));
+        one.complete();
+        assert!(other.add(7 * 1024) && !other.add(1));
+        drop(other);
+        assert!(one.add(EACH + 10 * 1024) && !one.add(1));
+    }
+
+    #[test]
+    fn what_the_library_does_not_buffer_does_not_count() {
+        let of_all = Heads::new(MOST - EACH);
+        let one = Head::new(&of_all);
+        assert!(one.add(MOST) && one.add(usize::MAX / 4));
+    }
+}
