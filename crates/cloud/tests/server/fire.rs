@@ -208,7 +208,8 @@ async fn a_refusal_before_the_body_says_that_the_connection_ends() {
 #[tokio::test]
 async fn what_is_not_http_ends_its_connection() {
     let world = World::sqlite().await;
-    let long = "x".repeat(70_000);
+    // As large as a head may be, and not at its end: nothing is left unread, which would reset the connection.
+    let long = "x".repeat(16 * 1024 - "GET /".len());
     let headers = "a: b\r\n".repeat(200);
     for (request, status) in [
         ("GET\r\n\r\n".to_owned(), 400),
@@ -219,7 +220,7 @@ async fn what_is_not_http_ends_its_connection() {
             "POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n".to_owned(),
             400,
         ),
-        (format!("GET /{long} HTTP/1.1\r\nhost: x\r\n\r\n"), 414),
+        (format!("GET /{long}"), 431),
         (format!("GET / HTTP/1.1\r\n{headers}\r\n"), 431),
     ] {
         let told = rest(connect(&world, 1, &request).await).await;
