@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use futures::FutureExt as _;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -97,7 +98,7 @@ pub async fn bind(setting: &'static str, address: SocketAddr) -> Result<TcpListe
 pub struct Options {
     /// The limit on open connections. When it is reached, each new connection closes an old one.
     pub connections: usize,
-    /// What the unfinished heads of all connections may have together, in bytes, besides 4 KiB for each: the connection
+    /// The limit on the unfinished heads of all connections together, in bytes, besides 4 KiB of each: the connection
     /// that exceeds it is closed.
     pub heads: usize,
     /// How long a connection may take for its handshake, and then for the head of its first request.
@@ -243,9 +244,9 @@ impl Server {
         // For each request, not a layer of the router: that would copy all routes for each connection.
         let service = service_fn(|mut request: Request<Incoming>| {
             asked.store(true, Ordering::Relaxed);
-            head.complete();
+            head.begin_request();
             request.extensions_mut().insert(peer);
-            self.router.clone().call(request)
+            self.router.clone().call(request).inspect(|_| head.end_request())
         });
         let mut connection = pin!(
             http1::Builder::new()

@@ -1,20 +1,19 @@
-//! What the connections of a port have sent and no request has come of: unfinished TLS handshakes and heads. Each may have
-//! a little, and what is beyond that is limited over all connections together: each alone is limited by the HTTP library, but
-//! they are many.
+//! Limits the bytes that the connections of a port buffer before a request begins: unfinished TLS handshakes and heads. The
+//! HTTP library limits each connection; this limits all of them together, except for a free part of each.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What each connection may have: an ordinary head, also with a token, or the client's part of a handshake.
+/// The free part of each connection: an ordinary head, also with a token, or the client's part of a handshake.
 pub(super) const EACH: usize = 4 * 1024;
-/// About what a connection buffers at most: a head, and a record of TLS.
+/// The most that a connection buffers, roughly: a head, and a record of TLS.
 const MOST: usize = super::HEAD + 16 * 1024;
 
-/// What all connections together may still have beyond [`EACH`], in bytes.
+/// The bytes that all connections together may still buffer beyond [`EACH`].
 pub(super) struct Heads(AtomicUsize);
 
 impl Heads {
@@ -32,10 +31,11 @@ impl Heads {
     }
 }
 
-/// What one connection has sent since its last request began.
+/// The bytes that one connection has sent since its handshake or its last request. A body does not count.
 pub(super) struct Head<'a> {
     of_all: &'a Heads,
     bytes: AtomicUsize,
+    in_request: AtomicBool,
 }
 
 impl<'a> Head<'a> {
@@ -43,6 +43,7 @@ impl<'a> Head<'a> {
         Self {
             of_all,
             bytes: AtomicUsize::new(0),
+            in_request: AtomicBool::new(false),
         }
     }
 
@@ -53,6 +54,9 @@ impl<'a> Head<'a> {
 
     /// Returns whether that is permitted.
     fn add(&self, bytes: usize) -> bool {
+        if self.in_request.load(Ordering::Relaxed) {
+            return true;
+        }
         let before = self.bytes.load(Ordering::Relaxed);
         let after = before + bytes;
         let is_permitted = self.of_all.take(Self::taken(after) - Self::taken(before));
@@ -62,7 +66,18 @@ impl<'a> Head<'a> {
         is_permitted
     }
 
-    /// A handshake is complete, or a request begins: what was sent is read.
+    /// A request begins: its body is counted by who reads it.
+    pub(super) fn begin_request(&self) {
+        self.complete();
+        self.in_request.store(true, Ordering::Relaxed);
+    }
+
+    /// A response begins: the next bytes are those of a head.
+    pub(super) fn end_request(&self) {
+        self.in_request.store(false, Ordering::Relaxed);
+    }
+
+    /// A handshake or a head is complete: what was sent is read.
     pub(super) fn complete(&self) {
         let bytes = self.bytes.swap(0, Ordering::Relaxed);
         self.of_all.give_back(Self::taken(bytes));

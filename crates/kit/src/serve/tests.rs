@@ -291,7 +291,8 @@ async fn a_head_of_more_than_16_kib_is_refused() {
 
 #[tokio::test]
 async fn unfinished_heads_are_limited_over_all_connections() {
-    let router = Router::new().route("/", get(async || "hello\n"));
+    let echo = async |body: String| body.len().to_string();
+    let router = Router::new().route("/", get(async || "hello\n").post(echo));
     let options = Options {
         heads: 6 * 1024,
         ..Options::default()
@@ -305,4 +306,8 @@ async fn unfinished_heads_are_limited_over_all_connections() {
     closed(port.connect(1, &unfinished(14 * 1024)).await).await;
     // What the one that was closed had is free again.
     assert!(port.ask(1, &fits).await.ends_with("\r\n\r\nhello\n"));
+    // A body is no head.
+    let body = "b".repeat(64 * 1024);
+    let post = format!("POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 65536\r\n\r\n{body}");
+    assert!(port.ask(1, &post).await.ends_with("\r\n\r\n65536"));
 }

@@ -58,8 +58,8 @@ impl Step {
 }
 
 /// The order of the objects of a removal. It lets custom resources go early that the manifests have before the workloads
-/// that serve them. Groups are not awaited at an installation, so that is permitted, and to remove the workloads first would leave the custom resources with
-/// finalizers that nobody removes.
+/// that serve them. Groups are not awaited at an installation, so that is permitted, and to remove the workloads first
+/// would leave the custom resources with finalizers that nobody removes.
 struct Order<'a> {
     record: &'a Record,
     /// The first group with an instance of a kind that the plugin defines itself. From it on, no custom resource waits
