@@ -308,6 +308,6 @@ async fn unfinished_heads_are_limited_over_all_connections() {
     assert!(port.ask(1, &fits).await.ends_with("\r\n\r\nhello\n"));
     // A body is no head.
     let body = "b".repeat(64 * 1024);
-    let post = format!("POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 65536\r\n\r\n{body}");
-    assert!(port.ask(1, &post).await.ends_with("\r\n\r\n65536"));
+    let upload = format!("POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 65536\r\n\r\n{body}");
+    assert!(port.ask(1, &upload).await.ends_with("\r\n\r\n65536"));
 }
