@@ -137,13 +137,18 @@ pub(super) async fn change_password(cloud: &Cloud, call: &Call) -> Result<Respon
     let Some(Value::String(old)) = body.remove("old_password") else {
         return Err(Refusal::field("old_password", "must be your current password").into());
     };
-    let hash = hashed(cloud, &mut body, "new_password").await?;
+    if body.get("new_password").and_then(Value::as_str) == Some(&*old) {
+        let reason = "is the same as old_password: choose another one";
+        return Err(Refusal::field("new_password", reason).into());
+    }
+    let asker = &call.known()?.principal;
+    let hash = hashed(cloud, asker, &mut body, "new_password").await?;
     let hash = hash.ok_or_else(|| Refusal::field("new_password", "is missing"))?;
     refuse_others(&body)?;
     let id = call.owner();
     let attempt = cloud.guesses.attempt(&id, call.client)?;
     let stored = cloud.store.get(Kind::Password, &id).await?.map(|row| row.secret.0);
-    if !right(cloud, old, stored, attempt).await? {
+    if !right(cloud, old, stored, &asker.organization().to_string(), attempt).await? {
         return Err(Refusal::field("old_password", "is not your current password").into());
     }
     let kept = call.known()?.claims.as_ref().map(|claims| claims.id);

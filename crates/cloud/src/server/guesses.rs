@@ -86,6 +86,16 @@ impl Attempt<'_> {
         }
     }
 
+    /// What it shares the hashing of passwords with: the attempts for its account, except that those from elsewhere take nothing
+    /// from those of the owner.
+    pub(super) fn share(&self) -> String {
+        if self.proven {
+            format!("{} from {}", self.account, self.client)
+        } else {
+            self.account.clone()
+        }
+    }
+
     /// The password was right.
     pub(super) async fn succeeded(self) {
         self.guesses.proven.insert((self.account, self.client), ()).await;

@@ -15,6 +15,7 @@ use tidewaiter_kit::Clock;
 use tidewaiter_kit::clock::timeout;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
+use super::Error;
 use super::proxies::TrustedProxies;
 use super::refusal::Refusal;
 
@@ -24,6 +25,10 @@ const HASHES: usize = 2;
 const HASH_QUEUE: usize = 32;
 /// The part of the queue for callers who proved before who they are.
 const HASH_RESERVE: usize = 8;
+/// The passwords of one account, or that one caller sets, which are in the queue.
+const HASHES_BY_CALLER: usize = 2;
+/// The same for all callers of one organization.
+const HASHES_BY_ORGANIZATION: usize = 8;
 /// The number of requests without a known caller in progress. More than the queue of hashes, so that a flood of logins does
 /// not delay the first request of a cluster.
 const STRANGERS: usize = 64;
@@ -75,8 +80,10 @@ pub struct Limits {
     stranger_permits: Semaphore,
     by_address: Keyed<IpAddr>,
     streams: Keyed<String>,
-    hashes: Semaphore,
-    hash_queue: Semaphore,
+    hashes: Arc<Semaphore>,
+    hash_queue: Arc<Semaphore>,
+    hashes_by_caller: Keyed<String>,
+    hashes_by_organization: Keyed<String>,
     /// See [`LimitSettings::proxies`].
     pub(super) proxies: TrustedProxies,
 }
@@ -147,8 +154,10 @@ impl Limits {
             stranger_permits: Semaphore::new(requests_at_once.min(STRANGERS)),
             by_address: Keyed::new(STRANGERS_BY_ADDRESS, WAIT),
             streams: Keyed::new(settings.streams, Duration::ZERO),
-            hashes: Semaphore::new(hashes()),
-            hash_queue: Semaphore::new(HASH_QUEUE),
+            hashes: Arc::new(Semaphore::new(hashes())),
+            hash_queue: Arc::new(Semaphore::new(HASH_QUEUE)),
+            hashes_by_caller: Keyed::new(HASHES_BY_CALLER, CALLER_WAIT),
+            hashes_by_organization: Keyed::new(HASHES_BY_ORGANIZATION, CALLER_WAIT),
             proxies: settings.proxies,
         }
     }
@@ -196,18 +205,35 @@ impl Limits {
         })
     }
 
-    /// The permit to hash one password. Refuses at once when many wait already; a part of the queue is for `proven` callers.
-    pub(super) async fn hash(&self, proven: bool) -> Result<HashPermit<'_>, Refusal> {
+    /// Hashes a password with `work`, on a separate thread because it takes a core for a while, for `caller` of `organization`
+    /// (empty if that is unknown). First waits until few enough others of both are in the queue, and then refuses at once
+    /// when many wait already. A part of the queue is for `proven` callers.
+    ///
+    /// A caller that leaves frees nothing before the work has ended: it is not interrupted.
+    pub(super) async fn hashed<T: Send + 'static>(
+        &self,
+        clock: &dyn Clock,
+        (caller, organization, proven): (String, String, bool),
+        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let of_caller = self.hashes_by_caller.wait(clock, &caller).await?;
+        let of_organization = match &*organization {
+            "" => None,
+            _ => Some(self.hashes_by_organization.wait(clock, &organization).await?),
+        };
         let reserved = if proven { 0 } else { HASH_RESERVE };
         if self.hash_queue.available_permits() <= reserved {
-            return Err(too_soon(1));
+            return Err(too_soon(1).into());
         }
-        let queue = self.hash_queue.try_acquire().map_err(|_| too_soon(1))?;
-        let hash = self.hashes.acquire().await.map_err(|_| too_soon(1))?;
-        Ok(HashPermit {
-            _queue: queue,
-            _hash: hash,
-        })
+        let in_queue = Arc::clone(&self.hash_queue).try_acquire_owned();
+        let in_queue = in_queue.map_err(|_| too_soon(1))?;
+        let on_core = Arc::clone(&self.hashes).acquire_owned().await;
+        let on_core = on_core.map_err(|_| too_soon(1))?;
+        let worked = tokio::task::spawn_blocking(move || {
+            let _permits = (of_caller, of_organization, in_queue, on_core);
+            work()
+        });
+        worked.await.map_err(Error::internal)?
     }
 
     fn count<K: Clone + Eq + Hash>(&self, limiter: &DefaultKeyedRateLimiter<K>, key: &K) -> Result<(), Refusal> {
@@ -221,13 +247,43 @@ impl Limits {
     }
 }
 
-/// Hashing one password: a place in the queue, and a core.
-pub(super) struct HashPermit<'a> {
-    _queue: SemaphorePermit<'a>,
-    _hash: SemaphorePermit<'a>,
-}
-
 const TEN: NonZeroU32 = match NonZeroU32::new(10) {
     Some(ten) => ten,
     None => NonZeroU32::MIN,
 };
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use tidewaiter_kit::SystemClock;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_caller_that_leaves_makes_no_room_for_another_hash() {
+        let limits = Limits::new(LimitSettings {
+            requests_a_second: NonZeroU32::MIN,
+            requests_at_once: 1,
+            streams: 1,
+            proxies: TrustedProxies::default(),
+        });
+        let (begin, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let (end, ends) = mpsc::channel::<()>();
+        let work = move || {
+            begin.send(()).unwrap();
+            ends.recv().unwrap();
+            Ok(())
+        };
+        let share = ("user:1".to_owned(), "acme".to_owned(), true);
+        tokio::select! {
+            biased;
+            _ = limits.hashed(&SystemClock, share, work) => panic!("it ended"),
+            _ = begun.recv() => {}
+        }
+        assert_eq!(limits.hashes.available_permits(), hashes() - 1);
+        end.send(()).unwrap();
+        let all = u32::try_from(hashes()).unwrap();
+        drop(limits.hashes.acquire_many(all).await.unwrap());
+    }
+}

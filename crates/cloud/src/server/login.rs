@@ -40,7 +40,8 @@ async fn with_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         None => None,
     };
     let stored = password.as_ref().map(|row| row.secret.0.clone());
-    if !right(cloud, login.password.expose().to_owned(), stored, attempt).await? {
+    let organization = user.as_ref().map_or("", |user| &user.organization_id);
+    if !right(cloud, login.password.expose().to_owned(), stored, organization, attempt).await? {
         return Err(Refusal::new(
             http::StatusCode::UNAUTHORIZED,
             "the e-mail address or the password is wrong",
@@ -80,19 +81,18 @@ async fn logged_in(
     Ok(Reply::ok(&json!({ "token": token })).into_response())
 }
 
-/// Verifies on a separate thread, because it takes a core for a while.
+/// Whether `password` is the one of the hash `stored`; one without a hash takes as long.
 pub(super) async fn right(
     cloud: &Cloud,
     password: String,
     stored: Option<String>,
+    organization: &str,
     attempt: Attempt<'_>,
 ) -> Result<bool, Error> {
-    let permit = cloud.limits.hash(attempt.proven).await?;
     let password = zeroize::Zeroizing::new(password);
-    let verified = tokio::task::spawn_blocking(move || verify_password(&password, stored.as_deref()));
-    let verified = verified.await.map_err(Error::internal)?;
-    drop(permit);
-    let right = verified.map_err(Error::internal)?;
+    let share = (attempt.share(), organization.to_owned(), attempt.proven);
+    let verify = move || verify_password(&password, stored.as_deref()).map_err(Error::internal);
+    let right = cloud.limits.hashed(&*cloud.clock, share, verify).await?;
     if right {
         attempt.succeeded().await;
     } else {

@@ -146,7 +146,7 @@ fn said_role(body: &mut Map<String, Value>) -> Result<Option<OrgRole>, Refusal> 
 pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
     let role = said_role(&mut body)?.unwrap_or(OrgRole::Member);
-    let password = hashed(cloud, &mut body, "password").await?;
+    let password = hashed(cloud, &call.known()?.principal, &mut body, "password").await?;
     let document = Kind::User.read_value(&Value::Object(body))?;
     let organization = call.key("organization_id")?;
     let asker = call.known()?.principal.clone();
@@ -244,7 +244,7 @@ pub(super) async fn set_role(cloud: &Cloud, call: &Call) -> Result<Response, Err
 
 pub(super) async fn set_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
-    let hash = hashed(cloud, &mut body, "password").await?;
+    let hash = hashed(cloud, &call.known()?.principal, &mut body, "password").await?;
     let hash = hash.ok_or_else(|| Refusal::field("password", "is missing"))?;
     refuse_others(&body)?;
     let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);

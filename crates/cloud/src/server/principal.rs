@@ -47,6 +47,15 @@ impl Principal {
         }
     }
 
+    /// The organization of a cluster, or the first one of a user; nil if the user has none.
+    #[must_use]
+    pub fn organization(&self) -> Uuid {
+        match self {
+            Self::User { memberships, .. } => memberships.keys().next().copied().unwrap_or_default(),
+            Self::Cluster { organization, .. } => *organization,
+        }
+    }
+
     /// The id of the user.
     #[must_use]
     pub fn user(&self) -> Option<Uuid> {

@@ -19,21 +19,24 @@ use super::ties::ties;
 use crate::models::{Document, Kind, SshKeySpec, stored};
 
 /// Removes the password in `field` of `body`, and returns its hash.
-pub(super) async fn hashed(cloud: &Cloud, body: &mut Map<String, Value>, field: &str) -> Result<Option<String>, Error> {
+pub(super) async fn hashed(
+    cloud: &Cloud,
+    asker: &Principal,
+    body: &mut Map<String, Value>,
+    field: &str,
+) -> Result<Option<String>, Error> {
     let password = match body.remove(field) {
         None => return Ok(None),
         Some(Value::String(password)) => zeroize::Zeroizing::new(password),
         Some(_) => return Err(Refusal::field(field, "must be a text").into()),
     };
     Password::new(&password).map_err(|error| Refusal::field(field, error))?;
-    let permit = cloud.limits.hash(true).await?;
-    let hash = tokio::task::spawn_blocking(move || {
+    let share = (asker.actor(), asker.organization().to_string(), true);
+    let hash = move || {
         let password = Password::new(&password).map_err(Error::internal)?;
         password.hash().map_err(Error::internal)
-    });
-    let hash = hash.await.map_err(Error::internal)?;
-    drop(permit);
-    hash.map(Some)
+    };
+    cloud.limits.hashed(&*cloud.clock, share, hash).await.map(Some)
 }
 
 /// Adds `user`, who existed before, to `organization` with `role`.

@@ -119,6 +119,42 @@ async fn a_flood_of_logins_delays_nobody_else() {
 }
 
 #[tokio::test]
+async fn passwords_that_one_caller_sets_stop_nobodys_logins() {
+    let world = limited(|parts| parts.limits.requests_at_once = 512).await;
+    let owner = world.owner().await;
+    let (_, admin) = world.user(&owner, &world.organization, "Adam", "admin").await;
+    let (member, _) = world.user(&owner, &world.organization, "Mia", "member").await;
+    let path = format!("~/users/{member}/password");
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let one = async || {
+        let mut set = 0;
+        while !*stopped.borrow() {
+            let status = world.put(&admin, &path, json!({ "password": PASSWORD })).await.status;
+            assert!([204, 429].contains(&status.as_u16()), "{status}");
+            set += usize::from(status == 204);
+        }
+        set
+    };
+    let honest = async {
+        for _ in 0..20 {
+            world.owner().await;
+        }
+        stop.send_replace(true);
+    };
+    let (set, ()) = futures::join!(join_all((0..64).map(|_| one())), honest);
+    assert!(set.iter().sum::<usize>() > 0, "{set:?}");
+}
+
+#[tokio::test]
+async fn the_same_password_is_refused_before_it_is_hashed() {
+    let world = World::sqlite().await;
+    let owner = world.owner().await;
+    let body = json!({ "old_password": "not the current one", "new_password": "not the current one" });
+    let refused = world.put(&owner, "/v3/account/password", body).await.is(422);
+    assert!(refused.body.contains("is the same as old_password"), "{refused:?}");
+}
+
+#[tokio::test]
 async fn nobody_locks_an_owner_out_by_guessing() {
     let world = World::sqlite().await;
     world.owner().await;
