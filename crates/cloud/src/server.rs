@@ -5,6 +5,7 @@
 pub mod access;
 mod accounts;
 mod body;
+mod budget;
 mod call;
 mod catalogue;
 mod cloud;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
@@ -20,14 +20,27 @@ use super::refusal::Refusal;
 const GRACE: Duration = Duration::from_secs(5);
 const RATE: usize = 16 * 1024;
 
-/// The body, if its content type and size are accepted by the endpoint.
-pub(super) async fn read(clock: &dyn Clock, call: &Call, mut body: Body) -> Result<Bytes, Refusal> {
+/// The largest number of bytes that the body may have, if its content type and size are accepted by the endpoint.
+pub(super) fn announced(call: &Call, body: &Body) -> Result<usize, Refusal> {
     let most = call.endpoint.max_body;
     check_type(call)?;
-    let refused = || {
-        let message = format!("the body is unreadable or larger than {} KiB", most / 1024);
-        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
-    };
+    let said = body.size_hint().upper().map(usize::try_from);
+    match said {
+        None => Ok(most),
+        Some(Ok(said)) if said <= most => Ok(said),
+        Some(_) => Err(too_large(most)),
+    }
+}
+
+fn too_large(most: usize) -> Refusal {
+    let message = format!("the body is unreadable or larger than {} KiB", most / 1024);
+    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+}
+
+/// The body, if it is no larger than what the endpoint accepts.
+pub(super) async fn read(clock: &dyn Clock, call: &Call, mut body: Body) -> Result<Bytes, Refusal> {
+    let most = call.endpoint.max_body;
+    let refused = || too_large(most);
     let began = clock.monotonic();
     let mut whole = BytesMut::new();
     loop {

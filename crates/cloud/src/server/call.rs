@@ -132,6 +132,14 @@ impl Call {
         self.known()?.principal.user().ok_or_else(Refusal::not_found)
     }
 
+    /// What the request shares memory with: the caller and the organization, or its address and all others without a caller.
+    pub(super) fn share(&self) -> (String, String) {
+        match &self.known {
+            Some(known) => (known.principal.actor(), known.principal.organization().to_string()),
+            None => (self.client.to_string(), String::new()),
+        }
+    }
+
     pub(super) fn by(&self) -> Author {
         let actor = self.known.as_ref().map(|known| known.principal.actor());
         let actor = actor.unwrap_or_default();

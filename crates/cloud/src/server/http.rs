@@ -221,6 +221,10 @@ async fn answer(
     )?;
     call.refuse_unchecked_conditions()?;
     call.check_query()?;
+    let _memory = match body::announced(&call, &body)? {
+        0 => None,
+        bytes => Some(cloud.limits.budget.reserve(clock, call.share(), bytes).await?),
+    };
     call.body = body::read(clock, &call, body).await?;
     *was_read = true;
     let _permit = match &call.known {

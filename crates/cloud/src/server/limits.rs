@@ -16,6 +16,7 @@ use tidewaiter_kit::clock::timeout;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use super::Error;
+use super::budget::Budget;
 use super::proxies::TrustedProxies;
 use super::refusal::Refusal;
 
@@ -40,10 +41,10 @@ const PART: usize = 4;
 const KEYS: usize = 50_000;
 /// How long a request waits until others end. After a change of an organization all of its clusters ask at once, and
 /// nobody's next change is to be refused because of that.
-const WAIT: Duration = Duration::from_secs(1);
+pub(super) const WAIT: Duration = Duration::from_secs(1);
 
 /// How long a request of a known caller waits until others of the same caller end: that delays nobody else.
-const CALLER_WAIT: Duration = Duration::from_secs(5);
+pub(super) const CALLER_WAIT: Duration = Duration::from_secs(5);
 
 /// The refusal of a request above the limit, which may be retried after `seconds`, at least one.
 pub(super) fn too_soon(seconds: u64) -> Refusal {
@@ -84,20 +85,22 @@ pub struct Limits {
     hash_queue: Arc<Semaphore>,
     hashes_by_caller: Keyed<String>,
     hashes_by_organization: Keyed<String>,
+    /// The memory of bodies.
+    pub(super) budget: Budget,
     /// See [`LimitSettings::proxies`].
     pub(super) proxies: TrustedProxies,
 }
 
 /// A limit that each key has for itself.
 #[derive(Debug)]
-struct Keyed<K> {
+pub(super) struct Keyed<K> {
     limit: usize,
     wait: Duration,
     permits: Mutex<HashMap<K, Arc<Semaphore>>>,
 }
 
 impl<K: Clone + Eq + Hash> Keyed<K> {
-    fn new(limit: usize, wait: Duration) -> Self {
+    pub(super) fn new(limit: usize, wait: Duration) -> Self {
         Self {
             limit,
             wait,
@@ -116,11 +119,21 @@ impl<K: Clone + Eq + Hash> Keyed<K> {
 
     /// A permit for `key`, if there is one in time.
     async fn wait(&self, clock: &dyn Clock, key: &K) -> Result<OwnedSemaphorePermit, Refusal> {
+        self.wait_for(clock, key, 1).await
+    }
+
+    /// `number` permits for `key`, if there are so many in time.
+    pub(super) async fn wait_for(
+        &self,
+        clock: &dyn Clock,
+        key: &K,
+        number: u32,
+    ) -> Result<OwnedSemaphorePermit, Refusal> {
         let permits = self.of(key);
-        if let Ok(permit) = Arc::clone(&permits).try_acquire_owned() {
+        if let Ok(permit) = Arc::clone(&permits).try_acquire_many_owned(number) {
             return Ok(permit);
         }
-        let permit = timeout(clock, self.wait, permits.acquire_owned()).await;
+        let permit = timeout(clock, self.wait, permits.acquire_many_owned(number)).await;
         permit.ok().and_then(Result::ok).ok_or_else(|| too_soon(1))
     }
 }
@@ -158,6 +171,7 @@ impl Limits {
             hash_queue: Arc::new(Semaphore::new(HASH_QUEUE)),
             hashes_by_caller: Keyed::new(HASHES_BY_CALLER, CALLER_WAIT),
             hashes_by_organization: Keyed::new(HASHES_BY_ORGANIZATION, CALLER_WAIT),
+            budget: Budget::default(),
             proxies: settings.proxies,
         }
     }

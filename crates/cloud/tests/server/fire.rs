@@ -92,6 +92,46 @@ async fn unfinished_bodies_take_nothing_from_others() {
     }
 }
 
+/// What a body of 64 KiB may become takes one of the 24 MiB of its caller, before anything of it is read.
+#[tokio::test]
+async fn large_bodies_of_one_caller_take_nothing_from_others() {
+    let world = limited(|parts| parts.limits.requests_at_once = 512).await;
+    let owner = world.owner().await;
+    let (_, member) = world.user(&owner, &world.organization, "Mallory", "admin").await;
+    let path = format!("/v3/organizations/{}/roles", world.organization);
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: JWT {member}\r\ncontent-type: application/json\r\ncontent-length: 65536\r\n\r\n"
+    );
+    // They are waited for longer than the other request waits.
+    let head = head + &" ".repeat(63 * 1024);
+    let unfinished = join_all((0..24).map(|_| connect(&world, 2, &head))).await;
+    let small = |token, name| world.post(token, "~/roles", crate::fixture::role(name));
+    let refused = eventually("the bodies to be in progress", SOON, async || {
+        let answer = small(&member, "of-the-same").await;
+        if answer.status == 429 {
+            Ok(answer)
+        } else {
+            Err(answer.status)
+        }
+    })
+    .await;
+    assert!(
+        refused.body.contains("requests in progress of this caller"),
+        "{refused:?}"
+    );
+    small(&owner, "of-another").await.is(201);
+    drop(unfinished);
+    eventually("what they had to be free", SOON, async || {
+        let answer = small(&member, "afterwards").await;
+        if answer.status == 201 {
+            Ok(())
+        } else {
+            Err(answer.status)
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_flood_of_logins_delays_nobody_else() {
     let world = limited(|parts| parts.limits.requests_at_once = 64).await;
