@@ -83,13 +83,11 @@ async fn computed(
         organization: uuid(&spot.organization),
         cluster: uuid(cluster),
     };
-    // Its parent may be deleted, and a list that no longer exists is not an empty one.
-    let scopes = vec![
-        scope(kind, spot.concerned(kind)),
-        scope(Kind::Cluster, ""),
-        scope(Kind::NodePool, &spot.cluster),
-        scope(Kind::Membership, ""),
-    ];
+    let mut scopes = vec![scope(kind, spot.concerned(kind)), scope(Kind::Membership, "")];
+    if !spot.cluster.is_empty() {
+        // The parent may be deleted, and a list that no longer exists is not an empty one.
+        scopes.extend([Kind::Cluster, Kind::NodePool].map(|kind| scope(kind, &spot.cluster)));
+    }
     Ok(Answer::new(as_of, scopes, Bytes::from(text(&items)), next))
 }
 

@@ -111,7 +111,10 @@ async fn computed(cloud: &Cloud, call: &Call, organization: &str, of_cluster: bo
     let mut scopes = [Kind::User, Kind::SshKey, Kind::Membership].map(scope).to_vec();
     if of_cluster {
         // The cluster may be deleted, and a list that no longer exists is not an empty one.
-        scopes.push(scope(Kind::Cluster));
+        scopes.push(Scope {
+            cluster: call.id("cluster_id")?,
+            ..scope(Kind::Cluster)
+        });
     }
     Ok(Answer::new(as_of, scopes, Bytes::from(text(&items)), next))
 }

@@ -53,7 +53,7 @@ pub(super) use writer::Change;
 pub(super) use writer::Writer;
 use writer::{Jobs, Waiting};
 
-/// A client that missed more changes than this lists everything again.
+/// A client that missed more changes than this before the process started lists everything again.
 const REPLAYED: i64 = 10_000;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
@@ -255,23 +255,23 @@ impl Store {
         answered.await.unwrap_or_else(|_| Err(StoreError::Stopping.into()))
     }
 
-    /// The changes after `sequence` that concern `cluster`; `None` if there were more than 10,000 changes in total
-    /// since.
+    /// The kinds of which something that concerns `cluster` changed after `sequence`, each with the number of a change; `None` if
+    /// this process started more than 10,000 changes after `sequence`.
     pub async fn since(
         &self,
         sequence: i64,
         organization: Uuid,
         cluster: Uuid,
-    ) -> Result<Option<Vec<CommittedChange>>, StoreError> {
-        if self.feed.latest() - sequence > REPLAYED {
+    ) -> Result<Option<Vec<(Kind, i64)>>, StoreError> {
+        if let Some(kinds) = self.feed.since(sequence, organization, cluster) {
+            return Ok(Some(kinds));
+        }
+        if self.feed.started() - sequence > REPLAYED {
             return Ok(None);
         }
-        if let Some(notes) = self.feed.since(sequence, organization, cluster) {
-            return Ok(Some(notes));
-        }
-        let mut notes = notes_after(&self.pool, sequence).await?;
-        notes.retain(|note| note.concerns(organization, cluster));
-        Ok(Some(notes))
+        let notes = notes_after(&self.pool, sequence).await?;
+        let concerning = notes.iter().filter(|note| note.concerns(organization, cluster));
+        Ok(Some(concerning.map(|note| (note.scope.kind, note.sequence)).collect()))
     }
 }
 
@@ -296,7 +296,7 @@ async fn notes_after(pool: &AnyPool, sequence: i64) -> Result<Vec<CommittedChang
         let kind = Kind::of(&kind)?;
         Some(CommittedChange {
             sequence,
-            scope: scope(kind, &organization, &cluster),
+            scope: scope(kind, &id, &organization, &cluster),
             decides: kind.decides_for(&id, action == DELETE),
         })
     };

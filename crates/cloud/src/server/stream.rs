@@ -147,9 +147,9 @@ impl Listener {
             return Err(Ended);
         }
         let latest = self.cloud.store.feed().latest();
-        let notes = self.cloud.store.since(self.cursor, self.organization, self.cluster);
-        let notes = match notes.await {
-            Ok(Some(notes)) => notes,
+        let changed = self.cloud.store.since(self.cursor, self.organization, self.cluster);
+        let changed = match changed.await {
+            Ok(Some(changed)) => changed,
             Ok(None) => {
                 self.cursor = latest;
                 return Ok(Some(self.event("reset").data("{}")));
@@ -159,11 +159,11 @@ impl Listener {
                 return Err(Ended);
             }
         };
-        // Also advances past changes of others, so that the subscriber of a quiet cluster does not fall behind.
-        self.cursor = notes.last().map_or(latest, |last| last.sequence.max(latest));
-        let mut kinds: Vec<_> = notes
+        let last = changed.iter().map(|(_, sequence)| *sequence).max();
+        self.cursor = last.unwrap_or_default().max(latest);
+        let mut kinds: Vec<_> = changed
             .iter()
-            .filter_map(|note| note.scope.kind.facts().event)
+            .filter_map(|(kind, _)| kind.facts().event)
             .map(Kind::word)
             .collect();
         kinds.sort_unstable();

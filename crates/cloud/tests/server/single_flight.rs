@@ -6,7 +6,11 @@ use serde_json::json;
 use crate::fixture;
 use crate::world::{World, on_both};
 
-on_both!(a_changed_list_is_read_once_for_all, a_list_is_as_new_as_the_last_answer);
+on_both!(
+    a_changed_list_is_read_once_for_all,
+    a_list_is_as_new_as_the_last_answer,
+    a_report_of_one_cluster_empties_no_list_of_others,
+);
 
 async fn computed(world: &World) -> u64 {
     let metrics = world.get("", "/metrics").await.is(200).body;
@@ -52,4 +56,34 @@ async fn a_list_is_as_new_as_the_last_answer(world: World) {
         }
     };
     futures::join!(readers, writer);
+}
+
+async fn a_report_of_one_cluster_empties_no_list_of_others(world: World) {
+    let owner = world.owner().await;
+    let made = async |name: &str| world.post(&owner, "~/clusters", json!({ "name": name })).await.is(201);
+    let (one, other) = (made("one").await, made("other").await);
+    let (one_key, other_key) = (one.field("api_key"), other.field("api_key"));
+    let below = format!("~/clusters/{}/plugins", one.field("id"));
+    let all = async || {
+        for path in ["~/roles", "~/users", &below] {
+            world.get(&one_key, path).await.is(200);
+        }
+    };
+    all().await;
+    let before = computed(&world).await;
+    let reports = format!("~/clusters/{}/status", other.field("id"));
+    for percent in ["10", "20", "30"] {
+        let report = json!({"status": {"type": "UPDATING", "percent": percent}});
+        world.put(&other_key, &reports, report).await.is(200);
+        all().await;
+    }
+    assert_eq!(computed(&world).await, before);
+    // The list of clusters has it, and so has the cluster's own.
+    let listed = world.get(&owner, "~/clusters").await.is(200).body;
+    assert!(listed.contains("UPDATING"), "{listed}");
+    world
+        .delete(&owner, &format!("~/clusters/{}", one.field("id")))
+        .await
+        .is(204);
+    world.get(&owner, &below).await.is(404);
 }

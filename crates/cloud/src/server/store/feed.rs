@@ -3,9 +3,9 @@
 //! Numbers only grow and are published in order, after their commit. A response made at number N is valid as long as
 //! nothing that it depends on changed after N.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use tidewaiter_kit::random;
 use tokio::sync::watch;
@@ -13,13 +13,11 @@ use uuid::Uuid;
 
 use crate::models::Kind;
 
-/// The number of changes that can be replayed to a stream without querying the database.
-const RECENT: usize = 4_096;
-
 /// The number of identities whose last change is remembered.
 const IDENTITIES: usize = 100_000;
 
-/// The scope of a change: objects of one kind, of an organization (nil: of all), of a cluster (nil: of all).
+/// The scope of a change: objects of one kind, of an organization (nil: of all), of a cluster (nil: of all). A cluster itself is of its
+/// own scope: the status that one reports concerns no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
     /// The kind.
@@ -28,6 +26,28 @@ pub struct Scope {
     pub organization: Uuid,
     /// The cluster.
     pub cluster: Uuid,
+}
+
+impl Scope {
+    /// The scopes of its kind that concern `cluster` of `organization`.
+    fn around(self, organization: Uuid, cluster: Uuid) -> [Self; 3] {
+        let scope = |organization, cluster| Self {
+            organization,
+            cluster,
+            ..self
+        };
+        // The list of all clusters concerns none of them.
+        let wide = if self.kind == Kind::Cluster {
+            cluster
+        } else {
+            Uuid::nil()
+        };
+        [
+            scope(organization, cluster),
+            scope(organization, wide),
+            scope(Uuid::nil(), wide),
+        ]
+    }
 }
 
 /// A committed change.
@@ -44,9 +64,7 @@ pub struct CommittedChange {
 impl CommittedChange {
     /// Whether it concerns `cluster` of `organization`.
     pub fn concerns(&self, organization: Uuid, cluster: Uuid) -> bool {
-        let scope = self.scope;
-        (scope.organization.is_nil() || scope.organization == organization)
-            && (scope.cluster.is_nil() || scope.cluster == cluster)
+        self.scope.around(organization, cluster).contains(&self.scope)
     }
 }
 
@@ -64,30 +82,36 @@ struct Identities {
 /// The published changes.
 #[derive(Debug, Default)]
 pub struct Feed {
+    /// The number of the last change before this process started.
+    started: i64,
     latest: AtomicI64,
+    /// Changes are published one batch at a time, so that their numbers are in order.
+    publishing: Mutex<()>,
     /// While changes of other replicas are not received, no cached value is valid.
     deaf: AtomicBool,
     changed: RwLock<HashMap<Scope, i64>>,
     identities: RwLock<Identities>,
-    recent: Mutex<VecDeque<CommittedChange>>,
     listeners: Mutex<Listeners>,
-}
-
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Feed {
     /// A feed at the number `sequence`.
     pub(super) fn at(sequence: i64) -> Self {
-        let feed = Self::default();
-        feed.latest.store(sequence, Ordering::Release);
-        feed
+        Self {
+            started: sequence,
+            latest: AtomicI64::new(sequence),
+            ..Self::default()
+        }
     }
 
     /// The number of the last published change.
     pub fn latest(&self) -> i64 {
         self.latest.load(Ordering::Acquire)
+    }
+
+    /// The number of the last change before this process started.
+    pub(super) fn started(&self) -> i64 {
+        self.started
     }
 
     /// Whether a value that was read at `as_of` and depends on `scopes` is still valid.
@@ -120,8 +144,7 @@ impl Feed {
 
     /// Publishes `notes`, which are in order. Already published ones are skipped.
     pub(super) fn publish(&self, notes: &[CommittedChange]) {
-        // One at a time, so that numbers are published in order.
-        let mut recent = held(&self.recent);
+        let publishing = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         let latest = self.latest();
         let fresh = notes.iter().filter(|note| note.sequence > latest);
         let fresh: Vec<CommittedChange> = fresh.copied().collect();
@@ -130,6 +153,14 @@ impl Feed {
             let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
             for note in &fresh {
                 changed.insert(note.scope, note.sequence);
+                if note.scope.kind == Kind::Cluster {
+                    let all = Uuid::nil();
+                    let list = Scope {
+                        cluster: all,
+                        ..note.scope
+                    };
+                    changed.insert(list, note.sequence);
+                }
             }
         }
         {
@@ -144,16 +175,13 @@ impl Feed {
                 identities.forgotten = last.sequence;
             }
         }
-        recent.extend(&fresh);
-        let over = recent.len().saturating_sub(RECENT);
-        recent.drain(..over);
         self.latest.store(last.sequence, Ordering::Release);
-        drop(recent);
+        drop(publishing);
         self.wake(&fresh);
     }
 
     fn wake(&self, notes: &[CommittedChange]) {
-        let listeners = held(&self.listeners);
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         // Subscribers that lost their permission are woken too, so that their streams end.
         let waking = |note: &&CommittedChange| note.decides.is_some() || note.scope.kind.facts().event.is_some();
         for note in notes.iter().filter(waking) {
@@ -177,7 +205,7 @@ impl Feed {
 
     /// Subscribes to changes that concern `cluster`: the number of the last one.
     pub fn subscribe(&self, organization: Uuid, cluster: Uuid) -> watch::Receiver<i64> {
-        let mut listeners = held(&self.listeners);
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         let clusters = listeners.entry(organization).or_default();
         // Ended subscriptions are removed when new ones are added.
         if clusters.len() > 64 && random::index(clusters.len()) == 0 {
@@ -189,17 +217,24 @@ impl Feed {
             .subscribe()
     }
 
-    /// The changes after `sequence` that concern `cluster`; `None` if the memory of this process does not reach back
-    /// that far.
-    pub fn since(&self, sequence: i64, organization: Uuid, cluster: Uuid) -> Option<Vec<CommittedChange>> {
-        let recent = held(&self.recent);
-        let covered = recent.front().map_or(self.latest(), |first| first.sequence - 1);
-        if sequence < covered {
+    /// The kinds of which something that concerns `cluster` changed after `sequence`, each with the number of its last change; `None` if
+    /// `sequence` is of before this process started.
+    pub fn since(&self, sequence: i64, organization: Uuid, cluster: Uuid) -> Option<Vec<(Kind, i64)>> {
+        if sequence < self.started {
             return None;
         }
-        let from = recent.partition_point(|note| note.sequence <= sequence);
-        let concerning = recent.range(from..).filter(|note| note.concerns(organization, cluster));
-        Some(concerning.copied().collect())
+        let changed = self.changed.read().unwrap_or_else(PoisonError::into_inner);
+        let last = |kind: Kind| {
+            let of_kind = Scope {
+                kind,
+                organization,
+                cluster,
+            };
+            let around = of_kind.around(organization, cluster);
+            let last = around.iter().filter_map(|scope| changed.get(scope)).max()?;
+            (*last > sequence).then_some((kind, *last))
+        };
+        Some(Kind::ALL.iter().copied().filter_map(last).collect())
     }
 }
 
@@ -271,18 +306,42 @@ mod tests {
         feed.publish(&[note(4, Kind::PluginVersion, 0, 0)]);
         assert!(hears.has_changed().unwrap());
         feed.publish(&[note(5, Kind::User, 1, 0), note(6, Kind::Node, 1, 2)]);
-        let numbers = |since| {
-            let notes = feed.since(since, o, c)?;
-            Some(notes.iter().map(|note| note.sequence).collect::<Vec<_>>())
-        };
-        assert_eq!(numbers(0).unwrap(), [3, 4, 5, 6]);
-        assert_eq!(numbers(5).unwrap(), [6]);
-        feed.publish(
-            &(7..7 + i64::try_from(RECENT).unwrap())
-                .map(|n| note(n, Kind::Node, 1, 2))
-                .collect::<Vec<_>>(),
+        let kinds = |since| feed.since(since, o, c).unwrap();
+        assert_eq!(
+            kinds(0),
+            [
+                (Kind::PluginVersion, 4),
+                (Kind::User, 5),
+                (Kind::Token, 3),
+                (Kind::Node, 6)
+            ]
         );
-        assert_eq!(numbers(5), None);
-        assert_eq!(numbers(6).unwrap().len(), RECENT);
+        assert_eq!(kinds(5), [(Kind::Node, 6)]);
+    }
+
+    #[test]
+    fn the_changes_of_others_hide_nothing_of_a_quiet_cluster() {
+        let feed = Feed::at(7);
+        let (o, c) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        feed.publish(&[note(8, Kind::Node, 1, 2)]);
+        let others = (9..30_000).map(|number| note(number, Kind::Node, 1, 3));
+        feed.publish(&others.collect::<Vec<_>>());
+        assert_eq!(feed.since(7, o, c).unwrap(), [(Kind::Node, 8)]);
+        assert_eq!(feed.since(8, o, c).unwrap(), []);
+        assert_eq!(feed.since(6, o, c), None);
+    }
+
+    #[test]
+    fn what_a_cluster_reports_of_itself_concerns_no_other() {
+        let feed = Feed::at(0);
+        let (o, [one, other]) = (Uuid::from_u128(1), [2, 3].map(Uuid::from_u128));
+        let streams = [one, other].map(|cluster| feed.subscribe(o, cluster));
+        feed.publish(&[note(1, Kind::Cluster, 1, 3)]);
+        assert_eq!(streams.map(|stream| stream.has_changed().unwrap()), [false, true]);
+        assert_eq!(feed.since(0, o, one).unwrap(), []);
+        assert_eq!(feed.since(0, o, other).unwrap(), [(Kind::Cluster, 1)]);
+        // The list of all clusters shows it.
+        assert!(feed.holds(0, &[note(0, Kind::Cluster, 1, 2).scope]));
+        assert!(!feed.holds(0, &[note(0, Kind::Cluster, 1, 0).scope]));
     }
 }

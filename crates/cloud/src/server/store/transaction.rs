@@ -254,7 +254,7 @@ impl Transaction {
         self.run(recorded.bind(self.sequence)).await?;
         self.notes.push(CommittedChange {
             sequence: self.sequence,
-            scope: scope(row.kind, &row.organization_id, &row.cluster_id),
+            scope: scope(row.kind, &row.id, &row.organization_id, &row.cluster_id),
             decides: row.kind.decides_for(&row.id, action == DELETE),
         });
         Ok(())
@@ -269,7 +269,9 @@ impl Transaction {
     }
 }
 
-pub(super) fn scope(kind: Kind, organization: &str, cluster: &str) -> Scope {
+/// The scope of a change of the object `id`.
+pub(super) fn scope(kind: Kind, id: &str, organization: &str, cluster: &str) -> Scope {
+    let cluster = if kind == Kind::Cluster { id } else { cluster };
     let id = |text: &str| Uuid::try_parse(text).unwrap_or_default();
     Scope {
         kind,
