@@ -37,6 +37,7 @@ mod reseal;
 mod resources;
 mod roles;
 mod rules;
+mod script_keys;
 mod script_templates;
 mod scripts;
 pub mod sealing;

@@ -310,7 +310,8 @@ fn change_keys(command: &KeysCommand, settings: &ServerSettings) -> Result<()> {
         KeysCommand::Rotate(_) => {
             KeyRing::rotate(&settings.keys(), now)?;
             say(
-                "added a signing key; servers load it within a minute and sign with it after an hour, when all clients know it\n",
+                "added a signing key; servers load it within a minute and sign with it after an hour, when all clients know it \
+                 (at once, if it is the only one)\n",
             )
         }
         KeysCommand::Retire(_) => {

@@ -219,7 +219,7 @@ pub(super) async fn create_token(cloud: &Cloud, call: &Call, default: Option<u32
         let user_row = still_logged_in(transaction, &id, asked_by).await?;
         let life = SignedDuration::from_secs(seconds);
         let claims = Claims::new(TokenUse::User(UserId(user)), transaction.now(), life);
-        let token = state.tokens.load().sign(&claims).map_err(Error::internal)?;
+        let token = state.sign(&claims)?;
         let row = add_token(transaction, &claims, &user_row, name.as_str()).await?;
         let mut item = token_shown(&row);
         item.insert("token".to_owned(), Value::from(token));

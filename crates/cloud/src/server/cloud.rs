@@ -7,12 +7,12 @@ use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use http::StatusCode;
 use jiff::SignedDuration;
 use moka::future::Cache;
 use prometheus::IntCounter;
 use serde_json::Value;
 use tidewaiter_kit::SharedClock;
-use tidewaiter_signature::SigningKey;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use zeroize::Zeroizing;
@@ -24,11 +24,17 @@ use super::identity::ProvenKeys;
 use super::limits::Limits;
 use super::metrics::Requests;
 use super::principal::Known;
+use super::refusal::Refusal;
+use super::script_keys::ScriptKeys;
 use super::sealing::{Owner, Sealer};
 use super::serve::ServerParts;
 use super::store::{Feed, Row, Scope, Store};
-use super::token::Tokens;
+use super::token::{Claims, SignError, Tokens};
 use crate::models::{Credential, Kind};
+
+/// The reason why nobody can log in, and the remedy.
+pub(super) const NO_SIGNING_KEY: &str = "no signing key is left, because the last one was removed; its operator \
+                                         adds one with tidewaiter cloud keys rotate";
 
 /// The maximum memory of cached responses, in bytes.
 const ANSWERS: u64 = 64 * 1024 * 1024;
@@ -72,7 +78,7 @@ pub struct CloudState {
     /// Encrypts credentials.
     pub(super) sealer: ArcSwap<Sealer>,
     /// Sign the scripts of upgrades.
-    pub(super) script_keys: ArcSwap<Vec<SigningKey>>,
+    pub(super) script_keys: ArcSwap<ScriptKeys>,
     /// The limits of requests.
     pub(super) limits: Limits,
     /// Counts wrong passwords.
@@ -197,6 +203,20 @@ impl CloudState {
             }),
         };
         self.answers.cached.insert(key.to_owned(), answer).await;
+    }
+
+    /// Signs a token.
+    ///
+    /// # Errors
+    /// 503 if no signing key is left.
+    pub(super) fn sign(&self, claims: &Claims) -> Result<String, Error> {
+        self.tokens.load().sign(claims).map_err(|error| match error {
+            SignError::NoKey => {
+                let message = format!("the server cannot sign tokens: {NO_SIGNING_KEY}");
+                Refusal::new(StatusCode::SERVICE_UNAVAILABLE, message).into()
+            }
+            error => Error::internal(error),
+        })
     }
 
     /// Encrypts `text` for the secret column.

@@ -45,7 +45,7 @@ pub(super) async fn token(cloud: &Cloud, call: &Call) -> Result<Response, Error>
         teams: teams.iter().map(|team| TeamId(uuid(&team.id))).collect(),
     };
     let claims = Claims::new(token_use, cloud.clock.now(), cloud.parts.lives.kubernetes);
-    let token = cloud.tokens.load().sign(&claims).map_err(Error::internal)?;
+    let token = cloud.sign(&claims)?;
     let body = json!({ "token": token, "expires_at": claims.expires_at.to_string() });
     Ok(Reply::ok(&body).into_response())
 }

@@ -65,7 +65,7 @@ async fn logged_in(
     proof: Row,
     below: Kind,
 ) -> Result<Response, Error> {
-    let token = cloud.tokens.load().sign(&claims).map_err(Error::internal)?;
+    let token = cloud.sign(&claims)?;
     let by = Author {
         queue: proof.organization_id.clone(),
         actor,

@@ -190,9 +190,10 @@ async fn stored(
 async fn signed(cloud: &Cloud, call: &Call, script: &str, upgrade: &Row, node: &Row) -> Result<String, Error> {
     let mut text = script.to_owned();
     let keys = cloud.script_keys.load_full();
-    if keys.is_empty() || is_signed(script) {
+    if !keys.sign() || is_signed(script) {
         return Ok(text);
     }
+    let keys = keys.left()?;
     let name = node.text("name").unwrap_or_default();
     let unsigned =
         || Refusal::conflict("the node has no name, so its script cannot be signed: set the name of its Node");
@@ -212,8 +213,8 @@ async fn signed(cloud: &Cloud, call: &Call, script: &str, upgrade: &Row, node: &
         not_before: window.as_ref().map(|window| window.begin),
         expires: window.map_or(now + LIFETIME, |window| window.end),
     };
-    for key in keys.iter() {
-        text.push_str(&statement.block(key).map_err(Error::internal)?);
+    for key in keys {
+        text.push_str(&statement.block(&key).map_err(Error::internal)?);
     }
     Ok(text)
 }

@@ -66,6 +66,13 @@ pub enum SecretFileError {
     },
 }
 
+impl SecretFileError {
+    /// Whether the file does not exist: every other file may only be unreadable for a while.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
 /// The text of the file.
 pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
     let unreadable = |source| SecretFileError::Read {

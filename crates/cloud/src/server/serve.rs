@@ -13,20 +13,21 @@ use moka::future::Cache;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::serve::{BindError, Certificate, Options, TlsError, bind, serve_with};
 use tidewaiter_kit::{Chain, Kit, Tasks};
-use tidewaiter_signature::{SignatureError, SigningKey};
+use tidewaiter_signature::SignatureError;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
 use url::Url;
 
-use super::cloud::{Answers, Cloud, CloudState, IDENTITIES, TokenLifetimes};
+use super::cloud::{Answers, Cloud, CloudState, IDENTITIES, NO_SIGNING_KEY, TokenLifetimes};
 use super::guesses::Guesses;
 use super::http::{malformed, router};
 use super::identity::ProvenKeys;
 use super::limits::{LimitSettings, Limits};
 use super::metrics::Requests;
 use super::reseal::reseal;
+use super::script_keys::ScriptKeys;
 use super::sealing::{Sealer, SealingError};
-use super::secret_file::{self, SecretFileError};
+use super::secret_file::SecretFileError;
 use super::signing::{KeyRing, SigningError};
 use super::store::{Opened, Quotas, Retention, Store, StoreError};
 use super::token::Tokens;
@@ -131,7 +132,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
     let tls = certificate.clone().map(Certificate::config).transpose()?;
     let tokens = Tokens::new(issuer(&parts.issuer), KeyRing::load(&parts.keys)?);
     let sealer = Sealer::load(&parts.sealing)?;
-    let script_keys = script_keys(&parts.script_keys)?;
+    let script_keys = ScriptKeys::load(&parts.script_keys)?;
     let requests = Requests::new(&kit.metrics)?;
     let hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     let Opened {
@@ -165,6 +166,11 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         requests,
         parts,
     });
+    let signing = cloud.clone();
+    kit.checks.register("signing keys", move || {
+        let none = signing.tokens.load().ring().is_empty();
+        if none { Err(NO_SIGNING_KEY.to_owned()) } else { Ok(()) }
+    });
     tasks.spawn("cloud/writer", writer.run(shutdown.clone()));
     tasks.spawn("cloud/keeper", maintenance.run(shutdown.clone()));
     tasks.spawn("cloud/files", reload_on(cloud.clone(), certificate, hangups));
@@ -185,28 +191,14 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
     Ok(address)
 }
 
-/// The keys that sign scripts. A server cannot be asked for a password.
-fn script_keys(files: &[PathBuf]) -> Result<Vec<SigningKey>, ServeError> {
-    let password = || {
-        let reason = "it has a password: give the server one without (minisign -G -W), or sign with tidewaiter cloud sign-script";
-        Err(SignatureError::SecretKey(reason.to_owned()))
-    };
-    let load = |path: &PathBuf| {
-        let text = secret_file::read(path)?;
-        SigningKey::read(&text, password).map_err(|source| ServeError::ScriptKey {
-            path: path.clone(),
-            source,
-        })
-    };
-    files.iter().map(load).collect()
-}
-
 /// The issuer in tokens: without a trailing slash, because verifiers compare strings.
 pub(super) fn issuer(url: &Url) -> String {
     url.as_str().trim_end_matches('/').to_owned()
 }
 
-/// Reloads the files periodically and on SIGHUP; if a file cannot be read, its last version stays in use.
+/// Reloads the files periodically and on SIGHUP. If a file cannot be read, its last version stays in use. A key that
+/// signs is dropped with its file, because it may have been stolen. Sealing keys are not: without them, the data that
+/// they encrypt would be lost.
 async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hangups: Signal) -> Result<(), Infallible> {
     // The key of the last logged completion.
     let mut told = None;
@@ -216,20 +208,12 @@ async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hang
             _ = hangups.recv() => info!("reloading the key files and the certificate"),
             () = cloud.shutdown.cancelled() => return Ok(()),
         }
-        match KeyRing::load(&cloud.parts.keys) {
-            Ok(ring) => cloud
-                .tokens
-                .store(Arc::new(Tokens::new(issuer(&cloud.parts.issuer), ring))),
-            Err(error) => error!(error = %Chain(&error), "cannot reload the signing keys"),
-        }
+        reload_signing(&cloud);
         match Sealer::load(&cloud.parts.sealing) {
             Ok(sealer) => cloud.sealer.store(Arc::new(sealer)),
             Err(error) => error!(error = %Chain(&error), "cannot reload the sealing keys"),
         }
-        match script_keys(&cloud.parts.script_keys) {
-            Ok(keys) => cloud.script_keys.store(Arc::new(keys)),
-            Err(error) => error!(error = %Chain(&error), "cannot reload the keys that sign scripts"),
-        }
+        cloud.script_keys.store(Arc::new(cloud.script_keys.load().reload()));
         if let Some(Err(error)) = certificate.as_ref().map(|certificate| certificate.reload()) {
             error!(error = %Chain(&error), "cannot reload the certificate");
         }
@@ -245,5 +229,21 @@ async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hang
                 told = None;
             }
         }
+    }
+}
+
+fn reload_signing(cloud: &CloudState) {
+    let tokens = cloud.tokens.load();
+    match tokens.ring().reload(&cloud.parts.keys) {
+        Ok((ring, errors)) => {
+            for error in errors {
+                error!(error = %Chain(&error), "cannot reload a signing key");
+            }
+            if ring.is_empty() {
+                error!("tokens are neither signed nor accepted: {NO_SIGNING_KEY}");
+            }
+            cloud.tokens.store(Arc::new(Tokens::new(tokens.issuer(), ring)));
+        }
+        Err(error) => error!(error = %Chain(&error), "cannot reload the signing keys"),
     }
 }

@@ -3,7 +3,8 @@
 //! Invariants: a key is published for [`ACTIVATION_DELAY`] before it signs, so that a verifier that caches the
 //! published keys for at most that long never meets a token with an unknown key; it stays published until all tokens
 //! that it signed have expired. The signing key depends only on the keys' times and the current time, so all servers
-//! with the same directory agree. Private keys never leave the directory and this process.
+//! with the same directory agree. Private keys never leave the directory and this process. A key whose file is removed is
+//! no longer trusted after a reload, not even the last one: whoever removes a stolen key must be able to rely on it.
 //!
 //! A file is named `<time of creation>-<kid>.pem` and contains the key as PKCS#8. The kid is the thumbprint of the
 //! public key (RFC 7638): a file with another key's name is rejected.
@@ -12,6 +13,7 @@ mod document;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use base64::Engine as _;
@@ -64,10 +66,10 @@ pub enum SigningError {
     Generate,
 }
 
-/// The keys of a directory, at least one, the oldest first.
-#[derive(Debug)]
+/// The keys of a directory, the oldest first. There is at least one, unless the last one was removed while the server ran.
+#[derive(Debug, Default)]
 pub struct KeyRing {
-    keys: Vec<Key>,
+    keys: Vec<Arc<Key>>,
 }
 
 /// One key.
@@ -91,12 +93,14 @@ impl KeyRing {
     /// If the directory already contains keys, or cannot be written.
     pub fn create(folder: &Path, now: Timestamp) -> Result<Self, SigningError> {
         secret_file::create_folder(folder)?;
-        if !read_keys(folder)?.is_empty() {
-            let folder = folder.to_owned();
-            return Err(SigningError::NotEmpty { folder });
+        match Self::load(folder) {
+            Err(SigningError::Empty { .. }) => Self::rotate(folder, now),
+            Err(error) => Err(error),
+            Ok(_) => {
+                let folder = folder.to_owned();
+                Err(SigningError::NotEmpty { folder })
+            }
         }
-        add_key(folder, now)?;
-        Self::load(folder)
     }
 
     /// Reads the ring.
@@ -104,29 +108,84 @@ impl KeyRing {
     /// # Errors
     /// If the directory contains no key, one that does not match its name, or one that other users can read or change.
     pub fn load(folder: &Path) -> Result<Self, SigningError> {
-        let mut keys = read_keys(folder)?;
-        if keys.is_empty() {
+        let (ring, errors) = Self::default().read(folder)?;
+        if let Some(error) = errors.into_iter().next() {
+            return Err(error);
+        }
+        if ring.is_empty() {
             let folder = folder.to_owned();
             return Err(SigningError::Empty { folder });
         }
-        keys.sort_by(|one, other| (one.created, &one.id).cmp(&(other.created, &other.id)));
-        for (nth, key) in keys.iter().enumerate() {
-            if keys[..nth].iter().any(|other| other.id == key.id) {
-                // The key would have two times of creation.
-                let (path, rule) = (key.path.clone(), "is one of two files with the same key");
-                return Err(SigningError::Key { path, rule });
-            }
-        }
-        Ok(Self { keys })
+        Ok(ring)
     }
 
-    /// Adds a key, published at once, that signs after [`ACTIVATION_DELAY`]. Its time is at least a second after that
-    /// of the newest key, so that keys are ordered by creation.
+    /// The ring after files changed, perhaps empty. A key whose file is gone, or whose whole directory is, is gone too.
+    /// A file that cannot be read or is no key, because it is being written, keeps the key that it had before; the
+    /// errors name these files.
     ///
     /// # Errors
-    /// As for [`load`](Self::load), and if the directory cannot be written.
+    /// If the directory cannot be listed: then no file is known to be gone.
+    pub fn reload(&self, folder: &Path) -> Result<(Self, Vec<SigningError>), SigningError> {
+        match self.read(folder) {
+            Err(error) if error.is_gone() => Ok((Self::default(), Vec::new())),
+            read => read,
+        }
+    }
+
+    /// Other files are ignored, including those of an interrupted write, which begin with a dot.
+    fn read(&self, folder: &Path) -> Result<(Self, Vec<SigningError>), SigningError> {
+        let unreadable = |source| SecretFileError::Read {
+            path: folder.to_owned(),
+            source,
+        };
+        let (mut found, mut errors) = (Vec::new(), Vec::new());
+        for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+            let entry = entry.map_err(unreadable)?;
+            let (name, path) = (entry.file_name(), entry.path());
+            let name = name.to_str().unwrap_or_default();
+            let Some(stem) = name.strip_suffix(SUFFIX).filter(|stem| !stem.starts_with('.')) else {
+                continue;
+            };
+            match Key::read(path.clone(), stem) {
+                Ok(key) => found.push(Arc::new(key)),
+                // It was removed after the directory was listed, or is a link to a file that was.
+                Err(error) if error.is_gone() => {}
+                Err(error) => {
+                    found.extend(self.keys.iter().find(|key| key.path == path).cloned());
+                    errors.push(error);
+                }
+            }
+        }
+        found.sort_by(|one, other| (one.created, &one.id).cmp(&(other.created, &other.id)));
+        let mut keys: Vec<Arc<Key>> = Vec::with_capacity(found.len());
+        for key in found {
+            if keys.iter().any(|other| other.id == key.id) {
+                // The key would have two times of creation.
+                let (path, rule) = (key.path.clone(), "is one of two files with the same key");
+                errors.push(SigningError::Key { path, rule });
+            } else {
+                keys.push(key);
+            }
+        }
+        Ok((Self { keys }, errors))
+    }
+
+    /// Whether no key is left: then no token can be signed, and none is valid.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Adds a key, published at once, that signs after [`ACTIVATION_DELAY`], or at once if it is the only one. Its time
+    /// is at least a second after that of the newest key, so that keys are ordered by creation.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load), except that the directory may contain no key; and if it cannot be written.
     pub fn rotate(folder: &Path, now: Timestamp) -> Result<Self, SigningError> {
-        let newest = Self::load(folder)?.keys.last().map(|key| key.created);
+        let newest = match Self::load(folder) {
+            Err(SigningError::Empty { .. }) => None,
+            ring => ring?.keys.last().map(|key| key.created),
+        };
         let after = newest.and_then(|newest| newest.checked_add(SignedDuration::from_secs(1)).ok());
         add_key(folder, after.map_or(now, |after| now.max(after)))?;
         Self::load(folder)
@@ -156,15 +215,23 @@ impl KeyRing {
         JwkSet { keys: keys.collect() }
     }
 
-    /// The key that signs at this time: the newest active one, or the oldest while none is active.
-    pub(super) fn signer(&self, now: Timestamp) -> &Key {
+    /// The key that signs at this time: the newest active one, or the oldest while none is active; `None` if there is
+    /// none.
+    pub(super) fn signer(&self, now: Timestamp) -> Option<&Key> {
         let due = self.keys.iter().rfind(|key| key.signs_from() <= now);
-        due.unwrap_or(&self.keys[0])
+        due.or(self.keys.first()).map(AsRef::as_ref)
     }
 
     /// The key with this kid. A kid is only compared, never used as a file name.
     pub(super) fn find(&self, kid: &str) -> Option<&Key> {
-        self.keys.iter().find(|key| key.id == kid)
+        let found = self.keys.iter().find(|key| key.id == kid);
+        found.map(AsRef::as_ref)
+    }
+}
+
+impl SigningError {
+    fn is_gone(&self) -> bool {
+        matches!(self, Self::File(error) if error.is_gone())
     }
 }
 
@@ -206,26 +273,6 @@ impl fmt::Debug for Key {
             .field("created", &self.created)
             .finish_non_exhaustive()
     }
-}
-
-/// All keys in the directory. Other files are ignored, including those of an interrupted write, which begin with a dot.
-fn read_keys(folder: &Path) -> Result<Vec<Key>, SigningError> {
-    let unreadable = |source| SecretFileError::Read {
-        path: folder.to_owned(),
-        source,
-    };
-    let mut keys = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
-        let entry = entry.map_err(unreadable)?;
-        let name = entry.file_name();
-        let name = name.to_str().unwrap_or_default();
-        if !name.starts_with('.')
-            && let Some(stem) = name.strip_suffix(SUFFIX)
-        {
-            keys.push(Key::read(entry.path(), stem)?);
-        }
-    }
-    Ok(keys)
 }
 
 fn add_key(folder: &Path, now: Timestamp) -> Result<(), SigningError> {

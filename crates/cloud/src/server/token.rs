@@ -124,6 +124,9 @@ pub enum AcceptedUses {
 /// The error of signing.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
+    /// The last key was removed.
+    #[error("there is no signing key")]
+    NoKey,
     /// The library failed to sign.
     #[error("cannot sign a token")]
     Sign(#[source] jsonwebtoken::errors::Error),
@@ -202,9 +205,9 @@ impl Tokens {
     /// A token with these claims, signed with the key that is active at its issue time.
     ///
     /// # Errors
-    /// If it is longer than verifiers accept, or signing fails.
+    /// If no key is left, the token is longer than verifiers accept, or signing fails.
     pub fn sign(&self, claims: &Claims) -> Result<String, SignError> {
-        let key = self.ring.signer(claims.issued_at);
+        let key = self.ring.signer(claims.issued_at).ok_or(SignError::NoKey)?;
         let header = Header {
             typ: Some(TYPE.to_owned()),
             kid: Some(key.id.clone()),

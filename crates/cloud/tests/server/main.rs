@@ -34,6 +34,7 @@ mod proxy;
 mod quotas;
 mod references;
 mod refusals;
+mod removed_keys;
 mod requests;
 mod schemathesis;
 mod scripts;

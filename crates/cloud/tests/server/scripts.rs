@@ -443,6 +443,35 @@ async fn keys_that_sign_scripts_are_reloaded() {
     })
     .await;
     assert!(accepts(&served().await, &place, &old).is_err());
+    // A key whose file is gone signs no more, and no script is served without a signature.
+    std::fs::remove_file(&file).unwrap();
+    tidewaiter_testkit::eventually(
+        "the key to sign no more",
+        std::time::Duration::from_secs(30),
+        async || {
+            reload();
+            let answer = ask(&world, place.of("key"), &place, place.of("nodes")).await;
+            if answer.status == 503 {
+                Ok(())
+            } else {
+                Err(answer.status)
+            }
+        },
+    )
+    .await;
+    let refused = ask(&world, place.of("key"), &place, place.of("nodes")).await.is(503);
+    assert!(refused.body.contains("scriptKeys were removed"), "{refused:?}");
+    let (_, third) = key(&world, "server", None);
+    tidewaiter_testkit::eventually(
+        "the third key to sign",
+        std::time::Duration::from_secs(30),
+        async || {
+            reload();
+            let answer = ask(&world, place.of("key"), &place, place.of("nodes")).await;
+            accepts(&answer.body, &place, &third).map_err(|error| error.to_string())
+        },
+    )
+    .await;
 }
 
 #[tokio::test]

@@ -47,7 +47,11 @@ fn a_key_signs_when_it_has_been_published_for_the_delay() {
         (210, 2),
         (9_999, 2),
     ] {
-        assert_eq!(ring.signer(at(minutes)).id, kids[signer], "after {minutes} minutes");
+        assert_eq!(
+            ring.signer(at(minutes)).unwrap().id,
+            kids[signer],
+            "after {minutes} minutes"
+        );
     }
 }
 
@@ -55,9 +59,9 @@ fn a_key_signs_when_it_has_been_published_for_the_delay() {
 fn a_first_key_signs_at_once_and_a_second_one_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let ring = KeyRing::create(folder.path(), at(0)).unwrap();
-    let first = ring.signer(at(0)).id.clone();
+    let first = ring.signer(at(0)).unwrap().id.clone();
     let ring = KeyRing::rotate(folder.path(), at(1)).unwrap();
-    assert_eq!(ring.signer(at(1)).id, first);
+    assert_eq!(ring.signer(at(1)).unwrap().id, first);
     assert_eq!(ring.jwks().keys.len(), 2, "the second is published all the same");
 }
 
@@ -73,8 +77,8 @@ fn keys_of_one_second_follow_each_other_as_they_were_made() {
         made = kids(&ring);
     }
     let ring = KeyRing::load(folder.path()).unwrap();
-    assert_eq!(ring.signer(at(60)).id, made[0]);
-    assert_eq!(ring.signer(at(61)).id, made[5]);
+    assert_eq!(ring.signer(at(60)).unwrap().id, made[0]);
+    assert_eq!(ring.signer(at(61)).unwrap().id, made[5]);
 }
 
 #[test]
@@ -88,7 +92,7 @@ fn of_files_of_one_second_the_kid_decides() {
     }
     let ring = KeyRing::load(folder.path()).unwrap();
     assert!(kids(&ring).is_sorted());
-    assert_eq!(ring.signer(at(60)).id, kids(&ring)[4]);
+    assert_eq!(ring.signer(at(60)).unwrap().id, kids(&ring)[4]);
 }
 
 #[test]
@@ -103,7 +107,7 @@ fn a_key_is_retired_when_no_token_of_it_can_be_valid() {
     assert_eq!(KeyRing::retire(folder.path(), at(9_999), life).unwrap(), kids[1..2]);
     assert!(KeyRing::retire(folder.path(), at(9_999), life).unwrap().is_empty());
     let ring = KeyRing::load(folder.path()).unwrap();
-    assert_eq!(ring.signer(at(9_999)).id, kids[2]);
+    assert_eq!(ring.signer(at(9_999)).unwrap().id, kids[2]);
 }
 
 #[test]
@@ -172,10 +176,8 @@ fn a_ring_is_created_once() {
 #[test]
 fn a_folder_without_keys_is_no_ring() {
     let folder = tempfile::tempdir().unwrap();
-    let refusals = [KeyRing::load(folder.path()), KeyRing::rotate(folder.path(), at(0))];
-    for refusal in refusals {
-        assert!(matches!(refusal, Err(SigningError::Empty { .. })), "{refusal:?}");
-    }
+    let refusal = KeyRing::load(folder.path());
+    assert!(matches!(refusal, Err(SigningError::Empty { .. })), "{refusal:?}");
     let none = KeyRing::load(&folder.path().join("none"));
     assert!(
         matches!(none, Err(SigningError::File(SecretFileError::Read { .. }))),
@@ -239,4 +241,42 @@ fn a_key_has_one_file() {
     secret_file::create(&folder.path().join(copy), &pem).unwrap();
     let refusal = KeyRing::load(folder.path()).unwrap_err().to_string();
     assert!(refusal.contains("two files"), "{refusal}");
+}
+
+#[test]
+fn a_reload_drops_what_is_gone_and_keeps_what_cannot_be_read() {
+    let (folder, names) = three();
+    let ring = KeyRing::load(folder.path()).unwrap();
+    let path = |id: &str| ring.find(id).unwrap().path.clone();
+    // Gone, half-written, and accessible to others, which may be a mistake of a moment.
+    std::fs::remove_file(path(&names[0])).unwrap();
+    std::fs::write(path(&names[1]), "-----BEGIN PRIV").unwrap();
+    std::fs::set_permissions(path(&names[2]), Permissions::from_mode(0o644)).unwrap();
+    // A link to what is gone, and a new file that is half-written.
+    std::os::unix::fs::symlink("none", folder.path().join("20260102T000000Z-link.pem")).unwrap();
+    secret_file::create(&folder.path().join("20260102T000000Z-new.pem"), "-----BEGIN").unwrap();
+    let (reloaded, errors) = ring.reload(folder.path()).unwrap();
+    assert_eq!(kids(&reloaded), names[1..]);
+    assert_eq!(errors.len(), 3, "{errors:?}");
+    std::fs::remove_file(path(&names[1])).unwrap();
+    std::fs::remove_file(path(&names[2])).unwrap();
+    let (reloaded, errors) = reloaded.reload(folder.path()).unwrap();
+    assert!(reloaded.is_empty() && errors.len() == 1, "{reloaded:?} {errors:?}");
+    assert!(reloaded.signer(at(0)).is_none());
+    // What comes again is trusted again, and signs at once.
+    std::fs::remove_file(folder.path().join("20260102T000000Z-new.pem")).unwrap();
+    let again = KeyRing::rotate(folder.path(), at(0)).unwrap();
+    let (reloaded, _) = reloaded.reload(folder.path()).unwrap();
+    assert_eq!(reloaded.signer(at(0)).unwrap().id, kids(&again)[0]);
+}
+
+#[test]
+fn a_folder_that_cannot_be_listed_keeps_its_keys_and_one_that_is_gone_does_not() {
+    let (folder, names) = three();
+    let ring = KeyRing::load(folder.path()).unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "no folder").unwrap();
+    assert!(ring.reload(&file).is_err(), "so the caller keeps {names:?}");
+    let (gone, _) = ring.reload(&folder.path().join("none")).unwrap();
+    assert!(gone.is_empty());
 }

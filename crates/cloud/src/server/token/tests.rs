@@ -56,7 +56,7 @@ fn part(text: impl AsRef<[u8]>) -> String {
 }
 
 fn header_of(tokens: &Tokens) -> Value {
-    json!({"alg": "ES256", "typ": "JWT", "kid": tokens.ring.signer(at(0)).id})
+    json!({"alg": "ES256", "typ": "JWT", "kid": tokens.ring.signer(at(0)).unwrap().id})
 }
 
 /// Signed with ES256 by this key, whatever the header contains.
@@ -68,7 +68,12 @@ fn signed_by(key: &EncodingKey, algorithm: Algorithm, header: &Value, claims: &s
 
 /// Signed with the ring's key.
 fn signed(tokens: &Tokens, header: &Value, claims: &str) -> String {
-    signed_by(&tokens.ring.signer(at(0)).private, Algorithm::ES256, header, claims)
+    signed_by(
+        &tokens.ring.signer(at(0)).unwrap().private,
+        Algorithm::ES256,
+        header,
+        claims,
+    )
 }
 
 fn verdict(tokens: &Tokens, token: &str) -> Result<Claims, TokenError> {
@@ -301,7 +306,7 @@ fn only_es256_with_a_key_of_the_ring_is_believed() {
     }
 
     // Another service's key: with its own kid, with our kid, and embedded in the header.
-    let theirs = &other.ring.signer(at(0)).private;
+    let theirs = &other.ring.signer(at(0)).unwrap().private;
     let forged = signed_by(theirs, Algorithm::ES256, &header_of(&other), &claims);
     assert_eq!(verdict(&tokens, &forged), Err(TokenError::Key));
     let forged = signed_by(theirs, Algorithm::ES256, &header, &claims);
@@ -318,7 +323,7 @@ fn only_es256_with_a_key_of_the_ring_is_believed() {
 fn a_kid_is_compared_and_nothing_else() {
     let (folder, tokens) = tokens();
     let claims = good().to_string();
-    let kid = tokens.ring.signer(at(0)).id.clone();
+    let kid = tokens.ring.signer(at(0)).unwrap().id.clone();
     let stem = format!("20260101T000000Z-{kid}");
     let kids = [
         json!(null),
