@@ -124,7 +124,7 @@ kind::kinds! {
         /// A user who administers all organizations.
         Operator: Facts::internal("operators", "an operator", 20_000, &[Self::User]),
         /// A token of a user, or of a cluster (issued for one of its keys). Its text is not stored.
-        Token: Facts::internal("tokens", "a token", 50_000, &[Self::User, Self::ApiKey]),
+        Token: Facts::internal("tokens", "a token", 1_000, &[Self::User, Self::ApiKey]),
         /// The hash of a cluster's key.
         ApiKey: Facts::internal("api-keys", "an API key", 20_000, &[Self::Cluster]),
         /// The assignment of an autoscaling policy to a node pool.

@@ -217,6 +217,7 @@ pub(super) async fn create_token(cloud: &Cloud, call: &Call, default: Option<u32
     let asked_by = call.known()?.claims.as_ref().map(|claims| claims.id);
     made(cloud, call, async move |transaction| {
         let user_row = still_logged_in(transaction, &id, asked_by).await?;
+        transaction.check_room_for_token(&id).await?;
         let life = SignedDuration::from_secs(seconds);
         let claims = Claims::new(TokenUse::User(UserId(user)), transaction.now(), life);
         let token = state.sign(&claims)?;

@@ -18,6 +18,7 @@ mod reports;
 mod row;
 mod script_windows;
 mod sealed;
+mod tokens;
 mod transaction;
 mod writer;
 

@@ -44,4 +44,5 @@ mod single_flight;
 mod sole_keys;
 mod stores;
 mod stream;
+mod token_quotas;
 mod world;

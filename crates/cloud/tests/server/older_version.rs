@@ -73,8 +73,10 @@ async fn put_back(database: &mut AnyConnection, fixture: &Fixture) {
     let progress = json!({"clusterStatus": "InProgress", "nodeStatuses": {}, "currentNode": null,
         "currentStartTime": "1551441600"});
     set(database, "status", "upgrades", place.of("upgrades"), &progress).await;
+    let tokens = sqlx::query("DELETE FROM names WHERE kind = 'tokens'");
+    assert!(tokens.execute(&mut *database).await.unwrap().rows_affected() > 0);
     let migrations = sqlx::query("DELETE FROM _sqlx_migrations WHERE version > 1");
-    assert_eq!(migrations.execute(&mut *database).await.unwrap().rows_affected(), 5);
+    assert_eq!(migrations.execute(&mut *database).await.unwrap().rows_affected(), 6);
 }
 
 async fn set(database: &mut AnyConnection, column: &str, kind: &str, id: &str, value: &Value) {
@@ -97,7 +99,7 @@ async fn assert_restored(fixture: &Fixture) {
     store::backup(&old.database, &mut copy, &mut told).await.unwrap();
     let copy = String::from_utf8(copy)
         .unwrap()
-        .replacen("\"tables\":6", "\"tables\":1", 1);
+        .replacen("\"tables\":8", "\"tables\":1", 1);
     let database = sqlite_url(&old.folder.path().join("restored.db"));
     store::restore(&database, &mut copy.as_bytes(), &mut told)
         .await
@@ -189,6 +191,22 @@ async fn what_the_previous_version_stored_is_shown_as_this_one_writes_it(world: 
         json!({"min": "", "max": ""})
     );
     assert_plugin(&world, &fixture, &owner).await;
+    assert_named(&world).await;
+}
+
+/// Each token has the name from which its expiry is read.
+async fn assert_named(world: &World) {
+    let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
+    let statement = "SELECT objects.id, objects.parent_id, objects.spec, names.scope_id, names.name FROM objects \
+                     LEFT JOIN names ON names.kind = objects.kind AND names.id = objects.id WHERE objects.kind = 'tokens'";
+    let found: Vec<(String, String, String, String, String)> =
+        sqlx::query_as(statement).fetch_all(&mut database).await.unwrap();
+    assert!(!found.is_empty());
+    for (id, parent, spec, scope, name) in found {
+        let spec: Value = serde_json::from_str(&spec).unwrap();
+        assert_eq!(name, format!("{} {id}", spec["expires_at"].as_str().unwrap()));
+        assert_eq!(scope, parent);
+    }
 }
 
 /// A plugin whose configuration would be refused today: it is shown, and everything else of it can be changed.

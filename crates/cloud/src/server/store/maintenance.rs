@@ -1,22 +1,19 @@
 //! Receives other replicas' commits, probes whether the database accepts writes, and deletes expired data. The probe is a write
 //! like any other: readiness reports what the writer finds.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use sqlx::Row as _;
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::{Chain, SharedClock};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::engine::Engine;
-use super::reads::{Source, query};
+use super::reads::query;
 use super::{Author, REPLAYED, Store, StoreError, Transaction, catch_up};
-use crate::models::Kind;
 
 /// The interval of the write probe, and so the time after which readiness recovers.
 const PROBE: Duration = Duration::from_secs(5);
@@ -147,22 +144,6 @@ impl Transaction {
             let before = now.saturating_sub(retention).unwrap_or(Timestamp::MIN);
             let old = query(statement, &[]).bind(FORGOTTEN).bind(self.sequence - REPLAYED);
             self.run(old.bind(before.to_string())).await?;
-        }
-        Ok(())
-    }
-
-    /// Deletes expired tokens. No caller sees the difference, so there is no audit row and no event.
-    async fn expire_tokens(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        // The texts of times to the second are in the order of the times, and the index has them.
-        let statement = "DELETE FROM objects WHERE kind = 'tokens' AND id IN (SELECT id FROM objects WHERE kind = 'tokens' \
-                         AND substr(spec, 16, 19) < $1 LIMIT 1000) RETURNING organization_id";
-        let now = now.strftime("%Y-%m-%dT%H:%M:%S").to_string();
-        let mut counts: BTreeMap<String, i64> = BTreeMap::new();
-        for row in self.fetch(statement, &[&now]).await? {
-            *counts.entry(row.try_get(0)?).or_default() += 1;
-        }
-        for (organization, number) in counts {
-            self.count_less(Kind::Token, &organization, number).await?;
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! The maximum number of objects of each kind in an organization, counted in the transaction that creates them.
+//! The maximum number of objects of each kind in an organization, and of tokens of a user, counted in the transaction that
+//! creates them.
 
 use std::collections::BTreeMap;
 
@@ -23,28 +24,53 @@ pub struct Quotas {
 }
 
 impl Quotas {
+    /// The maximum number of objects of `kind` in an organization; of tokens, those of one user.
+    pub(super) fn limit(&self, kind: Kind) -> i64 {
+        self.limits.get(&kind).copied().unwrap_or_else(|| kind.facts().quota)
+    }
+
     fn check(&self, kind: Kind, count: i64) -> Result<(), Refusal> {
-        let limit = self.limits.get(&kind).copied().unwrap_or_else(|| kind.facts().quota);
-        if count <= limit {
+        let (limit, word) = (self.limit(kind), kind.word());
+        self.bound(
+            kind,
+            count,
+            format!("the organization has {limit} {word}, the maximum: delete some"),
+        )
+    }
+
+    /// Checks the number of tokens that a user would have.
+    pub(super) fn check_tokens(&self, count: i64) -> Result<(), Refusal> {
+        let limit = self.limit(Kind::Token);
+        let message =
+            format!("you have {limit} tokens and logins, the maximum: revoke some, or wait until some expire");
+        self.bound(Kind::Token, count, message)
+    }
+
+    fn bound(&self, kind: Kind, count: i64, message: String) -> Result<(), Refusal> {
+        if count <= self.limit(kind) {
             return Ok(());
         }
-        if let Some(refused) = &self.refused {
-            refused.with_label_values(&[kind.word()]).inc();
-        }
         let word = kind.word();
+        if let Some(refused) = &self.refused {
+            refused.with_label_values(&[word]).inc();
+        }
         Err(Refusal::forbidden(format!(
-            "the organization has {limit} {word}, the maximum: delete some, or ask the operator of the server to raise quotas.{word}"
+            "{message}, or ask the operator of the server to raise quotas.{word}"
         )))
     }
 }
 
 impl Transaction {
-    /// Counts one object more of `kind`.
+    /// Counts one object more of `kind`. Tokens are limited for each user instead: otherwise one user could fill the quota,
+    /// and nobody else of the organization would log in any more.
     pub(super) async fn count_one(&mut self, kind: Kind, organization: &str) -> Result<(), Error> {
         let statement = "INSERT INTO counts (organization_id, kind, count) VALUES ($1, $2, 1) \
                          ON CONFLICT (organization_id, kind) DO UPDATE SET count = counts.count + 1 RETURNING count";
         let counted = query(statement, &[organization, kind.word()]);
         let counted = within(counted.fetch_one(&mut *self.connection)).await?;
+        if kind == Kind::Token {
+            return Ok(());
+        }
         Ok(self.quotas.check(kind, counted.try_get(0)?)?)
     }
 
