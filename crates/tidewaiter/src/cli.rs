@@ -3,6 +3,8 @@
 mod actions;
 mod cloud;
 mod cloud_server;
+#[cfg(test)]
+mod documented;
 mod empty;
 mod explain;
 mod host;

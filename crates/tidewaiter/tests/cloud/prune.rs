@@ -92,6 +92,20 @@ async fn only_the_kinds_and_clusters_of_the_scope_are_pruned_and_the_last_first(
 }
 
 #[tokio::test]
+async fn without_clusters_in_the_scope_the_bindings_of_clusters_stay() {
+    let (person, file) = person("---\nkind: Scope\nprune: [RoleBinding]\n").await;
+    let everywhere = json!({"id": ALICE, "type": "UserBinding", "user_id": ALICE, "authorization_role_id": THIRD, "cluster_id": null});
+    let mut bindings = person.cloud.list(&of_organization("role-bindings"));
+    bindings.push(everywhere);
+    person.cloud.put(&of_organization("role-bindings"), bindings);
+    let apply = ["cloud", "apply", "-f", &file, "--prune", "--yes"];
+    person.run(&apply).await.well();
+    let left = person.cloud.list(&of_organization("role-bindings"));
+    let left: Vec<_> = left.iter().map(|binding| &binding["id"]).collect();
+    assert_eq!(left, [THIRD, OTHER]);
+}
+
+#[tokio::test]
 async fn without_a_scope_nothing_is_pruned() {
     for (scope, words) in [
         ("", &["--prune", "kind: Scope"][..]),

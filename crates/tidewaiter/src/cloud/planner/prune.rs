@@ -28,7 +28,7 @@ impl Planner<'_> {
                 // A binding of a cluster outside the scope is kept.
                 let in_scope = |object: &&Value| {
                     let cluster = text(object, "cluster_id");
-                    let named = cluster.is_empty() || clusters.is_empty() || clusters.iter().any(|id| id == cluster);
+                    let named = cluster.is_empty() || clusters.iter().any(|id| id == cluster);
                     kind != Kind::RoleBinding || named
                 };
                 let objects = self.objects(&list).await?.iter().filter(in_scope);
