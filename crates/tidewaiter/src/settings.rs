@@ -51,6 +51,10 @@ pub(crate) fn whole_number<'de, D: Deserializer<'de>>(value: D) -> Result<u32, D
     u32::deserialize(value).map_err(|_| D::Error::custom("must be a whole number from 0 to 4294967295"))
 }
 
+pub(crate) fn whole_count<'de, D: Deserializer<'de>>(value: D) -> Result<NonZeroU32, D::Error> {
+    NonZeroU32::deserialize(value).map_err(|_| D::Error::custom("must be a whole number from 1 to 4294967295"))
+}
+
 pub(crate) fn whole_seconds<'de, D: Deserializer<'de>>(value: D) -> Result<NonZeroU32, D::Error> {
     let seconds = NonZeroU32::deserialize(value);
     seconds.map_err(|_| D::Error::custom("must be a whole number of seconds from 1 to 4294967295"))

@@ -17,7 +17,7 @@ use tidewaiter_kit::role::address;
 use tidewaiter_kit::telemetry::LogSettings;
 use url::Url;
 
-use crate::settings::{endpoint, seconds, whole_seconds};
+use crate::settings::{endpoint, seconds, whole_count, whole_seconds};
 
 /// All settings of the server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -56,19 +56,19 @@ pub(super) struct ServerSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     tls_key: Option<PathBuf>,
     /// The maximum rate of requests per caller; a burst may be ten times as large.
-    #[serde(deserialize_with = "whole_seconds")]
+    #[serde(deserialize_with = "whole_count")]
     requests_per_second: NonZeroU32,
     /// The maximum number of concurrent requests.
-    #[serde(deserialize_with = "whole_seconds")]
+    #[serde(deserialize_with = "whole_count")]
     requests_at_once: NonZeroU32,
     /// The maximum number of change streams of one caller; a coordinator has one.
-    #[serde(deserialize_with = "whole_seconds")]
+    #[serde(deserialize_with = "whole_count")]
     streams_per_caller: NonZeroU32,
     /// How many days changes stay in the audit log.
-    #[serde(deserialize_with = "whole_seconds")]
+    #[serde(deserialize_with = "whole_count")]
     audit_days: NonZeroU32,
     /// How many days the changes that clusters report stay in the audit log.
-    #[serde(deserialize_with = "whole_seconds")]
+    #[serde(deserialize_with = "whole_count")]
     report_days: NonZeroU32,
     /// The maximum number of objects in an organization, of tokens those of one user, by kind, where it differs from the default.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -77,7 +77,7 @@ pub(super) struct ServerSettings {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trusted_proxies: Vec<String>,
     /// The maximum number of open connections; each watcher holds one.
-    #[serde(deserialize_with = "whole_seconds")]
+    #[serde(deserialize_with = "whole_count")]
     connections: NonZeroU32,
     /// The lifetime of a login token.
     #[serde(deserialize_with = "whole_seconds")]
