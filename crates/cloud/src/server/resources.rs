@@ -197,9 +197,7 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error
 /// Removes `row`, and objects that have no meaning without it.
 pub(super) async fn remove(transaction: &mut Transaction, row: &Row) -> Result<(), Error> {
     if row.kind == Kind::Organization {
-        for user in transaction.children(Kind::User, &row.id).await? {
-            super::users::forget(transaction, &user, &row.id).await?;
-        }
+        super::users::leave_home(transaction, &row.id).await?;
     } else {
         for (kind, id) in transaction.users_of(row.kind, &row.id).await? {
             match kind {

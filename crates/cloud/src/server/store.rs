@@ -9,6 +9,7 @@ mod deadline;
 mod draft;
 mod engine;
 mod feed;
+mod homes;
 mod maintenance;
 mod names;
 mod queue;

@@ -47,10 +47,9 @@ pub(super) async fn join_existing(
     role: OrgRole,
     owner: &str,
 ) -> Result<Row, Error> {
-    for row in transaction.children(Kind::SshKey, user).await? {
-        if let Ok(key) = stored::<SshKeySpec>(&row.spec) {
-            only_holder(transaction, organization, user, &key).await?;
-        }
+    // By their names: also a key that this version would not accept any more.
+    for fingerprint in transaction.fingerprints(user).await? {
+        only_holder(transaction, organization, user, &fingerprint).await?;
     }
     join(transaction, organization, user, role, owner).await
 }
@@ -169,7 +168,7 @@ pub(super) async fn only_own_key(
         return Ok(());
     }
     for organization in organizations_of(transaction, user).await? {
-        only_holder(transaction, &organization, user, said).await?;
+        only_holder(transaction, &organization, user, said.key.fingerprint().as_str()).await?;
     }
     Ok(())
 }
@@ -182,18 +181,17 @@ async fn only_holder(
     transaction: &mut Transaction,
     organization: &str,
     user: &str,
-    key: &SshKeySpec,
+    fingerprint: &str,
 ) -> Result<(), Error> {
-    for (holder, id) in transaction.holders(key).await? {
+    for (holder, id) in transaction.holders(fingerprint).await? {
         let membership = membership_id(organization, &holder);
         if holder == user || transaction.get(Kind::Membership, &membership).await?.is_none() {
             continue;
         }
         let message = format!(
-            "the SSH key {} is that of the user {holder} of the organization {organization}, and a node logs in only one user by a key: \
+            "the SSH key {fingerprint} is that of the user {holder} of the organization {organization}, and a node logs in only one user by a key: \
              use another key; or, if it is yours, have it deleted there first, by that user or by an admin of the organization: \
-             tidewaiter cloud delete ssh-key {id} --user {holder} --organization {organization}",
-            key.key.fingerprint()
+             tidewaiter cloud delete ssh-key {id} --user {holder} --organization {organization}"
         );
         return Err(Refusal::conflict(message).into());
     }
@@ -238,6 +236,37 @@ pub(super) async fn replace_password(
     for token in transaction.children(Kind::Token, &user.id).await? {
         if kept.is_none_or(|kept| token.id != kept.to_string()) {
             transaction.remove(&token).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes all users from `home`, an organization that is being deleted. Whoever is a member of another organization keeps
+/// the account, with the one joined first as the home: what an organization gave a user goes with it, and nothing else. The
+/// admins there gain no permissions over others: they can change only a user without permissions elsewhere.
+pub(super) async fn leave_home(transaction: &mut Transaction, home: &str) -> Result<(), Error> {
+    for user in transaction.children(Kind::User, home).await? {
+        let mut others = Vec::new();
+        for organization in organizations_of(transaction, &user.id).await? {
+            if organization != home {
+                others.extend(
+                    transaction
+                        .get(Kind::Membership, &membership_id(&organization, &user.id))
+                        .await?,
+                );
+            }
+        }
+        if let Some(first) = others.into_iter().min_by_key(|membership| membership.position) {
+            transaction.move_home(&user, &first.organization_id).await?;
+        } else if transaction.get(Kind::Operator, &user.id).await?.is_some() {
+            let message = format!(
+                "the user {}, an operator of this server, is a member of no other organization and would be deleted: add the user to \
+                 another one, or remove the operator (tidewaiter cloud operators remove)",
+                user.id
+            );
+            return Err(Refusal::conflict(message).into());
+        } else {
+            forget(transaction, &user, home).await?;
         }
     }
     Ok(())

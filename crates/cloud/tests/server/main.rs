@@ -20,6 +20,7 @@ mod faults;
 mod fire;
 mod first_steps;
 mod fixture;
+mod homes;
 mod kubernetes;
 mod locked;
 mod logins;

@@ -80,4 +80,18 @@ impl Transaction {
         let counted = query(statement, &[organization, kind.word()]).bind(number);
         self.run(counted).await
     }
+
+    /// Counts `number` objects of `kind` as those of the organization `to`, whatever its quota.
+    pub(super) async fn count_moved(
+        &mut self,
+        kind: Kind,
+        from: &str,
+        to: &str,
+        number: i64,
+    ) -> Result<(), StoreError> {
+        self.count_less(kind, from, number).await?;
+        let statement = "INSERT INTO counts (organization_id, kind, count) VALUES ($1, $2, $3) \
+                         ON CONFLICT (organization_id, kind) DO UPDATE SET count = counts.count + excluded.count";
+        self.run(query(statement, &[to, kind.word()]).bind(number)).await
+    }
 }

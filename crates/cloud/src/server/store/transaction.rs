@@ -15,7 +15,7 @@ use super::names;
 use super::quotas::Quotas;
 use super::reads::{Source, Statement, query};
 use super::row::{Row, SecretColumn};
-use crate::models::{Kind, Resource as _, SshKeySpec};
+use crate::models::Kind;
 use crate::server::Error;
 use crate::server::refusal::Refusal;
 
@@ -52,15 +52,19 @@ impl Transaction {
         Ok(users)
     }
 
-    /// The users who have this SSH key, each with the id under which it is there.
-    pub async fn holders(&mut self, key: &SshKeySpec) -> Result<Vec<(String, String)>, StoreError> {
-        let Some(name) = key.name(&Map::new()) else {
-            return Ok(Vec::new());
-        };
+    /// The users who have the SSH key with this fingerprint, its name, each with the id under which it is there.
+    pub async fn holders(&mut self, fingerprint: &str) -> Result<Vec<(String, String)>, StoreError> {
         // By the index `names_of_ssh_keys`.
         let statement = "SELECT scope_id, id FROM names WHERE kind = 'ssh-keys' AND name = $1";
-        let found = self.fetch(statement, &[&names::stored(&name.name)]).await?;
+        let found = self.fetch(statement, &[fingerprint]).await?;
         found.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    }
+
+    /// The fingerprints of a user's SSH keys.
+    pub async fn fingerprints(&mut self, user: &str) -> Result<Vec<String>, StoreError> {
+        let statement = "SELECT name FROM names WHERE kind = 'ssh-keys' AND scope_id = $1 ORDER BY name";
+        let found = self.fetch(statement, &[user]).await?;
+        found.iter().map(|row| Ok(row.try_get(0)?)).collect()
     }
 
     /// Creates an object.
