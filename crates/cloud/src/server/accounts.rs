@@ -1,7 +1,7 @@
 //! Logging in, and a user's own account: profile, password, tokens, organizations.
 
 use axum::response::{IntoResponse as _, Response};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -9,7 +9,7 @@ use super::Error;
 use super::call::{Call, Reply, object, refuse_others, respond, text};
 use super::cloud::Cloud;
 use super::digest::uuid;
-use super::login::{add_token, right};
+use super::login::{LOGIN, add_token, right};
 use super::principal::{Known, OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::{made, written};
@@ -24,6 +24,9 @@ use crate::models::{Document, Kind};
 /// The maximum lifetime of a token that a user creates: a year.
 pub(super) const LONGEST: u32 = 365 * 24 * 60 * 60;
 
+/// How long after a login it may make tokens that outlive it.
+const RECENT: SignedDuration = SignedDuration::from_mins(10);
+
 /// The maximum lifetime of any token.
 pub const LONGEST_TOKEN: SignedDuration = SignedDuration::from_hours(365 * 24);
 
@@ -31,10 +34,12 @@ pub const LONGEST_TOKEN: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// callers.
 pub(super) async fn authenticate(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let known = call.known()?;
+    let only = cluster_organization(cloud, known).await?;
     let mut answer = match &known.principal {
         Principal::User { id, memberships, .. } => {
             let organizations: Vec<_> = memberships
                 .iter()
+                .filter(|(id, _)| only.is_none_or(|only| only == **id))
                 .map(|(id, role)| json!({ "id": id.to_string(), "role": role.word() }))
                 .collect();
             json!({ "type": "user", "user_id": id.to_string(), "organizations": organizations })
@@ -45,7 +50,10 @@ pub(super) async fn authenticate(cloud: &Cloud, call: &Call) -> Result<Response,
             "organizations": [{ "id": organization.to_string(), "role": "cluster" }],
         }),
     };
-    let may_terminate = may_terminate(cloud, known).await?;
+    // With a token for a cluster, as an admin of its organization, the caller may have everything removed from that
+    // cluster. No other token says which cluster is meant.
+    let role = only.and_then(|only| known.principal.role_in(only));
+    let may_terminate = role >= Some(OrgRole::Admin);
     let roles: &[&str] = if may_terminate { &["terminate"] } else { &[] };
     let tokens = cloud.tokens.load();
     answer["metadata"] = json!({ "https://containership.io/roles": roles });
@@ -58,15 +66,16 @@ pub(super) async fn authenticate(cloud: &Cloud, call: &Call) -> Result<Response,
     Ok(Reply::ok(&answer).into_response())
 }
 
-/// Whether the caller may have everything removed from a cluster: with a token for that cluster, as an admin of the
-/// organization that the cluster belongs to. No other token says which cluster is meant.
-async fn may_terminate(cloud: &Cloud, known: &Known) -> Result<bool, Error> {
+/// The organization of the cluster that the caller's token is for, of which alone a token that is presented to a cluster
+/// tells anything; nil if the cluster was deleted. `None` for a token for this API.
+async fn cluster_organization(cloud: &Cloud, known: &Known) -> Result<Option<Uuid>, Error> {
     let Some(TokenUse::Kubernetes { cluster, .. }) = known.claims.as_ref().map(|claims| &claims.token_use) else {
-        return Ok(false);
+        return Ok(None);
     };
     let cluster = cloud.store.get(Kind::Cluster, &cluster.to_string()).await?;
-    let role = cluster.and_then(|cluster| known.principal.role_in(uuid(&cluster.organization_id)));
-    Ok(role >= Some(OrgRole::Admin))
+    Ok(Some(
+        cluster.map_or_else(Uuid::nil, |cluster| uuid(&cluster.organization_id)),
+    ))
 }
 
 async fn own_row(cloud: &Cloud, call: &Call) -> Result<Row, Error> {
@@ -170,8 +179,34 @@ async fn still_logged_in(transaction: &mut Transaction, user: &str, token: Optio
     Ok(user.ok_or_else(super::access::unknown)?)
 }
 
+/// Checks that a token which outlives the one of the request is asked for soon after a login. Otherwise a login that was
+/// stolen for a moment would be access for a year.
+async fn check_outlives(transaction: &mut Transaction, caller: &Claims, expires_at: Timestamp) -> Result<(), Error> {
+    if expires_at <= caller.expires_at {
+        return Ok(());
+    }
+    let row = transaction.get(Kind::Token, &caller.id.to_string()).await?;
+    let is_recent = |row: Row| {
+        let made: Option<Timestamp> = row.created_at.parse().ok();
+        row.spec.contains_key(LOGIN) && made.is_some_and(|made| transaction.now().duration_since(made) <= RECENT)
+    };
+    if row.is_some_and(is_recent) {
+        return Ok(());
+    }
+    let reason = format!(
+        "a token that is valid for longer than the one of the request, which expires at {}, needs a login of the last {} minutes: \
+         log in again (tidewaiter cloud login), and create it then",
+        caller.expires_at,
+        RECENT.as_mins()
+    );
+    let status = http::StatusCode::FORBIDDEN;
+    let refusal = Refusal::field("expires_in_seconds", reason);
+    Err(Refusal { status, ..refusal }.into())
+}
+
 fn token_shown(row: &Row) -> Map<String, Value> {
     let mut item = row.spec.clone();
+    item.remove(LOGIN);
     item.insert("id".to_owned(), Value::from(row.id.clone()));
     item.insert("user_id".to_owned(), Value::from(row.parent_id.clone()));
     item.insert("created_at".to_owned(), unix_millis(&row.created_at));
@@ -214,17 +249,19 @@ pub(super) async fn create_token(cloud: &Cloud, call: &Call, default: Option<u32
     refuse_others(&body)?;
     let user = call.user()?;
     let (state, id, path) = (cloud.clone(), call.owner(), call.path.clone());
-    let asked_by = call.known()?.claims.as_ref().map(|claims| claims.id);
+    let caller = call.known()?.claims.clone().ok_or_else(super::access::unknown)?;
     made(cloud, call, async move |transaction| {
-        let user_row = still_logged_in(transaction, &id, asked_by).await?;
+        let user_row = still_logged_in(transaction, &id, Some(caller.id)).await?;
         transaction.check_room_for_token(&id).await?;
         let life = SignedDuration::from_secs(seconds);
         let claims = Claims::new(TokenUse::User(UserId(user)), transaction.now(), life);
+        check_outlives(transaction, &caller, claims.expires_at).await?;
         let token = state.sign(&claims)?;
-        let row = add_token(transaction, &claims, &user_row, name.as_str()).await?;
+        let row = add_token(transaction, &claims, &user_row, name.as_str(), false).await?;
         let mut item = token_shown(&row);
         item.insert("token".to_owned(), Value::from(token));
-        Ok(Reply::made(format!("{path}/{}", row.id), &item).without_etag())
+        let reply = Reply::made(format!("{path}/{}", row.id), &item).without_etag();
+        Ok(reply.with_secret_of(&row))
     })
     .await
 }

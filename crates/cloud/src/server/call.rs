@@ -16,7 +16,7 @@ use super::digest::etag;
 use super::endpoints::Endpoint;
 use super::principal::Known;
 use super::refusal::Refusal;
-use super::store::Author;
+use super::store::{Author, Row};
 use crate::models::{Kind, ParameterType};
 
 /// A request whose caller has the required permission.
@@ -217,6 +217,9 @@ pub(super) struct Reply {
     /// The value for `If-Match`; `None` if no GET returns this body.
     pub(super) etag: Option<String>,
     pub(super) body: String,
+    /// The kind and the id of the API key or token that the body contains: it is not shown again after it was deleted.
+    #[serde(default)]
+    pub(super) secret_of: Option<(String, String)>,
 }
 
 impl Reply {
@@ -237,6 +240,14 @@ impl Reply {
         }
     }
 
+    /// Names the object whose secret the body contains.
+    pub(super) fn with_secret_of(self, row: &Row) -> Self {
+        Self {
+            secret_of: Some((row.kind.word().to_owned(), row.id.clone())),
+            ..self
+        }
+    }
+
     /// Removes the ETag, for objects without a GET.
     pub(super) fn without_etag(self) -> Self {
         Self { etag: None, ..self }
@@ -250,6 +261,7 @@ impl Reply {
             location: None,
             etag: Some(etag(body.as_bytes())),
             body,
+            secret_of: None,
         }
     }
 
@@ -260,6 +272,7 @@ impl Reply {
             location: None,
             etag: None,
             body: String::new(),
+            secret_of: None,
         }
     }
 }

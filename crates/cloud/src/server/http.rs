@@ -12,7 +12,7 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{RequestExt as _, Router};
 use bytes::Bytes;
-use http::header::{CONNECTION, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{CACHE_CONTROL, CONNECTION, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, StatusCode};
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::serve::Peer;
@@ -114,6 +114,11 @@ async fn handle(cloud: Cloud, endpoint: &'static Endpoint, request: Request) -> 
     if has_body && !was_read {
         // The rest of the body is not read, so no further request can follow it.
         set(response.headers_mut(), CONNECTION, "close");
+    }
+    if endpoint.may != Permission::Anyone || endpoint.method != Method::GET {
+        // Many responses contain credentials, so no cache stores any of them, except the public documents.
+        let no_store = HeaderValue::from_static("no-store");
+        response.headers_mut().entry(CACHE_CONTROL).or_insert(no_store);
     }
     let took = cloud.clock.monotonic().saturating_sub(began);
     cloud.requests.count(endpoint, response.status(), took);

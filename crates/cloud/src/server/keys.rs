@@ -13,13 +13,13 @@ use super::store::{References, Row, SecretColumn, Transaction};
 use super::view::unix_millis;
 use crate::models::Kind;
 
-/// Creates a key for a cluster, and adds its text to the response, the only one that contains it.
+/// Creates a key for a cluster, and adds its text to `item`, for the only response that contains it.
 pub(super) async fn add_key(
     transaction: &mut Transaction,
     cluster: &Row,
     owner: &str,
     item: &mut Map<String, Value>,
-) -> Result<String, Error> {
+) -> Result<Row, Error> {
     let key = ApiKey::generate().map_err(Error::internal)?;
     let id = key.id().to_string();
     let row = Row {
@@ -30,9 +30,9 @@ pub(super) async fn add_key(
         secret: SecretColumn(key.hash().map_err(Error::internal)?),
         ..Row::new(Kind::ApiKey, &id)
     };
-    transaction.insert(row, &References::default()).await?;
+    let row = transaction.insert(row, &References::default()).await?;
     item.insert("api_key".to_owned(), Value::from(key.expose().as_str()));
-    Ok(id)
+    Ok(row)
 }
 
 fn key_shown(row: &Row) -> Value {
@@ -54,9 +54,10 @@ pub(super) async fn create_key(cloud: &Cloud, call: &Call) -> Result<Response, E
         spot.check(transaction, Kind::ApiKey, true).await?;
         let row = cluster(transaction, &spot).await?;
         let mut item = Map::new();
-        let id = add_key(transaction, &row, &owner, &mut item).await?;
-        item.insert("id".to_owned(), Value::from(id.clone()));
-        Ok(Reply::made(format!("{path}/{id}"), &item).without_etag())
+        let key = add_key(transaction, &row, &owner, &mut item).await?;
+        item.insert("id".to_owned(), Value::from(key.id.clone()));
+        let reply = Reply::made(format!("{path}/{}", key.id), &item).without_etag();
+        Ok(reply.with_secret_of(&key))
     })
     .await
 }

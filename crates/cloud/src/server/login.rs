@@ -17,6 +17,9 @@ use crate::models::Kind;
 use crate::models::values::{ClusterId, UserId};
 use crate::models::{Login, Unknown, parse};
 
+/// The field of the document of a login, which a token for a program lacks. No response contains it.
+pub(super) const LOGIN: &str = "login";
+
 pub(super) async fn log_in(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     match call.word("method") {
         // `email` is what the command line of the original service says.
@@ -85,7 +88,7 @@ async fn logged_in(
             let id = super::digest::uuid(&id);
             return Ok(Some(Claims { expires_at, id, ..new }));
         }
-        add_token(transaction, &new, &parent, "login").await?;
+        add_token(transaction, &new, &parent, LOGIN, true).await?;
         Ok(None)
     });
     let token = match written.await? {
@@ -146,8 +149,12 @@ pub(super) async fn add_token(
     claims: &Claims,
     parent: &Row,
     name: &str,
+    is_login: bool,
 ) -> Result<Row, Error> {
-    let spec = json!({ "name": name, "expires_at": claims.expires_at.to_string() });
+    let mut spec = json!({ "name": name, "expires_at": claims.expires_at.to_string() });
+    if is_login {
+        spec[LOGIN] = Value::Bool(true);
+    }
     let row = Row {
         organization_id: parent.organization_id.clone(),
         cluster_id: parent.cluster_id.clone(),

@@ -10,7 +10,7 @@ use super::Error;
 use super::call::{Call, Reply, text};
 use super::cloud::{Cloud, CloudState};
 use super::refusal::Refusal;
-use super::store::{Change, Transaction};
+use super::store::{Change, Source as _, Transaction};
 use crate::models::Kind;
 
 /// The name of the header.
@@ -55,6 +55,7 @@ where
                 let reason = "was already used for another request; use a new key";
                 return Err(Refusal::field("Idempotency-Key", reason).into());
             }
+            refuse_gone(transaction, &reply).await?;
             return Ok((reply, true));
         }
         let reply = make(transaction).await?;
@@ -70,6 +71,26 @@ where
             .insert(REPLAYED, HeaderValue::from_static("true"));
     }
     Ok(response)
+}
+
+/// Refuses to repeat a response with the secret of an object that was deleted or has expired since then: it would be a
+/// credential that does not work.
+async fn refuse_gone(transaction: &mut Transaction, reply: &Reply) -> Result<(), Error> {
+    let Some((kind, id)) = &reply.secret_of else {
+        return Ok(());
+    };
+    let Some(kind) = Kind::of(kind) else {
+        return Ok(());
+    };
+    if transaction.get(kind, id).await?.is_none() {
+        let made = kind.singular();
+        let reason =
+            format!("was used for a request that created {made}, {id}, which does not exist any more; use a new key");
+        let status = http::StatusCode::CONFLICT;
+        let refusal = Refusal::field("Idempotency-Key", reason);
+        return Err(Refusal { status, ..refusal }.into());
+    }
+    Ok(())
 }
 
 impl CloudState {

@@ -83,8 +83,8 @@ pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error
         let reply = Reply::made(format!("{path}/{id}"), &item);
         match kind {
             Kind::Cluster => {
-                super::keys::add_key(transaction, &row, &owner, &mut item).await?;
-                return Ok(reply.showing_once(&item));
+                let key = super::keys::add_key(transaction, &row, &owner, &mut item).await?;
+                return Ok(reply.showing_once(&item).with_secret_of(&key));
             }
             Kind::SshKey => super::users::tell_elsewhere(transaction, &row).await?,
             _ => {}

@@ -39,6 +39,7 @@ mod removed_keys;
 mod requests;
 mod schemathesis;
 mod scripts;
+mod secrets_once;
 mod signed;
 mod silent;
 mod single_flight;
