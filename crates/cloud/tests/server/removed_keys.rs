@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use jiff::Timestamp;
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::json;
 use tidewaiter_cloud::server::signing::KeyRing;
+use tidewaiter_kit::SystemClock;
 use tidewaiter_testkit::eventually;
 
 use crate::fixture;
@@ -53,7 +53,7 @@ async fn the_last_signing_key_goes_with_its_file() {
     assert!(ready.contains("no signing key is left"), "{ready}");
     // An API key needs no signature.
     world.get(&key, &path).await.is(200);
-    KeyRing::rotate(&world.folder.path().join("keys"), Timestamp::now()).unwrap();
+    KeyRing::rotate(&world.folder.path().join("keys"), SystemClock::shared().now()).unwrap();
     published(&world, 1).await;
     world.get("", "/readyz").await.is(200);
     world.get(&owner, "/v3/account").await.is(401);
@@ -72,11 +72,12 @@ async fn files_that_cannot_be_read_and_sealing_keys_stay_in_use() {
     let registry = format!("~/registries/{}", registry.field("id"));
     let secret = world.get(&owner, &registry).await.is(200).json()["credentials"].clone();
     assert!(secret.is_object());
-    fs::write(&signing_keys(&world)[0], "-----BEGIN PRIVATE").unwrap();
+    let half = fs::File::options().write(true).open(&signing_keys(&world)[0]).unwrap();
+    half.set_len(20).unwrap();
     fs::remove_file(world.folder.path().join("sealing")).unwrap();
     // A new key shows that the files were reloaded.
     let other = world.folder.path().join("other");
-    KeyRing::create(&other, Timestamp::now()).unwrap();
+    KeyRing::create(&other, SystemClock::shared().now()).unwrap();
     let new = fs::read_dir(&other).unwrap().next().unwrap().unwrap().path();
     let name = new.file_name().unwrap();
     fs::rename(&new, world.folder.path().join("keys").join(name)).unwrap();

@@ -1,9 +1,10 @@
 //! Credentials: which tokens a login may make, what a token for a cluster tells, and that nothing keeps or repeats a secret.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::{AnyConnection, Connection as _};
+use tidewaiter_kit::SystemClock;
 
 use crate::fixture::registry;
 use crate::token_quotas::claims;
@@ -33,7 +34,7 @@ async fn only_a_login_makes_a_token_that_outlives_it_and_only_at_first(world: Wo
     make(&world, &long, 86_400).await.is(201);
     make(&world, &long, MONTH + 60).await.is(403);
     let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
-    let age = Timestamp::now() - SignedDuration::from_mins(11);
+    let age = SystemClock::shared().now() - SignedDuration::from_mins(11);
     let aged = sqlx::query("UPDATE objects SET created_at = $1 WHERE kind = 'tokens' AND id = $2")
         .bind(age.to_string())
         .bind(claims(&login)["jti"].as_str().unwrap());

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use sqlx::{AnyConnection, Connection as _};
 use tidewaiter_cloud::models::Kind;
+use tidewaiter_kit::SystemClock;
 
 use crate::world::{PASSWORD, World, on_both};
 
@@ -30,13 +31,13 @@ async fn a_user_fills_only_the_own_tokens(mut world: World) {
         .unwrap();
     let owner = world.owner().await;
     let (id, login) = world.user(&owner, &world.organization, "Max", "member").await;
-    let make = async |token: &str, name: &str| {
-        let token_for_it = json!({"name": name, "expires_in_seconds": 30 * 86_400});
-        world.post(token, "/v3/account/tokens", token_for_it).await
+    let create = async |token: &str, name: &str| {
+        let body = json!({"name": name, "expires_in_seconds": 30 * 86_400});
+        world.post(token, "/v3/account/tokens", body).await
     };
-    let made = make(&login, "one").await.is(201).field("token");
-    make(&login, "two").await.is(201);
-    let refused = make(&login, "three").await.is(403);
+    let made = create(&login, "one").await.is(201).field("token");
+    create(&login, "two").await.is(201);
+    let refused = create(&login, "three").await.is(403);
     assert!(
         refused.body.contains("you have 3 tokens") && refused.body.contains("quotas.tokens"),
         "{refused:?}"
@@ -55,16 +56,16 @@ async fn a_user_fills_only_the_own_tokens(mut world: World) {
     assert_eq!(listed.as_array().unwrap().len(), 3);
     // Others have their own.
     let other = world.owner().await;
-    make(&other, "ci").await.is(201);
+    create(&other, "ci").await.is(201);
     // What has expired does not count, before it is deleted.
     let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
     let expire = "UPDATE names SET name = '19' || substr(name, 3) WHERE kind = 'tokens' AND scope_id = $1 AND id <> $2";
     let current = claims(&again)["jti"].as_str().unwrap().to_owned();
     let expired = sqlx::query(expire).bind(&id).bind(&current).execute(&mut database);
     assert_eq!(expired.await.unwrap().rows_affected(), 2);
-    make(&again, "three").await.is(201);
-    make(&again, "four").await.is(201);
-    make(&again, "five").await.is(403);
+    create(&again, "three").await.is(201);
+    create(&again, "four").await.is(201);
+    create(&again, "five").await.is(403);
 }
 
 async fn logging_in_as_a_cluster_stores_one_token(world: World) {
@@ -87,7 +88,7 @@ async fn logging_in_as_a_cluster_stores_one_token(world: World) {
     assert_eq!(changes().await, before, "nothing was stored");
     // A token that soon expires is followed by a new one, which is then the one of the key.
     let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
-    let soon = Timestamp::now() + SignedDuration::from_mins(29);
+    let soon = SystemClock::shared().now() + SignedDuration::from_mins(29);
     let age = "UPDATE names SET name = $1 || substr(name, 20) WHERE kind = 'tokens' AND id = $2";
     let aged = sqlx::query(age)
         .bind(soon.strftime("%Y-%m-%dT%H:%M:%S").to_string())

@@ -250,7 +250,8 @@ fn a_reload_drops_what_is_gone_and_keeps_what_cannot_be_read() {
     let path = |id: &str| ring.find(id).unwrap().path.clone();
     // Gone, half-written, and accessible to others, which may be a mistake of a moment.
     std::fs::remove_file(path(&names[0])).unwrap();
-    std::fs::write(path(&names[1]), "-----BEGIN PRIV").unwrap();
+    let half = std::fs::File::options().write(true).open(path(&names[1])).unwrap();
+    half.set_len(20).unwrap();
     std::fs::set_permissions(path(&names[2]), Permissions::from_mode(0o644)).unwrap();
     // A link to what is gone, and a new file that is half-written.
     std::os::unix::fs::symlink("none", folder.path().join("20260102T000000Z-link.pem")).unwrap();
@@ -275,7 +276,7 @@ fn a_folder_that_cannot_be_listed_keeps_its_keys_and_one_that_is_gone_does_not()
     let (folder, names) = three();
     let ring = KeyRing::load(folder.path()).unwrap();
     let file = folder.path().join("file");
-    std::fs::write(&file, "no folder").unwrap();
+    secret_file::create(&file, "no folder").unwrap();
     assert!(ring.reload(&file).is_err(), "so the caller keeps {names:?}");
     let (gone, _) = ring.reload(&folder.path().join("none")).unwrap();
     assert!(gone.is_empty());

@@ -31,11 +31,8 @@ impl Quotas {
 
     fn check(&self, kind: Kind, count: i64) -> Result<(), Refusal> {
         let (limit, word) = (self.limit(kind), kind.word());
-        self.bound(
-            kind,
-            count,
-            format!("the organization has {limit} {word}, the maximum: delete some"),
-        )
+        let message = format!("the organization has {limit} {word}, the maximum: delete some");
+        self.bound(kind, count, &message)
     }
 
     /// Checks the number of tokens that a user would have.
@@ -43,10 +40,10 @@ impl Quotas {
         let limit = self.limit(Kind::Token);
         let message =
             format!("you have {limit} tokens and logins, the maximum: revoke some, or wait until some expire");
-        self.bound(Kind::Token, count, message)
+        self.bound(Kind::Token, count, &message)
     }
 
-    fn bound(&self, kind: Kind, count: i64, message: String) -> Result<(), Refusal> {
+    fn bound(&self, kind: Kind, count: i64, message: &str) -> Result<(), Refusal> {
         if count <= self.limit(kind) {
             return Ok(());
         }
