@@ -220,6 +220,9 @@ pub(super) struct Reply {
     /// The kind and the id of the API key or token that the body contains: it is not shown again after it was deleted.
     #[serde(default)]
     pub(super) secret_of: Option<(String, String)>,
+    /// Of a plugin, the body without manifests, which have megabytes: only this is stored, and a repeated request reads them again.
+    #[serde(skip)]
+    pub(super) bare: Option<String>,
 }
 
 impl Reply {
@@ -262,6 +265,7 @@ impl Reply {
             etag: Some(etag(body.as_bytes())),
             body,
             secret_of: None,
+            bare: None,
         }
     }
 
@@ -273,6 +277,7 @@ impl Reply {
             etag: None,
             body: String::new(),
             secret_of: None,
+            bare: None,
         }
     }
 }

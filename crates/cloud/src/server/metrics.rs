@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use prometheus::{HistogramVec, IntCounter, IntCounterVec};
+use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGaugeVec};
 use tidewaiter_kit::Metrics;
 use tidewaiter_kit::metrics::MetricsError;
 
@@ -58,5 +58,45 @@ impl Requests {
             .with_label_values(&[method, &endpoint.path, status.as_str()])
             .inc();
         self.duration.with_label_values(&[method]).observe(took.as_secs_f64());
+    }
+}
+
+/// The metrics of what is stored. No label names an organization: there may be thousands.
+#[derive(Clone, Debug)]
+pub(super) struct StorageMetrics {
+    /// The changes that were refused because of a limit.
+    pub(super) refused: IntCounterVec,
+    /// The bytes of all organizations.
+    pub(super) bytes: IntGaugeVec,
+    /// The bytes of the organization, the cluster or the caller that has the most.
+    pub(super) largest: IntGaugeVec,
+    /// The changes that the audit log dropped because of its limit.
+    pub(super) forgotten: IntCounterVec,
+}
+
+impl StorageMetrics {
+    pub(super) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
+        Ok(Self {
+            refused: metrics.counter_vec(
+                "tidewaiter_cloud_over_storage_total",
+                "Number of changes that were refused because of a limit of storageMiB, by limit.",
+                &["limit"],
+            )?,
+            bytes: metrics.gauge_vec(
+                "tidewaiter_cloud_stored_bytes",
+                "Bytes in the database, by limit of storageMiB.",
+                &["limit"],
+            )?,
+            largest: metrics.gauge_vec(
+                "tidewaiter_cloud_largest_stored_bytes",
+                "Bytes of the organization, cluster or caller that has the most, by limit of storageMiB.",
+                &["limit"],
+            )?,
+            forgotten: metrics.counter_vec(
+                "tidewaiter_cloud_audit_rows_dropped_total",
+                "Number of rows that the audit log dropped because of a limit of storageMiB, by limit.",
+                &["limit"],
+            )?,
+        })
     }
 }

@@ -8,6 +8,7 @@ use http::{HeaderName, HeaderValue};
 
 use super::Error;
 use super::call::{Call, Reply, text};
+use super::catalogue::text_with_manifests;
 use super::cloud::{Cloud, CloudState};
 use super::refusal::Refusal;
 use super::store::{Change, Source as _, Transaction};
@@ -48,18 +49,25 @@ where
     asked.push(0);
     asked.extend_from_slice(&call.body);
     let request = URL_SAFE_NO_PAD.encode(digest(&SHA256, &asked));
+    let is_plugin = call.endpoint.kind == Some(Kind::Plugin);
     let answered = cloud.store.write(call.by(), async move |transaction| {
         if let Some(sealed) = transaction.remembered(&actor, &name).await? {
-            let (before, reply) = state.unseal_reply(&actor, &name, &sealed)?;
+            let (before, mut reply) = state.unseal_reply(&actor, &name, &sealed)?;
             if before != request {
                 let reason = "was already used for another request; use a new key";
                 return Err(Refusal::field("Idempotency-Key", reason).into());
             }
             refuse_gone(transaction, &reply).await?;
+            if is_plugin {
+                let plugin = serde_json::from_str(&reply.body).map_err(Error::internal)?;
+                reply.body = text_with_manifests(transaction, &plugin).await?;
+            }
             return Ok((reply, true));
         }
-        let reply = make(transaction).await?;
+        let mut reply = make(transaction).await?;
+        let whole = reply.bare.take().map(|bare| std::mem::replace(&mut reply.body, bare));
         let sealed = state.seal_reply(&actor, &name, &(&*request, &reply))?;
+        reply.body = whole.unwrap_or(reply.body);
         transaction.remember(&actor, &name, &sealed).await?;
         Ok((reply, false))
     });

@@ -80,8 +80,9 @@ pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error
         let row = transaction.insert(row, &ties).await?;
         let secrets = known.principal.sees_secrets(uuid(&organization));
         let mut item = whole(&state, transaction, &row, secrets).await?;
-        let reply = Reply::made(format!("{path}/{id}"), &item);
+        let mut reply = Reply::made(format!("{path}/{id}"), &item);
         match kind {
+            Kind::Plugin => reply.bare = Some(text(&shown(&state, &row, secrets)?)),
             Kind::Cluster => {
                 let key = super::keys::add_key(transaction, &row, &owner, &mut item).await?;
                 return Ok(reply.showing_once(&item).with_secret_of(&key));

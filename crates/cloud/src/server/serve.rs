@@ -23,13 +23,13 @@ use super::guesses::Guesses;
 use super::http::{malformed, router};
 use super::identity::ProvenKeys;
 use super::limits::{LimitSettings, Limits};
-use super::metrics::Requests;
+use super::metrics::{Requests, StorageMetrics};
 use super::reseal::reseal;
 use super::script_keys::ScriptKeys;
 use super::sealing::{Sealer, SealingError};
 use super::secret_file::SecretFileError;
 use super::signing::{KeyRing, SigningError};
-use super::store::{Opened, Quotas, Retention, Store, StoreError};
+use super::store::{Opened, Quotas, Retention, Storage, StorageLimits, Store, StoreError};
 use super::token::Tokens;
 use crate::models::Kind;
 
@@ -65,6 +65,8 @@ pub struct ServerParts {
     pub quotas: BTreeMap<Kind, i64>,
     /// How long changes stay in the audit log.
     pub audit: Retention,
+    /// How much is stored of each organization, cluster and caller.
+    pub storage: StorageLimits,
     /// The maximum number of open connections, including streams.
     pub connections: usize,
     /// The lifetimes of tokens.
@@ -144,6 +146,9 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         limits: parts.quotas.clone(),
         refused: Some(requests.over_quota.clone()),
     });
+    let storage = Storage::new(parts.storage, Some(StorageMetrics::new(&kit.metrics)?));
+    writer.storage = Arc::new(storage);
+    maintenance.storage = Arc::clone(&writer.storage);
     maintenance.retention = parts.audit;
     let listener = bind("address", parts.address).await?;
     let address = listener.local_addr().unwrap_or(parts.address);

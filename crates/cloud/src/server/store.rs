@@ -6,12 +6,15 @@
 mod audit;
 mod backup;
 mod deadline;
+mod differences;
 mod draft;
 mod engine;
 mod feed;
+mod forget;
 mod homes;
 mod maintenance;
 mod names;
+mod pace;
 mod queue;
 mod quotas;
 mod reads;
@@ -19,6 +22,7 @@ mod reports;
 mod row;
 mod script_windows;
 mod sealed;
+mod stored;
 mod tokens;
 mod transaction;
 mod writer;
@@ -49,6 +53,8 @@ pub(super) use reads::Source;
 pub(super) use row::{Row, SecretColumn};
 pub(super) use script_windows::ScriptWindow;
 pub(super) use sealed::Sealed;
+pub(super) use stored::Storage;
+pub use stored::StorageLimits;
 pub(super) use transaction::Transaction;
 use transaction::{DELETE, scope};
 pub(super) use writer::Change;
@@ -189,11 +195,13 @@ impl Store {
             health: Arc::default(),
             epoch: epoch.into(),
         };
+        let storage = Arc::new(Storage::new(StorageLimits::default(), None));
         Ok(Opened {
             maintenance: Maintenance {
                 engine: Arc::clone(&engine),
                 store: store.clone(),
                 retention: Retention::default(),
+                storage: Arc::clone(&storage),
                 clock: clock.clone(),
             },
             writer: Writer {
@@ -202,6 +210,7 @@ impl Store {
                 store: store.clone(),
                 clock,
                 quotas: Arc::default(),
+                storage,
                 kept: None,
                 overhead: Duration::ZERO,
             },

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tidewaiter_cloud::models::values::{ClusterId, UserId};
 use tidewaiter_cloud::server::hash::Password;
 use tidewaiter_cloud::server::signing::KeyRing;
-use tidewaiter_cloud::server::store::Retention;
+use tidewaiter_cloud::server::store::{Retention, StorageLimits};
 use tidewaiter_cloud::server::token::{Claims, TokenUse, Tokens};
 use tidewaiter_cloud::server::{
     InitOptions, LimitSettings, ServerParts, TokenLifetimes, TrustedProxies, found, make_keys, start,
@@ -91,6 +91,7 @@ impl Cloud {
             connections: 64,
             quotas: BTreeMap::new(),
             audit: Retention::default(),
+            storage: StorageLimits::default(),
             lives: TokenLifetimes {
                 kubernetes: LIFE,
                 ..TokenLifetimes::default()

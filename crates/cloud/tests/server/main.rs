@@ -44,6 +44,7 @@ mod signed;
 mod silent;
 mod single_flight;
 mod sole_keys;
+mod stored;
 mod stores;
 mod stream;
 mod token_quotas;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tidewaiter_cloud::server::hash::Password;
-use tidewaiter_cloud::server::store::Retention;
+use tidewaiter_cloud::server::store::{Retention, StorageLimits};
 use tidewaiter_cloud::server::{
     InitOptions, LimitSettings, ServeError, ServerParts, TokenLifetimes, TrustedProxies, found, make_keys, start,
 };
@@ -134,6 +134,7 @@ impl World {
             connections: 20_000,
             quotas: BTreeMap::new(),
             audit: Retention::default(),
+            storage: StorageLimits::default(),
             lives: TokenLifetimes::default(),
         };
         change(&mut parts);

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use tidewaiter_cloud::models::Kind;
-use tidewaiter_cloud::server::store::Retention;
+use tidewaiter_cloud::server::store::{Retention, StorageLimits};
 use tidewaiter_cloud::server::{LimitSettings, ServerParts, TokenLifetimes, TrustedProxies};
 use tidewaiter_kit::role::address;
 use tidewaiter_kit::telemetry::LogSettings;
@@ -73,6 +73,9 @@ pub(super) struct ServerSettings {
     /// The maximum number of objects in an organization, of tokens those of one user, by kind, where it differs from the default.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     quotas: BTreeMap<String, u32>,
+    /// How many MiB are stored of an organization, a cluster and a caller.
+    #[serde(rename = "storageMiB")]
+    storage: StorageLimits,
     /// The addresses and networks of the proxies whose `Forwarded` header names the client.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trusted_proxies: Vec<String>,
@@ -113,6 +116,7 @@ impl Default for ServerSettings {
             audit_days: seconds(400),
             report_days: seconds(30),
             quotas: BTreeMap::new(),
+            storage: StorageLimits::default(),
             trusted_proxies: Vec::new(),
             connections: seconds(20_000),
             login_seconds: seconds(12 * 60 * 60),
@@ -246,6 +250,7 @@ impl ServerSettings {
                 changes: days(self.audit_days),
                 reports: days(self.report_days),
             },
+            storage: self.storage,
             connections: count(self.connections),
             lives: TokenLifetimes {
                 login: life(self.login_seconds),

@@ -77,16 +77,15 @@ impl From<sqlx::Error> for BackupError {
     }
 }
 
-/// Counts the objects again, which a backup does not contain.
-const COUNTED: &str = "DELETE FROM counts; INSERT INTO counts (organization_id, kind, count) \
-                       SELECT organization_id, kind, COUNT(*) FROM objects GROUP BY organization_id, kind";
-
 /// The size of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupSummary {
     /// The number of rows in all tables.
     pub rows: u64,
 }
+
+/// The migrations that fill the tables `counts` and `stored`.
+const COUNTING: [i64; 2] = [3, 7];
 
 fn version() -> i64 {
     MIGRATIONS
@@ -160,11 +159,11 @@ pub async fn restore(
     connection.execute("DELETE FROM sequence").await?;
     let (copied, tables) = fill(&mut connection, copy, told).await?;
     // The rows are those of an older version, in the tables of this one. Each migration after the first can be repeated: it
-    // changes only rows, or creates what does not exist.
-    for migration in MIGRATIONS.iter().filter(|migration| migration.version > tables) {
+    // changes only rows, or creates what does not exist. Those that count are repeated in any case: a backup has no counts.
+    let repeated = |version: i64| version > tables || COUNTING.contains(&version);
+    for migration in MIGRATIONS.iter().filter(|migration| repeated(migration.version)) {
         connection.execute(migration.sql.clone()).await?;
     }
-    connection.execute(COUNTED).await?;
     connection.execute("DELETE FROM meta").await?;
     sqlx::query("INSERT INTO meta (name, value) VALUES ('epoch', $1)")
         .bind(Uuid::new_v4().simple().to_string())

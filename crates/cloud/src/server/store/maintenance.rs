@@ -6,23 +6,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use sqlx::Row as _;
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::{Chain, SharedClock};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use super::deadline::within;
 use super::engine::Engine;
-use super::reads::query;
-use super::{Author, REPLAYED, Store, StoreError, Transaction, catch_up};
+use super::reads::{Source as _, query};
+use super::stored::{Storage, What, size};
+use super::{Author, Store, StoreError, Transaction, catch_up};
+use crate::server::Error;
 
 /// The interval of the write probe, and so the time after which readiness recovers.
 const PROBE: Duration = Duration::from_secs(5);
 /// The lifetime of responses stored for requests with an Idempotency-Key, in seconds.
 const REMEMBERED: i64 = 24 * 60 * 60;
-/// The maximum number of changes that one probe deletes.
-const FORGOTTEN: i64 = 5_000;
 /// The number of pages of 4 KiB that a probe writes after an error.
 const PAGES: usize = 16;
+/// The number of unused pages that stay in the file.
+const SPARE: i64 = 1_000;
 
 /// How long changes stay in the audit log.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +52,8 @@ pub struct Maintenance {
     pub(super) store: Store,
     /// The default one, unless the server sets another.
     pub(in crate::server) retention: Retention,
+    /// The same as the writer's.
+    pub(in crate::server) storage: Arc<Storage>,
     pub(super) clock: SharedClock,
 }
 
@@ -99,15 +105,12 @@ impl Maintenance {
 
     async fn probe_on(&self) {
         loop {
-            let author = Author {
-                actor: "system".to_owned(),
-                ..Author::default()
-            };
             let (now, fill) = (self.clock.now(), self.store.health.check().is_err());
-            let retention = self.retention;
-            let written = self.store.write(author, async move |transaction| {
+            let (retention, give_back) = (self.retention, self.engine.statements().give_back);
+            let written = self.store.write(system(), async move |transaction| {
                 transaction.expire(now, fill).await?;
-                Ok(transaction.forget_changes(now, retention).await?)
+                transaction.forget_changes(now, retention).await?;
+                Ok(transaction.give_back(give_back).await?)
             });
             match written.await {
                 // Only what fills several pages shows that there is space for what other writes need.
@@ -115,8 +118,45 @@ impl Maintenance {
                 Ok(()) => {}
                 Err(error) => warn!(error = %Chain(&error), "the database refuses a write"),
             }
+            if let Err(error) = self.check_stored().await {
+                warn!(error = %Chain(&error), "what is stored is not limited");
+            }
             self.clock.sleep(PROBE).await;
         }
+    }
+
+    /// Shows how much is stored, and deletes what the audit log has beyond its limits.
+    async fn check_stored(&self) -> Result<(), Error> {
+        let (storage, mut store) = (&self.storage, &self.store);
+        if let Some(metrics) = &storage.metrics {
+            let statement = "SELECT what, CAST(SUM(bytes) AS BIGINT), MAX(CASE owner WHEN '' THEN 0 ELSE bytes END) FROM stored GROUP BY what";
+            for row in store.fetch(statement, &[]).await? {
+                let limit: &str = row.try_get(0)?;
+                metrics.bytes.with_label_values(&[limit]).set(row.try_get(1)?);
+                metrics.largest.with_label_values(&[limit]).set(row.try_get(2)?);
+            }
+        }
+        for excess in store.excesses(&storage.limits).await? {
+            let limit = excess.what.word();
+            let owner = excess.owner.clone();
+            let forget = async move |transaction: &mut Transaction| Ok(transaction.forget_excess(&excess).await?);
+            let count = store.write(system(), forget).await?;
+            warn!(
+                owner,
+                limit, count, "the audit log is larger than storageMiB permits: its oldest rows were deleted"
+            );
+            if let Some(metrics) = &storage.metrics {
+                metrics.forgotten.with_label_values(&[limit]).inc_by(count);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn system() -> Author {
+    Author {
+        actor: "system".to_owned(),
+        ..Author::default()
     }
 }
 
@@ -129,21 +169,22 @@ impl Transaction {
             let text = now.to_string().repeat(PAGES * 4_096 / 20);
             self.run(query(probe, &[&text])).await?;
         }
-        let old = query("DELETE FROM idempotency WHERE at < $1", &[]).bind(now.as_second() - REMEMBERED);
-        self.run(old).await?;
+        let statement = "DELETE FROM idempotency WHERE at < $1 RETURNING principal, OCTET_LENGTH(answer)";
+        let old = query(statement, &[]).bind(now.as_second() - REMEMBERED);
+        for row in within(old.fetch_all(&mut *self.connection)).await? {
+            self.add(What::Replays, row.try_get(0)?, -(row.try_get::<i64, _>(1)? + size(&[])));
+        }
         self.expire_tokens(now).await
     }
 
-    /// Deletes the oldest changes that are older than `retention`, except those that streams replay.
-    async fn forget_changes(&mut self, now: Timestamp, retention: Retention) -> Result<(), StoreError> {
-        let all = "DELETE FROM changes WHERE sequence < (SELECT MIN(sequence) FROM changes) + $1 AND sequence <= $2 AND at < $3";
-        // What clusters wrote has an index. Only the first of them are read: all of them would delay every write.
-        let reports = "DELETE FROM changes WHERE sequence IN (SELECT sequence FROM changes \
-                       WHERE substr(actor, 1, 8) = 'cluster:' ORDER BY sequence LIMIT $1) AND sequence <= $2 AND at < $3";
-        for (statement, retention) in [(all, retention.changes), (reports, retention.reports)] {
-            let before = now.saturating_sub(retention).unwrap_or(Timestamp::MIN);
-            let old = query(statement, &[]).bind(FORGOTTEN).bind(self.sequence - REPLAYED);
-            self.run(old.bind(before.to_string())).await?;
+    /// Gives unused pages back to the file system, a few megabytes at a time; as many stay for the next changes.
+    async fn give_back(&mut self, statements: Option<(&'static str, &'static str)>) -> Result<(), StoreError> {
+        let Some((unused, give_back)) = statements else {
+            return Ok(());
+        };
+        let found = self.fetch(unused, &[]).await?;
+        if found.first().map_or(Ok(0), |row| row.try_get::<i64, _>(0))? > SPARE {
+            self.say(give_back).await?;
         }
         Ok(())
     }

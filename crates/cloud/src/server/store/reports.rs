@@ -1,14 +1,15 @@
-//! Statuses that clusters report. They are most of all changes, so the audit log has only the statuses, and at most one row an
-//! hour for each object: a report replaces the one before it. A stream loses nothing, because the new row names the same kind
-//! of the same cluster and has a greater number. Of an upgrade, each report has a row, with what differs alone: the status of an upgrade of
-//! thousands of nodes has hundreds of kilobytes.
+//! Statuses that clusters report. They are most of all changes, so the audit log has only what differs, and at most one row for each object
+//! and window, which is an hour, and a minute for an upgrade: a report is added to the one before it. A stream loses nothing, because the new
+//! row names the same kind of the same cluster and has a greater number.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sqlx::Row as _;
 
 use super::StoreError;
+use super::differences::{differing, over};
 use super::reads::Source;
 use super::row::Row;
+use super::stored::{What, size};
 use super::transaction::Transaction;
 use crate::models::Kind;
 use crate::server::Error;
@@ -24,87 +25,43 @@ impl Transaction {
             updated_at: self.now().to_string(),
             ..before.clone()
         };
-        self.write(&after).await?;
-        if after.kind == Kind::Upgrade {
-            let (first, last) = differing(before.status.as_ref(), after.status.as_ref());
-            let [first, last] = [first, last].map(|status| json!({ "status": status }).to_string());
-            self.record(&after, "update", &first, &last).await?;
-            return Ok(after);
+        self.write(before, &after).await?;
+        let status = |row: &Row| json!({ "status": row.status });
+        let (mut first, mut last) = differing(&status(before), &status(&after));
+        if let Some((older, newer)) = self.take_report(&after).await? {
+            (first, last) = (over(older, first), over(last, newer));
         }
-        let status = |row: &Row| json!({ "status": row.status }).to_string();
-        let first = self.take_report(&after).await?;
-        let first = first.unwrap_or_else(|| status(before));
-        self.record(&after, "update", &first, &status(&after)).await?;
+        self.record(&after, "update", Some(first), Some(last)).await?;
         Ok(after)
     }
 
-    /// Deletes what the caller, a cluster, reported of the same object since the hour began. Returns the status before that.
-    async fn take_report(&mut self, row: &Row) -> Result<Option<String>, StoreError> {
-        if !self.by.actor.starts_with("cluster:") {
+    /// Deletes what the caller, a cluster, reported of the same object since the window began. Returns what that had changed.
+    async fn take_report(&mut self, row: &Row) -> Result<Option<(Value, Value)>, StoreError> {
+        let Some(cluster) = self.by.actor.strip_prefix("cluster:").map(str::to_owned) else {
             return Ok(None);
-        }
+        };
         // The texts of times are in the order of the times.
-        let hour = self.now().strftime("%Y-%m-%dT%H:").to_string();
-        let statement = "DELETE FROM changes WHERE substr(actor, 1, 8) = 'cluster:' AND object_id = $1 AND kind = $2 AND actor = $3 AND at >= $4 \
-                         RETURNING before";
+        let window = match row.kind {
+            Kind::Upgrade => "%Y-%m-%dT%H:%M:",
+            _ => "%Y-%m-%dT%H:",
+        };
+        let since = self.now().strftime(window).to_string();
+        let statement = "DELETE FROM changes WHERE substr(actor, 1, 8) = 'cluster:' AND object_id = $1 AND kind = $2 AND actor = $3 \
+                         AND at >= $4 AND action = 'update' RETURNING before, after";
         let actor = self.by.actor.clone();
-        let values = [&row.id, row.kind.word(), &actor, &hour];
-        let taken = self.fetch(statement, &values).await?;
-        Ok(taken.first().map(|row| row.try_get(0)).transpose()?)
-    }
-}
-
-/// Both values without the fields in which they are the same, at any depth.
-fn differing(before: Option<&Value>, after: Option<&Value>) -> (Value, Value) {
-    let (Some(Value::Object(before)), Some(Value::Object(after))) = (before, after) else {
-        return (before.cloned().unwrap_or_default(), after.cloned().unwrap_or_default());
-    };
-    let (mut first, mut last) = (Map::new(), Map::new());
-    let keys = before
-        .keys()
-        .chain(after.keys().filter(|key| !before.contains_key(*key)));
-    for key in keys {
-        let (old, new) = (before.get(key), after.get(key));
-        if old != new {
-            let (old, new) = match (old, new) {
-                (Some(Value::Object(_)), Some(Value::Object(_))) => differing(old, new),
-                _ => (old.cloned().unwrap_or_default(), new.cloned().unwrap_or_default()),
-            };
-            first.insert(key.clone(), old);
-            last.insert(key.clone(), new);
+        let taken = self
+            .fetch(statement, &[&row.id, row.kind.word(), &actor, &since])
+            .await?;
+        let mut merged: Option<(Value, Value)> = None;
+        for row in taken {
+            let texts: [&str; 2] = [row.try_get(0)?, row.try_get(1)?];
+            self.add(What::Reports, &cluster, -size(&texts));
+            let [first, last] = texts.map(|text| serde_json::from_str(text).unwrap_or_default());
+            merged = Some(match merged {
+                Some((before, after)) => (over(before, first), over(last, after)),
+                None => (first, last),
+            });
         }
-    }
-    (first.into(), last.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_audit_log_has_what_differs() {
-        let status = |cluster: &str, nodes: Value| json!({"clusterStatus": cluster, "nodeStatuses": nodes, "nodes": 3});
-        for (before, after, first, last) in [
-            (
-                Value::Null,
-                status("InProgress", json!({})),
-                Value::Null,
-                status("InProgress", json!({})),
-            ),
-            (
-                status("InProgress", json!({"a": "Success", "b": "InProgress"})),
-                status("InProgress", json!({"a": "Success", "b": "Success", "c": "InProgress"})),
-                json!({"nodeStatuses": {"b": "InProgress", "c": null}}),
-                json!({"nodeStatuses": {"b": "Success", "c": "InProgress"}}),
-            ),
-            (
-                status("InProgress", json!({"a": "Success"})),
-                status("Success", json!({"a": "Success"})),
-                json!({"clusterStatus": "InProgress"}),
-                json!({"clusterStatus": "Success"}),
-            ),
-        ] {
-            assert_eq!(differing(Some(&before), Some(&after)), (first, last));
-        }
+        Ok(merged)
     }
 }

@@ -6,6 +6,7 @@ use sqlx::any::AnyRow;
 
 use crate::models::Kind;
 use crate::server::store::StoreError;
+use crate::server::store::stored::size;
 
 /// A stored object. Ids, times and documents were validated before; an absent value is empty.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,7 +118,7 @@ impl Row {
     }
 
     /// The audit log's representation: everything except secrets, and a user's telephone number, which is private.
-    pub(super) fn audited(&self) -> String {
+    pub(super) fn audited(&self) -> Value {
         let mut shown = self.spec.clone();
         if self.kind == Kind::User {
             shown.remove("phone");
@@ -125,6 +126,11 @@ impl Row {
         if let Some(status) = &self.status {
             shown.insert("status".to_owned(), status.clone());
         }
-        Value::Object(shown).to_string()
+        Value::Object(shown)
+    }
+
+    /// How many bytes it takes in the database.
+    pub(super) fn bytes(&self) -> i64 {
+        size(&[&self.spec_text(), &self.status_text(), &self.secret.0])
     }
 }

@@ -4,6 +4,7 @@ use sqlx::Row as _;
 
 use super::reads::{Source, Statement, query};
 use super::row::Row;
+use super::stored::{What, size};
 use super::transaction::Transaction;
 use super::{Store, StoreError};
 use crate::models::Kind;
@@ -61,8 +62,8 @@ impl Store {
 }
 
 impl Transaction {
-    /// Replaces the secret of `row` by the same one, encrypted again: nothing visible changes, so there is no audit row
-    /// and no event.
+    /// Replaces the secret of `row` by the same one, encrypted again: nothing visible changes, not even its length, so there is no
+    /// audit row and no event.
     pub async fn reseal(&mut self, row: &Row, secret: &str) -> Result<(), StoreError> {
         let statement = "UPDATE objects SET secret = $1 WHERE kind = $2 AND id = $3";
         self.run_silently(query(statement, &[secret, row.kind.word(), &row.id]))
@@ -79,6 +80,7 @@ impl Transaction {
     /// Stores the response, until the maintenance task deletes it.
     pub async fn remember(&mut self, principal: &str, name: &str, sealed: &str) -> Result<(), StoreError> {
         let statement = "INSERT INTO idempotency (principal, name, answer, at) VALUES ($1, $2, $3, $4)";
+        self.add(What::Replays, principal, size(&[sealed]));
         let stored = query(statement, &[principal, name, sealed]).bind(self.now.as_second());
         self.run_silently(stored).await
     }

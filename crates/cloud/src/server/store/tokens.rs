@@ -8,6 +8,7 @@ use sqlx::Row as _;
 
 use super::deadline::within;
 use super::reads::{Source as _, query};
+use super::stored::size;
 use super::{References, StoreError, Transaction};
 use crate::models::{Kind, UniqueName};
 use crate::server::Error;
@@ -78,13 +79,16 @@ impl Transaction {
     pub(super) async fn expire_tokens(&mut self, now: Timestamp) -> Result<(), StoreError> {
         // Both by the index `names_of_tokens`.
         let objects = "DELETE FROM objects WHERE kind = 'tokens' AND id IN (SELECT id FROM names WHERE kind = 'tokens' \
-                       AND name < $1 ORDER BY name LIMIT 1000) RETURNING organization_id";
+                       AND name < $1 ORDER BY name LIMIT 1000) \
+                       RETURNING organization_id, cluster_id, OCTET_LENGTH(spec) + OCTET_LENGTH(status) + OCTET_LENGTH(secret)";
         let names = "DELETE FROM names WHERE kind = 'tokens' AND id IN (SELECT id FROM names WHERE kind = 'tokens' \
                      AND name < $1 ORDER BY name LIMIT 1000)";
         let now = text(now);
         let mut counts: BTreeMap<String, i64> = BTreeMap::new();
         for row in self.fetch(objects, &[&now]).await? {
             *counts.entry(row.try_get(0)?).or_default() += 1;
+            let bytes = row.try_get::<i64, _>(2)? + size(&[]);
+            self.add_object(row.try_get(0)?, row.try_get(1)?, -bytes);
         }
         self.run(query(names, &[&now])).await?;
         for (organization, number) in counts {

@@ -9,12 +9,14 @@ use uuid::Uuid;
 
 use super::StoreError;
 use super::deadline::{Lease, within};
+use super::differences::{differing, recorded};
 use super::draft::{Author, References};
 use super::feed::{CommittedChange, Scope};
 use super::names;
 use super::quotas::Quotas;
 use super::reads::{Source, Statement, query};
 use super::row::{Row, SecretColumn};
+use super::stored::{Growth, Storage, What, size};
 use crate::models::Kind;
 use crate::server::Error;
 use crate::server::refusal::Refusal;
@@ -32,6 +34,8 @@ pub struct Transaction {
     /// Whether the transaction must be committed although it contains no change.
     pub(super) silent: bool,
     pub(super) quotas: Arc<Quotas>,
+    pub(super) storage: Arc<Storage>,
+    pub(super) growth: Growth,
     /// The error after which the connection cannot be used.
     pub(super) lost: Option<Arc<StoreError>>,
 }
@@ -101,8 +105,9 @@ impl Transaction {
             ],
         );
         self.run(inserted.bind(row.position)).await?;
+        self.add_object(&row.organization_id, &row.cluster_id, row.bytes());
         self.tie(&row, ties).await?;
-        self.record_of(&row, "create", "", &row.audited()).await?;
+        self.record_of(&row, "create", None, Some(row.audited())).await?;
         Ok(row)
     }
 
@@ -128,9 +133,9 @@ impl Transaction {
         };
         self.untie(before).await?;
         self.tie(&after, ties).await?;
-        self.write(&after).await?;
-        self.record(&after, "update", &before.audited(), &after.audited())
-            .await?;
+        self.write(before, &after).await?;
+        let (first, last) = differing(&before.audited(), &after.audited());
+        self.record(&after, "update", Some(first), Some(last)).await?;
         Ok(after)
     }
 
@@ -142,7 +147,12 @@ impl Transaction {
         }
     }
 
-    pub(super) async fn write(&mut self, after: &Row) -> Result<(), StoreError> {
+    pub(super) async fn write(&mut self, before: &Row, after: &Row) -> Result<(), StoreError> {
+        self.add_object(
+            &after.organization_id,
+            &after.cluster_id,
+            after.bytes() - before.bytes(),
+        );
         let (spec, status) = (after.spec_text(), after.status_text());
         let (kind, id, secret) = (after.kind.word(), &after.id, &after.secret.0);
         let statement =
@@ -170,7 +180,8 @@ impl Transaction {
                 self.run(query(statement, &[row.kind.word(), &row.id])).await?;
             }
             self.count_less(row.kind, &row.organization_id, 1).await?;
-            self.record_of(row, DELETE, &row.audited(), "").await?;
+            self.add_object(&row.organization_id, &row.cluster_id, -row.bytes());
+            self.record_of(row, DELETE, Some(row.audited()), None).await?;
         }
         Ok(())
     }
@@ -181,7 +192,7 @@ impl Transaction {
             organization_id: organization.to_owned(),
             ..row.clone()
         };
-        self.record(&elsewhere, action, "", "").await
+        self.record(&elsewhere, action, None, None).await
     }
 
     async fn tie(&mut self, row: &Row, ties: &References) -> Result<(), Error> {
@@ -219,49 +230,73 @@ impl Transaction {
     }
 
     /// Records that the object has come or gone; of an organization also where operators see it, because its own audit log goes with it.
-    async fn record_of(&mut self, row: &Row, action: &'static str, before: &str, after: &str) -> Result<(), Error> {
-        self.record(row, action, before, after).await?;
-        if row.kind != Kind::Organization {
-            return Ok(());
+    async fn record_of(
+        &mut self,
+        row: &Row,
+        action: &'static str,
+        before: Option<Value>,
+        after: Option<Value>,
+    ) -> Result<(), Error> {
+        if row.kind == Kind::Organization {
+            let of_operators = Row {
+                organization_id: String::new(),
+                ..row.clone()
+            };
+            self.record(&of_operators, action, before.clone(), after.clone())
+                .await?;
         }
-        let of_operators = Row {
-            organization_id: String::new(),
-            ..row.clone()
-        };
-        self.record(&of_operators, action, before, after).await
+        self.record(row, action, before, after).await
     }
 
+    /// Records a change of `row`, with what was there before and after it.
     pub(super) async fn record(
         &mut self,
         row: &Row,
         action: &'static str,
-        before: &str,
-        after: &str,
+        before: Option<Value>,
+        after: Option<Value>,
     ) -> Result<(), Error> {
-        self.sequence += 1;
-        let recorded = query(
-            "INSERT INTO changes (at, organization_id, cluster_id, kind, object_id, action, actor, request_id, before, after, sequence) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-            &[
-                &self.now.to_string(),
-                &row.organization_id,
-                &row.cluster_id,
-                row.kind.word(),
-                &row.id,
-                action,
-                &self.by.actor,
-                &self.by.request_id,
-                before,
-                after,
-            ],
-        );
-        self.run(recorded.bind(self.sequence)).await?;
+        let (before, after) = (recorded(before), recorded(after));
+        self.growth.deletes |= action == DELETE;
+        let place = (&*row.organization_id, &*row.cluster_id, row.kind.word(), &*row.id);
+        self.add_change(place, action, &before, &after).await?;
         self.notes.push(CommittedChange {
             sequence: self.sequence,
             scope: scope(row.kind, &row.id, &row.organization_id, &row.cluster_id),
             decides: row.kind.decides_for(&row.id, action == DELETE),
         });
         Ok(())
+    }
+
+    /// Adds a row to the audit log: of an organization, a cluster, and an object of a kind.
+    pub(super) async fn add_change(
+        &mut self,
+        (organization, cluster, kind, id): (&str, &str, &str, &str),
+        action: &str,
+        before: &str,
+        after: &str,
+    ) -> Result<(), StoreError> {
+        self.sequence += 1;
+        let (now, by) = (self.now.to_string(), self.by.clone());
+        let (what, owner) = What::of_change(&by.actor, organization);
+        self.add(what, owner, size(&[before, after]));
+        let added = query(
+            "INSERT INTO changes (at, organization_id, cluster_id, kind, object_id, action, actor, request_id, before, after, sequence) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+            &[
+                &now,
+                organization,
+                cluster,
+                kind,
+                id,
+                action,
+                &by.actor,
+                &by.request_id,
+                before,
+                after,
+            ],
+        );
+        self.run(added.bind(self.sequence)).await
     }
 
     pub(super) async fn run(&mut self, statement: Statement) -> Result<(), StoreError> {

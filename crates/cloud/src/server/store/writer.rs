@@ -23,6 +23,7 @@ use super::draft::Author;
 use super::engine::Engine;
 use super::queue::Queue;
 use super::quotas::Quotas;
+use super::stored::{Growth, Storage};
 use super::transaction::Transaction;
 use super::{Store, StoreError};
 use crate::server::Error;
@@ -72,7 +73,12 @@ impl<T: Send + 'static, F: for<'t> Change<'t, T>> Job for Waiting<T, F> {
     async fn run(&mut self, transaction: &mut Transaction) -> bool {
         let Some(change) = self.change.take() else { return false };
         transaction.by = self.by.clone();
-        let result = change(transaction).await;
+        let mut result = change(transaction).await;
+        if result.is_ok()
+            && let Err(error) = transaction.check_growth().await
+        {
+            result = Err(error);
+        }
         let keep = result.is_ok();
         if let Err(Error::Store(error)) = &result
             && error.is_of_connection()
@@ -104,6 +110,8 @@ pub struct Writer {
     pub(super) clock: SharedClock,
     /// Those of the kinds, unless the server sets others.
     pub(in crate::server) quotas: Arc<Quotas>,
+    /// The default ones, unless the server sets others.
+    pub(in crate::server) storage: Arc<Storage>,
     /// The connection of the last successful commit.
     pub(super) kept: Option<Lease>,
     /// How long the last commit took besides its writes.
@@ -212,6 +220,8 @@ impl Writer {
             silent: false,
             lost: None,
             quotas: Arc::clone(&self.quotas),
+            storage: Arc::clone(&self.storage),
+            growth: Growth::default(),
         })
     }
 }
@@ -230,6 +240,7 @@ async fn perform(transaction: &mut Transaction, job: &mut dyn Job) -> Result<(),
     transaction.say("RELEASE SAVEPOINT job").await?;
     transaction.sequence = sequence;
     transaction.notes.truncate(notes);
+    transaction.growth.discard();
     Ok(())
 }
 
@@ -237,6 +248,7 @@ async fn end(engine: &dyn Engine, transaction: &mut Transaction, begun: i64) -> 
     if transaction.sequence == begun && !transaction.silent {
         return transaction.say("ROLLBACK").await.map_err(Arc::new);
     }
+    transaction.write_growth().await?;
     let counted = sqlx::query("UPDATE sequence SET value = $1 WHERE one = 1").bind(transaction.sequence);
     within(counted.execute(&mut *transaction.connection)).await?;
     if let Some(announce) = engine.statements().announce {
