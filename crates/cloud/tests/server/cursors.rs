@@ -75,8 +75,8 @@ async fn who_was_away_for_very_long_looks_at_everything(mut world: World) {
     let set = sqlx::query("UPDATE sequence SET value = $1").bind(latest);
     set.execute(&mut database).await.unwrap();
     database.close().await.unwrap();
-    let world = World::served(world.database.clone(), Arc::clone(&world.folder), world.ids(), |_| {});
-    let world = world.await.unwrap();
+    let again = World::served(world.database.clone(), Arc::clone(&world.folder), world.ids(), |_| {});
+    let mut world = again.await.unwrap();
     let mut listening = Listening::to(&world, &key, &path, Some(&first)).await;
     let heard = listening.heard().await;
     assert_eq!(kinds(&heard), ["labels"]);
@@ -84,6 +84,12 @@ async fn who_was_away_for_very_long_looks_at_everything(mut world: World) {
     assert_eq!(number(&heard.id), latest);
     label(&world, &owner, &path, "b").await;
     assert_eq!(kinds(&listening.heard().await), ["labels"]);
+    // The process remembers what changed since it started, and the next one what is not more than ten thousand changes ago.
+    let mut late = Listening::to(&world, &key, &path, Some(&first)).await;
+    assert_eq!(kinds(&late.heard().await), ["labels"]);
+    world.stop().await;
+    let again = World::served(world.database.clone(), Arc::clone(&world.folder), world.ids(), |_| {});
+    let world = again.await.unwrap();
     let mut late = Listening::to(&world, &key, &path, Some(&first)).await;
     let reset = late.heard().await;
     assert_eq!((&*reset.event, &*reset.data), ("reset", "{}"));
