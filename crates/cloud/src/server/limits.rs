@@ -282,21 +282,21 @@ mod tests {
             streams: 1,
             proxies: TrustedProxies::default(),
         });
-        let (begin, mut begun) = tokio::sync::mpsc::unbounded_channel();
-        let (end, ends) = mpsc::channel::<()>();
+        let (running, mut is_running) = tokio::sync::mpsc::unbounded_channel();
+        let (release, held) = mpsc::channel::<()>();
         let work = move || {
-            begin.send(()).unwrap();
-            ends.recv().unwrap();
+            running.send(()).unwrap();
+            held.recv().unwrap();
             Ok(())
         };
         let share = ("user:1".to_owned(), "acme".to_owned(), true);
         tokio::select! {
             biased;
             _ = limits.hashed(&SystemClock, share, work) => panic!("it ended"),
-            _ = begun.recv() => {}
+            _ = is_running.recv() => {}
         }
         assert_eq!(limits.hashes.available_permits(), hashes() - 1);
-        end.send(()).unwrap();
+        release.send(()).unwrap();
         let all = u32::try_from(hashes()).unwrap();
         drop(limits.hashes.acquire_many(all).await.unwrap());
     }

@@ -98,6 +98,7 @@ async fn serve(folder: &Path, database: Url, tls: Option<(PathBuf, PathBuf)>) ->
             connections: 1_000,
             quotas: BTreeMap::new(),
             audit: store::Retention::default(),
+            storage: store::StorageLimits::default(),
             lives: TokenLifetimes::default(),
         };
         let mut tasks = Tasks::new(clock.clone());

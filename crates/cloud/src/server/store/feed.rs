@@ -154,12 +154,11 @@ impl Feed {
             for note in &fresh {
                 changed.insert(note.scope, note.sequence);
                 if note.scope.kind == Kind::Cluster {
-                    let all = Uuid::nil();
-                    let list = Scope {
-                        cluster: all,
+                    let of_all = Scope {
+                        cluster: Uuid::nil(),
                         ..note.scope
                     };
-                    changed.insert(list, note.sequence);
+                    changed.insert(of_all, note.sequence);
                 }
             }
         }

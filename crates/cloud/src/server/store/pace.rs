@@ -1,8 +1,8 @@
 //! How much of the audit log the changes of a day may fill. Without this limit, whoever changes something could fill the log until it drops the
 //! row about it.
 //!
-//! The changes of an organization fill an eighth of its log in a day, at most, so what the log has is there for a week. One member has a
-//! quarter of that. Everybody has a small part besides, so that nobody is locked out by others; and deletions are not limited at all, so that an
+//! The changes of an organization fill a quarter of its log in a day, at most, so what the log has is there for four days. One member has
+//! half of that, 150,000 changes by default. Everybody has a small part besides, so that nobody is locked out by others; and deletions are not limited at all, so that an
 //! owner can end the logins of whoever uses everything up. The limits are in memory: each replica has its own, and a restart begins again.
 
 use std::num::NonZeroU32;
@@ -16,9 +16,9 @@ use super::stored::{StorageLimits, What};
 use crate::server::refusal::Refusal;
 
 /// The part of the log that is filled in a day.
-const DAY_PART: i64 = 8;
+const DAY_PART: i64 = 4;
 /// The part of an organization's day that is one member's.
-const SHARE: i64 = 4;
+const SHARE: i64 = 2;
 /// What everybody can add in a day, in bytes: some hundred changes.
 const OWN: i64 = 256 * 1024;
 const DAY: Duration = Duration::from_hours(24);
