@@ -77,7 +77,7 @@ impl Transaction {
 
     /// Deletes expired tokens. No caller sees the difference, so there is no audit row and no event.
     pub(super) async fn expire_tokens(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        // Both by the index `names_of_tokens`.
+        // Both by the indexes `names_of_tokens`.
         let objects = "DELETE FROM objects WHERE kind = 'tokens' AND id IN (SELECT id FROM names WHERE kind = 'tokens' \
                        AND name < $1 ORDER BY name LIMIT 1000) \
                        RETURNING organization_id, cluster_id, OCTET_LENGTH(spec) + OCTET_LENGTH(status) + OCTET_LENGTH(secret)";
