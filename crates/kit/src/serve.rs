@@ -1,11 +1,11 @@
 //! Serves HTTP on a port that untrusted clients can reach, without letting them use up the process.
 //!
-//! Invariants: a port holds a limited number of connections, so that file descriptors remain for watches and the Lease. A new
-//! connection is always accepted: when the port is full, the oldest connection of the peer that has the most is closed, so
-//! that no client delays another one. Between two accepts the connections run, so that a request that is there already is
-//! read before a later connection can close its own. The first request, the head of each later one and the life of a
-//! connection have time limits, and all time limits are measured on the clock of the kit. The heads that are not complete
-//! have a limit each, and one over all connections.
+//! Invariants: a port holds a limited number of connections, so that file descriptors remain for watches and the Lease.
+//! A new connection is always accepted: when the port is full, the oldest connection of the peer that has the most is
+//! closed, so that no client delays another one. Between two accepts the connections run, so that a request that is
+//! there already is read before a later connection can close its own. The first request, the head of each later one and
+//! the life of a connection have time limits, and all time limits are measured on the clock of the kit. The heads that
+//! are not complete have a limit each, and one over all connections.
 //!
 //! Why not a library: `axum::serve` and tower's limits bound connections or requests in total, and make new ones wait; none of
 //! them distinguishes peers.

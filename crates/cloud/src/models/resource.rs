@@ -67,8 +67,8 @@ pub struct Facts {
     pub parents: &'static [Kind],
     /// The kind that is listed again after a change, as named on the change stream; `None` if clusters do not mirror it.
     pub event: Option<Kind>,
-    /// The maximum number of such objects in an organization, of tokens those of one user, unless the operator of the server
-    /// sets another one.
+    /// The maximum number of such objects in an organization, of tokens those of one user, unless the operator of the
+    /// server sets another one.
     pub quota: i64,
     /// The last part of the path of the list.
     pub segment: &'static str,

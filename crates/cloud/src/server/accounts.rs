@@ -24,7 +24,7 @@ use crate::models::{Document, Kind};
 /// The maximum lifetime of a token that a user creates: a year.
 pub(super) const LONGEST: u32 = 365 * 24 * 60 * 60;
 
-/// How long after a login it may make tokens that outlive it.
+/// The time after a login in which it may create tokens that outlive it.
 const RECENT: SignedDuration = SignedDuration::from_mins(10);
 
 /// The maximum lifetime of any token.
@@ -66,8 +66,8 @@ pub(super) async fn authenticate(cloud: &Cloud, call: &Call) -> Result<Response,
     Ok(Reply::ok(&answer).into_response())
 }
 
-/// The organization of the cluster that the caller's token is for, of which alone a token that is presented to a cluster
-/// tells anything; nil if the cluster was deleted. `None` for a token for this API.
+/// The organization of the cluster that the caller's token is for, of which alone a token that is presented to a
+/// cluster tells anything; nil if the cluster was deleted. `None` for a token for this API.
 async fn cluster_organization(cloud: &Cloud, known: &Known) -> Result<Option<Uuid>, Error> {
     let Some(TokenUse::Kubernetes { cluster, .. }) = known.claims.as_ref().map(|claims| &claims.token_use) else {
         return Ok(None);
@@ -179,8 +179,8 @@ async fn still_logged_in(transaction: &mut Transaction, user: &str, token: Optio
     Ok(user.ok_or_else(super::access::unknown)?)
 }
 
-/// Checks that a token which outlives the one of the request is asked for soon after a login. Otherwise a login that was
-/// stolen for a moment would be access for a year.
+/// Checks that a token which outlives the one of the request is asked for soon after a login. Otherwise a login that
+/// was stolen for a moment would be access for a year.
 async fn check_outlives(transaction: &mut Transaction, caller: &Claims, expires_at: Timestamp) -> Result<(), Error> {
     if expires_at <= caller.expires_at {
         return Ok(());

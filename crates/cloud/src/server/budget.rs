@@ -12,7 +12,7 @@ use super::refusal::Refusal;
 
 /// The unit of a reservation, in bytes.
 const UNIT: usize = 1024;
-/// What one byte of a JSON body takes as a tree of values, at most: `[[],[],…]` takes more for each byte than any ordinary body.
+/// The bytes that a tree of values takes for each byte of its JSON, roughly: more than any ordinary body needs.
 const EXPANSION: usize = 16;
 /// The units of all requests in progress, of the callers of one organization, and of one caller.
 const ALL: usize = 128 * 1024;
@@ -43,8 +43,8 @@ pub(super) struct Reserved {
 }
 
 impl Budget {
-    /// Reserves the memory for a body of `bytes` and for what is made of it, as soon as there is enough of it. One that needs more
-    /// than a caller may have takes all of that.
+    /// Reserves the memory for a body of `bytes` and for what is made of it, as soon as there is enough of it. One that
+    /// needs more than a caller may have takes all of that.
     pub(super) async fn reserve(
         &self,
         clock: &dyn Clock,

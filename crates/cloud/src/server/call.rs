@@ -132,7 +132,8 @@ impl Call {
         self.known()?.principal.user().ok_or_else(Refusal::not_found)
     }
 
-    /// What the request shares memory with: the caller and the organization, or its address and all others without a caller.
+    /// The caller and the organization that share the memory of bodies with the request; the address, and all others,
+    /// without a known caller.
     pub(super) fn share(&self) -> (String, String) {
         match &self.known {
             Some(known) => (known.principal.actor(), known.principal.organization().to_string()),
@@ -220,7 +221,8 @@ pub(super) struct Reply {
     /// The kind and the id of the API key or token that the body contains: it is not shown again after it was deleted.
     #[serde(default)]
     pub(super) secret_of: Option<(String, String)>,
-    /// Of a plugin, the body without manifests, which have megabytes: only this is stored, and a repeated request reads them again.
+    /// Of a plugin, the body without manifests, which have megabytes: only this is stored, and a repeated request reads
+    /// them again.
     #[serde(skip)]
     pub(super) bare: Option<String>,
 }

@@ -86,8 +86,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// What it shares the hashing of passwords with: the attempts for its account, except that those from elsewhere take nothing
-    /// from those of the owner.
+    /// The key of the limit on concurrent hashes: the account, and for its owner the address too, so that attempts from
+    /// elsewhere take nothing from the owner's.
     pub(super) fn share(&self) -> String {
         if self.proven {
             format!("{} from {}", self.account, self.client)

@@ -28,7 +28,7 @@ const HASH_QUEUE: usize = 32;
 const HASH_RESERVE: usize = 8;
 /// The passwords of one account, or that one caller sets, which are in the queue.
 const HASHES_BY_CALLER: usize = 2;
-/// The same for all callers of one organization.
+/// The passwords of all callers of one organization that are in the queue.
 const HASHES_BY_ORGANIZATION: usize = 8;
 /// The number of requests without a known caller in progress. More than the queue of hashes, so that a flood of logins does
 /// not delay the first request of a cluster.
@@ -122,7 +122,7 @@ impl<K: Clone + Eq + Hash> Keyed<K> {
         self.wait_for(clock, key, 1).await
     }
 
-    /// `number` permits for `key`, if there are so many in time.
+    /// `number` permits for `key`, if they are free in time.
     pub(super) async fn wait_for(
         &self,
         clock: &dyn Clock,
@@ -219,9 +219,9 @@ impl Limits {
         })
     }
 
-    /// Hashes a password with `work`, on a separate thread because it takes a core for a while, for `caller` of `organization`
-    /// (empty if that is unknown). First waits until few enough others of both are in the queue, and then refuses at once
-    /// when many wait already. A part of the queue is for `proven` callers.
+    /// Hashes a password with `work`, on a separate thread because it takes a core for a while, for `caller` of
+    /// `organization` (empty if that is unknown). First waits until few enough others of both are in the queue, and
+    /// then refuses at once when many wait already. A part of the queue is for `proven` callers.
     ///
     /// A caller that leaves frees nothing before the work has ended: it is not interrupted.
     pub(super) async fn hashed<T: Send + 'static>(
@@ -270,18 +270,51 @@ const TEN: NonZeroU32 = match NonZeroU32::new(10) {
 mod tests {
     use std::sync::mpsc;
 
+    use futures::executor::block_on;
     use tidewaiter_kit::SystemClock;
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_caller_that_leaves_makes_no_room_for_another_hash() {
-        let limits = Limits::new(LimitSettings {
+    fn limits() -> Limits {
+        Limits::new(LimitSettings {
             requests_a_second: NonZeroU32::MIN,
             requests_at_once: 1,
             streams: 1,
             proxies: TrustedProxies::default(),
-        });
+        })
+    }
+
+    #[tokio::test]
+    async fn one_organization_has_a_part_of_the_queue() {
+        let limits = limits();
+        let gate = Arc::new(Semaphore::new(0));
+        let work = || {
+            let gate = Arc::clone(&gate);
+            move || {
+                let _ = block_on(gate.acquire());
+                Ok(())
+            }
+        };
+        let of_acme = (0..10).map(|caller| (format!("user:{caller}"), "acme".to_owned(), true));
+        let other = ("user:11".to_owned(), "other".to_owned(), true);
+        let shares = of_acme.chain([other]);
+        let mut hashes: Vec<_> = shares
+            .map(|share| Box::pin(limits.hashed(&SystemClock, share, work())))
+            .collect();
+        for hash in &mut hashes {
+            assert!(futures::poll!(hash).is_pending());
+        }
+        let waiting = HASH_QUEUE - limits.hash_queue.available_permits();
+        assert_eq!(waiting, HASHES_BY_ORGANIZATION + 1);
+        gate.close();
+        for hash in hashes {
+            hash.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_leaves_makes_no_room_for_another_hash() {
+        let limits = limits();
         let (running, mut is_running) = tokio::sync::mpsc::unbounded_channel();
         let (release, held) = mpsc::channel::<()>();
         let work = move || {

@@ -59,8 +59,8 @@ async fn with_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
 }
 
 /// Responds with a token, which belongs to the object of kind `below` with the id of `proof`. The credentials must be
-/// unchanged: changing a password invalidates pending logins with the old one. A key gets the token that it has, while that
-/// one lives for half of the life of a new one, so that a cluster stores nothing by logging in.
+/// unchanged: changing a password invalidates pending logins with the old one. A key gets the token that it has, while
+/// that one lives for half of the life of a new one, so that a cluster stores nothing by logging in.
 async fn logged_in(
     cloud: &Cloud,
     call: &Call,

@@ -65,7 +65,7 @@ pub struct ServerParts {
     pub quotas: BTreeMap<Kind, i64>,
     /// How long changes stay in the audit log.
     pub audit: Retention,
-    /// How much is stored of each organization, cluster and caller.
+    /// The bytes that are stored of each organization, cluster and caller.
     pub storage: StorageLimits,
     /// The maximum number of open connections, including streams.
     pub connections: usize,

@@ -3,8 +3,8 @@
 //! Invariants: a key is published for [`ACTIVATION_DELAY`] before it signs, so that a verifier that caches the
 //! published keys for at most that long never meets a token with an unknown key; it stays published until all tokens
 //! that it signed have expired. The signing key depends only on the keys' times and the current time, so all servers
-//! with the same directory agree. Private keys never leave the directory and this process. A key whose file is removed is
-//! no longer trusted after a reload, not even the last one: whoever removes a stolen key must be able to rely on it.
+//! with the same directory agree. Private keys never leave the directory and this process. A key whose file is removed
+//! is no longer trusted after a reload, also the last one: an operator who removes a stolen key relies on it.
 //!
 //! A file is named `<time of creation>-<kid>.pem` and contains the key as PKCS#8. The kid is the thumbprint of the
 //! public key (RFC 7638): a file with another key's name is rejected.
@@ -66,7 +66,8 @@ pub enum SigningError {
     Generate,
 }
 
-/// The keys of a directory, the oldest first. There is at least one, unless the last one was removed while the server ran.
+/// The keys of a directory, the oldest first. There is at least one, unless the last one was removed while the server
+/// ran.
 #[derive(Debug, Default)]
 pub struct KeyRing {
     keys: Vec<Arc<Key>>,

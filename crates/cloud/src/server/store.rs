@@ -266,8 +266,8 @@ impl Store {
         answered.await.unwrap_or_else(|_| Err(StoreError::Stopping.into()))
     }
 
-    /// The kinds of which something that concerns `cluster` changed after `sequence`, each with the number of a change; `None` if
-    /// this process started more than 10,000 changes after `sequence`.
+    /// The kinds of which something that concerns `cluster` changed after `sequence`, each with the number of a change;
+    /// `None` if this process started more than 10,000 changes after `sequence`.
     pub async fn since(
         &self,
         sequence: i64,

@@ -241,8 +241,8 @@ pub(super) async fn replace_password(
     Ok(())
 }
 
-/// Removes all users from `home`, an organization that is being deleted. Whoever is a member of another organization keeps
-/// the account, with the one joined first as the home: what an organization gave a user goes with it, and nothing else. The
+/// Removes all users from `home`, an organization that is being deleted. A member of another organization keeps the
+/// account, with the one joined first as the home: what an organization gave a user goes with it, and nothing else. The
 /// admins there gain no permissions over others: they can change only a user without permissions elsewhere.
 pub(super) async fn leave_home(transaction: &mut Transaction, home: &str) -> Result<(), Error> {
     for user in transaction.children(Kind::User, home).await? {

@@ -84,7 +84,7 @@ async fn who_was_away_for_very_long_looks_at_everything(mut world: World) {
     assert_eq!(number(&heard.id), latest);
     label(&world, &owner, &path, "b").await;
     assert_eq!(kinds(&listening.heard().await), ["labels"]);
-    // The process remembers what changed since it started, and the next one what is not more than ten thousand changes ago.
+    // A process knows each change since it started; a restart replays the last ten thousand changes only.
     let mut late = Listening::to(&world, &key, &path, Some(&first)).await;
     assert_eq!(kinds(&late.heard().await), ["labels"]);
     world.stop().await;

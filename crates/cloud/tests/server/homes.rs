@@ -94,8 +94,8 @@ async fn whoever_is_a_member_elsewhere_outlives_the_home(world: World) {
     }
 }
 
-/// Adding a member compares the keys by their names: one that this version would refuse is still in `authorized_keys` of
-/// nodes with an older agent.
+/// Adding a member compares the keys by their names: one that this version would refuse is still in `authorized_keys`
+/// of nodes with an older agent.
 async fn a_key_that_is_not_accepted_any_more_is_still_that_of_one_user(world: World) {
     let olivia = world.owner().await;
     let second = world.another_organization(&olivia, "Second").await;

@@ -19,7 +19,8 @@ fn signing_keys(world: &World) -> Vec<PathBuf> {
     files.map(|file| file.unwrap().path()).collect()
 }
 
-/// Reloads the files until the server publishes so many keys. Whatever changed before the first reload is loaded then.
+/// Reloads the files until the server publishes this number of keys. The first reload reads all earlier changes of the
+/// files.
 async fn published(world: &World, keys: usize) {
     eventually("the server to publish so many keys", SOON, async || {
         kill_process(getpid(), Signal::HUP).unwrap();

@@ -1,4 +1,5 @@
-//! Credentials: which tokens a login may make, what a token for a cluster tells, and that nothing keeps or repeats a secret.
+//! Credentials: which tokens a login may make, what a token for a cluster tells, and that nothing keeps or repeats a
+//! secret.
 
 use jiff::SignedDuration;
 use reqwest::Method;

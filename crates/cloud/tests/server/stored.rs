@@ -1,4 +1,5 @@
-//! What is stored of an organization, a cluster and a caller: how much, what of it is refused, and what the audit log drops.
+//! What is stored of an organization, a cluster and a caller: how much, what of it is refused, and what the audit log
+//! drops.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use tidewaiter_testkit::eventually;
 
 use crate::fixture::{self, Fixture};
 use crate::stream::SOON;
-use crate::world::{Answer, World, on_both};
+use crate::world::{Answer, PASSWORD, World, on_both};
 
 on_both!(
     what_is_counted_is_what_is_there,
@@ -37,16 +38,30 @@ async fn database(world: &World) -> AnyConnection {
     AnyConnection::connect(world.database.as_str()).await.unwrap()
 }
 
-/// Counts everything again, as the migration does.
-async fn count_again(world: &World) {
+/// Counts everything again, as the migration does, while nothing else is written. Returns what was counted before and
+/// after that.
+async fn count_again(world: &World) -> [Vec<(String, String, i64)>; 2] {
+    let mut database = database(world).await;
+    database.execute("BEGIN").await.unwrap();
+    database.execute("UPDATE sequence SET value = value").await.unwrap();
+    let along = counted(&mut database).await;
     let migration = include_str!("../../migrations/0007_stored.sql");
-    database(world).await.execute(migration).await.unwrap();
+    database.execute(migration).await.unwrap();
+    let again = counted(&mut database).await;
+    database.execute("COMMIT").await.unwrap();
+    [along, again]
 }
 
-async fn counted(world: &World) -> Vec<(String, String, i64)> {
+async fn counted(database: &mut AnyConnection) -> Vec<(String, String, i64)> {
     let statement = "SELECT what, owner, bytes FROM stored WHERE bytes <> 0 ORDER BY what, owner";
-    let mut database = database(world).await;
-    sqlx::query_as(statement).fetch_all(&mut database).await.unwrap()
+    sqlx::query_as(statement).fetch_all(database).await.unwrap()
+}
+
+/// Checks that what was counted along is what is there.
+async fn assert_counted(world: &World) -> Vec<(String, String, i64)> {
+    let [along, again] = count_again(world).await;
+    assert_eq!(along, again);
+    along
 }
 
 async fn post_once(world: &World, token: &str, path: &str, key: &str, body: &Value) -> Answer {
@@ -91,11 +106,12 @@ async fn what_is_counted_is_what_is_there(world: World) {
         let report = json!({"status": {"type": "UPDATING", "percent": percent, "message": "ü".repeat(percent)}});
         world.put(cluster, &path, report).await.is(200);
     }
-    world.log_in("olivia@example.org", crate::world::PASSWORD).await.is(200);
+    world.log_in("olivia@example.org", PASSWORD).await.is(200);
     // Tokens and responses that expire, and changes that are too old.
     let mut database = database(world).await;
     for statement in [
-        "UPDATE objects SET spec = REPLACE(spec, '\"expires_at\":\"20', '\"expires_at\":\"19') WHERE kind = 'tokens' AND spec LIKE '%short%'",
+        "UPDATE objects SET spec = REPLACE(spec, '\"expires_at\":\"20', '\"expires_at\":\"19') \
+         WHERE kind = 'tokens' AND spec LIKE '%short%'",
         "UPDATE idempotency SET at = 0 WHERE name = 'kept'",
         "UPDATE changes SET at = '2001-01-01T00:00:00Z' WHERE sequence < 5",
         "UPDATE sequence SET value = 10005",
@@ -103,14 +119,15 @@ async fn what_is_counted_is_what_is_there(world: World) {
         database.execute(statement).await.unwrap();
     }
     eventually("what is old to be deleted", SOON, async || {
-        let old = "SELECT (SELECT COUNT(*) FROM changes WHERE sequence < 5) + (SELECT COUNT(*) FROM idempotency WHERE at = 0)";
+        let old = "SELECT (SELECT COUNT(*) FROM changes WHERE sequence < 5) \
+            + (SELECT COUNT(*) FROM idempotency WHERE at = 0)";
         let (left,): (i64,) = sqlx::query_as(old).fetch_one(&mut database).await.unwrap();
         if left == 0 { Ok(()) } else { Err(left) }
     })
     .await;
     let far = format!("/v3/organizations/{}", fixture.far.of("organization"));
     world.delete(fixture.token("stranger"), &far).await.is(204);
-    let counted_along = counted(world).await;
+    let counted_along = assert_counted(world).await;
     assert!(counted_along.iter().any(|(what, _, _)| what == "replays"));
     let (organization, of_cluster) = (fixture.near.of("organization"), fixture.near.of("cluster"));
     for (what, of) in [
@@ -125,8 +142,6 @@ async fn what_is_counted_is_what_is_there(world: World) {
             "{what} of {of}: {counted_along:?}"
         );
     }
-    count_again(world).await;
-    assert_eq!(counted_along, counted(world).await);
 }
 
 async fn a_change_costs_what_it_changes(world: World) {
@@ -209,12 +224,25 @@ async fn objects_have_a_limit(world: World) {
             break answer.is(403);
         }
         made.push(answer.header("location"));
+        assert!(made.len() < 200, "never refused");
     };
     assert!((15..=20).contains(&made.len()), "{}", made.len());
     assert!(
         refused.body.contains("1 MiB") && refused.body.contains("storageMiB."),
         "{refused:?}"
     );
+    // What is left takes some roles. The owner can log in all the same.
+    let mut number = 0;
+    while world
+        .post(owner, &fixture.near("/roles"), fixture::role(&format!("r{number}")))
+        .await
+        .status
+        == 201
+    {
+        number += 1;
+        assert!(number < 200, "never refused");
+    }
+    world.log_in("near-owner@example.org", PASSWORD).await.is(200);
     // The status of a cluster counts too.
     let status = fixture.near("/clusters/{cluster_id}/nodes/{id}/status");
     let report = |bytes| json!({"status": {"type": "UPDATING", "message": "a".repeat(bytes)}});
@@ -239,6 +267,8 @@ async fn objects_have_a_limit(world: World) {
         .post(owner, &policies, named(policy(40_000), "and again"))
         .await
         .is(201);
+    // A refused change counts nothing.
+    assert_counted(world).await;
     let metrics = world.get("", "/metrics").await.is(200).body;
     assert!(
         metrics.contains("tidewaiter_cloud_over_storage_total{limit=\""),
@@ -253,7 +283,8 @@ async fn stored_responses_have_a_limit(world: World) {
     // The manifests of a plugin are not stored with each response.
     let inside = fixture.near("/clusters/{cluster_id}/plugins/{id}");
     world.delete(owner, &inside).await.is(204);
-    let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "large"}, "data": {"a": "a".repeat(900_000)}});
+    let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "large"},
+        "data": {"a": "a".repeat(900_000)}});
     let manifests = json!({"manifests": [[manifest]], "jobs": {"pre_apply": [], "post_apply": []}});
     let version = "/v3/plugins/metrics/implementations/prometheus/versions/1.0.0/manifests";
     let seen = world
@@ -284,6 +315,7 @@ async fn stored_responses_have_a_limit(world: World) {
             break answer.is(429);
         }
         number += 1;
+        assert!(number < 200, "never refused");
     };
     // A response takes more than its text, because it is encrypted.
     assert!((9..=16).contains(&number), "{number}");
@@ -320,7 +352,8 @@ async fn a_large_audit_log_drops_its_oldest_rows_and_says_so(world: World) {
         .await
         .unwrap();
     let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) \
-        INSERT INTO changes (sequence, at, organization_id, cluster_id, kind, object_id, action, actor, request_id, before, after) \
+        INSERT INTO changes (sequence, at, organization_id, cluster_id, kind, object_id, action, actor, request_id, \
+        before, after) \
         SELECT i * 2 + $1, $5, $2, '', 'roles', 'x', 'update', $3, '', $4, $4 FROM n";
     let at = far[0]["at"].as_str().unwrap().to_owned();
     for (first, actor) in [
@@ -340,7 +373,8 @@ async fn a_large_audit_log_drops_its_oldest_rows_and_says_so(world: World) {
     let count = async |what: &str| {
         let condition = if what == "audit" { "<>" } else { "=" };
         let statement = format!(
-            "SELECT COUNT(*), COALESCE(MIN(sequence), 0) FROM changes WHERE substr(actor, 1, 8) {condition} 'cluster:' AND object_id = 'x'"
+            "SELECT COUNT(*), COALESCE(MIN(sequence), 0) FROM changes \
+             WHERE substr(actor, 1, 8) {condition} 'cluster:' AND object_id = 'x'"
         );
         let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
         let counted: (i64, i64) = sqlx::query_as(AssertSqlSafe(statement))
@@ -350,7 +384,7 @@ async fn a_large_audit_log_drops_its_oldest_rows_and_says_so(world: World) {
         counted
     };
     eventually("the oldest rows to be deleted", SOON, async || {
-        let bytes = counted(world).await;
+        let bytes = counted(&mut database).await;
         let over = bytes
             .iter()
             .filter(|(what, _, bytes)| ["audit", "reports"].contains(&&**what) && *bytes > 1_048_576);
@@ -403,9 +437,7 @@ async fn a_large_audit_log_drops_its_oldest_rows_and_says_so(world: World) {
     ] {
         assert!(metrics.contains(metric), "{metric}: {metrics}");
     }
-    let counted_along = counted(world).await;
-    count_again(world).await;
-    assert_eq!(counted_along, counted(world).await);
+    assert_counted(world).await;
     // More is dropped, and the row says so of all.
     let before = count("audit").await.0;
     sqlx::query("UPDATE stored SET bytes = bytes + 200000 WHERE what = 'audit' AND owner = $1")
@@ -443,20 +475,22 @@ async fn who_fills_the_audit_log_is_refused_and_nobody_else(world: World) {
     let world = &fixture.world;
     let reader = fixture.token("read_only");
     let body = json!({"name": "a".repeat(120), "expires_in_seconds": 3600});
-    let mut last = String::new();
+    let (mut last, mut tokens) = (String::new(), 0);
     let refused = loop {
         let answer = world.post(reader, "/v3/account/tokens", body.clone()).await;
         if answer.status != 201 {
             break answer.is(429);
         }
         last = answer.field("id");
+        tokens += 1;
+        assert!(tokens < 5_000, "never refused");
     };
     assert!(
         refused.body.contains("storageMiB.audit") && refused.body.contains("you have"),
         "{refused:?}"
     );
     assert!(!refused.header("retry-after").is_empty());
-    let rows = counted(world).await;
+    let rows = counted(&mut database(world).await).await;
     let audit = rows
         .iter()
         .find(|row| row.0 == "audit" && row.1 == fixture.near.of("organization"));
@@ -481,6 +515,7 @@ async fn who_fills_the_audit_log_is_refused_and_nobody_else(world: World) {
         .delete(fixture.token("owner"), &fixture.near(&format!("/users/{id}")))
         .await
         .is(204);
+    assert_counted(world).await;
 }
 
 async fn reports_of_an_upgrade_within_a_minute_are_one_change(world: World) {

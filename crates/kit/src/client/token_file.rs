@@ -34,8 +34,8 @@ impl fmt::Debug for TokenFile {
 }
 
 impl TokenFile {
-    /// Takes the file out of the credentials of `config`. It overrides an inline token, which counts as long as the file
-    /// cannot be read (client-go, `bearerAuthRoundTripper`).
+    /// Takes the file out of the credentials of `config`. It overrides an inline token, which counts as long as the
+    /// file cannot be read (client-go, `bearerAuthRoundTripper`).
     ///
     /// # Errors
     /// If there is no inline token, and the file cannot be read or contains what cannot be a token.

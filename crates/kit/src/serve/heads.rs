@@ -1,5 +1,5 @@
-//! Limits the bytes that the connections of a port buffer before a request begins: unfinished TLS handshakes and heads. The
-//! HTTP library limits each connection; this limits all of them together, except for a free part of each.
+//! Limits the bytes that the connections of a port buffer before a request begins: unfinished TLS handshakes and heads.
+//! The HTTP library limits each connection; this limits all of them together, except for a free part of each.
 
 use std::io;
 use std::pin::Pin;

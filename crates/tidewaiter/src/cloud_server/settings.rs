@@ -70,7 +70,8 @@ pub(super) struct ServerSettings {
     /// How many days the changes that clusters report stay in the audit log.
     #[serde(deserialize_with = "whole_count")]
     report_days: NonZeroU32,
-    /// The maximum number of objects in an organization, of tokens those of one user, by kind, where it differs from the default.
+    /// The maximum number of objects in an organization, of tokens those of one user, by kind, where it differs from
+    /// the default.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     quotas: BTreeMap<String, u32>,
     /// How many MiB are stored of an organization, a cluster and a caller.

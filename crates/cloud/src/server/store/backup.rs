@@ -158,8 +158,9 @@ pub async fn restore(
     }
     connection.execute("DELETE FROM sequence").await?;
     let (copied, tables) = fill(&mut connection, copy, told).await?;
-    // The rows are those of an older version, in the tables of this one. Each migration after the first can be repeated: it
-    // changes only rows, or creates what does not exist. Those that count are repeated in any case: a backup has no counts.
+    // The rows are those of an older version, in the tables of this one. Each migration after the first can be
+    // repeated: it changes only rows, or creates what does not exist. Those that count are repeated in any case: a
+    // backup has no counts.
     let repeated = |version: i64| version > tables || COUNTING.contains(&version);
     for migration in MIGRATIONS.iter().filter(|migration| repeated(migration.version)) {
         connection.execute(migration.sql.clone()).await?;

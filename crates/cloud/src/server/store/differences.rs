@@ -1,5 +1,5 @@
-//! The documents of the audit log: of an update what differs, and of a large value its digest, so that a change costs what it changes and
-//! not what the object has.
+//! The documents of the audit log: of an update what differs, and of a large value its digest, so that a change costs
+//! what it changes and not what the object has.
 
 use std::collections::HashSet;
 
@@ -10,11 +10,12 @@ use crate::server::digest::hex;
 
 /// A value whose JSON has more bytes is recorded as its digest.
 const LARGE: usize = 4_096;
-/// Large values are looked for in the fields of a document and in this many levels below, each of which is serialized once more.
+/// Large values are looked for in the fields of a document and in this many levels below, each of which is serialized
+/// once more.
 const DEPTH: u32 = 4;
 
-/// Both values without what they share: fields of objects at any depth, and elements of lists. Lists that differ in their order or their
-/// duplicates alone are complete.
+/// Both values without what they share: fields of objects at any depth, and elements of lists. Lists that differ in
+/// their order or their duplicates alone are complete.
 pub(super) fn differing(before: &Value, after: &Value) -> (Value, Value) {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
@@ -78,7 +79,8 @@ pub(super) fn recorded(document: Option<Value>) -> String {
     document.to_string()
 }
 
-/// Returns the length of what `value` has become. Inner values are first, so that an outer one keeps what is small in it.
+/// Returns the length of what `value` has become. Inner values are first, so that an outer one keeps what is small in
+/// it.
 fn shorten(value: &mut Value, depth: u32) -> usize {
     let whole = value.to_string();
     if whole.len() <= LARGE {

@@ -38,8 +38,8 @@ const SQLITE_MISMATCH: u32 = 20;
 const SQLITE_NOTADB: u32 = 26;
 /// With these, the server notices within seconds that a client is gone.
 const KEEPALIVE: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 10000";
-/// FULL: an acknowledged commit is on disk, even after a power failure. INCREMENTAL, which only a new file takes, and the limit of the log:
-/// what was deleted is given back.
+/// FULL: an acknowledged commit is on disk, even after a power failure. INCREMENTAL, which only a new file takes, and
+/// the limit of the log: what was deleted is given back.
 const PRAGMAS: &str = "PRAGMA busy_timeout = 5000; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; \
                        PRAGMA journal_size_limit = 67108864; PRAGMA synchronous = FULL;";
 /// The channel on which replicas notify each other of changes.
@@ -69,7 +69,8 @@ pub(super) struct Statements {
     pub(super) begin: &'static str,
     /// Starts a consistent snapshot for a reader.
     pub(super) snapshot: &'static str,
-    /// Counts the unused pages of the file, and gives some of them back, within a transaction; `None` if the database does that itself.
+    /// Counts the unused pages of the file, and gives some of them back, within a transaction; `None` if the database
+    /// does that itself.
     pub(super) give_back: Option<(&'static str, &'static str)>,
     /// Notifies other replicas of a commit, within the transaction; `None` if there cannot be others.
     pub(super) announce: Option<&'static str>,

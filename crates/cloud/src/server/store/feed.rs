@@ -16,8 +16,8 @@ use crate::models::Kind;
 /// The number of identities whose last change is remembered.
 const IDENTITIES: usize = 100_000;
 
-/// The scope of a change: objects of one kind, of an organization (nil: of all), of a cluster (nil: of all). A cluster itself is of its
-/// own scope: the status that one reports concerns no other.
+/// The scope of a change: objects of one kind, of an organization (nil: of all), of a cluster (nil: of all). A cluster
+/// itself is of its own scope: the status that one reports concerns no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
     /// The kind.
@@ -28,26 +28,20 @@ pub struct Scope {
     pub cluster: Uuid,
 }
 
-impl Scope {
-    /// The scopes of its kind that concern `cluster` of `organization`.
-    fn around(self, organization: Uuid, cluster: Uuid) -> [Self; 3] {
-        let scope = |organization, cluster| Self {
-            organization,
-            cluster,
-            ..self
-        };
-        // The list of all clusters concerns none of them.
-        let wide = if self.kind == Kind::Cluster {
-            cluster
-        } else {
-            Uuid::nil()
-        };
-        [
-            scope(organization, cluster),
-            scope(organization, wide),
-            scope(Uuid::nil(), wide),
-        ]
-    }
+/// The scopes of `kind` that concern `cluster` of `organization`.
+fn around(kind: Kind, organization: Uuid, cluster: Uuid) -> [Scope; 3] {
+    let scope = |organization, cluster| Scope {
+        kind,
+        organization,
+        cluster,
+    };
+    // The list of all clusters concerns none of them.
+    let wide = if kind == Kind::Cluster { cluster } else { Uuid::nil() };
+    [
+        scope(organization, cluster),
+        scope(organization, wide),
+        scope(Uuid::nil(), wide),
+    ]
 }
 
 /// A committed change.
@@ -64,7 +58,7 @@ pub struct CommittedChange {
 impl CommittedChange {
     /// Whether it concerns `cluster` of `organization`.
     pub fn concerns(&self, organization: Uuid, cluster: Uuid) -> bool {
-        self.scope.around(organization, cluster).contains(&self.scope)
+        around(self.scope.kind, organization, cluster).contains(&self.scope)
     }
 }
 
@@ -216,7 +210,7 @@ impl Feed {
             .subscribe()
     }
 
-    /// The kinds of which something that concerns `cluster` changed after `sequence`, each with the number of its last change; `None` if
+    /// The kinds that changed after `sequence` for `cluster`, each with the number of its last change; `None` if
     /// `sequence` is of before this process started.
     pub fn since(&self, sequence: i64, organization: Uuid, cluster: Uuid) -> Option<Vec<(Kind, i64)>> {
         if sequence < self.started {
@@ -224,13 +218,8 @@ impl Feed {
         }
         let changed = self.changed.read().unwrap_or_else(PoisonError::into_inner);
         let last = |kind: Kind| {
-            let of_kind = Scope {
-                kind,
-                organization,
-                cluster,
-            };
-            let around = of_kind.around(organization, cluster);
-            let last = around.iter().filter_map(|scope| changed.get(scope)).max()?;
+            let scopes = around(kind, organization, cluster);
+            let last = scopes.iter().filter_map(|scope| changed.get(scope)).max()?;
             (*last > sequence).then_some((kind, *last))
         };
         Some(Kind::ALL.iter().copied().filter_map(last).collect())

@@ -48,11 +48,13 @@ impl Store {
 impl Transaction {
     /// Deletes the oldest changes that are older than `retention`.
     pub(super) async fn forget_changes(&mut self, now: Timestamp, retention: Retention) -> Result<(), StoreError> {
-        let all = "DELETE FROM changes WHERE sequence < (SELECT MIN(sequence) FROM changes) + $1 AND sequence <= $2 AND at < $3 \
+        let all = "DELETE FROM changes WHERE sequence < (SELECT MIN(sequence) FROM changes) + $1 \
+                   AND sequence <= $2 AND at < $3 \
                    RETURNING organization_id, actor, OCTET_LENGTH(before) + OCTET_LENGTH(after)";
         // What clusters wrote has an index. Only the first of them are read: all of them would delay every write.
         let reports = "DELETE FROM changes WHERE sequence IN (SELECT sequence FROM changes \
-                       WHERE substr(actor, 1, 8) = 'cluster:' ORDER BY sequence LIMIT $1) AND sequence <= $2 AND at < $3 \
+                       WHERE substr(actor, 1, 8) = 'cluster:' ORDER BY sequence LIMIT $1) \
+                       AND sequence <= $2 AND at < $3 \
                        RETURNING organization_id, actor, OCTET_LENGTH(before) + OCTET_LENGTH(after)";
         for (statement, retention) in [(all, retention.changes), (reports, retention.reports)] {
             let before = now.saturating_sub(retention).unwrap_or(Timestamp::MIN);
@@ -66,7 +68,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Deletes the oldest changes of `excess`, as many as are too many, and says so in a row of the audit log. Returns their number.
+    /// Deletes the oldest changes of `excess`, as many as are too many, and says so in a row of the audit log. Returns
+    /// their number.
     pub(super) async fn forget_excess(&mut self, excess: &Excess) -> Result<u64, StoreError> {
         let (oldest, delete) = match excess.what {
             What::Reports => (
@@ -76,9 +79,10 @@ impl Transaction {
             ),
             _ => (
                 "SELECT sequence, at, organization_id, OCTET_LENGTH(before) + OCTET_LENGTH(after) FROM changes \
-                 WHERE organization_id = $1 AND substr(actor, 1, 8) <> 'cluster:' AND action <> 'forget' AND sequence <= $2 \
-                 ORDER BY sequence LIMIT $3",
-                "DELETE FROM changes WHERE organization_id = $1 AND substr(actor, 1, 8) <> 'cluster:' AND action <> 'forget' AND sequence <= $2",
+                 WHERE organization_id = $1 AND substr(actor, 1, 8) <> 'cluster:' AND action <> 'forget' \
+                 AND sequence <= $2 ORDER BY sequence LIMIT $3",
+                "DELETE FROM changes WHERE organization_id = $1 AND substr(actor, 1, 8) <> 'cluster:' \
+                 AND action <> 'forget' AND sequence <= $2",
             ),
         };
         let of = match excess.what {
@@ -105,8 +109,8 @@ impl Transaction {
     /// Replaces the row that says how many changes were deleted, and the time of the last of them.
     async fn mark(&mut self, excess: &Excess, last: &AnyRow, count: u64) -> Result<(), StoreError> {
         let (until, organization): (&str, &str) = (last.try_get(1)?, last.try_get(2)?);
-        let statement =
-            "DELETE FROM changes WHERE action = 'forget' AND object_id = $1 AND organization_id = $2 RETURNING after";
+        let statement = "DELETE FROM changes WHERE action = 'forget' AND object_id = $1 AND organization_id = $2 \
+                         RETURNING after";
         let mut all = count;
         for row in self.fetch(statement, &[&excess.owner, organization]).await? {
             let before: &str = row.try_get(0)?;

@@ -1,9 +1,10 @@
-//! How much of the audit log the changes of a day may fill. Without this limit, whoever changes something could fill the log until it drops the
-//! row about it.
+//! The part of the audit log that the changes of a day fill. Without a limit, a member could fill the log until it
+//! drops the row about what the member did.
 //!
-//! The changes of an organization fill a quarter of its log in a day, at most, so what the log has is there for four days. One member has
-//! half of that, 150,000 changes by default. Everybody has a small part besides, so that nobody is locked out by others; and deletions are not limited at all, so that an
-//! owner can end the logins of whoever uses everything up. The limits are in memory: each replica has its own, and a restart begins again.
+//! The changes of an organization fill at most a quarter of its log in a day, so the log reaches back four days. One
+//! member has half of that, 150,000 changes by default. Every caller has a small part besides, so that others cannot
+//! lock one out; and deletions are not limited, so that an owner can end the logins of a member who uses everything up.
+//! The limits are in memory: each replica has its own, and a restart resets them.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -56,7 +57,8 @@ impl Pace {
         }
     }
 
-    /// Counts `bytes` that `actor` adds to the log `what` of `owner`. What is neither a user's nor a cluster's is not limited.
+    /// Counts `bytes` that `actor` adds to the log `what` of `owner`. What is neither a user's nor a cluster's is not
+    /// limited.
     pub(super) fn count(&self, actor: &str, what: What, owner: &str, bytes: i64) -> Result<(), Refusal> {
         let bytes = u32::try_from(bytes)
             .ok()
@@ -72,8 +74,9 @@ impl Pace {
                 ..Refusal::new(
                     StatusCode::TOO_MANY_REQUESTS,
                     format!(
-                        "{whose} changed as much as fills the audit log in a day, the maximum: try again in {seconds} seconds (deletions are \
-                         always possible), or ask the operator of the server to raise storageMiB.{word}"
+                        "{whose} changed as much as fills the audit log in a day, the maximum: \
+                         try again in {seconds} seconds \
+                         (deletions are always possible), or ask the operator of the server to raise storageMiB.{word}"
                     ),
                 )
             }
@@ -89,7 +92,7 @@ impl Pace {
         all.map_err(|wait| refuse("the organization has", wait))
     }
 
-    /// The number of seconds until there is room, if there is none.
+    /// The seconds until the bytes fit; `None` if they fit now.
     fn take(&self, limiter: &DefaultKeyedRateLimiter<String>, key: &str, bytes: NonZeroU32) -> Result<(), u64> {
         if limiter.len() > KEYS {
             limiter.retain_recent();
@@ -100,5 +103,44 @@ impl Pace {
             // A change is smaller than what everybody can add.
             Err(_) => Err(DAY.as_secs()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROW: i64 = 1_000;
+
+    /// How often `actor` can add a row.
+    fn rows(pace: &Pace, actor: &str, what: What, owner: &str) -> i64 {
+        let mut rows = 0;
+        while pace.count(actor, what, owner, ROW).is_ok() {
+            rows += 1;
+        }
+        rows
+    }
+
+    #[test]
+    fn nobody_uses_up_what_others_need() {
+        let mib = 1024 * 1024;
+        let limits = StorageLimits::default();
+        let day = limits.of(What::Audit) / DAY_PART;
+        let pace = Pace::new(limits);
+        // A row more or less, because time passes.
+        let near = |found: i64, bytes: i64| (found - bytes / ROW).abs() < 50;
+        let first = rows(&pace, "user:1", What::Audit, "acme");
+        assert!(near(first, day / SHARE + OWN), "{first}");
+        rows(&pace, "user:2", What::Audit, "acme");
+        // The organization's day is over, and each other user has a part all the same.
+        let third = rows(&pace, "user:3", What::Audit, "acme");
+        assert!(near(third, OWN), "{third}");
+        let refused = pace.count("user:3", What::Audit, "acme", ROW).unwrap_err();
+        assert!(refused.message.contains("the organization has") && refused.retry_after.is_some());
+        assert!(rows(&pace, "user:4", What::Audit, "other") > first / 2);
+        // A cluster has its own.
+        let cluster = rows(&pace, "cluster:1", What::Reports, "1");
+        assert!(near(cluster, 128 * mib + OWN), "{cluster}");
+        assert!(pace.count("system", What::Audit, "acme", ROW).is_ok());
     }
 }

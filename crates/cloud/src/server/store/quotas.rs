@@ -1,5 +1,5 @@
-//! The maximum number of objects of each kind in an organization, and of tokens of a user, counted in the transaction that
-//! creates them.
+//! The maximum number of objects of each kind in an organization, and of tokens of a user, counted in the transaction
+//! that creates them.
 
 use std::collections::BTreeMap;
 
@@ -58,8 +58,8 @@ impl Quotas {
 }
 
 impl Transaction {
-    /// Counts one object more of `kind`. Tokens are limited for each user instead: otherwise one user could fill the quota,
-    /// and nobody else of the organization would log in any more.
+    /// Counts one object more of `kind`. Tokens are limited for each user instead: otherwise one user could fill the
+    /// quota, and nobody else of the organization would log in any more.
     pub(super) async fn count_one(&mut self, kind: Kind, organization: &str) -> Result<(), Error> {
         let statement = "INSERT INTO counts (organization_id, kind, count) VALUES ($1, $2, 1) \
                          ON CONFLICT (organization_id, kind) DO UPDATE SET count = counts.count + 1 RETURNING count";

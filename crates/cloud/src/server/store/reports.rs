@@ -1,6 +1,6 @@
-//! Statuses that clusters report. They are most of all changes, so the audit log has only what differs, and at most one row for each object
-//! and window, which is an hour, and a minute for an upgrade: a report is added to the one before it. A stream loses nothing, because the new
-//! row names the same kind of the same cluster and has a greater number.
+//! Statuses that clusters report. They are most of all changes, so the audit log has only what differs, and at most one
+//! row for each object and window, which is an hour, and a minute for an upgrade: a report is added to the one before
+//! it. A stream loses nothing, because the new row names the same kind of the same cluster and has a greater number.
 
 use serde_json::{Value, json};
 use sqlx::Row as _;
@@ -35,7 +35,8 @@ impl Transaction {
         Ok(after)
     }
 
-    /// Deletes what the caller, a cluster, reported of the same object since the window began. Returns what that had changed.
+    /// Deletes what the caller, a cluster, reported of the same object since the window began. Returns what that had
+    /// changed.
     async fn take_report(&mut self, row: &Row) -> Result<Option<(Value, Value)>, StoreError> {
         let Some(cluster) = self.by.actor.strip_prefix("cluster:").map(str::to_owned) else {
             return Ok(None);
@@ -46,8 +47,8 @@ impl Transaction {
             _ => "%Y-%m-%dT%H:",
         };
         let since = self.now().strftime(window).to_string();
-        let statement = "DELETE FROM changes WHERE substr(actor, 1, 8) = 'cluster:' AND object_id = $1 AND kind = $2 AND actor = $3 \
-                         AND at >= $4 AND action = 'update' RETURNING before, after";
+        let statement = "DELETE FROM changes WHERE substr(actor, 1, 8) = 'cluster:' AND object_id = $1 AND kind = $2 \
+                         AND actor = $3 AND at >= $4 AND action = 'update' RETURNING before, after";
         let actor = self.by.actor.clone();
         let taken = self
             .fetch(statement, &[&row.id, row.kind.word(), &actor, &since])

@@ -62,8 +62,8 @@ impl Store {
 }
 
 impl Transaction {
-    /// Replaces the secret of `row` by the same one, encrypted again: nothing visible changes, not even its length, so there is no
-    /// audit row and no event.
+    /// Replaces the secret of `row` by the same one, encrypted again: nothing visible changes, not even its length, so
+    /// there is no audit row and no event.
     pub async fn reseal(&mut self, row: &Row, secret: &str) -> Result<(), StoreError> {
         let statement = "UPDATE objects SET secret = $1 WHERE kind = $2 AND id = $3";
         self.run_silently(query(statement, &[secret, row.kind.word(), &row.id]))

@@ -1,11 +1,13 @@
 //! The bytes that are stored of each organization, cluster and caller, counted in the transaction that stores them.
 //!
-//! - Objects and stored responses have a limit: a change that makes them grow beyond it is refused, and one that makes them smaller never is.
-//! - The audit log drops its oldest rows beyond its limit, in the background, and says so in a row. Nothing is refused because the log is full:
-//!   otherwise whoever fills it would lock the others out. What it has cannot be displaced at once, because the changes of a day are limited
-//!   too ([`Pace`]).
+//! - Objects and stored responses have a limit: a change that makes them grow beyond it is refused, and one that makes
+//!   them smaller never is.
+//! - The audit log drops its oldest rows beyond its limit, in the background, and says so in a row. Nothing is refused
+//!   because the log is full: otherwise whoever fills it would lock the others out. What it has cannot be displaced at
+//!   once, because the changes of a day are limited too ([`Pace`]).
 //!
-//! A new kind of statement that writes or deletes objects, changes or stored responses must [`add`](Transaction::add) what it changes.
+//! A new kind of statement that writes or deletes objects, changes or stored responses must [`add`](Transaction::add)
+//! what it changes.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -16,7 +18,9 @@ use sqlx::Row as _;
 use super::StoreError;
 use super::pace::Pace;
 use super::reads::{Source, query};
+use super::row::Row;
 use super::transaction::Transaction;
+use crate::models::Kind;
 use crate::server::Error;
 use crate::server::metrics::StorageMetrics;
 use crate::server::refusal::Refusal;
@@ -142,7 +146,8 @@ impl Storage {
                 ..Refusal::new(
                     http::StatusCode::TOO_MANY_REQUESTS,
                     format!(
-                        "Idempotency-Key: the responses stored for you have {mib} MiB, the maximum: leave the header out, or {ask}"
+                        "Idempotency-Key: the responses stored for you have {mib} MiB, the maximum: \
+                         leave the header out, or {ask}"
                     ),
                 )
             },
@@ -190,21 +195,27 @@ impl Transaction {
         *self.growth.job.entry((what, owner.to_owned())).or_default() += bytes;
     }
 
-    /// Counts `bytes` more, or less, of objects.
-    pub(super) fn add_object(&mut self, organization: &str, cluster: &str, bytes: i64) {
-        self.add(What::Objects, organization, bytes);
-        if !cluster.is_empty() {
-            self.add(What::ClusterObjects, cluster, bytes);
+    /// Counts `bytes` more, or less, of the object `row`. Tokens have a maximum number alone: whoever fills an
+    /// organization must not keep its owner from logging in.
+    pub(super) fn add_object(&mut self, row: &Row, bytes: i64) {
+        if row.kind == Kind::Token {
+            return;
+        }
+        self.add(What::Objects, &row.organization_id, bytes);
+        if !row.cluster_id.is_empty() {
+            self.add(What::ClusterObjects, &row.cluster_id, bytes);
         }
     }
 
-    /// Checks the limits of what the write that was performed makes larger, and counts it. One that deletes something adds to the audit log
-    /// without a limit: each object was counted when it was created, and others may have to change because it goes.
+    /// Checks the limits of what the write that was performed makes larger, and counts it. One that deletes something
+    /// adds to the audit log without a limit: each object was counted when it was created, and others may have to
+    /// change because it goes.
     pub(super) async fn check_growth(&mut self) -> Result<(), Error> {
         let deletes = std::mem::take(&mut self.growth.deletes);
-        for (key, bytes) in std::mem::take(&mut self.growth.job) {
+        let job = std::mem::take(&mut self.growth.job);
+        for (key, &bytes) in &job {
             let (what, owner) = (key.0, &*key.1);
-            let before = self.growth.total.get(&key).copied().unwrap_or_default();
+            let before = self.growth.total.get(key).copied().unwrap_or_default();
             match what {
                 _ if bytes <= 0 => {}
                 What::Audit | What::Reports if deletes => {}
@@ -215,11 +226,14 @@ impl Transaction {
                 // The catalogue, which only operators change.
                 _ if owner.is_empty() => {}
                 _ => {
-                    let begun = self.stored(&key).await?;
+                    let begun = self.stored(key).await?;
                     self.storage.check(what, begun + before + bytes)?;
                 }
             }
-            self.growth.total.insert(key, before + bytes);
+        }
+        // Only now, because a refused write counts nothing.
+        for (key, bytes) in job {
+            *self.growth.total.entry(key).or_default() += bytes;
         }
         Ok(())
     }

@@ -8,7 +8,6 @@ use sqlx::Row as _;
 
 use super::deadline::within;
 use super::reads::{Source as _, query};
-use super::stored::size;
 use super::{References, StoreError, Transaction};
 use crate::models::{Kind, UniqueName};
 use crate::server::Error;
@@ -18,7 +17,7 @@ use crate::server::Error;
 pub struct LiveTokens {
     /// Their number.
     pub count: i64,
-    /// The id of the first one to expire; empty if there is none.
+    /// The id of the first token to expire; empty without tokens.
     pub first: String,
     /// The last one to expire.
     pub last: Option<(Timestamp, String)>,
@@ -79,16 +78,13 @@ impl Transaction {
     pub(super) async fn expire_tokens(&mut self, now: Timestamp) -> Result<(), StoreError> {
         // Both by the indexes `names_of_tokens`.
         let objects = "DELETE FROM objects WHERE kind = 'tokens' AND id IN (SELECT id FROM names WHERE kind = 'tokens' \
-                       AND name < $1 ORDER BY name LIMIT 1000) \
-                       RETURNING organization_id, cluster_id, OCTET_LENGTH(spec) + OCTET_LENGTH(status) + OCTET_LENGTH(secret)";
+                       AND name < $1 ORDER BY name LIMIT 1000) RETURNING organization_id";
         let names = "DELETE FROM names WHERE kind = 'tokens' AND id IN (SELECT id FROM names WHERE kind = 'tokens' \
                      AND name < $1 ORDER BY name LIMIT 1000)";
         let now = text(now);
         let mut counts: BTreeMap<String, i64> = BTreeMap::new();
         for row in self.fetch(objects, &[&now]).await? {
             *counts.entry(row.try_get(0)?).or_default() += 1;
-            let bytes = row.try_get::<i64, _>(2)? + size(&[]);
-            self.add_object(row.try_get(0)?, row.try_get(1)?, -bytes);
         }
         self.run(query(names, &[&now])).await?;
         for (organization, number) in counts {

@@ -105,7 +105,7 @@ impl Transaction {
             ],
         );
         self.run(inserted.bind(row.position)).await?;
-        self.add_object(&row.organization_id, &row.cluster_id, row.bytes());
+        self.add_object(&row, row.bytes());
         self.tie(&row, ties).await?;
         self.record_of(&row, "create", None, Some(row.audited())).await?;
         Ok(row)
@@ -148,11 +148,7 @@ impl Transaction {
     }
 
     pub(super) async fn write(&mut self, before: &Row, after: &Row) -> Result<(), StoreError> {
-        self.add_object(
-            &after.organization_id,
-            &after.cluster_id,
-            after.bytes() - before.bytes(),
-        );
+        self.add_object(after, after.bytes() - before.bytes());
         let (spec, status) = (after.spec_text(), after.status_text());
         let (kind, id, secret) = (after.kind.word(), &after.id, &after.secret.0);
         let statement =
@@ -180,7 +176,7 @@ impl Transaction {
                 self.run(query(statement, &[row.kind.word(), &row.id])).await?;
             }
             self.count_less(row.kind, &row.organization_id, 1).await?;
-            self.add_object(&row.organization_id, &row.cluster_id, -row.bytes());
+            self.add_object(row, -row.bytes());
             self.record_of(row, DELETE, Some(row.audited()), None).await?;
         }
         Ok(())
