@@ -298,10 +298,10 @@ mod tests {
         assert_eq!(
             kinds(0),
             [
-                (Kind::PluginVersion, 4),
                 (Kind::User, 5),
+                (Kind::Node, 6),
                 (Kind::Token, 3),
-                (Kind::Node, 6)
+                (Kind::PluginVersion, 4)
             ]
         );
         assert_eq!(kinds(5), [(Kind::Node, 6)]);

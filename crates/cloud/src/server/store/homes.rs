@@ -1,5 +1,7 @@
 //! The home organization of a user, which changes when it is deleted.
 
+use std::slice::from_ref;
+
 use super::reads::{Source as _, query};
 use super::{Row, Transaction};
 use crate::models::Kind;
@@ -13,7 +15,7 @@ impl Transaction {
             "UPDATE objects SET organization_id = $1, parent_id = $1, updated_at = $2 WHERE kind = 'users' AND id = $3";
         let now = self.now.to_string();
         self.run(query(statement, &[home, &now, &user.id])).await?;
-        self.count_home(Kind::User, &[user.clone()], &user.organization_id, home)
+        self.count_home(Kind::User, from_ref(user), &user.organization_id, home)
             .await?;
         for kind in Kind::User.children() {
             let rows = self.children(kind, &user.id).await?;
