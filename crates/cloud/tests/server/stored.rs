@@ -7,12 +7,12 @@ use std::sync::Arc;
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::{AnyConnection, AssertSqlSafe, Connection as _, Executor as _};
-use tidewaiter_cloud::server::ServerParts;
+use tidewaiter_cloud::server::{ServerParts, store};
 use tidewaiter_testkit::eventually;
 
 use crate::fixture::{self, Fixture};
 use crate::stream::SOON;
-use crate::world::{Answer, PASSWORD, World, on_both};
+use crate::world::{Answer, PASSWORD, World, on_both, sqlite_url};
 
 on_both!(
     what_is_counted_is_what_is_there,
@@ -585,4 +585,15 @@ async fn what_is_deleted_is_given_back() {
         if left < 2_500 { Ok(()) } else { Err(left) }
     })
     .await;
+    // So does the file that a backup is restored into.
+    let mut copy = Vec::new();
+    store::backup(&world.database, &mut copy, &mut |_| {}).await.unwrap();
+    let restored = sqlite_url(&world.folder.path().join("restored.db"));
+    store::restore(&restored, &mut &*copy, &mut |_| {}).await.unwrap();
+    let mut restored = AnyConnection::connect(restored.as_str()).await.unwrap();
+    let (incremental,): (i64,) = sqlx::query_as("PRAGMA auto_vacuum")
+        .fetch_one(&mut restored)
+        .await
+        .unwrap();
+    assert_eq!(incremental, 2);
 }

@@ -112,6 +112,7 @@ async fn withstands(on: On) {
     setrlimit(Resource::Nofile, all).unwrap();
     let place = Place::new(on).await;
     place.add_setting("connections", &CONNECTIONS.to_string());
+    place.add_setting("quotas", &format!("{{tokens: {}}}", 2 * TOKENS));
     place.init().await;
     let server = place.serve().await;
     let land = Land::make(&server).await;

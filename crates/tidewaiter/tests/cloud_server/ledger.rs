@@ -116,16 +116,26 @@ pub fn fold(changes: &[Change]) -> Objects {
         }
         let key = (change.kind.clone(), change.object.clone());
         let there = objects.get(&key).cloned().unwrap_or_default();
-        assert_eq!(there, change.before, "{change:?}");
         match change.action.as_str() {
-            "create" => assert!(there.is_null(), "{change:?}"),
-            _ => assert!(!there.is_null(), "{change:?}"),
-        }
-        if change.action == "delete" {
-            assert!(change.after.is_null(), "{change:?}");
-            objects.remove(&key);
-        } else {
-            objects.insert(key, change.after.clone());
+            "create" => {
+                assert!(there.is_null() && change.before.is_null(), "{change:?}");
+                objects.insert(key, change.after.clone());
+            }
+            "delete" => {
+                assert!(change.after.is_null(), "{change:?}");
+                assert_eq!(there, change.before, "{change:?}");
+                objects.remove(&key);
+            }
+            // What it changed, forwards and backwards.
+            _ => {
+                assert!(!there.is_null(), "{change:?}");
+                let mut next = there.clone();
+                json_patch::merge(&mut next, &change.after);
+                let mut back = next.clone();
+                json_patch::merge(&mut back, &change.before);
+                assert_eq!(there, back, "{change:?}");
+                objects.insert(key, next);
+            }
         }
     }
     objects

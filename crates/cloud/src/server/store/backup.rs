@@ -145,6 +145,7 @@ pub async fn restore(
     told: &mut (dyn FnMut(u64) + Send),
 ) -> Result<BackupSummary, BackupError> {
     let engine = engine::of(url)?;
+    engine.check().await?;
     let pool = engine.pool(engine::READERS).await?;
     MIGRATIONS.run(&pool).await.map_err(StoreError::Migrate)?;
     let mut connection = pool.acquire().await.map_err(StoreError::from)?;

@@ -38,10 +38,13 @@ const SQLITE_MISMATCH: u32 = 20;
 const SQLITE_NOTADB: u32 = 26;
 /// With these, the server notices within seconds that a client is gone.
 const KEEPALIVE: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 10000";
-/// FULL: an acknowledged commit is on disk, even after a power failure. INCREMENTAL, which only a new file takes, and
-/// the limit of the log: what was deleted is given back.
-const PRAGMAS: &str = "PRAGMA busy_timeout = 5000; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; \
-                       PRAGMA journal_size_limit = 67108864; PRAGMA synchronous = FULL;";
+/// FULL: an acknowledged commit is on disk, even after a power failure. The limit of the log: it is shortened after a
+/// large commit.
+const PRAGMAS: &str = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA journal_size_limit = 67108864; \
+                       PRAGMA synchronous = FULL;";
+/// What a new file is made with, so that what was deleted is given back; another one keeps what it has. Apart from
+/// [`PRAGMAS`], because it fails on a file that was made read-only, where a connection can still read.
+const CREATE: &str = "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;";
 /// The channel on which replicas notify each other of changes.
 const CHANNEL: &str = "tidewaiter_changes";
 
@@ -223,6 +226,7 @@ impl Engine for Sqlite {
             let mut connection = AnyConnection::connect(&self.url).await?;
             let row = connection.fetch_one("PRAGMA quick_check(1)").await?;
             let said: String = row.try_get(0)?;
+            connection.execute(CREATE).await?;
             connection.execute("BEGIN IMMEDIATE; ROLLBACK").await?;
             connection.close().await?;
             Ok(said)
