@@ -25,6 +25,7 @@ async fn person() -> Person {
 }
 
 const DOCUMENTS: &str = "kind: Scope
+clusters: [production]
 prune: [RoleBinding]
 ---
 kind: Team
