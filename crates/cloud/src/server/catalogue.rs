@@ -96,8 +96,8 @@ fn version_id(plugin_type: &str, call: &Call) -> String {
 
 /// `plugin_type` as the catalogue spells it, or unchanged if it has no such type.
 pub(super) async fn spelled(transaction: &mut Transaction, plugin_type: &str) -> Result<String, Error> {
-    let rows = transaction.children(Kind::PluginVersion, "").await?;
-    let types = rows.iter().filter_map(|row| row.id.split('/').next());
+    let ids = transaction.ids_of(Kind::PluginVersion).await?;
+    let types = ids.iter().filter_map(|id| id.split('/').next());
     Ok(spelling(types, plugin_type).to_owned())
 }
 

@@ -32,7 +32,7 @@ pub(super) async fn token(cloud: &Cloud, call: &Call) -> Result<Response, Error>
         .iter()
         .filter(|team| team.organization_id == spot.organization)
         .collect();
-    if teams.len() > MAX_TEAMS {
+    if i64::try_from(teams.len()).is_ok_and(|teams| teams > MAX_TEAMS) {
         let message = format!(
             "you are in {} teams, and a token can name {MAX_TEAMS}: ask an admin to remove you from some of them",
             teams.len()

@@ -107,23 +107,30 @@ pub(super) async fn looked_up(
     credential: Credential,
 ) -> Result<Option<Arc<Known>>, Error> {
     let as_of = cloud.store.feed().latest();
-    let (found, proof, claims) = match credential {
+    let (found, proof, key, claims) = match credential {
         Credential::Key(key) => {
             let found = by_key(cloud, &key).await?;
             match found {
                 Some(_) => cloud.keys.verified.insert(token.name(), ()).await,
                 None => cloud.keys.verified.invalidate(&token.name()).await,
             }
-            (found, key.id(), None)
+            (found, key.id(), key.id(), None)
         }
-        Credential::Claims(claims) => (by_claims(cloud, &claims).await?, claims.id, Some(claims)),
+        Credential::Claims(claims) => {
+            let (found, key) = by_claims(cloud, &claims).await?.unzip();
+            (found, claims.id, key.unwrap_or_default(), Some(claims))
+        }
     };
     let Some(principal) = found else {
         return Ok(None);
     };
-    let (Principal::User { id, .. } | Principal::Cluster { id, .. }) = &principal;
+    let mut depends_on = vec![proof, key];
+    match &principal {
+        Principal::User { id, memberships, .. } => depends_on.extend(memberships.keys().chain([id])),
+        Principal::Cluster { id, organization } => depends_on.extend([id, organization]),
+    }
     let known = Arc::new(Known {
-        depends_on: vec![proof, *id],
+        depends_on,
         principal,
         signed_by: claims.as_ref().and_then(|_| signed_by(token.0)),
         claims,
@@ -177,34 +184,43 @@ pub(super) async fn by_key(cloud: &Cloud, key: &ApiKey) -> Result<Option<Princip
     let row = cloud.store.get(Kind::ApiKey, &key.id().to_string()).await?;
     let Some(row) = row else { return Ok(None) };
     let is_key = key.verify(&row.secret.0).map_err(Error::internal)?;
-    Ok(is_key.then(|| Principal::Cluster {
+    // A key of a removed cluster may not yet be deleted.
+    let exists = is_key && cloud.store.get(Kind::Cluster, &row.cluster_id).await?.is_some();
+    Ok(exists.then(|| Principal::Cluster {
         id: uuid(&row.cluster_id),
         organization: uuid(&row.organization_id),
     }))
 }
 
-async fn by_claims(cloud: &Cloud, claims: &Claims) -> Result<Option<Principal>, Error> {
-    Ok(match &claims.token_use {
+/// The caller, and the id of the user or API key for which the token was issued.
+async fn by_claims(cloud: &Cloud, claims: &Claims) -> Result<Option<(Principal, Uuid)>, Error> {
+    let user = match &claims.token_use {
+        TokenUse::Kubernetes { user, .. } => user,
         TokenUse::User(user) => {
             // A token is revoked by deleting its row.
             let row = cloud.store.get(Kind::Token, &claims.id.to_string()).await?;
-            let his = row.is_some_and(|row| row.parent_id == user.to_string());
-            if his {
-                user_principal(cloud, user.0).await?
-            } else {
-                None
+            if row.is_none_or(|row| row.parent_id != user.to_string()) {
+                return Ok(None);
             }
+            user
         }
-        TokenUse::Kubernetes { user, .. } => user_principal(cloud, user.0).await?,
         TokenUse::Cluster(cluster) => {
             let row = cloud.store.get(Kind::Token, &claims.id.to_string()).await?;
-            let its = row.filter(|row| row.cluster_id == cluster.to_string());
-            its.map(|row| Principal::Cluster {
+            let Some(row) = row.filter(|row| row.cluster_id == cluster.to_string()) else {
+                return Ok(None);
+            };
+            let principal = Principal::Cluster {
                 id: cluster.0,
                 organization: uuid(&row.organization_id),
-            })
+            };
+            // A token of a removed key or cluster may not yet be deleted.
+            let key = cloud.store.get(Kind::ApiKey, &row.parent_id).await?;
+            let exists = key.is_some() && cloud.store.get(Kind::Cluster, &row.cluster_id).await?.is_some();
+            return Ok(exists.then(|| (principal, uuid(&row.parent_id))));
         }
-    })
+    };
+    let principal = user_principal(cloud, user.0).await?;
+    Ok(principal.map(|principal| (principal, user.0)))
 }
 
 /// A user with the roles in all organizations, if the user exists.

@@ -268,10 +268,8 @@ pub(super) async fn end_logins(cloud: &Cloud, call: &Call) -> Result<Response, E
     written(cloud, call, async move |transaction| {
         unlocked(transaction, &organization).await?;
         Member::found(transaction, &organization, &id).await?;
-        at_home(transaction, &organization, &id).await?;
-        for token in transaction.children(Kind::Token, &id).await? {
-            transaction.remove(&token).await?;
-        }
+        let user = at_home(transaction, &organization, &id).await?;
+        transaction.remove_tokens(&user, None).await?;
         Ok(Reply::nothing())
     })
     .await
@@ -289,7 +287,7 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error
         not_the_last_owner(transaction, &organization, &id).await?;
         if member.user.organization_id == organization {
             may_act_for(transaction, &asker, &organization, &id).await?;
-            forget(transaction, &member.user, "").await?;
+            forget(transaction, &member.user).await?;
         } else {
             leave(transaction, &member.membership).await?;
         }

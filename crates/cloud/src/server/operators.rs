@@ -101,14 +101,13 @@ pub(super) async fn may_delete_home(
     if matches!(asker, Principal::User { operator: true, .. }) {
         return Ok(());
     }
-    for user in transaction.children(Kind::User, organization).await? {
-        if transaction.get(Kind::Operator, &user.id).await?.is_some() {
-            let message = format!(
-                "the user {}, whose home is this organization, is an operator of this server: only an operator may delete the organization",
-                user.id
-            );
-            return Err(Refusal::forbidden(message).into());
-        }
-    }
-    Ok(())
+    let operators = transaction.of_kind(Kind::Operator).await?;
+    let Some(operator) = operators.iter().find(|row| row.organization_id == organization) else {
+        return Ok(());
+    };
+    let message = format!(
+        "the user {}, whose home is this organization, is an operator of this server: only an operator may delete the organization",
+        operator.id
+    );
+    Err(Refusal::forbidden(message).into())
 }

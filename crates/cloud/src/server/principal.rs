@@ -84,7 +84,8 @@ pub(super) struct Known {
     pub(super) claims: Option<Claims>,
     /// The key that signed the token; `None` for an API key.
     pub(super) signed_by: Option<String>,
-    /// The user or cluster, and the token or API key: a change of one of them may affect the identity.
+    /// The user or cluster, its organizations, the token, and the API key: a change of one of them may affect the
+    /// identity.
     pub(super) depends_on: Vec<Uuid>,
     /// The number of the last published change when the caller was looked up.
     pub(super) as_of: i64,

@@ -198,26 +198,25 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error
 /// Removes `row`, and objects that have no meaning without it.
 pub(super) async fn remove(transaction: &mut Transaction, row: &Row) -> Result<(), Error> {
     if row.kind == Kind::Organization {
-        super::users::leave_home(transaction, &row.id).await?;
-    } else {
-        for (kind, id) in transaction.users_of(row.kind, &row.id).await? {
-            match kind {
-                Kind::RoleBinding if row.kind != Kind::Role => {}
-                Kind::PolicyAssignment => {}
-                _ => {
-                    let used = row.kind.singular();
-                    let message = format!(
-                        "{used} is used by {} {id}: change or delete that first",
-                        kind.singular()
-                    );
-                    return Err(Refusal::conflict(message).into());
-                }
-            }
-            if let Some(user) = transaction.get(kind, &id).await? {
-                transaction.remove(&user).await?;
+        return super::users::disband(transaction, row).await;
+    }
+    for (kind, id) in transaction.users_of(row.kind, &row.id).await? {
+        match kind {
+            Kind::RoleBinding if row.kind != Kind::Role => {}
+            Kind::PolicyAssignment => {}
+            _ => {
+                let used = row.kind.singular();
+                let message = format!(
+                    "{used} is used by {} {id}: change or delete that first",
+                    kind.singular()
+                );
+                return Err(Refusal::conflict(message).into());
             }
         }
     }
-    transaction.remove(row).await?;
-    Ok(())
+    for kind in [Kind::RoleBinding, Kind::PolicyAssignment] {
+        let rows = transaction.using(kind, row.kind, &row.id).await?;
+        transaction.remove_all(&rows).await?;
+    }
+    transaction.remove(row).await
 }

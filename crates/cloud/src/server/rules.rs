@@ -38,31 +38,33 @@ pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
 pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let (spot, id) = (Spot::of(call)?, Value::from(call.key("id")?));
     let (condition, state) = (call.condition(), cloud.clone());
+    // Read here, because all roles together may be large and other writes would wait.
+    let rules = all(cloud, call).await?;
+    let has_id = |rule: &&Map<String, Value>| rule.get("id") == Some(&id);
+    let of = rules.iter().find(has_id).and_then(|rule| rule.get("role_id")?.as_str());
+    let role_id = of.ok_or_else(Refusal::not_found)?.to_owned();
     written(cloud, call, async move |transaction| {
         spot.check(transaction, Kind::Role, true).await?;
-        for role in transaction.children(Kind::Role, spot.parent(Kind::Role)).await? {
-            let rules = of_row(&state, &role)?;
-            let Some(place) = rules.iter().position(|rule| rule.get("id") == Some(&id)) else {
-                continue;
-            };
-            condition.check(text(&rules[place]).as_bytes())?;
-            let mut spec = Kind::Role.current(role.spec.clone());
-            if let Some(rules) = spec.get_mut("rules").and_then(Value::as_array_mut) {
-                rules.remove(place);
-            }
-            let document = Kind::Role.read_value(&Value::Object(spec))?;
-            let ties = ties(
-                transaction,
-                Kind::Role,
-                &role.parent_id,
-                &role.organization_id,
-                &document,
-            )
-            .await?;
-            transaction.update(&role, document.spec, String::new(), &ties).await?;
-            return Ok(Reply::nothing());
+        let role = transaction.existing(Kind::Role, &role_id).await?;
+        let rules = of_row(&state, &role)?;
+        let place = rules.iter().position(|rule| rule.get("id") == Some(&id));
+        let place = place.ok_or_else(Refusal::not_found)?;
+        condition.check(text(&rules[place]).as_bytes())?;
+        let mut spec = Kind::Role.current(role.spec.clone());
+        if let Some(rules) = spec.get_mut("rules").and_then(Value::as_array_mut) {
+            rules.remove(place);
         }
-        Err(Refusal::not_found().into())
+        let document = Kind::Role.read_value(&Value::Object(spec))?;
+        let ties = ties(
+            transaction,
+            Kind::Role,
+            &role.parent_id,
+            &role.organization_id,
+            &document,
+        )
+        .await?;
+        transaction.update(&role, document.spec, String::new(), &ties).await?;
+        Ok(Reply::nothing())
     })
     .await
 }

@@ -5,6 +5,7 @@
 
 mod audit;
 mod backup;
+mod bulk;
 mod deadline;
 mod differences;
 mod draft;
@@ -18,6 +19,7 @@ mod pace;
 mod queue;
 mod quotas;
 mod reads;
+mod removal;
 mod reports;
 mod row;
 mod script_windows;
@@ -97,6 +99,9 @@ pub enum StoreError {
     /// The tables cannot be migrated to this version.
     #[error("the database schema does not match this version: {0}")]
     Migrate(#[source] MigrateError),
+    /// A write exceeds its time, so that it does not delay others for longer.
+    #[error("the write takes too long")]
+    TooLong,
     /// The queue of writes is full.
     #[error("too many writes are pending")]
     Full,
@@ -213,6 +218,7 @@ impl Store {
                 storage,
                 kept: None,
                 overhead: Duration::ZERO,
+                sweeping: Arc::default(),
             },
             store,
         })

@@ -1,5 +1,7 @@
 //! The spec in a request body for an existing object, and checks that all references exist.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::Error;
@@ -10,7 +12,7 @@ use super::store::{References, Row, Source, Transaction};
 use crate::models::{Document, Kind, TeamSpec, stored};
 
 /// The maximum number of teams of a user in one organization. Each is named in the user's tokens for kube-apiservers.
-pub(super) const MAX_TEAMS: usize = 80;
+pub(super) const MAX_TEAMS: i64 = 80;
 /// The open object of a plugin.
 const CONFIGURATION: &str = "configuration";
 
@@ -22,12 +24,12 @@ pub(super) async fn ties(
     organization: &str,
     document: &Document,
 ) -> Result<References, Error> {
+    let users = document.uses.iter().filter(|used| used.kind == Kind::User);
+    let memberships: Vec<_> = users.map(|used| membership_id(organization, &used.id)).collect();
+    let members = transaction.existing_ids(Kind::Membership, &memberships).await?;
     for used in &document.uses {
         let there = match used.kind {
-            Kind::User => {
-                let membership = membership_id(organization, &used.id);
-                transaction.get(Kind::Membership, &membership).await?.is_some()
-            }
+            Kind::User => members.contains(&membership_id(organization, &used.id)),
             Kind::PluginVersion => {
                 let version = transaction.get(Kind::PluginVersion, &used.id).await?;
                 version.is_some_and(|version| version.spec.get("disabled") != Some(&Value::Bool(true)))
@@ -72,17 +74,17 @@ pub(super) async fn bound_teams(
     };
     let had = before.and_then(|row| stored::<TeamSpec>(&row.spec).ok());
     let had = had.map(|team| team.user_ids).unwrap_or_default();
-    for (index, user) in team.user_ids.iter().enumerate().filter(|(_, user)| !had.contains(user)) {
-        let user = user.to_string();
-        let mut teams = 0;
-        for (kind, id) in transaction.users_of(Kind::User, &user).await? {
-            let team = if kind == Kind::Team {
-                transaction.get(kind, &id).await?
-            } else {
-                None
-            };
-            teams += usize::from(team.is_some_and(|team| team.organization_id == organization));
+    let had: HashSet<_> = had.into_iter().collect();
+    let added = team.user_ids.iter().enumerate().filter(|(_, user)| !had.contains(user));
+    let added: Vec<(usize, String)> = added.map(|(index, user)| (index, user.to_string())).collect();
+    let users: Vec<_> = added.iter().map(|(_, user)| user.clone()).collect();
+    let numbers = transaction.numbers_of_teams(&users).await?;
+    for (index, user) in added {
+        if numbers.get(&user).is_none_or(|teams| *teams < MAX_TEAMS) {
+            continue;
         }
+        // Some of the teams may be of other organizations.
+        let teams = transaction.number_of_teams(organization, &user).await?;
         if teams >= MAX_TEAMS {
             let reason =
                 format!("the user {user} is in {teams} teams, the maximum; remove the user from another team first");

@@ -3,6 +3,8 @@
 //!
 //! No caller gets more permissions over a user than the caller has: whoever can set a password can act as that user.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -101,8 +103,7 @@ pub(super) async fn may_act_for(
         )
         .into());
     }
-    let memberships = transaction.users_of(Kind::User, user).await?;
-    let elsewhere = memberships.iter().filter(|(kind, _)| *kind == Kind::Membership).count() > 1;
+    let elsewhere = transaction.using(Kind::Membership, Kind::User, user).await?.len() > 1;
     if elsewhere || transaction.get(Kind::Operator, user).await?.is_some() {
         let message = "the user also has permissions outside this organization, so only the user can change this";
         return Err(Refusal::forbidden(message).into());
@@ -146,10 +147,8 @@ pub(super) async fn tell_elsewhere(transaction: &mut Transaction, row: &Row) -> 
 }
 
 async fn organizations_of(transaction: &mut Transaction, user: &str) -> Result<Vec<String>, Error> {
-    let mut used_by = transaction.users_of(Kind::User, user).await?;
-    used_by.retain(|(kind, _)| *kind == Kind::Membership);
-    let organization = |(_, id): (Kind, String)| id.split('.').next().unwrap_or_default().to_owned();
-    Ok(used_by.into_iter().map(organization).collect())
+    let memberships = transaction.using(Kind::Membership, Kind::User, user).await?;
+    Ok(memberships.into_iter().map(|row| row.organization_id).collect())
 }
 
 /// Checks that the SSH key in `document` is that of `user` alone wherever the user is a member. What is no SSH key is
@@ -203,12 +202,7 @@ pub(super) async fn not_the_last_owner(
     organization: &str,
     user: &str,
 ) -> Result<(), Error> {
-    let members = transaction.children(Kind::Membership, organization).await?;
-    let owns = |row: &&Row| {
-        let id = row.text("user_id");
-        id != Some(user) && role_of(row) == Some(OrgRole::Owner)
-    };
-    if members.iter().any(|row| owns(&row)) {
+    if transaction.has_owner_except(organization, user).await? {
         return Ok(());
     }
     let message = format!("the organization {organization} would have no owner: make another user an owner first");
@@ -233,83 +227,54 @@ pub(super) async fn replace_password(
     transaction
         .put(before.as_ref(), password, &References::default())
         .await?;
-    for token in transaction.children(Kind::Token, &user.id).await? {
-        if kept.is_none_or(|kept| token.id != kept.to_string()) {
-            transaction.remove(&token).await?;
-        }
-    }
-    Ok(())
+    transaction.remove_tokens(user, kept).await
 }
 
-/// Removes all users from `home`, an organization that is being deleted. A member of another organization keeps the
-/// account, with the one joined first as the home: what an organization gave a user goes with it, and nothing else. The
-/// admins there gain no permissions over others: they can change only a user without permissions elsewhere.
-pub(super) async fn leave_home(transaction: &mut Transaction, home: &str) -> Result<(), Error> {
-    for user in transaction.children(Kind::User, home).await? {
-        let mut others = Vec::new();
-        for organization in organizations_of(transaction, &user.id).await? {
-            if organization != home {
-                others.extend(
-                    transaction
-                        .get(Kind::Membership, &membership_id(&organization, &user.id))
-                        .await?,
-                );
-            }
-        }
-        if let Some(first) = others.into_iter().min_by_key(|membership| membership.position) {
-            transaction.move_home(&user, &first.organization_id).await?;
-        } else if transaction.get(Kind::Operator, &user.id).await?.is_some() {
-            let message = format!(
-                "the user {}, an operator of this server, is a member of no other organization and would be deleted: add the user to \
-                 another one, or remove the operator (tidewaiter cloud operators remove)",
-                user.id
-            );
-            return Err(Refusal::conflict(message).into());
-        } else {
-            forget(transaction, &user, home).await?;
-        }
-    }
-    Ok(())
-}
-
-/// Deletes a user and all memberships of the user, but never the last operator. Only the organization `going` may lose
-/// its last owner.
-pub(super) async fn forget(transaction: &mut Transaction, user: &Row, going: &str) -> Result<(), Error> {
+/// Deletes a user and all memberships of the user, but never the last operator.
+pub(super) async fn forget(transaction: &mut Transaction, user: &Row) -> Result<(), Error> {
     super::operators::keep_one(transaction, &user.id).await?;
-    for (kind, id) in transaction.users_of(Kind::User, &user.id).await? {
-        if kind == Kind::Membership
-            && let Some(membership) = transaction.get(kind, &id).await?
-        {
-            if membership.organization_id != going {
-                not_the_last_owner(transaction, &membership.organization_id, &user.id).await?;
-            }
-            leave(transaction, &membership).await?;
-        }
+    for membership in transaction.using(Kind::Membership, Kind::User, &user.id).await? {
+        not_the_last_owner(transaction, &membership.organization_id, &user.id).await?;
+        leave(transaction, &membership).await?;
     }
     transaction.remove(user).await
 }
 
 /// Removes a user from an organization, and from its teams and bindings.
 pub(super) async fn leave(transaction: &mut Transaction, membership: &Row) -> Result<(), Error> {
-    let user = membership.text("user_id").unwrap_or_default().to_owned();
-    for (kind, id) in transaction.users_of(Kind::User, &user).await? {
-        let row = transaction.get(kind, &id).await?;
-        let Some(row) = row.filter(|row| row.organization_id == membership.organization_id) else {
-            continue;
-        };
-        match kind {
-            Kind::RoleBinding => transaction.remove(&row).await?,
-            Kind::Team => {
-                let mut spec = row.spec.clone();
-                if let Some(users) = spec.get_mut("user_ids").and_then(Value::as_array_mut) {
-                    users.retain(|id| id.as_str() != Some(&user));
-                }
-                let document = Kind::Team.read_value(&Value::Object(spec.clone()))?;
-                let ties = ties(transaction, Kind::Team, &row.parent_id, &row.organization_id, &document).await?;
-                transaction.update(&row, spec, String::new(), &ties).await?;
-            }
-            _ => {}
-        }
-    }
+    let user = membership.text("user_id").unwrap_or_default();
+    let organization = &membership.organization_id;
+    let bindings = transaction.of_user(Kind::RoleBinding, organization, user).await?;
+    transaction.remove_all(&bindings).await?;
+    let teams = transaction.of_user(Kind::Team, organization, user).await?;
+    transaction.leave_teams(user, &teams).await?;
     transaction.remove(membership).await
 }
+
+/// Deletes an organization with everything in it, and the users whose home it is. A member of another organization keeps
+/// the account, with the one joined first as the home: what an organization gave a user goes with it, and nothing else.
+/// The admins there gain no permissions over others: they can change only a user without permissions elsewhere.
+pub(super) async fn disband(transaction: &mut Transaction, organization: &Row) -> Result<(), Error> {
+    let home = &organization.id;
+    let mut moved = HashSet::new();
+    for membership in transaction.memberships_elsewhere(home).await? {
+        let user = membership.text("user_id").unwrap_or_default();
+        if moved.insert(user.to_owned()) {
+            let user = transaction.existing(Kind::User, user).await?;
+            transaction.move_home(&user, &membership.organization_id).await?;
+        }
+    }
+    let operators = transaction.of_kind(Kind::Operator).await?;
+    if let Some(operator) = operators.iter().find(|row| row.organization_id == *home) {
+        let message = format!(
+            "the user {}, an operator of this server, is a member of no other organization and would be deleted: add the user to \
+             another one, or remove the operator (tidewaiter cloud operators remove)",
+            operator.id
+        );
+        return Err(Refusal::conflict(message).into());
+    }
+    transaction.remove(organization).await
+}
+
+#[cfg(test)]
+mod tests;

@@ -30,8 +30,8 @@ async fn operators_see_who_changed_the_catalogue(world: World) {
         .map(|row| (row["kind"].as_str().unwrap(), row["action"].as_str().unwrap()))
         .collect();
     let expected = [
-        ("plugin-versions", "delete"),
         ("plugin-manifests", "delete"),
+        ("plugin-versions", "delete"),
         ("plugin-manifests", "create"),
         ("plugin-versions", "create"),
         ("organizations", "create"),

@@ -35,6 +35,7 @@ mod proxy;
 mod quotas;
 mod references;
 mod refusals;
+mod removals;
 mod removed_keys;
 mod requests;
 mod schemathesis;

@@ -53,6 +53,13 @@ static RECORD: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
+/// The statement that reads what is removed with a node pool and not yet deleted. It begins with the removals, which are
+/// few.
+const REMOVED: &str = "SELECT objects.kind, id AS object_id, updated_at AS at FROM removals CROSS JOIN objects WHERE \
+                       removals.kind IN ('nodes', 'node-pool-labels') AND objects.kind = removals.kind \
+                       AND objects.parent_id = removals.parent_id AND objects.position <= removals.position \
+                       AND cluster_id = $1 ORDER BY objects.position DESC LIMIT 1000";
+
 impl Store {
     /// The audit log of an organization as the API shows it, newest first: at most `limit` changes before the number
     /// `before`.
@@ -74,12 +81,15 @@ impl Store {
     /// The last deletions of objects that a cluster of an organization mirrors, newest first: at most [`DELETIONS`],
     /// and as many of nodes. An object that exists again, a membership for example, is not deleted.
     pub async fn deletions(&self, organization: &str, cluster: &str) -> Result<Vec<Value>, StoreError> {
+        // First, so that what is deleted in between is in one of the two.
+        let mut found = Source::fetch(&mut &*self, REMOVED, &[cluster]).await?;
         let mut reader = self.reader().await?;
-        let found = query(&RECORD, &[organization, cluster])
+        let deleted = query(&RECORD, &[organization, cluster])
             .bind(DELETIONS)
             .fetch_all(&mut *reader);
-        let found = within(found).await?;
-        let deletions: Result<Vec<_>, sqlx::Error> = reader.end(found).iter().map(deletion).collect();
+        let deleted = within(deleted).await?;
+        found.extend(reader.end(deleted));
+        let deletions: Result<Vec<_>, sqlx::Error> = found.iter().map(deletion).collect();
         Ok(deletions?.into_iter().flatten().collect())
     }
 

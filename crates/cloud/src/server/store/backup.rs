@@ -47,6 +47,11 @@ const TABLES: &[Table] = &[
         columns: "sequence, at, organization_id, cluster_id, kind, object_id, action, actor, request_id, before, after",
         numbers: &["sequence"],
     },
+    Table {
+        name: "removals",
+        columns: "parent_id, kind, position, kept, queue, actor, request_id",
+        numbers: &["position"],
+    },
 ];
 
 /// A backup that cannot be created or read.

@@ -109,6 +109,7 @@ impl Maintenance {
             let (retention, give_back) = (self.retention, self.engine.statements().give_back);
             let written = self.store.write(system(), async move |transaction| {
                 transaction.expire(now, fill).await?;
+                transaction.resume().await?;
                 transaction.forget_changes(now, retention).await?;
                 Ok(transaction.give_back(give_back).await?)
             });

@@ -7,7 +7,6 @@ use prometheus::IntCounterVec;
 use sqlx::Row as _;
 
 use super::StoreError;
-use super::deadline::within;
 use super::reads::query;
 use super::transaction::Transaction;
 use crate::models::Kind;
@@ -64,11 +63,12 @@ impl Transaction {
         let statement = "INSERT INTO counts (organization_id, kind, count) VALUES ($1, $2, 1) \
                          ON CONFLICT (organization_id, kind) DO UPDATE SET count = counts.count + 1 RETURNING count";
         let counted = query(statement, &[organization, kind.word()]);
-        let counted = within(counted.fetch_one(&mut *self.connection)).await?;
+        let counted = self.all(counted).await?;
         if kind == Kind::Token {
             return Ok(());
         }
-        Ok(self.quotas.check(kind, counted.try_get(0)?)?)
+        let count = counted.first().map(|row| row.try_get(0)).transpose()?;
+        Ok(self.quotas.check(kind, count.unwrap_or_default())?)
     }
 
     /// Counts `number` objects less of `kind`.

@@ -9,7 +9,7 @@ use sqlx::{Any, Row as _};
 use uuid::Uuid;
 
 use super::deadline::{Lease, within};
-use super::row::{Row, select};
+use super::row::{Row, present, select};
 use super::{Store, StoreError, Transaction, names};
 use crate::models::Kind;
 use crate::server::Error;
@@ -38,7 +38,7 @@ pub trait Source: Send {
 
     /// The document of the object as it is stored, if the object exists.
     async fn document(&mut self, kind: Kind, id: &str) -> Result<Option<String>, StoreError> {
-        let statement = "SELECT spec FROM objects WHERE kind = $1 AND id = $2";
+        let statement = concat!("SELECT spec FROM objects WHERE kind = $1 AND id = $2 AND ", present!());
         let found = self.fetch(statement, &[kind.word(), id]).await?;
         let text = |row: &AnyRow| Ok(row.try_get("spec")?);
         found.first().map(text).transpose()
@@ -59,6 +59,14 @@ pub trait Source: Send {
     /// All objects of one kind.
     async fn of_kind(&mut self, kind: Kind) -> Result<Vec<Row>, StoreError> {
         self.rows(select!("kind = $1 ORDER BY position"), &[kind.word()]).await
+    }
+
+    /// The objects of `kind` that refer to the object `id` of the kind `used`, in the order of their creation.
+    async fn using(&mut self, kind: Kind, used: Kind, id: &str) -> Result<Vec<Row>, StoreError> {
+        let statement = select!(
+            "kind = $1 AND id IN (SELECT id FROM uses WHERE used_kind = $2 AND used_id = $3 AND kind = $1) ORDER BY position"
+        );
+        self.rows(statement, &[kind.word(), used.word(), id]).await
     }
 
     /// The object with this name.
@@ -84,7 +92,7 @@ pub(super) fn query(statement: &'static str, values: &[&str]) -> Statement {
 #[async_trait]
 impl Source for Transaction {
     async fn fetch(&mut self, statement: &'static str, values: &[&str]) -> Result<Vec<AnyRow>, StoreError> {
-        within(query(statement, values).fetch_all(&mut *self.connection)).await
+        self.all(query(statement, values)).await
     }
 }
 
@@ -110,7 +118,8 @@ impl Store {
 
     /// The ids of all objects of one kind.
     pub async fn ids(&self, kind: Kind) -> Result<HashSet<Uuid>, StoreError> {
-        let found = Source::fetch(&mut &*self, "SELECT id FROM objects WHERE kind = $1", &[kind.word()]).await?;
+        let statement = concat!("SELECT id FROM objects WHERE kind = $1 AND ", present!());
+        let found = Source::fetch(&mut &*self, statement, &[kind.word()]).await?;
         found.iter().map(|row| Ok(uuid(row.try_get("id")?))).collect()
     }
 
@@ -136,12 +145,9 @@ impl Store {
         ))
     }
 
-    /// The objects of `kind` that refer to the object `id` of the kind `used`, in the order of their creation.
+    /// See [`Source::using`].
     pub async fn using(&self, kind: Kind, used: Kind, id: &str) -> Result<Vec<Row>, StoreError> {
-        let statement = select!(
-            "kind = $1 AND id IN (SELECT id FROM uses WHERE used_kind = $2 AND used_id = $3 AND kind = $1) ORDER BY position"
-        );
-        Source::rows(&mut &*self, statement, &[kind.word(), used.word(), id]).await
+        Source::using(&mut &*self, kind, used, id).await
     }
 
     pub(super) async fn reader(&self) -> Result<Lease, StoreError> {

@@ -47,14 +47,31 @@ impl std::fmt::Debug for SecretColumn {
     }
 }
 
-/// A statement that selects objects for [`Row::read`], given the part after `WHERE`.
-macro_rules! select {
-    ($where:literal) => {
+/// The condition that an object is not removed: see [`removal`](super::removal).
+macro_rules! present {
+    () => {
+        "NOT EXISTS (SELECT 1 FROM removals WHERE removals.parent_id = objects.parent_id AND removals.kind = objects.kind \
+         AND removals.position >= objects.position AND removals.kept <> objects.id)"
+    };
+}
+pub(super) use present;
+
+/// A statement that selects objects for [`Row::read`], given the part after `WHERE`, with those that are removed.
+macro_rules! select_all {
+    ($($where:expr),+) => {
         concat!(
             "SELECT kind, id, organization_id, cluster_id, parent_id, owner_id, position, created_at, updated_at, spec, status, secret ",
             "FROM objects WHERE ",
-            $where
+            $($where),+
         )
+    };
+}
+pub(super) use select_all;
+
+/// The same without them. The part after `WHERE` has no `OR`.
+macro_rules! select {
+    ($where:literal) => {
+        $crate::server::store::row::select_all!($crate::server::store::row::present!(), " AND ", $where)
     };
 }
 pub(super) use select;

@@ -1,10 +1,14 @@
 //! The operations of a writer, each with its audit row and its event, all within one transaction.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+use sqlx::any::AnyRow;
 use sqlx::{Executor as _, Row as _};
+use tidewaiter_kit::SharedClock;
 use uuid::Uuid;
 
 use super::StoreError;
@@ -15,7 +19,7 @@ use super::feed::{CommittedChange, Scope};
 use super::names;
 use super::quotas::Quotas;
 use super::reads::{Source, Statement, query};
-use super::row::{Row, SecretColumn};
+use super::row::{Row, SecretColumn, present};
 use super::stored::{Growth, Storage, What, size};
 use crate::models::Kind;
 use crate::server::Error;
@@ -38,6 +42,14 @@ pub struct Transaction {
     pub(super) growth: Growth,
     /// The error after which the connection cannot be used.
     pub(super) lost: Option<Arc<StoreError>>,
+    /// The queues with removals that are not complete.
+    pub(super) unswept: BTreeSet<String>,
+    pub(super) clock: SharedClock,
+    /// When the time of the current write ends, by the monotonic clock.
+    pub(super) until: Duration,
+    /// The statements and the rows that were read, since the transaction began.
+    #[cfg(test)]
+    pub(in crate::server) cost: (usize, usize),
 }
 
 impl Transaction {
@@ -48,7 +60,12 @@ impl Transaction {
 
     /// The objects that refer to this one.
     pub async fn users_of(&mut self, kind: Kind, id: &str) -> Result<Vec<(Kind, String)>, StoreError> {
-        let statement = "SELECT kind, id FROM uses WHERE used_kind = $1 AND used_id = $2 ORDER BY kind, id";
+        let statement = concat!(
+            "SELECT kind, id FROM uses WHERE used_kind = $1 AND used_id = $2 AND EXISTS (SELECT 1 FROM objects \
+             WHERE objects.kind = uses.kind AND objects.id = uses.id AND ",
+            present!(),
+            ") ORDER BY kind, id"
+        );
         let mut users = Vec::new();
         for row in self.fetch(statement, &[kind.word(), id]).await? {
             users.extend(Kind::of(row.try_get(0)?).zip(Some(row.try_get(1)?)));
@@ -106,8 +123,15 @@ impl Transaction {
         );
         self.run(inserted.bind(row.position)).await?;
         self.add_object(&row, row.bytes());
-        self.tie(&row, ties).await?;
-        self.record_of(&row, "create", None, Some(row.audited())).await?;
+        self.name(&row, ties).await?;
+        if !ties.uses.is_empty() {
+            self.refer(&row, &ties.uses).await?;
+        }
+        if row.kind == Kind::Organization {
+            self.record_for_operators(&row, "create", None, Some(row.audited()))
+                .await?;
+        }
+        self.record(&row, "create", None, Some(row.audited())).await?;
         Ok(row)
     }
 
@@ -131,8 +155,10 @@ impl Transaction {
             updated_at: self.now.to_string(),
             ..before.clone()
         };
-        self.untie(before).await?;
-        self.tie(&after, ties).await?;
+        let unnamed = "DELETE FROM names WHERE kind = $1 AND id = $2";
+        self.run(query(unnamed, &[after.kind.word(), &after.id])).await?;
+        self.name(&after, ties).await?;
+        self.refer(&after, &ties.uses).await?;
         self.write(before, &after).await?;
         let (first, last) = differing(&before.audited(), &after.audited());
         self.record(&after, "update", Some(first), Some(last)).await?;
@@ -157,31 +183,6 @@ impl Transaction {
             .await
     }
 
-    /// Removes `row` and all its descendants.
-    pub async fn remove(&mut self, row: &Row) -> Result<(), Error> {
-        let mut going = vec![row.clone()];
-        let mut next = 0;
-        while let Some(parent) = going.get(next).cloned() {
-            for kind in parent.kind.children() {
-                going.extend(self.children(kind, &parent.id).await?);
-            }
-            next += 1;
-        }
-        for row in going.iter().rev() {
-            self.untie(row).await?;
-            for statement in [
-                "DELETE FROM uses WHERE used_kind = $1 AND used_id = $2",
-                "DELETE FROM objects WHERE kind = $1 AND id = $2",
-            ] {
-                self.run(query(statement, &[row.kind.word(), &row.id])).await?;
-            }
-            self.count_less(row.kind, &row.organization_id, 1).await?;
-            self.add_object(row, -row.bytes());
-            self.record_of(row, DELETE, Some(row.audited()), None).await?;
-        }
-        Ok(())
-    }
-
     /// Publishes a change of `row` to the clusters of `organization` too, which is not its own.
     pub async fn tell(&mut self, row: &Row, organization: &str, action: &'static str) -> Result<(), Error> {
         let elsewhere = Row {
@@ -191,57 +192,42 @@ impl Transaction {
         self.record(&elsewhere, action, None, None).await
     }
 
-    async fn tie(&mut self, row: &Row, ties: &References) -> Result<(), Error> {
+    async fn name(&mut self, row: &Row, ties: &References) -> Result<(), Error> {
         if let Some(name) = &ties.name {
             let stored = names::stored(&name.name);
             let taken = "SELECT id FROM names WHERE kind = $1 AND scope_id = $2 AND name = $3";
             let taken = self.fetch(taken, &[row.kind.word(), &ties.scope, &stored]).await?;
-            if !taken.is_empty() {
+            let taken: Option<String> = taken.first().map(|row| row.try_get(0)).transpose()?;
+            if let Some(id) = taken
+                && self.get(row.kind, &id).await?.is_some()
+            {
                 let reason = format!("{} with {} already exists", row.kind.singular(), name.key);
                 let status = http::StatusCode::CONFLICT;
                 let refusal = Refusal::field(name.field, reason);
                 return Err(Refusal { status, ..refusal }.into());
             }
-            let statement = "INSERT INTO names (kind, scope_id, name, id) VALUES ($1, $2, $3, $4)";
+            // What is removed gives its name away before it is deleted.
+            let statement = "INSERT INTO names (kind, scope_id, name, id) VALUES ($1, $2, $3, $4) \
+                             ON CONFLICT (kind, scope_id, name) DO UPDATE SET id = excluded.id";
             self.run(query(statement, &[row.kind.word(), &ties.scope, &stored, &row.id]))
                 .await?;
         }
-        let statement =
-            "INSERT INTO uses (used_kind, used_id, kind, id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
-        for (kind, id) in &ties.uses {
-            self.run(query(statement, &[kind.word(), id, row.kind.word(), &row.id]))
-                .await?;
-        }
         Ok(())
     }
 
-    async fn untie(&mut self, row: &Row) -> Result<(), StoreError> {
-        for statement in [
-            "DELETE FROM names WHERE kind = $1 AND id = $2",
-            "DELETE FROM uses WHERE kind = $1 AND id = $2",
-        ] {
-            self.run(query(statement, &[row.kind.word(), &row.id])).await?;
-        }
-        Ok(())
-    }
-
-    /// Records that the object has come or gone; of an organization also where operators see it, because its own audit log goes with it.
-    async fn record_of(
+    /// Records that an organization has come or gone where operators see it: its own audit log goes with it.
+    pub(super) async fn record_for_operators(
         &mut self,
-        row: &Row,
+        organization: &Row,
         action: &'static str,
         before: Option<Value>,
         after: Option<Value>,
     ) -> Result<(), Error> {
-        if row.kind == Kind::Organization {
-            let of_operators = Row {
-                organization_id: String::new(),
-                ..row.clone()
-            };
-            self.record(&of_operators, action, before.clone(), after.clone())
-                .await?;
-        }
-        self.record(row, action, before, after).await
+        let of_operators = Row {
+            organization_id: String::new(),
+            ..organization.clone()
+        };
+        self.record(&of_operators, action, before, after).await
     }
 
     /// Records a change of `row`, with what was there before and after it.
@@ -252,51 +238,94 @@ impl Transaction {
         before: Option<Value>,
         after: Option<Value>,
     ) -> Result<(), Error> {
-        let (before, after) = (recorded(before), recorded(after));
-        self.growth.deletes |= action == DELETE;
         let place = (&*row.organization_id, &*row.cluster_id, row.kind.word(), &*row.id);
-        self.add_change(place, action, &before, &after).await?;
+        self.add_change(place, action, &recorded(before), &recorded(after))
+            .await?;
+        self.note(row, action);
+        Ok(())
+    }
+
+    /// Publishes the last change, which is one of `row`, after the commit.
+    pub(super) fn note(&mut self, row: &Row, action: &'static str) {
+        self.growth.deletes |= action == DELETE;
         self.notes.push(CommittedChange {
             sequence: self.sequence,
             scope: scope(row.kind, &row.id, &row.organization_id, &row.cluster_id),
             decides: row.kind.decides_for(&row.id, action == DELETE),
         });
-        Ok(())
     }
 
     /// Adds a row to the audit log: of an organization, a cluster, and an object of a kind.
     pub(super) async fn add_change(
         &mut self,
-        (organization, cluster, kind, id): (&str, &str, &str, &str),
+        place: (&str, &str, &str, &str),
         action: &str,
         before: &str,
         after: &str,
     ) -> Result<(), StoreError> {
-        self.sequence += 1;
-        let (now, by) = (self.now.to_string(), self.by.clone());
-        let (what, owner) = What::of_change(&by.actor, organization);
-        self.add(what, owner, size(&[before, after]));
+        let values = self.next_change(place, action, before, after);
         let added = query(
             "INSERT INTO changes (at, organization_id, cluster_id, kind, object_id, action, actor, request_id, before, after, sequence) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-            &[
-                &now,
-                organization,
-                cluster,
-                kind,
-                id,
-                action,
-                &by.actor,
-                &by.request_id,
-                before,
-                after,
-            ],
+            &values.each_ref().map(String::as_str),
         );
         self.run(added.bind(self.sequence)).await
     }
 
+    /// The columns of a row of the audit log except its number, which is the next one. It is counted.
+    pub(super) fn next_change(
+        &mut self,
+        (organization, cluster, kind, id): (&str, &str, &str, &str),
+        action: &str,
+        before: &str,
+        after: &str,
+    ) -> [String; 10] {
+        self.sequence += 1;
+        let (now, by) = (self.now.to_string(), self.by.clone());
+        let (what, owner) = What::of_change(&by.actor, organization);
+        self.add(what, owner, size(&[before, after]));
+        let (actor, request) = (&by.actor, &by.request_id);
+        [
+            &now,
+            organization,
+            cluster,
+            kind,
+            id,
+            action,
+            actor,
+            request,
+            before,
+            after,
+        ]
+        .map(str::to_owned)
+    }
+
     pub(super) async fn run(&mut self, statement: Statement) -> Result<(), StoreError> {
+        self.begin_statement()?;
         within(statement.execute(&mut *self.connection)).await.map(drop)
+    }
+
+    /// The rows of `statement`.
+    pub(super) async fn all(&mut self, statement: Statement) -> Result<Vec<AnyRow>, StoreError> {
+        self.begin_statement()?;
+        let found = within(statement.fetch_all(&mut *self.connection)).await?;
+        #[cfg(test)]
+        {
+            self.cost.1 += found.len();
+        }
+        Ok(found)
+    }
+
+    /// Checks that the current write has time left.
+    fn begin_statement(&mut self) -> Result<(), StoreError> {
+        #[cfg(test)]
+        {
+            self.cost.0 += 1;
+        }
+        if self.clock.monotonic() > self.until {
+            return Err(StoreError::TooLong);
+        }
+        Ok(())
     }
 
     pub(super) async fn say(&mut self, statement: &'static str) -> Result<(), StoreError> {

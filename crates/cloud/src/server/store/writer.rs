@@ -4,11 +4,13 @@
 //! queue that is full makes nobody else wait for long, and at most half of the time goes into commits.
 //!
 //! A write is acknowledged only after its commit, and a refused one does not affect the others. The caller may be
-//! dropped: its write is done completely or not at all. Each statement has a deadline, and a connection on which one did not
-//! end is closed: the next writes use another.
+//! dropped: its write is done completely or not at all, and not at all if it was still pending. A write that takes too
+//! long is rolled back and refused. Each statement has a deadline, and a connection on which one did not end is closed:
+//! the next writes use another.
 
+use std::collections::{BTreeSet, HashSet};
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,15 +25,20 @@ use super::draft::Author;
 use super::engine::Engine;
 use super::queue::Queue;
 use super::quotas::Quotas;
+use super::removal::Sweep;
 use super::stored::{Growth, Storage};
 use super::transaction::Transaction;
 use super::{Store, StoreError};
 use crate::server::Error;
+use crate::server::refusal::Refusal;
 
 /// The maximum number of writes in one commit.
 const BATCH: usize = 128;
 /// How long a commit takes writes where commits are fast.
 const FILL: Duration = Duration::from_millis(4);
+/// How long a write may take, because all others wait for it. Checked before each of its statements, which have a
+/// deadline of their own.
+const BUDGET: Duration = Duration::from_secs(2);
 
 /// The operations of a write: an asynchronous closure whose future is `Send`, which the bound `AsyncFnOnce` cannot state.
 pub trait Change<'t, T>: FnOnce(&'t mut Transaction) -> Self::Running + Send + 'static {
@@ -50,6 +57,9 @@ where
 /// A write with any result type.
 #[async_trait]
 pub(super) trait Job: Send {
+    /// Whether nobody waits for the result any more.
+    fn is_abandoned(&self) -> bool;
+
     /// Applies the change. False if it was refused, so that it must be rolled back.
     async fn run(&mut self, transaction: &mut Transaction) -> bool;
 
@@ -70,6 +80,10 @@ pub(super) struct Waiting<T, F> {
 
 #[async_trait]
 impl<T: Send + 'static, F: for<'t> Change<'t, T>> Job for Waiting<T, F> {
+    fn is_abandoned(&self) -> bool {
+        self.answer.is_closed()
+    }
+
     async fn run(&mut self, transaction: &mut Transaction) -> bool {
         let Some(change) = self.change.take() else { return false };
         transaction.by = self.by.clone();
@@ -78,6 +92,11 @@ impl<T: Send + 'static, F: for<'t> Change<'t, T>> Job for Waiting<T, F> {
             && let Err(error) = transaction.check_growth().await
         {
             result = Err(error);
+        }
+        if let Err(Error::Store(error)) = &result
+            && matches!(**error, StoreError::TooLong)
+        {
+            result = Err(too_long().into());
         }
         let keep = result.is_ok();
         if let Err(Error::Store(error)) = &result
@@ -101,6 +120,13 @@ impl<T: Send + 'static, F: for<'t> Change<'t, T>> Job for Waiting<T, F> {
     }
 }
 
+fn too_long() -> Refusal {
+    let message = format!(
+        "the change was not made, because it takes longer than {BUDGET:?}: change less at once, or retry later"
+    );
+    Refusal::new(http::StatusCode::SERVICE_UNAVAILABLE, message)
+}
+
 /// The task that writes.
 pub struct Writer {
     pub(super) engine: Arc<dyn Engine>,
@@ -116,6 +142,8 @@ pub struct Writer {
     pub(super) kept: Option<Lease>,
     /// How long the last commit took besides its writes.
     pub(super) overhead: Duration,
+    /// The queues of which a step of a removal is pending.
+    pub(super) sweeping: Arc<Mutex<HashSet<String>>>,
 }
 
 impl Writer {
@@ -134,6 +162,9 @@ impl Writer {
                 }
             };
             let Some(first) = first else { return Ok(()) };
+            if first.is_abandoned() {
+                continue;
+            }
             let mut batch = vec![first];
             let committed = self.commit(&mut batch).await;
             if let Err(error) = &committed {
@@ -142,14 +173,25 @@ impl Writer {
                 self.store.health.failed(error);
                 error!(error = %Chain(error.as_ref()), "no change was written");
             }
+            let (unswept, committed) = match committed {
+                Ok(unswept) => (unswept, Ok(())),
+                Err(error) => (BTreeSet::new(), Err(error)),
+            };
             for job in batch {
                 job.finish(committed.clone());
+            }
+            for queue in unswept {
+                if let Some(sweep) = Sweep::of(&queue, &self.sweeping) {
+                    // If the queue is full or closed, the maintenance task resumes the removal.
+                    let _ = jobs.push(&queue, Box::new(sweep));
+                }
             }
         }
     }
 
     /// Writes the first of `batch`, and adds those that are pending.
-    async fn commit(&mut self, batch: &mut Vec<Box<dyn Job>>) -> Result<(), Arc<StoreError>> {
+    /// Returns the queues with removals that are not complete.
+    async fn commit(&mut self, batch: &mut Vec<Box<dyn Job>>) -> Result<BTreeSet<String>, Arc<StoreError>> {
         let asked = self.clock.monotonic();
         let mut transaction = self.begin().await.map_err(Arc::new)?;
         let (begun, since) = (transaction.sequence, self.clock.monotonic());
@@ -158,7 +200,12 @@ impl Writer {
         let filled = self.clock.monotonic();
         end(&*self.engine, &mut transaction, begun).await?;
         self.overhead = since.saturating_sub(asked) + self.clock.monotonic().saturating_sub(filled);
-        let Transaction { connection, notes, .. } = transaction;
+        let Transaction {
+            connection,
+            notes,
+            unswept,
+            ..
+        } = transaction;
         self.kept = Some(connection);
         // The changes of other replicas since the last commit have smaller numbers and are published first.
         if self.store.feed.latest() < begun {
@@ -166,14 +213,14 @@ impl Writer {
                 error!(error = %Chain(&error), "cannot read the changes of other replicas");
                 self.store.feed.set_deaf(true);
                 // Published now, these would hide those before them for good. The next commit reads both.
-                return Ok(());
+                return Ok(unswept);
             }
             if self.engine.statements().announce.is_none() {
                 self.store.feed.set_deaf(false);
             }
         }
         self.store.feed.publish(&notes);
-        Ok(())
+        Ok(unswept)
     }
 
     /// Performs the first of `batch`, and then one write of each organization in turn, until enough time has passed.
@@ -186,7 +233,9 @@ impl Writer {
         let until = since + FILL.max(self.overhead);
         let mut performed = 0;
         while let Some(job) = batch.get_mut(performed) {
-            perform(transaction, &mut **job).await?;
+            if !job.is_abandoned() {
+                perform(transaction, &mut **job).await?;
+            }
             performed += 1;
             if performed < BATCH && self.clock.monotonic() < until {
                 batch.extend(self.store.jobs.more(1));
@@ -219,9 +268,14 @@ impl Writer {
             now: self.clock.now(),
             silent: false,
             lost: None,
+            unswept: BTreeSet::new(),
+            clock: Arc::clone(&self.clock),
+            until: Duration::MAX,
             quotas: Arc::clone(&self.quotas),
             storage: Arc::clone(&self.storage),
             growth: Growth::default(),
+            #[cfg(test)]
+            cost: (0, 0),
         })
     }
 }
@@ -229,6 +283,7 @@ impl Writer {
 async fn perform(transaction: &mut Transaction, job: &mut dyn Job) -> Result<(), Arc<StoreError>> {
     let (sequence, notes) = (transaction.sequence, transaction.notes.len());
     transaction.say("SAVEPOINT job").await?;
+    transaction.until = transaction.clock.monotonic() + BUDGET;
     if job.run(transaction).await {
         transaction.say("RELEASE SAVEPOINT job").await?;
         return Ok(());
