@@ -5,7 +5,7 @@
 //! closed, so that no client delays another one. Between two accepts the connections run, so that a request that is
 //! there already is read before a later connection can close its own. The first request, the head of each later one and
 //! the life of a connection have time limits, and all time limits are measured on the clock of the kit. The heads that
-//! are not complete have a limit each, and one over all connections.
+//! are not complete have a limit each, and one over all connections. A client that does not read its response is closed.
 //!
 //! Why not a library: `axum::serve` and tower's limits bound connections or requests in total, and make new ones wait; none of
 //! them distinguishes peers.
@@ -40,6 +40,7 @@ mod connections;
 mod heads;
 mod malformed;
 mod port;
+mod readers;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -51,6 +52,7 @@ use heads::{Counted, Head, Heads};
 pub use malformed::Explain;
 use malformed::Explained;
 pub use port::Port;
+use readers::Paced;
 use timer::ClockTimer;
 pub use tls::{Certificate, TlsError};
 
@@ -219,6 +221,7 @@ impl Server {
         // Send a small response at once.
         let _ = stream.set_nodelay(true);
         let head = Head::new(&self.heads);
+        let stream = Paced::new(stream, Arc::clone(&self.clock));
         let stream = Counted { stream, head: &head };
         match &self.options.tls {
             None => self.requests(stream, peer, &head).await,
@@ -227,7 +230,13 @@ impl Server {
         }
     }
 
-    async fn over_tls(&self, tls: Arc<ServerConfig>, stream: Counted<'_, TcpStream>, peer: Peer, head: &Head<'_>) {
+    async fn over_tls(
+        &self,
+        tls: Arc<ServerConfig>,
+        stream: Counted<'_, Paced<TcpStream>>,
+        peer: Peer,
+        head: &Head<'_>,
+    ) {
         let handshake = TlsAcceptor::from(tls).accept(stream);
         match timeout(&*self.clock, self.options.first, handshake).await {
             Ok(Ok(stream)) => {

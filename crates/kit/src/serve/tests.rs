@@ -311,3 +311,25 @@ async fn unfinished_heads_are_limited_over_all_connections() {
     let upload = format!("POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 65536\r\n\r\n{body}");
     assert!(port.ask(1, &upload).await.ends_with("\r\n\r\n65536"));
 }
+
+#[tokio::test]
+async fn a_client_that_does_not_read_its_response_is_closed() {
+    let body = vec![0_u8; 64 * 1024 * 1024];
+    let router = Router::new().route("/", get(async move || body.clone()));
+    let clock = ManualClock::default();
+    let options = Options {
+        life: None,
+        ..Options::default()
+    };
+    let port = start_with(router, &clock, options).await;
+    let mut stream = port.connect(1, KEPT_ALIVE).await;
+    answered(&mut stream).await;
+    // The time for the first request, and the write that waits.
+    clock.sleeping(2).await;
+    clock.advance(readers::PATIENCE);
+    let mut rest = Vec::new();
+    let read = tokio::time::timeout(HANGS, stream.read_to_end(&mut rest));
+    // A reset is an end, too.
+    let _ = read.await.expect("the end of the connection");
+    assert!(rest.len() < 63 * 1024 * 1024, "{}", rest.len());
+}
