@@ -62,7 +62,8 @@ pub use plugin::{Plugin, PluginChange, PluginSpec};
 pub use provider::{Provider, ProviderSpec};
 pub use registry::{Registry, RegistryProvider, RegistrySpec};
 pub use resource::{
-    Body, Code, Credential, Document, Facts, Parameter, ParameterType, Resource, UniqueName, Use, current, stored,
+    Body, Code, Credential, Document, Facts, MAX_SPEC, Parameter, ParameterType, Resource, UniqueName, Use, current,
+    stored,
 };
 pub use role::{Role, RoleSpec, Rule, RuleSpec, RuleType};
 pub use role_binding::{BindingSubject, RoleBinding, RoleBindingSpec};

@@ -4,6 +4,7 @@
 
 pub mod access;
 mod accounts;
+mod answers;
 mod body;
 mod budget;
 mod call;

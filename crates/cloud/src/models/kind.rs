@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::resource::MAX_BYTES;
+use super::resource::MAX_SPEC;
 use super::{Document, InvalidField, Kind, Unknown, document};
 
 /// Defines the enum of kinds. The facts of a resource are stated beside its model; those of the others here.
@@ -99,7 +99,7 @@ impl Kind {
     /// # Errors
     /// The first invalid field.
     pub fn read(self, bytes: &[u8]) -> Result<Document, InvalidField> {
-        self.read_tree(&document::parse(bytes, MAX_BYTES)?, Unknown::Refuse)
+        self.read_tree(&document::parse(bytes, MAX_SPEC)?, Unknown::Refuse)
     }
 
     /// As [`read`](Self::read), from JSON without duplicate keys.
@@ -107,7 +107,7 @@ impl Kind {
     /// # Errors
     /// The first invalid field.
     pub fn read_value(self, said: &Value) -> Result<Document, InvalidField> {
-        document::check_size(said.to_string().len(), MAX_BYTES)?;
+        document::check_size(said.to_string().len(), MAX_SPEC)?;
         self.read_tree(said, Unknown::Refuse)
     }
 

@@ -16,7 +16,7 @@ use super::schema::Described;
 use super::{Credentials, InvalidField, Kind, Model, OrgRole, Unknown};
 
 /// The maximum size of a spec, in bytes.
-pub const MAX_BYTES: usize = 1024 * 1024;
+pub const MAX_SPEC: usize = 1024 * 1024;
 
 /// A kind of the API, implemented by what clients send of it: its spec.
 pub trait Resource: Model + Serialize + ToSchema + Send + Sync + 'static {

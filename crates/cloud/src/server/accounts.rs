@@ -9,12 +9,13 @@ use super::Error;
 use super::call::{Call, Reply, object, refuse_others, respond, text};
 use super::cloud::Cloud;
 use super::digest::uuid;
+use super::lists::all;
 use super::login::{LOGIN, add_token, right};
 use super::principal::{Known, OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::{made, written};
 use super::source::unlocked;
-use super::store::{Row, Source, Transaction};
+use super::store::{Listed, Row, Source, Transaction};
 use super::token::{Claims, TokenUse};
 use super::users::{hashed, replace_password, rewrite};
 use super::view::unix_millis;
@@ -221,9 +222,9 @@ pub(super) async fn get_token(cloud: &Cloud, call: &Call) -> Result<Response, Er
 }
 
 pub(super) async fn list_tokens(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let rows = cloud.store.children(Kind::Token, &call.owner()).await?;
-    let items: Vec<_> = rows.iter().map(token_shown).collect();
-    Ok(respond(call, &items))
+    let owner = call.owner();
+    let tokens = Listed::Children(Kind::Token, &owner);
+    all(cloud, call, tokens, |row| Ok(token_shown(row))).await
 }
 
 /// Creates a token. Without `expires_in_seconds` its lifetime is `default`, if there is one.

@@ -5,21 +5,25 @@
 //! keeps the spelling of its first version.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::StatusCode;
+use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::Error;
-use super::call::{Call, Condition, Reply, respond, text};
+use super::answers::{Held, holding};
+use super::call::{Call, Condition, Reply, respond_with, text};
 use super::cloud::{Answer, Cloud, Kept};
+use super::endpoints::MAX_SPEC;
 use super::lists::cached;
 use super::refusal::Refusal;
 use super::remember::written;
-use super::store::{References, Row, Scope, Source, StoreError, Transaction};
+use super::store::{Listed, References, Row, Scope, Source, StoreError, Transaction};
 use crate::models::values::{Slug, Version};
 use crate::models::{self, Document, Kind, PluginManifests, PluginSpec, PluginVersion, Unknown, parse};
 
@@ -32,56 +36,86 @@ pub(super) enum Part {
     Version,
 }
 
+/// The versions of each implementation of each type, as JSON.
+type Types = BTreeMap<String, BTreeMap<String, Vec<Box<RawValue>>>>;
+
+/// All versions of an implementation.
+#[derive(Serialize)]
+struct Definition<'a> {
+    implementation: &'a str,
+    r#type: &'a str,
+    versions: &'a [Box<RawValue>],
+}
+
 pub(super) async fn get(cloud: &Cloud, call: &Call, part: Part) -> Result<Response, Error> {
     cached(cloud, call, &call.path, Kept::Everything, || async {
         let as_of = cloud.store.feed().latest();
-        let rows = cloud.store.children(Kind::PluginVersion, "").await?;
-        let found = narrowed(&rows, call, part).ok_or_else(Refusal::not_found)?;
+        let mut held = cloud.hold_first(call).await?;
+        let found = if let Part::Version = part {
+            let mut source = &cloud.store;
+            let ids = source.ids_of(Kind::PluginVersion).await?;
+            let id = version_id(spelling(types_of(&ids), call.word("type")), call);
+            let row = cloud.store.get(Kind::PluginVersion, &id).await?;
+            row.map(|row| text(&current(&row)))
+        } else {
+            narrowed(&read(cloud, &mut held).await?, call, part)
+        };
+        let body = Bytes::from(found.ok_or_else(Refusal::not_found)?);
+        held.resize(body.len())?;
         let scope = Scope {
             kind: Kind::PluginVersion,
             organization: Uuid::nil(),
             cluster: Uuid::nil(),
         };
-        Ok(Answer::new(as_of, vec![scope], Bytes::from(text(&found)), None))
+        Ok((Answer::new(as_of, vec![scope], body, None), held))
     })
     .await
 }
 
-fn narrowed(rows: &[Row], call: &Call, part: Part) -> Option<Value> {
-    let mut types: BTreeMap<&str, BTreeMap<&str, Vec<Value>>> = BTreeMap::new();
-    for row in rows {
-        let mut words = row.id.splitn(3, '/');
-        let (plugin_type, implementation) = (words.next()?, words.next()?);
-        let versions = types.entry(plugin_type).or_default().entry(implementation).or_default();
-        versions.push(Value::Object(current(row)));
-    }
-    let definition = |plugin_type: &str, implementation: &str, versions: &Vec<Value>| json!({ "type": plugin_type, "implementation": implementation, "versions": versions });
-    let definitions = |plugin_type: &str| -> Option<Vec<Value>> {
-        let found = types.get(plugin_type)?.iter();
-        Some(
-            found
-                .map(|(implementation, versions)| definition(plugin_type, implementation, versions))
-                .collect(),
-        )
+/// Reads all versions. They and the response have the same size, for which `held` is enlarged.
+async fn read(cloud: &Cloud, held: &mut Held) -> Result<Types, Error> {
+    let (mut types, mut size) = (Types::new(), 0);
+    let versions = Listed::Children(Kind::PluginVersion, "");
+    let each = cloud.store.each(versions, i64::MIN, i64::MAX, |row| {
+        let version = to_raw_value(&current(&row)).map_err(Error::internal)?;
+        size += version.get().len();
+        held.enlarge(2 * size)?;
+        let mut words = row.id.splitn(3, '/').map(str::to_owned);
+        let (plugin_type, implementation) = (words.next(), words.next());
+        let implementations = types.entry(plugin_type.unwrap_or_default()).or_default();
+        implementations
+            .entry(implementation.unwrap_or_default())
+            .or_default()
+            .push(version);
+        Ok(ControlFlow::Continue(()))
+    });
+    each.await?;
+    Ok(types)
+}
+
+fn narrowed<'a>(types: &'a Types, call: &Call, part: Part) -> Option<String> {
+    let definitions = |plugin_type: &str| -> Option<Vec<Definition<'a>>> {
+        let (plugin_type, found) = types.get_key_value(plugin_type)?;
+        let definition = |(implementation, versions): (&'a String, &'a Vec<_>)| Definition {
+            implementation,
+            r#type: plugin_type,
+            versions,
+        };
+        Some(found.iter().map(definition).collect())
     };
-    let (asked, implementation) = (call.word("type"), call.word("implementation"));
-    let plugin_type = spelling(types.keys().copied(), asked);
+    let plugin_type = spelling(types.keys().map(String::as_str), call.word("type"));
     match part {
-        Part::All => {
+        Part::Type => definitions(plugin_type).map(|found| text(&found)),
+        Part::Definition => {
+            let mut found = definitions(plugin_type)?.into_iter();
+            let found = found.find(|found| found.implementation == call.word("implementation"))?;
+            Some(text(&found))
+        }
+        Part::All | Part::Version => {
             let all = types
                 .keys()
-                .filter_map(|plugin_type| Some((*plugin_type, definitions(plugin_type)?)));
-            Some(json!(all.collect::<BTreeMap<_, _>>()))
-        }
-        Part::Type => definitions(plugin_type).map(|found| json!(found)),
-        Part::Definition => {
-            let versions = types.get(plugin_type)?.get(implementation)?;
-            Some(definition(plugin_type, implementation, versions))
-        }
-        Part::Version => {
-            let id = version_id(plugin_type, call);
-            let row = rows.iter().find(|row| row.id == id)?;
-            Some(Value::Object(current(row)))
+                .filter_map(|plugin_type| Some((plugin_type, definitions(plugin_type)?)));
+            Some(text(&all.collect::<BTreeMap<_, _>>()))
         }
     }
 }
@@ -97,8 +131,12 @@ fn version_id(plugin_type: &str, call: &Call) -> String {
 /// `plugin_type` as the catalogue spells it, or unchanged if it has no such type.
 pub(super) async fn spelled(transaction: &mut Transaction, plugin_type: &str) -> Result<String, Error> {
     let ids = transaction.ids_of(Kind::PluginVersion).await?;
-    let types = ids.iter().filter_map(|id| id.split('/').next());
-    Ok(spelling(types, plugin_type).to_owned())
+    Ok(spelling(types_of(&ids), plugin_type).to_owned())
+}
+
+/// The types of the versions with these ids.
+fn types_of(ids: &[String]) -> impl Iterator<Item = &str> + Clone {
+    ids.iter().filter_map(|id| id.split('/').next())
 }
 
 /// The type among `known` that equals `asked` except for case, preferring one that equals it exactly.
@@ -139,11 +177,13 @@ pub(super) async fn set_manifests(cloud: &Cloud, call: &Call) -> Result<Response
 
 /// The manifests of a version, with the ETag that a replacement needs.
 pub(super) async fn manifests(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let rows = cloud.store.children(Kind::PluginVersion, "").await?;
-    let types = rows.iter().filter_map(|row| row.id.split('/').next());
-    let id = version_id(spelling(types, call.word("type")), call);
-    let row = cloud.store.get(Kind::PluginManifests, &id).await?;
-    Ok(respond(call, &row.ok_or_else(Refusal::not_found)?.spec))
+    let mut source = &cloud.store;
+    let ids = source.ids_of(Kind::PluginVersion).await?;
+    let id = version_id(spelling(types_of(&ids), call.word("type")), call);
+    let held = hold_manifests(cloud, call, &[&id]).await?;
+    let manifests = source.document(Kind::PluginManifests, &id).await?;
+    let response = respond_with(call, manifests.ok_or_else(Refusal::not_found)?);
+    Ok(holding(response, held))
 }
 
 /// Whether the version, or its manifests, are what the operator has seen. Clusters may have applied manifests already, so they are replaced only by an
@@ -216,7 +256,8 @@ pub(super) async fn delete_version(cloud: &Cloud, call: &Call) -> Result<Respons
     .await
 }
 
-fn version_of(plugin: &Map<String, Value>) -> String {
+/// The id of the version of a plugin.
+pub(super) fn version_of(plugin: &Map<String, Value>) -> String {
     let word = |field| plugin.get(field).and_then(Value::as_str).unwrap_or_default();
     format!("{}/{}/{}", word("type"), word("implementation"), word("version"))
 }
@@ -230,18 +271,66 @@ pub(super) async fn add_manifests(source: &mut dyn Source, plugin: &mut Map<Stri
     Ok(())
 }
 
-/// The text of a plugin with its manifests, which are not parsed: they may have megabytes, and each cluster asks for them again and again.
-pub(super) async fn text_with_manifests(source: &mut dyn Source, plugin: &Map<String, Value>) -> Result<String, Error> {
-    let id = version_of(plugin);
-    let Some(manifests) = source.document(Kind::PluginManifests, &id).await? else {
-        return Ok(text(plugin));
-    };
+/// A part of the budget for a response with the manifests of one of the versions, before they are read: they are in
+/// memory once as they are stored, and once in the response.
+pub(super) async fn hold_manifests(cloud: &Cloud, call: &Call, versions: &[&str]) -> Result<Held, Error> {
+    let mut largest = 0;
+    for version in versions {
+        let size = cloud.store.size(Kind::PluginManifests, version).await?;
+        largest = largest.max(size.try_into().unwrap_or(usize::MAX));
+    }
+    Ok(cloud
+        .hold(call, largest.saturating_mul(2).saturating_add(MAX_SPEC))
+        .await?)
+}
+
+/// The same for the response to a new plugin; none for other kinds.
+pub(super) async fn hold_created(cloud: &Cloud, call: &Call, document: &Document) -> Result<Option<Held>, Error> {
+    let version = document.uses.iter().find(|used| used.kind == Kind::PluginVersion);
+    match version {
+        Some(version) => hold_manifests(cloud, call, &[&version.id]).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The same for the response to a change of the plugin `id`, of which `body` may name another version; none for other
+/// kinds.
+pub(super) async fn hold_changed(
+    cloud: &Cloud,
+    call: &Call,
+    id: &str,
+    body: &Map<String, Value>,
+) -> Result<Option<Held>, Error> {
+    if call.kind()? != Kind::Plugin {
+        return Ok(None);
+    }
+    let before = cloud.store.get(Kind::Plugin, id).await?;
+    let mut spec = before.map(|row| row.spec).unwrap_or_default();
+    let before = version_of(&spec);
+    if let Some(version) = body.get("version") {
+        spec.insert("version".to_owned(), version.clone());
+    }
+    hold_manifests(cloud, call, &[&before, &version_of(&spec)])
+        .await
+        .map(Some)
+}
+
+/// Responds with a plugin and its manifests.
+pub(super) async fn with_manifests(cloud: &Cloud, call: &Call, plugin: Map<String, Value>) -> Result<Response, Error> {
+    let (id, plugin) = (version_of(&plugin), text(&plugin));
+    let held = hold_manifests(cloud, call, &[&id]).await?;
+    let text = text_with_manifests(&mut &cloud.store, &id, &plugin).await?;
+    Ok(holding(respond_with(call, text), held))
+}
+
+/// The text of the plugin with the text `plugin` and the version `id`, with its manifests, which are not parsed: they may
+/// have megabytes, and each cluster asks for them again and again.
+pub(super) async fn text_with_manifests(source: &mut dyn Source, id: &str, plugin: &str) -> Result<String, Error> {
+    let manifests = source.document(Kind::PluginManifests, id).await?;
     let damaged = |_| StoreError::Damaged(format!("the document of {} {id}", Kind::PluginManifests.word()));
-    let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&manifests).map_err(damaged)?;
-    for (field, value) in plugin {
-        if !fields.contains_key(field) {
-            fields.insert(field.clone(), to_raw_value(value).map_err(damaged)?);
-        }
+    let mut fields: BTreeMap<&str, &RawValue> = serde_json::from_str(plugin).map_err(damaged)?;
+    if let Some(manifests) = &manifests {
+        fields.extend(serde_json::from_str::<BTreeMap<&str, &RawValue>>(manifests).map_err(damaged)?);
     }
     Ok(text(&fields))
 }

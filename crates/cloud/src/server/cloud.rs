@@ -1,6 +1,6 @@
 //! The state that all requests share: the store, the keys, the limits, and the caches of responses and identities.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -18,6 +18,8 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::Error;
+use super::answers::{Held, ResponseBudget};
+use super::call::Call;
 use super::digest::{derived, etag, uuid};
 use super::guesses::Guesses;
 use super::identity::ProvenKeys;
@@ -95,15 +97,20 @@ pub struct CloudState {
     pub(super) keys: ProvenKeys,
     /// The cached responses.
     pub(super) answers: Answers,
+    /// The memory of responses that are built or sent.
+    pub(super) budget: ResponseBudget,
 }
 
 /// The cached responses.
 pub(super) struct Answers {
     cached: Cache<String, Arc<Answer>>,
     /// The responses that are being computed, each for all requests that wait for it.
-    flights: Cache<String, Result<Arc<Answer>, Error>>,
+    flights: Cache<String, Result<Flight, Error>>,
     computed: IntCounter,
 }
+
+/// A computed response, and the part of the budget that it holds until it is sent to all who wait for it.
+type Flight = (Arc<Answer>, Arc<Held>);
 
 impl Answers {
     /// An empty cache. `computed` counts the responses that were computed, and not taken from the cache.
@@ -132,7 +139,6 @@ pub(super) enum Kept {
 }
 
 /// A cached response, and what it depends on.
-#[derive(Clone)]
 pub(super) struct Answer {
     as_of: i64,
     scopes: Vec<Scope>,
@@ -141,6 +147,8 @@ pub(super) struct Answer {
     pub(super) body: Option<Bytes>,
     /// The location of the next page of a list.
     pub(super) next: Option<String>,
+    /// The part of the budget that it holds while it is sent to anybody.
+    sent: Mutex<Weak<Held>>,
 }
 
 impl Answer {
@@ -152,6 +160,7 @@ impl Answer {
             etag: etag(&body),
             body: Some(body),
             next,
+            sent: Mutex::default(),
         }
     }
 
@@ -170,24 +179,37 @@ impl CloudState {
             .filter(|answer| answer.holds(self.store.feed()))
     }
 
+    /// The part of the budget that `answer` holds while it is sent, one for all who receive it.
+    pub(super) async fn held_by(&self, call: &Call, answer: &Answer) -> Result<Arc<Held>, Refusal> {
+        let sent = || answer.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = sent().upgrade() {
+            return Ok(held);
+        }
+        let held = Arc::new(self.hold(call, answer.body.as_ref().map_or(0, Bytes::len)).await?);
+        *sent() = Arc::downgrade(&held);
+        Ok(held)
+    }
+
     /// Computes the response for `key` once for all requests that arrive meanwhile, and caches it as `kept` says.
-    pub(super) async fn computed<F>(&self, key: &str, kept: Kept, compute: impl Fn() -> F) -> Result<Arc<Answer>, Error>
+    pub(super) async fn computed<F>(&self, key: &str, kept: Kept, compute: impl Fn() -> F) -> Result<Flight, Error>
     where
-        F: Future<Output = Result<Answer, Error>>,
+        F: Future<Output = Result<(Answer, Held), Error>>,
     {
         let arrived = self.store.feed().latest();
         loop {
             let flight = self.answers.flights.get_with_by_ref(key, async {
                 self.answers.computed.inc();
-                let answer = Arc::new(compute().await?);
+                let (answer, held) = compute().await?;
+                let (answer, held) = (Arc::new(answer), Arc::new(held));
+                *answer.sent.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&held);
                 self.keep(key, &answer, kept).await;
-                Ok(answer)
+                Ok((answer, held))
             });
             let flight = flight.await;
             self.answers.flights.invalidate(key).await;
             // One that began before this request arrived may lack a change that the caller has seen.
             match &flight {
-                Ok(answer) if answer.as_of < arrived && !answer.holds(self.store.feed()) => {}
+                Ok((answer, _)) if answer.as_of < arrived && !answer.holds(self.store.feed()) => {}
                 _ => return flight,
             }
         }
@@ -198,8 +220,12 @@ impl CloudState {
             Kept::Nothing => return,
             Kept::Everything => Arc::clone(answer),
             Kept::Etag => Arc::new(Answer {
+                as_of: answer.as_of,
+                scopes: answer.scopes.clone(),
+                etag: answer.etag.clone(),
                 body: None,
-                ..Answer::clone(answer)
+                next: answer.next.clone(),
+                sent: Mutex::default(),
             }),
         };
         self.answers.cached.insert(key.to_owned(), answer).await;

@@ -1,5 +1,7 @@
 //! The parts of a cluster besides its collections: API keys, tokens for its kube-apiserver, reported status,
-//! the nodes of all its pools, and the assignments of autoscaling policies.
+//! and the assignments of autoscaling policies.
+
+use std::ops::ControlFlow;
 
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
@@ -7,16 +9,18 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::Error;
+use super::answers::Items;
 use super::call::{Call, Reply, json, object, respond, text};
 use super::cloud::Cloud;
 use super::digest::uuid;
+use super::lists::{all, complete};
 use super::refusal::Refusal;
 use super::remember::written;
 use super::source::{Spot, cluster};
-use super::store::{References, Row, Source, recorded};
+use super::store::{Listed, References, Row, Source, recorded};
 use super::ties::MAX_TEAMS;
 use super::token::{Claims, TokenUse};
-use super::view::{all_shown, shown};
+use super::view::shown;
 use crate::models::Kind;
 use crate::models::values::{ClusterId, TeamId, UserId};
 use crate::models::{NodeStatusReport, Unknown, UpgradeProgress, parse};
@@ -92,26 +96,25 @@ fn said_status(kind: Kind, body: &[u8]) -> Result<Value, Error> {
     serde_json::to_value(&said.status).map_err(Error::internal)
 }
 
-pub(super) async fn nodes(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let spot = Spot::of(call)?;
-    cluster(&mut &cloud.store, &spot).await?;
-    let (rows, next) = super::lists::part(call, cloud.store.in_cluster(Kind::Node, &spot.cluster).await?)?;
-    let items = all_shown(cloud, &rows, false)?;
-    let body = Bytes::from(text(&items));
-    let answer = super::cloud::Answer::new(0, Vec::new(), body, next);
-    super::lists::answered(call, &answer).ok_or_else(|| Refusal::not_found().into())
-}
-
 /// The record of deletions: a list that lacks an object is right only if the record names the object. So it also names
 /// what exists and has left the lists of the cluster.
 pub(super) async fn deletions(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let spot = Spot::of(call)?;
     cluster(&mut &cloud.store, &spot).await?;
-    let mut items = cloud.store.deletions(&spot.organization, &spot.cluster).await?;
-    let changed = cloud.store.changed_access(&spot.organization).await?;
-    let left = changed.iter().filter(|row| !is_listed(row, &spot.cluster));
-    items.extend(left.filter_map(|row| recorded(row.kind, &row.id, &row.updated_at)));
-    Ok(respond(call, &items))
+    let mut items = Items::begin(cloud, call).await?;
+    for deletion in cloud.store.deletions(&spot.organization, &spot.cluster).await? {
+        items.push(&deletion)?;
+    }
+    let changed = cloud.store.each_changed_access(&spot.organization, |row| {
+        if !is_listed(&row, &spot.cluster)
+            && let Some(left) = recorded(row.kind, &row.id, &row.updated_at)
+        {
+            items.push(&left)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    });
+    changed.await?;
+    complete(call, items)
 }
 
 /// Whether a list of the cluster has the member, role or binding.
@@ -150,14 +153,10 @@ pub(super) async fn list_assigned(cloud: &Cloud, call: &Call) -> Result<Response
     let spot = Spot::of(call)?;
     let mut source = &cloud.store;
     spot.check(&mut source, Kind::PolicyAssignment, false).await?;
-    let assigned = source.children(Kind::PolicyAssignment, &spot.pool).await?;
-    let policies = source.children(Kind::AutoscalingPolicy, &spot.cluster).await?;
-    let is_assigned = |policy: &&Row| {
-        let of = |row: &Row| row.text("policy_id") == Some(&policy.id);
-        assigned.iter().any(of)
-    };
-    let items = all_shown(cloud, policies.iter().filter(is_assigned), false)?;
-    Ok(respond(call, &items))
+    all(cloud, call, Listed::AssignedTo(&spot.pool), |policy| {
+        shown(cloud, policy, false)
+    })
+    .await
 }
 
 pub(super) async fn assign(cloud: &Cloud, call: &Call) -> Result<Response, Error> {

@@ -128,7 +128,9 @@ const IF_NONE_MATCH: &[&str] = &["If-None-Match"];
 const IF_MATCH: &[&str] = &["If-Match"];
 const LAST_EVENT: &[&str] = &["Last-Event-ID"];
 
-/// The maximum size of a body, in bytes.
+/// The maximum size of a body that is an object, in bytes.
+pub(super) const MAX_SPEC: usize = crate::models::MAX_SPEC;
+/// The maximum size of a script and of the report of an upgrade, in bytes.
 const MAX_BODY: usize = 1024 * 1024;
 /// The maximum size of manifests, in bytes.
 const MAX_MANIFESTS: usize = 16 * 1024 * 1024;
@@ -165,7 +167,7 @@ fn entry(
         handler,
         query: &[],
         shared,
-        max_body: MAX_BODY,
+        max_body: if takes == Input::Text { MAX_BODY } else { MAX_SPEC },
         accepted: AcceptedUses::Api,
         refuses: None,
         is_shown_once: false,

@@ -232,6 +232,12 @@ async fn answer(
     };
     call.body = body::read(clock, &call, body).await?;
     *was_read = true;
+    // Public documents are in memory once for all who read them.
+    let held = if is_public {
+        None
+    } else {
+        Some(cloud.hold_first(&call).await?)
+    };
     let _permit = match &call.known {
         Some(_) => Some(cloud.limits.permit(clock).await),
         // From memory, for every API server that trusts this issuer.
@@ -241,7 +247,11 @@ async fn answer(
     .map(|permit| permit.ok_or_else(overloaded))
     .transpose()?;
     let answered = timeout(clock, LIMIT, (endpoint.handler)(cloud, &call)).await;
-    answered.unwrap_or_else(|_| Err(busy("the request took too long").into()))
+    let response = answered.unwrap_or_else(|_| Err(busy("the request took too long").into()))?;
+    match held {
+        Some(held) => cloud.sent(&call, response, held).await,
+        None => Ok(response),
+    }
 }
 
 /// The caller. One that is not cached is looked up with a permit. A token that proves nothing by itself is counted by address before that,

@@ -91,7 +91,7 @@ pub async fn found(url: &Url, clock: SharedClock, founder: InitOptions<'_>) -> R
 /// If the database cannot be read.
 pub async fn is_founded(url: &Url, clock: SharedClock) -> Result<bool, Error> {
     let Opened { store, .. } = Store::open(url, clock).await?;
-    Ok(!store.children(Kind::Organization, "").await?.is_empty())
+    Ok(!store.ids(Kind::Organization).await?.is_empty())
 }
 
 fn text_object(fields: &[(&str, &str)]) -> String {

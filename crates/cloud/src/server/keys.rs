@@ -4,12 +4,13 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 use super::Error;
-use super::call::{Call, Reply, respond};
+use super::call::{Call, Reply};
 use super::cloud::Cloud;
 use super::hash::ApiKey;
+use super::lists::all;
 use super::remember::{made, written};
 use super::source::{Spot, cluster, found};
-use super::store::{References, Row, SecretColumn, Transaction};
+use super::store::{Listed, References, Row, SecretColumn, Transaction};
 use super::view::unix_millis;
 use crate::models::Kind;
 
@@ -42,9 +43,8 @@ fn key_shown(row: &Row) -> Value {
 pub(super) async fn list_keys(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let spot = Spot::of(call)?;
     cluster(&mut &cloud.store, &spot).await?;
-    let rows = cloud.store.children(Kind::ApiKey, &spot.cluster).await?;
-    let items: Vec<Value> = rows.iter().map(key_shown).collect();
-    Ok(respond(call, &items))
+    let keys = Listed::Children(Kind::ApiKey, &spot.cluster);
+    all(cloud, call, keys, |row| Ok(key_shown(row))).await
 }
 
 pub(super) async fn create_key(cloud: &Cloud, call: &Call) -> Result<Response, Error> {

@@ -1,23 +1,36 @@
 //! Lists, complete or in pages, from the cache while they are valid.
+//!
+//! The database finds where a page begins, so a page costs what it has, not what the list has. An object is written as
+//! text as soon as it is read. What a request leaves out of a list is left out before the page is full: a page that is
+//! shorter than its limit, and has no next one, is the last.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use axum::response::Response;
 use bytes::Bytes;
 use http::header::LINK;
+use serde::Serialize;
 use uuid::Uuid;
 
 use super::Error;
-use super::call::{Call, set, text, unless_known};
+use super::answers::{Held, Items, holding};
+use super::call::{Call, set, unless_known};
 use super::cloud::{Answer, Cloud, Kept};
-use super::digest::uuid;
+use super::digest::{etag, uuid};
 use super::principal::Principal;
 use super::refusal::Refusal;
-use super::source::Spot;
-use super::store::{Row, Scope};
-use super::view::all_shown;
+use super::source::{Spot, membership_id};
+use super::store::{Listed, Row, Scope};
+use super::view::shown;
 use crate::models::Kind;
 
 /// The maximum number of items in a page.
 const PART: u32 = 1_000;
+/// The size in bytes after which a page has no further item, even if it has fewer than were requested.
+pub(super) const PAGE: usize = 4 * 1024 * 1024;
+/// The number of rows that are read at a time for a page, and not more than a page needs.
+const BATCH: i64 = 100;
 
 /// Responds with a list, from the cache while nothing changed that it depends on.
 pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
@@ -32,9 +45,21 @@ pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
         _ if secrets => Kept::Etag,
         _ => Kept::Everything,
     };
+    let listed = Listed::Children(kind, spot.parent(kind));
     let bound = bound.as_deref();
     cached(cloud, call, &key, kept, || {
-        computed(cloud, call, kind, &spot, secrets, bound)
+        computed(cloud, call, &spot, listed, secrets, bound)
+    })
+    .await
+}
+
+/// Responds with the nodes of all pools of a cluster.
+pub(super) async fn nodes(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let spot = Spot::of(call)?;
+    let key = format!("{} {:?}", call.path, call.query);
+    let listed = Listed::InCluster(Kind::Node, &spot.cluster);
+    cached(cloud, call, &key, Kept::Everything, || {
+        computed(cloud, call, &spot, listed, false, None)
     })
     .await
 }
@@ -48,36 +73,42 @@ pub(super) async fn cached<F>(
     compute: impl Fn() -> F,
 ) -> Result<Response, Error>
 where
-    F: Future<Output = Result<Answer, Error>>,
+    F: Future<Output = Result<(Answer, Held), Error>>,
 {
     if let Some(answer) = cloud.kept(key).await
-        && let Some(response) = answered(call, &answer)
+        && let Some(mut response) = answered(call, &answer)
     {
+        if !call.has(&answer.etag) {
+            response.extensions_mut().insert(cloud.held_by(call, &answer).await?);
+        }
         return Ok(response);
     }
-    let answer = cloud.computed(key, kept, compute).await?;
-    answered(call, &answer).ok_or_else(|| Refusal::not_found().into())
+    let (answer, held) = cloud.computed(key, kept, compute).await?;
+    let mut response = answered(call, &answer).ok_or_else(Refusal::not_found)?;
+    response.extensions_mut().insert::<Arc<Held>>(held);
+    Ok(response)
 }
 
 async fn computed(
     cloud: &Cloud,
     call: &Call,
-    kind: Kind,
     spot: &Spot,
+    listed: Listed<'_>,
     secrets: bool,
     bound: Option<&str>,
-) -> Result<Answer, Error> {
-    let as_of = cloud.store.feed().latest();
-    let mut source = &cloud.store;
-    spot.check(&mut source, kind, false).await?;
-    let rows = source.children(kind, spot.parent(kind)).await?;
-    let (rows, next) = part(call, rows)?;
-    let mut items = all_shown(cloud, &rows, secrets)?;
-    match kind {
-        Kind::Role => super::roles::narrow(call, &mut items),
-        Kind::RoleBinding => super::roles::of_cluster(bound, &mut items),
-        _ => {}
-    }
+) -> Result<(Answer, Held), Error> {
+    let (as_of, kind) = (cloud.store.feed().latest(), listed.kind());
+    spot.check(&mut &cloud.store, kind, false).await?;
+    let mut page = Page::begin(cloud, call, listed).await?;
+    page.fill(cloud, listed, |row| {
+        let item = shown(cloud, row, secrets)?;
+        Ok(match kind {
+            Kind::Role => super::roles::narrowed(call, item),
+            Kind::RoleBinding => Some(item).filter(|item| super::roles::is_of_cluster(bound, item)),
+            _ => Some(item),
+        })
+    })
+    .await?;
     let scope = |kind, cluster| Scope {
         kind,
         organization: uuid(&spot.organization),
@@ -88,11 +119,44 @@ async fn computed(
         // The parent may be deleted, and a list that no longer exists is not an empty one.
         scopes.extend([Kind::Cluster, Kind::NodePool].map(|kind| scope(kind, &spot.cluster)));
     }
-    Ok(Answer::new(as_of, scopes, Bytes::from(text(&items)), next))
+    page.end(as_of, scopes)
+}
+
+/// Responds with all of a list that has no pages and is not cached. What `show` returns none for is left out.
+pub(super) async fn all<T: Serialize>(
+    cloud: &Cloud,
+    call: &Call,
+    listed: Listed<'_>,
+    show: impl FnMut(&Row) -> Result<T, Error> + Send,
+) -> Result<Response, Error> {
+    let mut items = Items::begin(cloud, call).await?;
+    extend(cloud, &mut items, listed, show).await?;
+    complete(call, items)
+}
+
+/// Adds all of a list to `items`.
+pub(super) async fn extend<T: Serialize>(
+    cloud: &Cloud,
+    items: &mut Items,
+    listed: Listed<'_>,
+    mut show: impl FnMut(&Row) -> Result<T, Error> + Send,
+) -> Result<(), Error> {
+    let each = cloud.store.each(listed, i64::MIN, i64::MAX, |row| {
+        cloud.requests.rows.inc();
+        items.push(&show(&row)?)?;
+        Ok(ControlFlow::Continue(()))
+    });
+    each.await
+}
+
+/// Responds with `items`.
+pub(super) fn complete(call: &Call, items: Items) -> Result<Response, Error> {
+    let (body, held) = items.end()?;
+    Ok(holding(unless_known(call, &etag(&body), body), held))
 }
 
 /// The response, unless its body is needed and was not cached.
-pub(super) fn answered(call: &Call, answer: &Answer) -> Option<Response> {
+fn answered(call: &Call, answer: &Answer) -> Option<Response> {
     let body = match &answer.body {
         Some(body) => body.clone(),
         None if call.has(&answer.etag) => Bytes::new(),
@@ -100,39 +164,141 @@ pub(super) fn answered(call: &Call, answer: &Answer) -> Option<Response> {
     };
     let mut response = unless_known(call, &answer.etag, body);
     if let Some(next) = &answer.next {
-        set(response.headers_mut(), LINK, &format!("<{next}>; rel=\"next\""));
+        link(&mut response, next);
     }
     Some(response)
 }
 
-/// The requested page of a list, and the location of the next one. Without `limit` and `after`, the complete list.
-pub(super) fn part(call: &Call, mut rows: Vec<Row>) -> Result<(Vec<Row>, Option<String>), Refusal> {
-    if let Some(after) = call.asked("after") {
-        // The item may have been deleted: then the page begins after its position.
-        let (id, position) = after.split_once('.').unwrap_or((after, ""));
-        let passed = || {
-            let position: i64 = position.parse().ok()?;
-            Some(rows.iter().take_while(|row| row.position <= position).count())
-        };
-        let place = rows.iter().position(|row| row.id == id);
-        let passed = place.map(|place| place + 1).or_else(passed);
-        let unknown = || Refusal::parameter("after", "is not the id of an item of this list; restart without it");
-        rows.drain(..passed.ok_or_else(unknown)?);
-    }
-    let Some(limit) = call.number("limit", PART)? else {
-        return Ok((rows, None));
-    };
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    if rows.len() <= limit {
-        return Ok((rows, None));
-    }
-    rows.truncate(limit);
-    let last = rows.last().map(|row| format!("{}.{}", row.id, row.position));
-    let last = last.unwrap_or_default();
-    let rest = call.query.iter().filter(|(key, _)| key != "after");
+/// Adds the location of the next page.
+pub(super) fn link(response: &mut Response, next: &str) {
+    set(response.headers_mut(), LINK, &format!("<{next}>; rel=\"next\""));
+}
+
+/// The path and query of `call` with another value of `parameter`.
+pub(super) fn again(call: &Call, parameter: &str, value: &str) -> String {
+    let rest = call.query.iter().filter(|(key, _)| key != parameter);
     let mut query = url::form_urlencoded::Serializer::new(String::new());
-    query.extend_pairs(rest).append_pair("after", &last);
-    Ok((rows, Some(format!("{}?{}", call.path, query.finish()))))
+    query.extend_pairs(rest).append_pair(parameter, value);
+    format!("{}?{}", call.path, query.finish())
+}
+
+/// The requested page of a list while it is read. Without `limit` it has everything after `after`.
+pub(super) struct Page<'a> {
+    call: &'a Call,
+    limit: Option<usize>,
+    /// The position of the last row that was read.
+    after: i64,
+    items: Items,
+    count: usize,
+    /// The cursor of the last item.
+    last: String,
+    /// Whether an item exists that has no place in it.
+    is_full: bool,
+}
+
+impl<'a> Page<'a> {
+    pub(super) async fn begin(cloud: &Cloud, call: &'a Call, listed: Listed<'_>) -> Result<Self, Error> {
+        let limit = call.number("limit", PART)?;
+        Ok(Self {
+            call,
+            limit: limit.and_then(|limit| limit.try_into().ok()),
+            after: after(cloud, call, listed).await?,
+            items: Items::begin(cloud, call).await?,
+            count: 0,
+            last: String::new(),
+            is_full: false,
+        })
+    }
+
+    /// How many rows to read next, of `most` in a complete list: no more than may be in the page, and the one after it.
+    fn batch(&self, most: i64) -> i64 {
+        let fits = |limit: usize| i64::try_from(limit + 1).unwrap_or(BATCH).min(BATCH);
+        self.limit.map_or(most, fits)
+    }
+
+    /// Reads the page, with what `show` returns of each object.
+    async fn fill<T: Serialize>(
+        &mut self,
+        cloud: &Cloud,
+        listed: Listed<'_>,
+        mut show: impl FnMut(&Row) -> Result<Option<T>, Error> + Send,
+    ) -> Result<(), Error> {
+        loop {
+            let (after, batch, mut read) = (self.after, self.batch(i64::MAX), 0);
+            let each = cloud.store.each(listed, after, batch, |row| {
+                read += 1;
+                cloud.requests.rows.inc();
+                self.after = row.position;
+                if let Some(item) = show(&row)? {
+                    self.push(&row.id, row.position, &item)?;
+                }
+                Ok(if self.is_full {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                })
+            });
+            each.await?;
+            if self.is_full || read < batch {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next rows of the list, which the caller pushes, in their order; none when the page is read.
+    pub(super) async fn next(&mut self, cloud: &Cloud, listed: Listed<'_>) -> Result<Vec<Row>, Error> {
+        let mut rows = Vec::new();
+        if self.is_full {
+            return Ok(rows);
+        }
+        let each = cloud.store.each(listed, self.after, self.batch(PART.into()), |row| {
+            cloud.requests.rows.inc();
+            rows.push(row);
+            Ok(ControlFlow::Continue(()))
+        });
+        each.await?;
+        self.after = rows.last().map_or(self.after, |row| row.position);
+        Ok(rows)
+    }
+
+    /// Adds an item, if it has a place.
+    pub(super) fn push(&mut self, id: &str, position: i64, item: &impl Serialize) -> Result<(), Error> {
+        let has_place = |limit| self.count < limit && (self.count == 0 || self.items.bytes() < PAGE);
+        if !self.limit.is_none_or(has_place) {
+            self.is_full = true;
+        }
+        if self.is_full {
+            return Ok(());
+        }
+        self.items.push(item)?;
+        self.count += 1;
+        self.last = format!("{id}.{position}");
+        Ok(())
+    }
+
+    pub(super) fn end(self, as_of: i64, scopes: Vec<Scope>) -> Result<(Answer, Held), Error> {
+        let next = self.is_full.then(|| again(self.call, "after", &self.last));
+        let (body, held) = self.items.end()?;
+        Ok((Answer::new(as_of, scopes, body, next), held))
+    }
+}
+
+/// The position after which the requested page begins. A cursor is the id of an item, and in a `Link` its position too,
+/// with which it stays valid when the item is deleted.
+async fn after(cloud: &Cloud, call: &Call, listed: Listed<'_>) -> Result<i64, Error> {
+    let Some(after) = call.asked("after") else {
+        return Ok(i64::MIN);
+    };
+    let (id, position) = after.split_once('.').unwrap_or((after, ""));
+    if let Ok(position) = position.parse() {
+        return Ok(position);
+    }
+    let id = match listed {
+        Listed::Children(Kind::Membership, organization) => membership_id(organization, id),
+        _ => id.to_owned(),
+    };
+    let unknown = || Refusal::parameter("after", "is not the id of an item of this list; restart without it");
+    Ok(cloud.store.position(listed, &id).await?.ok_or_else(unknown)?)
 }
 
 /// The cluster in the query of role bindings.

@@ -6,21 +6,21 @@
 use std::collections::HashMap;
 
 use axum::response::Response;
-use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::Error;
+use super::answers::Held;
 use super::call::{Call, Reply, object, refuse_others, respond, text};
 use super::cloud::{Answer, Cloud, Kept};
 use super::digest::uuid;
 use super::identity::role_of;
-use super::lists::{cached, part};
+use super::lists::{Page, cached};
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::{made, written};
 use super::source::{Spot, at_home, cluster, membership_id, unlocked};
-use super::store::{References, Row, Scope, SecretColumn, Source, Store};
+use super::store::{Listed, References, Row, Scope, SecretColumn, Source};
 use super::ties::{said, ties};
 use super::users::{
     forget, hashed, join, join_existing, leave, may_act_for, not_the_last_owner, only_owners_make_owners,
@@ -80,28 +80,26 @@ pub(super) async fn list(cloud: &Cloud, call: &Call, of_cluster: bool) -> Result
     .await
 }
 
-async fn computed(cloud: &Cloud, call: &Call, organization: &str, of_cluster: bool) -> Result<Answer, Error> {
+async fn computed(cloud: &Cloud, call: &Call, organization: &str, of_cluster: bool) -> Result<(Answer, Held), Error> {
     let as_of = cloud.store.feed().latest();
-    let mut members = members_as_users(&cloud.store, organization).await?;
     if of_cluster {
         cluster(&mut &cloud.store, &Spot::of(call)?).await?;
-        members.retain(|row| !is_read_only(row));
-    }
-    let (rows, next) = part(call, members)?;
-    let (users, all_keys) = cloud.store.members(organization).await?;
-    let mut users: HashMap<String, Row> = users.into_iter().map(|user| (user.id.clone(), user)).collect();
-    let mut keys: HashMap<String, Vec<Row>> = HashMap::new();
-    for key in all_keys {
-        keys.entry(key.parent_id.clone()).or_default().push(key);
     }
     let to = &call.known()?.principal;
-    let mut items = Vec::with_capacity(rows.len());
-    for membership in rows {
-        let Some(user) = users.remove(&membership.id) else {
-            continue;
+    let listed = Listed::Children(Kind::Membership, organization);
+    let mut page = Page::begin(cloud, call, listed).await?;
+    loop {
+        let rows = page.next(cloud, listed).await?;
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+            break;
         };
-        let keys = keys.remove(&user.id).unwrap_or_default();
-        items.push(Member { membership, user, keys }.shown(cloud, to)?);
+        let range = (first.position, last.position);
+        for member in with_users(cloud, organization, range, rows).await? {
+            if !(of_cluster && is_read_only(&member.membership)) {
+                let item = member.shown(cloud, to)?;
+                page.push(&member.user.id, member.membership.position, &item)?;
+            }
+        }
     }
     let scope = |kind| Scope {
         kind,
@@ -116,17 +114,28 @@ async fn computed(cloud: &Cloud, call: &Call, organization: &str, of_cluster: bo
             ..scope(Kind::Cluster)
         });
     }
-    Ok(Answer::new(as_of, scopes, Bytes::from(text(&items)), next))
+    page.end(as_of, scopes)
 }
 
-/// The memberships of an organization, with the user's id as the row's id, which is the cursor for pages of members.
-async fn members_as_users(store: &Store, organization: &str) -> Result<Vec<Row>, Error> {
-    let mut rows = store.children(Kind::Membership, organization).await?;
-    for row in &mut rows {
-        let user = row.text("user_id").unwrap_or_default();
-        row.id = user.to_owned();
+/// The members whose memberships are `rows`, which have the positions of `range`.
+async fn with_users(
+    cloud: &Cloud,
+    organization: &str,
+    range: (i64, i64),
+    rows: Vec<Row>,
+) -> Result<Vec<Member>, Error> {
+    let (users, all_keys) = cloud.store.members(organization, range).await?;
+    let mut users: HashMap<String, Row> = users.into_iter().map(|user| (user.id.clone(), user)).collect();
+    let mut keys: HashMap<String, Vec<Row>> = HashMap::new();
+    for key in all_keys {
+        keys.entry(key.parent_id.clone()).or_default().push(key);
     }
-    Ok(rows)
+    let member = |membership: Row| {
+        let user = users.remove(membership.text("user_id")?)?;
+        let keys = keys.remove(&user.id).unwrap_or_default();
+        Some(Member { membership, user, keys })
+    };
+    Ok(rows.into_iter().filter_map(member).collect())
 }
 
 pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {

@@ -21,6 +21,8 @@ pub(super) struct Requests {
     pub(super) over_quota: IntCounterVec,
     /// The lists that were computed, and not taken from the cache.
     pub(super) lists: IntCounter,
+    /// The rows that were read for lists.
+    pub(super) rows: IntCounter,
 }
 
 impl Requests {
@@ -46,6 +48,13 @@ impl Requests {
                 .counter_vec(
                     "tidewaiter_cloud_lists_computed_total",
                     "Number of lists that were read from the database, each for all requests that waited for it.",
+                    &[],
+                )?
+                .with_label_values::<&str>(&[]),
+            rows: metrics
+                .counter_vec(
+                    "tidewaiter_cloud_list_rows_read_total",
+                    "Number of rows that were read from the database for lists and their pages.",
                     &[],
                 )?
                 .with_label_values::<&str>(&[]),

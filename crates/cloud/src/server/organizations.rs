@@ -1,12 +1,16 @@
 //! Organizations: the list for a caller, locking, and the audit log.
 
+use std::ops::ControlFlow;
+
 use axum::response::Response;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::Error;
+use super::answers::Items;
 use super::call::{Call, Reply, object, refuse_others, respond};
 use super::cloud::Cloud;
+use super::lists::{PAGE, again, complete, link};
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::{made, written};
@@ -14,6 +18,9 @@ use super::store::{References, Row, Source, Transaction};
 use super::users::join;
 use super::view::{all_shown, shown};
 use crate::models::Kind;
+
+/// The number of changes that are read at a time: one may have many megabytes.
+const BATCH: i64 = 20;
 
 pub(super) async fn organizations(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let Principal::User { memberships, .. } = &call.known()?.principal else {
@@ -73,7 +80,8 @@ pub(super) async fn lock(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
     .await
 }
 
-/// The audit log of an organization; without one in the path, of what belongs to none: the catalogue, and the organizations themselves.
+/// The audit log of an organization, in pages that also a size limits; without one in the path, of what belongs to
+/// none: the catalogue, and the organizations themselves.
 pub(super) async fn audit(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let organization = if call.has_parameter("organization_id") {
         call.key("organization_id")?
@@ -81,7 +89,30 @@ pub(super) async fn audit(cloud: &Cloud, call: &Call) -> Result<Response, Error>
         String::new()
     };
     let limit = call.number("limit", 1_000)?.unwrap_or(100);
-    let before = call.number("before", u32::MAX)?.map_or(i64::MAX, i64::from);
-    let items = cloud.store.audit(&organization, before, limit).await?;
-    Ok(respond(call, &items))
+    let mut before = call.number("before", u32::MAX)?.map_or(i64::MAX, i64::from);
+    let (mut items, mut count, mut is_full) = (Items::begin(cloud, call).await?, 0, false);
+    while !is_full {
+        let batch = i64::from(limit + 1).min(BATCH);
+        let mut read = 0;
+        let each = cloud.store.each_change(&organization, before, batch, |change| {
+            read += 1;
+            cloud.requests.rows.inc();
+            is_full = count == limit || (count > 0 && items.bytes() >= PAGE);
+            if is_full {
+                return Ok(ControlFlow::Break(()));
+            }
+            items.push(change)?;
+            (count, before) = (count + 1, change.id);
+            Ok(ControlFlow::Continue(()))
+        });
+        each.await?;
+        if read < batch {
+            break;
+        }
+    }
+    let mut response = complete(call, items)?;
+    if is_full {
+        link(&mut response, &again(call, "before", &before.to_string()));
+    }
+    Ok(response)
 }

@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue};
 
 use super::Error;
 use super::call::{Call, Reply, text};
-use super::catalogue::text_with_manifests;
+use super::catalogue::{text_with_manifests, version_of};
 use super::cloud::{Cloud, CloudState};
 use super::refusal::Refusal;
 use super::store::{Change, Source as _, Transaction};
@@ -59,8 +59,8 @@ where
             }
             refuse_gone(transaction, &reply).await?;
             if is_plugin {
-                let plugin = serde_json::from_str(&reply.body).map_err(Error::internal)?;
-                reply.body = text_with_manifests(transaction, &plugin).await?;
+                let id = version_of(&serde_json::from_str(&reply.body).map_err(Error::internal)?);
+                reply.body = text_with_manifests(transaction, &id, &reply.body).await?;
             }
             return Ok((reply, true));
         }

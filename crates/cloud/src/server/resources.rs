@@ -7,7 +7,9 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::Error;
-use super::call::{Call, Reply, object, respond, respond_with, text};
+use super::answers::with_held;
+use super::call::{Call, Reply, object, respond, text};
+use super::catalogue::{hold_changed, hold_created};
 use super::cloud::Cloud;
 use super::digest::uuid;
 use super::principal::Principal;
@@ -33,8 +35,8 @@ pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let secrets = asker.sees_secrets(uuid(&row.organization_id));
     let item = shown(cloud, &row, secrets)?;
     if kind == Kind::Plugin {
-        let text = super::catalogue::text_with_manifests(&mut source, &item).await?;
-        return Ok(respond_with(call, text));
+        drop(row);
+        return super::catalogue::with_manifests(cloud, call, item).await;
     }
     Ok(respond(call, &item))
 }
@@ -57,8 +59,9 @@ pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error
     let document = kind.read(&call.body)?;
     let spot = Spot::of(call)?;
     let (owner, path, known) = (call.owner(), call.path.clone(), Arc::clone(call.known()?));
+    let held = hold_created(cloud, call, &document).await?;
     let state = cloud.clone();
-    made(cloud, call, async move |transaction| {
+    let response = made(cloud, call, async move |transaction| {
         let mut spot = spot;
         may_write(transaction, &mut spot, kind, &known.principal).await?;
         let organization = home_of(transaction, kind, &spot).await?;
@@ -91,8 +94,8 @@ pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error
             _ => {}
         }
         Ok(reply)
-    })
-    .await
+    });
+    Ok(with_held(response.await?, held))
 }
 
 /// Checks that the caller may change the object: the organization is not locked, and only callers who may act as a user
@@ -142,7 +145,8 @@ pub(super) async fn change(cloud: &Cloud, call: &Call) -> Result<Response, Error
     let mut spot = Spot::of(call)?;
     let (condition, state) = (call.condition(), cloud.clone());
     let known = Arc::clone(call.known()?);
-    written(cloud, call, async move |transaction| {
+    let held = hold_changed(cloud, call, &spot.id, &body).await?;
+    let response = written(cloud, call, async move |transaction| {
         may_write(transaction, &mut spot, kind, &known.principal).await?;
         let before = found(transaction, kind, &spot).await?;
         let secrets = known.principal.sees_secrets(uuid(&before.organization_id));
@@ -167,8 +171,8 @@ pub(super) async fn change(cloud: &Cloud, call: &Call) -> Result<Response, Error
         }
         let item = whole(&state, transaction, &after, secrets).await?;
         Ok(Reply::ok(&item))
-    })
-    .await
+    });
+    Ok(with_held(response.await?, held))
 }
 
 /// Deletes an object and all objects that it owns. Objects that are referred to cannot be deleted, except that bindings

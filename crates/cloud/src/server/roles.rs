@@ -9,28 +9,22 @@ use super::store::Row;
 /// The type of the rules that clusters apply.
 const KUBERNETES: &str = "kubernetes";
 
-/// Removes from each role what the query does not request. Below an organization rules are always included; below a
-/// cluster on request, as in the old API.
-pub(super) fn narrow(call: &Call, roles: &mut Vec<Map<String, Value>>) {
+/// What the query requests of a role; none if it requests nothing of it. Below an organization rules are always
+/// included; below a cluster on request, as in the old API.
+pub(super) fn narrowed(call: &Call, mut role: Map<String, Value>) -> Option<Map<String, Value>> {
+    let rules = role.get_mut("rules").and_then(Value::as_array_mut);
+    if let (Some(wanted), Some(rules)) = (call.asked("rule_type"), rules) {
+        rules.retain(|rule| rule.get("type").and_then(Value::as_str) == Some(wanted));
+    }
+    let rules = role.get("rules").and_then(Value::as_array);
+    if call.asked("remove_empty") == Some("true") && rules.is_none_or(Vec::is_empty) {
+        return None;
+    }
     let side_loaded = call.word("cluster_id").is_empty() || call.asked("side_load") == Some("rules");
-    let wanted = call.asked("rule_type");
-    for role in roles.iter_mut() {
-        if let (Some(wanted), Some(rules)) = (wanted, role.get_mut("rules").and_then(Value::as_array_mut)) {
-            rules.retain(|rule| rule.get("type").and_then(Value::as_str) == Some(wanted));
-        }
-    }
-    if call.asked("remove_empty") == Some("true") {
-        roles.retain(|role| {
-            role.get("rules")
-                .and_then(Value::as_array)
-                .is_some_and(|rules| !rules.is_empty())
-        });
-    }
     if !side_loaded {
-        for role in roles {
-            role.remove("rules");
-        }
+        role.remove("rules");
     }
+    Some(role)
 }
 
 /// Whether clusters list the role: they ask for roles with rules of Kubernetes.
@@ -40,13 +34,10 @@ pub(super) fn has_rule_for_clusters(role: &Row) -> bool {
     rules.any(|rule| rule.get("type").and_then(Value::as_str) == Some(KUBERNETES))
 }
 
-/// Keeps the bindings of `cluster`, and those of all clusters.
-pub(super) fn of_cluster(cluster: Option<&str>, bindings: &mut Vec<Map<String, Value>>) {
-    let Some(cluster) = cluster else { return };
-    bindings.retain(|binding| match binding.get("cluster_id").and_then(Value::as_str) {
-        None => true,
-        Some(id) => id == cluster,
-    });
+/// Whether a binding is one of `cluster`, or of all clusters; without a cluster every one is.
+pub(super) fn is_of_cluster(cluster: Option<&str>, binding: &Map<String, Value>) -> bool {
+    let of = binding.get("cluster_id").and_then(Value::as_str);
+    cluster.is_none() || of.is_none() || of == cluster
 }
 
 /// Whether the caller needs the binding: a cluster needs its own bindings and those of all clusters.

@@ -1,23 +1,33 @@
 //! The rules of the roles of an organization as objects of their own, as clients of the original service read and
 //! delete them. They are created and changed with their role.
 
+use std::ops::ControlFlow;
+
 use axum::response::Response;
 use serde_json::{Map, Value};
 
 use super::Error;
+use super::answers::Items;
 use super::call::{Call, Reply, respond, text};
 use super::cloud::Cloud;
+use super::lists::complete;
 use super::refusal::Refusal;
 use super::remember::written;
 use super::source::{Spot, found};
-use super::store::{Row, Source as _};
+use super::store::{Listed, Row, Source as _};
 use super::ties::ties;
 use super::view::shown;
 use crate::models::Kind;
 
 /// Lists the rules of all roles.
 pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    Ok(respond(call, &all(cloud, call).await?))
+    let mut items = Items::begin(cloud, call).await?;
+    each(cloud, call, |rule| {
+        items.push(&rule)?;
+        Ok(ControlFlow::Continue(()))
+    })
+    .await?;
+    complete(call, items)
 }
 
 /// Lists the rules of one role.
@@ -28,10 +38,21 @@ pub(super) async fn of_role(cloud: &Cloud, call: &Call) -> Result<Response, Erro
 
 /// Responds with one rule.
 pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let id = Value::from(call.key("id")?);
-    let rules = all(cloud, call).await?;
-    let rule = rules.into_iter().find(|rule| rule.get("id") == Some(&id));
-    Ok(respond(call, &rule.ok_or_else(Refusal::not_found)?))
+    let rule = find(cloud, call, &Value::from(call.key("id")?)).await?;
+    Ok(respond(call, &rule))
+}
+
+async fn find(cloud: &Cloud, call: &Call, id: &Value) -> Result<Map<String, Value>, Error> {
+    let mut found = None;
+    each(cloud, call, |rule| {
+        if rule.get("id") != Some(id) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        found = Some(rule);
+        Ok(ControlFlow::Break(()))
+    })
+    .await?;
+    Ok(found.ok_or_else(Refusal::not_found)?)
 }
 
 /// Removes one rule from its role.
@@ -39,10 +60,12 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error
     let (spot, id) = (Spot::of(call)?, Value::from(call.key("id")?));
     let (condition, state) = (call.condition(), cloud.clone());
     // Read here, because all roles together may be large and other writes would wait.
-    let rules = all(cloud, call).await?;
-    let has_id = |rule: &&Map<String, Value>| rule.get("id") == Some(&id);
-    let of = rules.iter().find(has_id).and_then(|rule| rule.get("role_id")?.as_str());
-    let role_id = of.ok_or_else(Refusal::not_found)?.to_owned();
+    let rule = find(cloud, call, &id).await?;
+    let role_id = rule
+        .get("role_id")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
     written(cloud, call, async move |transaction| {
         spot.check(transaction, Kind::Role, true).await?;
         let role = transaction.existing(Kind::Role, &role_id).await?;
@@ -69,16 +92,24 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error
     .await
 }
 
-async fn all(cloud: &Cloud, call: &Call) -> Result<Vec<Map<String, Value>>, Error> {
+/// Passes each rule of all roles to `take`, until it breaks.
+async fn each(
+    cloud: &Cloud,
+    call: &Call,
+    mut take: impl FnMut(Map<String, Value>) -> Result<ControlFlow<()>, Error> + Send,
+) -> Result<(), Error> {
     let spot = Spot::of(call)?;
-    let mut source = &cloud.store;
-    spot.check(&mut source, Kind::Role, false).await?;
-    let roles = source.children(Kind::Role, spot.parent(Kind::Role)).await?;
-    let mut all = Vec::new();
-    for role in &roles {
-        all.extend(of_row(cloud, role)?);
-    }
-    Ok(all)
+    spot.check(&mut &cloud.store, Kind::Role, false).await?;
+    let roles = Listed::Children(Kind::Role, spot.parent(Kind::Role));
+    let each = cloud.store.each(roles, i64::MIN, i64::MAX, |role| {
+        for rule in of_row(cloud, &role)? {
+            if take(rule)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    });
+    each.await
 }
 
 /// The rules of a role. What a rule does not have is that of its role.

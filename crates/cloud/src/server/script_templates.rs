@@ -6,14 +6,15 @@ use serde_json::{Map, Value, json};
 use tidewaiter_upgrade::signed::is_signed;
 
 use super::Error;
-use super::call::{Call, Condition, Reply, respond};
+use super::call::{Call, Condition, Reply};
 use super::cloud::Cloud;
 use super::endpoints::Input;
+use super::lists::all;
 use super::refusal::Refusal;
 use super::remember::written;
 use super::scripts::{said, script_response, store};
 use super::source::Spot;
-use super::store::{Row, Source, StoreError};
+use super::store::{Listed, Row, Source, StoreError};
 use super::view::unix_millis;
 use crate::models::Kind;
 use crate::models::values::TargetVersion;
@@ -75,9 +76,8 @@ pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
     let spot = Spot::of(call)?;
     let mut source = &cloud.store;
     spot.check(&mut source, Kind::ScriptTemplate, false).await?;
-    let rows = source.children(Kind::ScriptTemplate, scope(&spot)).await?;
-    let items: Vec<Value> = rows.iter().map(template_shown).collect();
-    Ok(respond(call, &items))
+    let templates = Listed::Children(Kind::ScriptTemplate, scope(&spot));
+    all(cloud, call, templates, |row| Ok(template_shown(row))).await
 }
 
 pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {

@@ -1,5 +1,7 @@
 //! The scripts of upgrades: what operators upload, and what nodes run. An upgrade without a script has that of a template. With keys of its own, the server signs each script for the node that asks.
 
+use std::ops::ControlFlow;
+
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::Response;
 use bytes::Bytes;
@@ -18,7 +20,7 @@ use super::refusal::Refusal;
 use super::remember::written;
 use super::script_templates::template;
 use super::source::Spot;
-use super::store::{References, Row, ScriptWindow as Window, SecretColumn, Source, Transaction};
+use super::store::{Listed, References, Row, ScriptWindow as Window, SecretColumn, Source, Transaction};
 use crate::models::Kind;
 use crate::models::UpgradeScript;
 use crate::models::values::KubernetesVersion;
@@ -144,16 +146,21 @@ pub(super) async fn script(cloud: &Cloud, call: &Call) -> Result<Response, Error
     let version: KubernetesVersion = asked.parse().map_err(|error| Refusal::parameter("version", error))?;
     let node = node_row(cloud, &Spot::of(call)?).await?;
     let wanted = format!("v{version}");
-    let mut upgrades = cloud.store.children(Kind::Upgrade, &node.cluster_id).await?;
-    upgrades.retain(|row| row.text("targetVersion") == Some(&wanted));
-    upgrades.reverse();
-    // The sort is stable: the newest stays first.
-    upgrades.sort_by_key(place_in_turn);
+    let (upgrades, mut found) = (Listed::Children(Kind::Upgrade, &node.cluster_id), None);
+    let each = cloud.store.each(upgrades, i64::MIN, i64::MAX, |row| {
+        // The newest is read last.
+        let is_better = |best: &Row| place_in_turn(&row) <= place_in_turn(best);
+        if row.text("targetVersion") == Some(&wanted) && found.as_ref().is_none_or(is_better) {
+            found = Some(row);
+        }
+        Ok(ControlFlow::Continue(()))
+    });
+    each.await?;
     let template = template(cloud, &node, &wanted).await?;
-    if let Some(upgrade) = upgrades.first()
-        && let Some(script) = stored(cloud, upgrade, &node, template.as_ref()).await?
+    if let Some(upgrade) = found
+        && let Some(script) = stored(cloud, &upgrade, &node, template.as_ref()).await?
     {
-        let script = signed(cloud, call, &script, upgrade, &node).await?;
+        let script = signed(cloud, call, &script, &upgrade, &node).await?;
         return Ok(script_response(call, script));
     }
     let message = format!(

@@ -18,6 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
 use url::Url;
 
+use super::answers::ResponseBudget;
 use super::cloud::{Answers, Cloud, CloudState, IDENTITIES, NO_SIGNING_KEY, TokenLifetimes};
 use super::guesses::Guesses;
 use super::http::{malformed, router};
@@ -168,6 +169,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         identities: Cache::new(IDENTITIES),
         keys: ProvenKeys::new(keys),
         answers: Answers::new(requests.lists.clone()),
+        budget: ResponseBudget::default(),
         requests,
         parts,
     });

@@ -22,6 +22,7 @@ mod first_steps;
 mod fixture;
 mod homes;
 mod kubernetes;
+mod large;
 mod locked;
 mod logins;
 mod made;

@@ -3,8 +3,8 @@
 use http::{Method, StatusCode};
 
 use super::{
-    AUDIT, CLUSTER, Endpoint, IF_MATCH, IF_NONE_MATCH, Input, LAST_EVENT, MAX_LOGIN, MAX_MANIFESTS, ORGANIZATION,
-    Output, PAGES, POOL, SCRIPT, entry, json, list, made, one, organization, patch, to,
+    AUDIT, CLUSTER, Endpoint, IF_MATCH, IF_NONE_MATCH, Input, LAST_EVENT, MAX_BODY, MAX_LOGIN, MAX_MANIFESTS,
+    ORGANIZATION, Output, PAGES, POOL, SCRIPT, entry, json, list, made, one, organization, patch, to,
 };
 use crate::models::{
     Account, AutoscalingPolicy, Catalogue, Cluster, Kind, Node, NodePool, NodeStatusReport, Organization,
@@ -108,7 +108,7 @@ pub(super) fn clusters() -> Vec<Endpoint> {
         entry(Method::PUT, format!("{CLUSTER}/status"), t, reports, to!(clusters::set_status), json::<NodeStatusReport>(), one::<Cluster>(), "Report the status of a cluster").of(Kind::Cluster),
         entry(Method::PUT, format!("{POOL}/status"), n, reports, to!(clusters::set_status), json::<NodeStatusReport>(), one::<NodePool>(), "Report the status of a node pool").of(Kind::NodePool),
         entry(Method::PUT, format!("{CLUSTER}/nodes/{{id}}/status"), n, reports, to!(clusters::set_status), json::<NodeStatusReport>(), one::<Node>(), "Report the status of a node").of(Kind::Node),
-        entry(Method::PUT, format!("{upgrade}/status"), "Upgrades", reports, to!(clusters::set_status), json::<UpgradeReport>(), one::<Upgrade>(), "Report the status of an upgrade").of(Kind::Upgrade),
+        entry(Method::PUT, format!("{upgrade}/status"), "Upgrades", reports, to!(clusters::set_status), json::<UpgradeReport>(), one::<Upgrade>(), "Report the status of an upgrade").of(Kind::Upgrade).limited_to(MAX_BODY),
         entry(Method::GET, &*keys, t, admin, to!(keys::list_keys), Input::Nothing, list::<ApiKeyInfo>(), "List a cluster's API keys, without the keys"),
         entry(Method::POST, &*keys, t, admin, to!(keys::create_key), Input::Nothing, made::<CreatedApiKey>(), "Create an API key for a cluster; it is shown only once").shown_once(),
         entry(Method::DELETE, format!("{keys}/{{id}}"), t, admin, to!(keys::delete_key), Input::Nothing, Output::Nothing, "Delete an API key"),
@@ -117,7 +117,7 @@ pub(super) fn clusters() -> Vec<Endpoint> {
         entry(Method::GET, format!("{CLUSTER}/deletions"), t, reads, to!(clusters::deletions), Input::Nothing, list::<Deletion>(), "List the last 1,000 deletions of objects that a cluster mirrors, and of its nodes, newest first, and what has left its lists otherwise"),
         entry(Method::GET, format!("{CLUSTER}/roles"), "Roles", reads, to!(lists::list), Input::Nothing, list::<Role>(), "List the roles that a cluster mirrors").asked(RoleSpec::FACTS.list_query).of(Kind::Role).with(PAGES),
         entry(Method::GET, format!("{CLUSTER}/ssh-users"), t, reads, to!(members::list, true), Input::Nothing, Output::List(user_body()), "List the users who may log in on the nodes of a cluster, and their SSH keys").with(PAGES),
-        entry(Method::GET, format!("{CLUSTER}/nodes"), n, reads, to!(clusters::nodes), Input::Nothing, list::<Node>(), "List the nodes of all node pools").with(PAGES),
+        entry(Method::GET, format!("{CLUSTER}/nodes"), n, reads, to!(lists::nodes), Input::Nothing, list::<Node>(), "List the nodes of all node pools").with(PAGES),
         entry(Method::GET, format!("{CLUSTER}/nodes/{{id}}"), n, reads, to!(clusters::node), Input::Nothing, one::<Node>(), "Get a node of any node pool"),
         entry(Method::GET, format!("{CLUSTER}/nodes/{{id}}/upgrade/kubernetes"), "Upgrades", reports, to!(scripts::script), Input::Nothing, Output::Text("text/x-shellscript"), "Get the upgrade script of a node").asked(SCRIPT).with(IF_NONE_MATCH),
         entry(Method::PUT, format!("{upgrade}/script"), "Upgrades", admin, to!(scripts::set_script), Input::Text, Output::Nothing, "Set the script of an upgrade for all nodes"),

@@ -1,7 +1,10 @@
 //! Rows of the audit log.
 
+use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
@@ -11,6 +14,7 @@ use super::reads::{Source, query};
 use super::row::{Row, select};
 use super::{Store, StoreError};
 use crate::models::Kind;
+use crate::server::Error;
 
 /// The deletions that clusters see, those of nodes apart.
 const DELETIONS: i64 = 1_000;
@@ -61,21 +65,26 @@ const REMOVED: &str = "SELECT objects.kind, id AS object_id, updated_at AS at FR
                        AND cluster_id = $1 ORDER BY objects.position DESC LIMIT 1000";
 
 impl Store {
-    /// The audit log of an organization as the API shows it, newest first: at most `limit` changes before the number
-    /// `before`.
-    pub async fn audit(&self, organization: &str, before: i64, limit: u32) -> Result<Vec<Value>, StoreError> {
-        let mut reader = self.reader().await?;
-        let found = query(
+    /// Passes the changes of an organization to `take`, newest first, until it breaks: at most `limit` before the
+    /// number `before`.
+    pub async fn each_change(
+        &self,
+        organization: &str,
+        before: i64,
+        limit: i64,
+        mut take: impl FnMut(&AuditedChange<'_>) -> Result<ControlFlow<()>, Error> + Send,
+    ) -> Result<(), Error> {
+        let statement = query(
             "SELECT sequence, at, cluster_id, kind, object_id, action, actor, request_id, before, after FROM changes \
              WHERE organization_id = $1 AND sequence < $2 ORDER BY sequence DESC LIMIT $3",
             &[organization],
         )
         .bind(before)
-        .bind(i64::from(limit))
-        .fetch_all(&mut *reader);
-        let found = within(found).await?;
-        let shown: Result<_, sqlx::Error> = reader.end(found).iter().map(shown).collect();
-        Ok(shown?)
+        .bind(limit);
+        self.each_row(statement, |row| {
+            take(&AuditedChange::of(row).map_err(StoreError::from)?)
+        })
+        .await
     }
 
     /// The last deletions of objects that a cluster of an organization mirrors, newest first: at most [`DELETIONS`],
@@ -95,11 +104,16 @@ impl Store {
 
     /// The members, roles and bindings of an organization that were changed after they were created: the lists of a
     /// cluster may have had them.
-    pub async fn changed_access(&self, organization: &str) -> Result<Vec<Row>, StoreError> {
+    pub async fn each_changed_access(
+        &self,
+        organization: &str,
+        mut take: impl FnMut(Row) -> Result<ControlFlow<()>, Error> + Send,
+    ) -> Result<(), Error> {
         let statement = select!(
             "kind IN ('memberships', 'roles', 'role-bindings') AND parent_id = $1 AND updated_at <> created_at ORDER BY position"
         );
-        Source::rows(&mut &*self, statement, &[organization]).await
+        self.each_row(query(statement, &[organization]), |row| take(Row::read(row)?))
+            .await
     }
 }
 
@@ -116,14 +130,39 @@ pub fn recorded(kind: Kind, id: &str, at: &str) -> Option<Value> {
     Some(json!({ "kind": kind.facts().event?.word(), "id": id, "at": at }))
 }
 
-/// A change with its time and author, and with the object before and after it, without secrets.
-fn shown(row: &AnyRow) -> Result<Value, sqlx::Error> {
-    let text = |column| row.try_get::<&str, _>(column);
-    // `null` before a creation and after a deletion.
-    let document = |column| Ok::<Value, sqlx::Error>(serde_json::from_str(text(column)?).unwrap_or_default());
-    Ok(json!({
-        "id": row.try_get::<i64, _>("sequence")?, "at": text("at")?, "cluster_id": text("cluster_id")?, "kind": text("kind")?,
-        "object_id": text("object_id")?, "action": text("action")?, "actor": text("actor")?,
-        "request_id": text("request_id")?, "before": document("before")?, "after": document("after")?,
-    }))
+/// A change with its time and author, and with the object before and after it, without secrets. The objects are shown
+/// as they are stored: a tree of values would take many times their size.
+#[derive(Serialize)]
+pub struct AuditedChange<'a> {
+    action: &'a str,
+    actor: &'a str,
+    after: Option<&'a RawValue>,
+    at: &'a str,
+    before: Option<&'a RawValue>,
+    cluster_id: &'a str,
+    /// Its number.
+    pub id: i64,
+    kind: &'a str,
+    object_id: &'a str,
+    request_id: &'a str,
+}
+
+impl<'a> AuditedChange<'a> {
+    fn of(row: &'a AnyRow) -> Result<Self, sqlx::Error> {
+        let text = |column| row.try_get::<&str, _>(column);
+        // `null` before a creation and after a deletion.
+        let document = |column| Ok::<_, sqlx::Error>(serde_json::from_str(text(column)?).ok());
+        Ok(Self {
+            action: text("action")?,
+            actor: text("actor")?,
+            after: document("after")?,
+            at: text("at")?,
+            before: document("before")?,
+            cluster_id: text("cluster_id")?,
+            id: row.try_get("sequence")?,
+            kind: text("kind")?,
+            object_id: text("object_id")?,
+            request_id: text("request_id")?,
+        })
+    }
 }

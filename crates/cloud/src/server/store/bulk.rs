@@ -68,17 +68,6 @@ impl Transaction {
         Ok(found)
     }
 
-    /// The ids of all objects of one kind.
-    pub async fn ids_of(&mut self, kind: Kind) -> Result<Vec<String>, StoreError> {
-        let statement = concat!(
-            "SELECT id FROM objects WHERE kind = $1 AND ",
-            present!(),
-            " ORDER BY position"
-        );
-        let found = self.fetch(statement, &[kind.word()]).await?;
-        found.iter().map(|row| Ok(row.try_get(0)?)).collect()
-    }
-
     /// The number of teams of each of `users`, in all organizations. A user without teams is absent.
     pub async fn numbers_of_teams(&mut self, users: &[String]) -> Result<BTreeMap<String, i64>, StoreError> {
         let mut found = BTreeMap::new();

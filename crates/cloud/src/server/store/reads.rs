@@ -56,6 +56,17 @@ pub trait Source: Send {
         self.rows(statement, &[kind.word(), parent]).await
     }
 
+    /// The ids of all objects of one kind, in the order of their creation.
+    async fn ids_of(&mut self, kind: Kind) -> Result<Vec<String>, StoreError> {
+        let statement = concat!(
+            "SELECT id FROM objects WHERE kind = $1 AND ",
+            present!(),
+            " ORDER BY position"
+        );
+        let found = self.fetch(statement, &[kind.word()]).await?;
+        found.iter().map(|row| Ok(row.try_get("id")?)).collect()
+    }
+
     /// All objects of one kind.
     async fn of_kind(&mut self, kind: Kind) -> Result<Vec<Row>, StoreError> {
         self.rows(select!("kind = $1 ORDER BY position"), &[kind.word()]).await
@@ -111,38 +122,11 @@ impl Store {
         Source::get(&mut &*self, kind, id).await
     }
 
-    /// See [`Source::children`].
-    pub async fn children(&self, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
-        Source::children(&mut &*self, kind, parent).await
-    }
-
     /// The ids of all objects of one kind.
     pub async fn ids(&self, kind: Kind) -> Result<HashSet<Uuid>, StoreError> {
         let statement = concat!("SELECT id FROM objects WHERE kind = $1 AND ", present!());
         let found = Source::fetch(&mut &*self, statement, &[kind.word()]).await?;
         found.iter().map(|row| Ok(uuid(row.try_get("id")?))).collect()
-    }
-
-    /// All objects of one kind in a cluster, in the order of their creation.
-    pub async fn in_cluster(&self, kind: Kind, cluster: &str) -> Result<Vec<Row>, StoreError> {
-        let statement = select!("kind = $1 AND cluster_id = $2 ORDER BY position");
-        Source::rows(&mut &*self, statement, &[kind.word(), cluster]).await
-    }
-
-    /// The members of an organization, whatever their home, and their SSH keys.
-    pub async fn members(&self, organization: &str) -> Result<(Vec<Row>, Vec<Row>), StoreError> {
-        let users = select!(
-            "kind = 'users' AND id IN (SELECT used_id FROM uses WHERE used_kind = 'users' AND kind = 'memberships' \
-             AND id IN (SELECT id FROM objects WHERE kind = 'memberships' AND parent_id = $1))"
-        );
-        let keys = select!(
-            "kind = 'ssh-keys' AND parent_id IN (SELECT used_id FROM uses WHERE used_kind = 'users' AND kind = 'memberships' \
-             AND id IN (SELECT id FROM objects WHERE kind = 'memberships' AND parent_id = $1)) ORDER BY position"
-        );
-        Ok((
-            Source::rows(&mut &*self, users, &[organization]).await?,
-            Source::rows(&mut &*self, keys, &[organization]).await?,
-        ))
     }
 
     /// See [`Source::using`].

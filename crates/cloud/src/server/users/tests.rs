@@ -1,5 +1,7 @@
 //! The cost of changes of users who are in many teams, on both databases.
 
+use std::ops::ControlFlow;
+
 use tidewaiter_kit::SystemClock;
 use tidewaiter_testkit::Postgres;
 use tokio_util::sync::CancellationToken;
@@ -118,7 +120,12 @@ async fn check_left(store: &Store, users: &[String]) {
     assert_eq!(store.using(Kind::Team, Kind::User, &users[0]).await.unwrap(), []);
     let membership = membership_id(ORGANIZATION, &users[0]);
     assert_eq!(store.get(Kind::Membership, &membership).await.unwrap(), None);
-    let audit = store.audit(ORGANIZATION, i64::MAX, 1_000).await.unwrap();
+    let mut audit = Vec::new();
+    let each = store.each_change(ORGANIZATION, i64::MAX, 1_000, |change| {
+        audit.push(json!(change));
+        Ok(ControlFlow::Continue(()))
+    });
+    each.await.unwrap();
     let left = |change: &&Value| {
         change["kind"] == "teams"
             && change["before"]["user_ids"] == json!([users[0]])

@@ -3,7 +3,7 @@ use tidewaiter_kit::ManualClock;
 
 use super::*;
 use crate::models::Kind;
-use crate::server::store::{Opened, References, Row, Store};
+use crate::server::store::{Opened, References, Row, Source as _, Store};
 
 const WRITES: usize = 60;
 const EACH: Duration = Duration::from_millis(3);
@@ -62,7 +62,7 @@ async fn at_once<T>(clock: &ManualClock, writes: impl AsyncFnOnce(&Store) -> T) 
 }
 
 async fn ids(store: &Store) -> Vec<String> {
-    let rows = store.children(Kind::Registry, "").await.unwrap();
+    let rows = (&mut &*store).children(Kind::Registry, "").await.unwrap();
     rows.into_iter().map(|row| row.id).collect()
 }
 

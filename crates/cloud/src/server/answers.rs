@@ -1,0 +1,251 @@
+//! The memory of the responses that are built or sent, in all and for each organization.
+//!
+//! A slow reader holds its response in memory, and each connection can have one, so the limits of requests do not bound
+//! them. A request holds a part of the budget before anything is read for it, more while its response grows, and
+//! exactly the size of the response until its last byte is written. A cached response counts while it is sent, once for
+//! all who receive it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody as _};
+use axum::response::Response;
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use http_body_util::BodyExt as _;
+use serde::Serialize;
+use tidewaiter_kit::Clock;
+use tidewaiter_kit::clock::timeout;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Error;
+use super::call::Call;
+use super::cloud::CloudState;
+use super::limits::Keyed;
+use super::refusal::Refusal;
+
+const MIB: usize = 1024 * 1024;
+/// The maximum size of all responses, in bytes, besides those that are only cached.
+const ALL: usize = 192 * MIB;
+/// The maximum size of those for one organization. The list of 100,000 nodes fits, and two of the largest manifests.
+const EACH: usize = ALL / 3;
+/// The part that each request holds until the size of its response is known.
+const FIRST: usize = 64 * 1024;
+/// The steps in which a growing list takes more.
+const STEP: usize = 256 * 1024;
+/// How long a request waits for its part.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// The unit of the semaphores is a KiB.
+fn units(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
+}
+
+/// The budget of a server.
+#[derive(Debug)]
+pub(super) struct ResponseBudget {
+    all: Arc<Semaphore>,
+    of_each: Keyed<String>,
+}
+
+impl Default for ResponseBudget {
+    fn default() -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(ALL / 1024)),
+            of_each: Keyed::new(EACH / 1024, WAIT),
+        }
+    }
+}
+
+/// A part of the budget.
+#[derive(Debug)]
+pub(super) struct Held {
+    own: OwnedSemaphorePermit,
+    all: OwnedSemaphorePermit,
+}
+
+fn too_large() -> Refusal {
+    let message = format!(
+        "the response would have more than {} MiB, the maximum: ask for a list in pages, with limit",
+        EACH / MIB
+    );
+    Refusal::new(StatusCode::INSUFFICIENT_STORAGE, message)
+}
+
+fn own_are_full() -> Refusal {
+    let message = format!(
+        "the responses to this organization that are not yet received have {} MiB, the maximum: try again in 1 second",
+        EACH / MIB
+    );
+    Refusal {
+        retry_after: Some(1),
+        ..Refusal::new(StatusCode::TOO_MANY_REQUESTS, message)
+    }
+}
+
+fn all_are_full() -> Refusal {
+    let message = format!(
+        "the responses that are not yet received have {} MiB, the maximum of this server: try again in 1 second",
+        ALL / MIB
+    );
+    Refusal {
+        retry_after: Some(1),
+        ..Refusal::new(StatusCode::SERVICE_UNAVAILABLE, message)
+    }
+}
+
+async fn wait(clock: &dyn Clock, budget: Arc<Semaphore>, units: u32) -> Option<OwnedSemaphorePermit> {
+    if let Ok(permit) = Arc::clone(&budget).try_acquire_many_owned(units) {
+        return Some(permit);
+    }
+    timeout(clock, WAIT, budget.acquire_many_owned(units)).await.ok()?.ok()
+}
+
+impl ResponseBudget {
+    /// A part of the budget of `owner`, an organization or a caller without one, if it is free within a second.
+    async fn hold(&self, clock: &dyn Clock, owner: &str, bytes: usize) -> Result<Held, Refusal> {
+        if bytes > EACH {
+            return Err(too_large());
+        }
+        let own = wait(clock, self.of_each.of(&owner.to_owned()), units(bytes)).await;
+        let own = own.ok_or_else(own_are_full)?;
+        let all = wait(clock, Arc::clone(&self.all), units(bytes)).await;
+        let all = all.ok_or_else(all_are_full)?;
+        Ok(Held { own, all })
+    }
+}
+
+impl Held {
+    /// Makes it a part of at least `bytes`.
+    pub(super) fn enlarge(&mut self, bytes: usize) -> Result<(), Refusal> {
+        if bytes <= self.own.num_permits() * 1024 {
+            return Ok(());
+        }
+        self.resize(bytes.next_multiple_of(STEP).min(EACH.max(bytes)))
+    }
+
+    /// Makes it a part of `bytes`. It does not wait for more: two that wait for each other would both wait in vain.
+    pub(super) fn resize(&mut self, bytes: usize) -> Result<(), Refusal> {
+        if bytes > EACH {
+            return Err(too_large());
+        }
+        let (has, needs) = (self.own.num_permits(), bytes.div_ceil(1024));
+        if needs <= has {
+            drop((self.own.split(has - needs), self.all.split(has - needs)));
+            return Ok(());
+        }
+        let more = |permit: &OwnedSemaphorePermit| {
+            Arc::clone(permit.semaphore()).try_acquire_many_owned(units(bytes) - units(has * 1024))
+        };
+        let own = more(&self.own).map_err(|_| own_are_full())?;
+        let all = more(&self.all).map_err(|_| all_are_full())?;
+        self.own.merge(own);
+        self.all.merge(all);
+        Ok(())
+    }
+}
+
+impl CloudState {
+    /// The part of the budget with which a request begins.
+    pub(super) async fn hold_first(&self, call: &Call) -> Result<Held, Refusal> {
+        self.hold(call, FIRST).await
+    }
+
+    /// A part of the budget for the response to `call`.
+    pub(super) async fn hold(&self, call: &Call, bytes: usize) -> Result<Held, Refusal> {
+        self.budget.hold(&*self.clock, &call.by().queue, bytes).await
+    }
+
+    /// The response, whose body holds its part of the budget until it is sent: its own, or `first`. A write is done, so
+    /// its response is sent in any case.
+    pub(super) async fn sent(&self, call: &Call, mut response: Response, first: Held) -> Result<Response, Error> {
+        let Some(size) = size(&response) else {
+            return Ok(response);
+        };
+        let own = response.extensions_mut().remove::<Arc<Held>>();
+        let held = if let Some(held) = own {
+            held
+        } else {
+            let mut held = first;
+            if held.resize(size).is_err() && call.endpoint.method == Method::GET {
+                drop(held);
+                held = self.hold(call, size).await?;
+            }
+            Arc::new(held)
+        };
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.map_err(Error::internal)?.to_bytes();
+        let body = Body::from(Bytes::from_owner(Sent { bytes, _held: held }));
+        Ok(Response::from_parts(parts, body))
+    }
+}
+
+/// The size of the body; `None` for a stream.
+fn size(response: &Response) -> Option<usize> {
+    response.body().size_hint().exact()?.try_into().ok()
+}
+
+/// Gives the response its part of the budget, of which it keeps its size.
+pub(super) fn holding(mut response: Response, mut held: Held) -> Response {
+    if let Some(size) = size(&response) {
+        // What was held is at least the size, except for a write, which is sent in any case.
+        let _ = held.resize(size);
+    }
+    response.extensions_mut().insert(Arc::new(held));
+    response
+}
+
+/// The same with a part of the budget that only some responses need.
+pub(super) fn with_held(response: Response, held: Option<Held>) -> Response {
+    match held {
+        Some(held) => holding(response, held),
+        None => response,
+    }
+}
+
+/// A body, or what is left of it.
+struct Sent {
+    bytes: Bytes,
+    _held: Arc<Held>,
+}
+
+impl AsRef<[u8]> for Sent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The text of a list, which grows item by item.
+pub(super) struct Items {
+    text: Vec<u8>,
+    held: Held,
+}
+
+impl Items {
+    pub(super) async fn begin(cloud: &CloudState, call: &Call) -> Result<Self, Refusal> {
+        Ok(Self {
+            text: vec![b'['],
+            held: cloud.hold_first(call).await?,
+        })
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    pub(super) fn push(&mut self, item: &impl Serialize) -> Result<(), Error> {
+        if self.text.len() > 1 {
+            self.text.push(b',');
+        }
+        serde_json::to_writer(&mut self.text, item).map_err(Error::internal)?;
+        Ok(self.held.enlarge(self.text.len())?)
+    }
+
+    /// The whole text, with the part of the budget that it needs.
+    pub(super) fn end(mut self) -> Result<(Bytes, Held), Refusal> {
+        self.text.push(b']');
+        self.text.shrink_to_fit();
+        self.held.resize(self.text.len())?;
+        Ok((Bytes::from(self.text), self.held))
+    }
+}

@@ -1,0 +1,139 @@
+//! Lists, read row by row: of a long list, one object at a time is in memory as a tree of values.
+
+use std::ops::ControlFlow;
+
+use futures::TryStreamExt as _;
+use sqlx::Row as _;
+use sqlx::any::AnyRow;
+
+use super::deadline::within;
+use super::reads::{Source, Statement, query};
+use super::row::{Row, select};
+use super::{Store, StoreError};
+use crate::models::Kind;
+use crate::server::Error;
+
+/// The objects of a list, in the order of their creation.
+#[derive(Clone, Copy, Debug)]
+pub enum Listed<'a> {
+    /// The objects of a kind below a parent.
+    Children(Kind, &'a str),
+    /// The objects of a kind in a cluster.
+    InCluster(Kind, &'a str),
+    /// The autoscaling policies that are assigned to a node pool.
+    AssignedTo(&'a str),
+}
+
+impl Listed<'_> {
+    /// The kind of the objects.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Children(kind, _) | Self::InCluster(kind, _) => *kind,
+            Self::AssignedTo(_) => Kind::AutoscalingPolicy,
+        }
+    }
+
+    fn owner(&self) -> &str {
+        let (Self::Children(_, owner) | Self::InCluster(_, owner) | Self::AssignedTo(owner)) = self;
+        owner
+    }
+
+    /// The statement that reads at most $4 of them after the position $3. An index has them in this order.
+    fn statement(&self) -> &'static str {
+        match self {
+            Self::Children(..) => {
+                select!("kind = $1 AND parent_id = $2 AND position > $3 ORDER BY position LIMIT $4")
+            }
+            Self::InCluster(..) => {
+                select!("kind = $1 AND cluster_id = $2 AND position > $3 ORDER BY position LIMIT $4")
+            }
+            Self::AssignedTo(_) => select!(
+                "kind = $1 AND id IN (SELECT used_id FROM uses WHERE used_kind = $1 \
+                 AND kind = 'autoscaling-assignments' AND id IN (SELECT id FROM objects \
+                 WHERE kind = 'autoscaling-assignments' AND parent_id = $2)) AND position > $3 ORDER BY position LIMIT $4"
+            ),
+        }
+    }
+}
+
+impl Store {
+    /// Passes at most `limit` objects of a list after the position `after` to `take`, until it breaks.
+    pub async fn each(
+        &self,
+        listed: Listed<'_>,
+        after: i64,
+        limit: i64,
+        mut take: impl FnMut(Row) -> Result<ControlFlow<()>, Error> + Send,
+    ) -> Result<(), Error> {
+        let values = [listed.kind().word(), listed.owner()];
+        let statement = query(listed.statement(), &values).bind(after).bind(limit);
+        self.each_row(statement, |row| take(Row::read(row)?)).await
+    }
+
+    /// Passes each row that `statement` selects to `take`, until it breaks. Each row has the deadline of a statement.
+    pub(super) async fn each_row(
+        &self,
+        statement: Statement,
+        mut take: impl FnMut(&AnyRow) -> Result<ControlFlow<()>, Error> + Send,
+    ) -> Result<(), Error> {
+        let mut reader = self.reader().await?;
+        let mut rows = statement.fetch(&mut *reader);
+        let taken = loop {
+            let Some(row) = within(rows.try_next()).await? else {
+                break Ok(());
+            };
+            match take(&row) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        drop(rows);
+        reader.end(taken)
+    }
+
+    /// The position of the object `id`, if the list has it.
+    pub async fn position(&self, listed: Listed<'_>, id: &str) -> Result<Option<i64>, StoreError> {
+        let row = self.get(listed.kind(), id).await?;
+        let owned = |row: &Row| match listed {
+            Listed::Children(_, parent) => row.parent_id == parent,
+            Listed::InCluster(_, cluster) => row.cluster_id == cluster,
+            Listed::AssignedTo(_) => false,
+        };
+        Ok(row.filter(owned).map(|row| row.position))
+    }
+
+    /// The members of an organization whose memberships have the positions `first` to `last`, whatever their home, and
+    /// their SSH keys.
+    pub async fn members(
+        &self,
+        organization: &str,
+        (first, last): (i64, i64),
+    ) -> Result<(Vec<Row>, Vec<Row>), StoreError> {
+        let users = select!(
+            "kind = 'users' AND id IN (SELECT used_id FROM uses WHERE used_kind = 'users' AND kind = 'memberships' \
+             AND id IN (SELECT id FROM objects WHERE kind = 'memberships' AND parent_id = $1 \
+             AND position BETWEEN $2 AND $3))"
+        );
+        let keys = select!(
+            "kind = 'ssh-keys' AND parent_id IN (SELECT used_id FROM uses WHERE used_kind = 'users' \
+             AND kind = 'memberships' AND id IN (SELECT id FROM objects WHERE kind = 'memberships' AND parent_id = $1 \
+             AND position BETWEEN $2 AND $3)) ORDER BY position"
+        );
+        let read = async |statement| {
+            let mut reader = self.reader().await?;
+            let query = query(statement, &[organization]).bind(first).bind(last);
+            let found = within(query.fetch_all(&mut *reader)).await?;
+            reader.end(found).iter().map(Row::read).collect::<Result<Vec<_>, _>>()
+        };
+        Ok((read(users).await?, read(keys).await?))
+    }
+
+    /// The size of the document of an object in bytes; 0 if the object does not exist.
+    pub async fn size(&self, kind: Kind, id: &str) -> Result<i64, StoreError> {
+        let statement = "SELECT CAST(octet_length(spec) AS BIGINT) AS size FROM objects WHERE kind = $1 AND id = $2";
+        let found = Source::fetch(&mut &*self, statement, &[kind.word(), id]).await?;
+        let size = found.first().map(|row| row.try_get("size")).transpose()?;
+        Ok(size.unwrap_or_default())
+    }
+}

@@ -1,0 +1,308 @@
+//! What is long or large costs what is asked for, and what one organization does not receive costs no other.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use sqlx::{AnyConnection, Connection as _};
+use tidewaiter_testkit::eventually;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::fixture::{Fixture, manifests, plugin, policy, role};
+use crate::stream::SOON;
+use crate::world::{Answer, World, on_both};
+
+on_both!(
+    a_page_costs_what_it_has,
+    what_a_request_leaves_out_is_left_out_before_a_page_is_full,
+    the_audit_log_is_read_in_pages_of_a_limited_size,
+    a_page_of_large_objects_is_short,
+);
+
+const KIB: usize = 1024;
+
+async fn rows_read(world: &World) -> u64 {
+    let metrics = world.get("", "/metrics").await.is(200).body;
+    let lines = metrics.lines();
+    let mut counts = lines.filter_map(|line| line.strip_prefix("tidewaiter_cloud_list_rows_read_total "));
+    counts.next().unwrap().parse().unwrap()
+}
+
+async fn database(world: &World) -> AnyConnection {
+    AnyConnection::connect(world.database.as_str()).await.unwrap()
+}
+
+/// The location of the next page.
+fn next(page: &Answer) -> Option<String> {
+    let link = page.header("link");
+    let (url, rel) = link.split_once(">; ")?;
+    assert_eq!(rel, "rel=\"next\"");
+    Some(url.trim_start_matches('<').to_owned())
+}
+
+/// The pages from `first` on.
+async fn pages(world: &World, token: &str, first: String) -> Vec<Vec<Value>> {
+    let (mut pages, mut path) = (Vec::new(), Some(first));
+    while let Some(asked) = path {
+        let page = world.get(token, &asked).await.is(200);
+        path = next(&page);
+        pages.push(serde_json::from_str(&page.body).unwrap());
+    }
+    pages
+}
+
+async fn a_page_costs_what_it_has(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let copies = sqlx::query(
+        "INSERT INTO objects (kind, id, organization_id, cluster_id, parent_id, owner_id, position, created_at, \
+         updated_at, spec, status, secret) \
+         WITH RECURSIVE number(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM number WHERE i < 5000) \
+         SELECT kind, substr(id, 1, 24) || CAST(100000000000 + i AS TEXT), organization_id, cluster_id, parent_id, \
+         owner_id, 1000000 + i, created_at, updated_at, spec, status, secret \
+         FROM objects, number WHERE kind = 'nodes' AND id = $1",
+    );
+    let mut database = database(world).await;
+    let copies = copies.bind(fixture.near.of("nodes").to_owned());
+    copies.execute(&mut database).await.unwrap();
+    for list in [
+        "/clusters/{cluster_id}/nodes",
+        "/clusters/{cluster_id}/node-pools/{node_pool_id}/nodes",
+    ] {
+        let list = fixture.near(list);
+        let before = rows_read(world).await;
+        let page = world.get(owner, &format!("{list}?limit=1")).await.is(200);
+        let second = world.get(owner, &next(&page).unwrap()).await.is(200);
+        assert_eq!(rows_read(world).await - before, 4, "each page, and the object after it");
+        // An id alone is a cursor too.
+        let first = page.json()[0]["id"].as_str().unwrap().to_owned();
+        let after = world.get(owner, &format!("{list}?limit=1&after={first}")).await.is(200);
+        assert_eq!(after.body, second.body);
+        let before = rows_read(world).await;
+        let pages = pages(world, owner, format!("{list}?limit=999")).await;
+        assert_eq!(
+            pages.iter().map(Vec::len).collect::<Vec<_>>(),
+            [999, 999, 999, 999, 999, 6]
+        );
+        assert_eq!(rows_read(world).await - before, 5 * 1_000 + 6);
+        let whole = world.get(owner, &list).await.is(200).json();
+        assert_eq!(Value::from(pages.concat()), whole);
+    }
+}
+
+async fn what_a_request_leaves_out_is_left_out_before_a_page_is_full(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let (cluster, user) = (fixture.near.of("cluster"), fixture.near.of("user"));
+    let binding = |name: &str, cluster: Option<&str>| {
+        let mut binding = json!({"type": "UserBinding", "user_id": user, "namespace": name});
+        binding["authorization_role_id"] = fixture.near.of("roles").into();
+        binding
+            .as_object_mut()
+            .unwrap()
+            .extend(cluster.map(|id| ("cluster_id".to_owned(), json!(id))));
+        binding
+    };
+    for number in 0..150 {
+        let of = [Some(&*fixture.beside), None, Some(cluster), Some(&*fixture.beside)][number % 4];
+        let binding = binding(&format!("n{number}"), of);
+        world
+            .post(owner, &fixture.near("/role-bindings"), binding)
+            .await
+            .is(201);
+    }
+    for number in 0..9 {
+        let rules = if number % 3 == 1 {
+            role("")["rules"].clone()
+        } else {
+            json!([])
+        };
+        let role = json!({"name": format!("Role {number}"), "description": "", "rules": rules});
+        world.post(owner, &fixture.near("/roles"), role).await.is(201);
+    }
+    let of_cluster = fixture.near("/role-bindings") + "?cluster_id=" + cluster;
+    let with_rules = fixture.near("/clusters/{cluster_id}/roles") + "?remove_empty=true&rule_type=kubernetes";
+    for (token, list) in [
+        (owner, &of_cluster),
+        (fixture.token("cluster"), &of_cluster),
+        (owner, &with_rules),
+        (
+            fixture.token("cluster"),
+            &(fixture.near("/clusters/{cluster_id}/ssh-users") + "?colour=blue"),
+        ),
+    ] {
+        let whole: Vec<Value> = serde_json::from_str(&world.get(token, list).await.is(200).body).unwrap();
+        assert!(whole.len() > 3, "{list}");
+        for limit in [1, 2, whole.len() - 1, whole.len(), 1_000] {
+            let pages = pages(world, token, format!("{list}&limit={limit}")).await;
+            let full = pages.iter().take(pages.len() - 1).all(|page| page.len() == limit);
+            assert!(full && !pages.last().unwrap().is_empty(), "{list} by {limit}");
+            assert_eq!(pages.concat(), whole, "{list} by {limit}");
+        }
+    }
+}
+
+/// Adds changes of `bytes` each to the audit log of the organization, as of manifests.
+async fn changes(world: &World, count: i64, bytes: usize) {
+    let mut database = database(world).await;
+    let large = json!({ "text": "x".repeat(bytes) }).to_string();
+    for number in 0..count {
+        let change = sqlx::query(
+            "INSERT INTO changes (sequence, at, organization_id, cluster_id, kind, object_id, action, actor, \
+             request_id, before, after) \
+             VALUES ($1, '2026-01-01T00:00:00Z', $2, '', 'roles', 'r', 'update', 'user:u', 'r', '', $3)",
+        );
+        let change = change
+            .bind(1_000_000 + number)
+            .bind(world.organization.clone())
+            .bind(large.clone());
+        change.execute(&mut database).await.unwrap();
+    }
+}
+
+async fn the_audit_log_is_read_in_pages_of_a_limited_size(world: World) {
+    let owner = world.owner().await;
+    changes(&world, 12, 1024 * KIB).await;
+    let before = rows_read(&world).await;
+    let pages = pages(&world, &owner, "~/audit?limit=1000".to_owned()).await;
+    assert_eq!(pages[0].len(), 4, "4 MiB");
+    assert_eq!(
+        (pages[0][0]["before"].clone(), pages[0][0]["kind"].clone()),
+        (Value::Null, "roles".into())
+    );
+    let ids: Vec<i64> = pages
+        .concat()
+        .iter()
+        .map(|change| change["id"].as_i64().unwrap())
+        .collect();
+    assert!(ids.is_sorted_by(|one, other| one > other), "{ids:?}");
+    assert_eq!(ids[..12], (1_000_000..1_000_012).rev().collect::<Vec<_>>());
+    let read = usize::try_from(rows_read(&world).await - before).unwrap();
+    assert!(
+        ids.len() > 12 && read < ids.len() + pages.len(),
+        "{read} of {}",
+        ids.len()
+    );
+    // Few small ones are one page, as before.
+    let all = world.get(&owner, "~/audit?limit=1000&before=1000000").await.is(200);
+    assert_eq!(all.header("link"), "");
+    let one = world.get(&owner, "~/audit?limit=1").await.is(200);
+    assert_eq!(one.json().as_array().unwrap().len(), 1);
+    assert!(one.header("link").contains("/audit?limit=1&before=1000011>"));
+}
+
+/// Replaces the spec of the policy of `fixture` by one with `bytes`, as an older version may have stored it.
+async fn enlarge(fixture: &Fixture, bytes: usize) {
+    let mut stored = policy();
+    stored["metric_configuration"] = json!({ "query": "x".repeat(bytes) });
+    let update = sqlx::query("UPDATE objects SET spec = $1 WHERE kind = 'autoscaling-policies' AND id = $2");
+    let id = fixture.near.of("autoscaling-policies").to_owned();
+    let mut database = database(&fixture.world).await;
+    update
+        .bind(stored.to_string())
+        .bind(id)
+        .execute(&mut database)
+        .await
+        .unwrap();
+}
+
+async fn a_page_of_large_objects_is_short(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let list = fixture.near("/clusters/{cluster_id}/autoscaling-policies");
+    enlarge(&fixture, 5 * 1024 * KIB).await;
+    world.post(owner, &list, with_configuration(KIB)).await.is(201);
+    let pages = pages(world, owner, format!("{list}?limit=10")).await;
+    let whole = world.get(owner, &list).await.is(200).json();
+    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(Value::from(pages.concat()), whole);
+}
+
+/// Another policy than that of the fixture.
+fn with_configuration(bytes: usize) -> Value {
+    let mut said = policy();
+    said["name"] = json!(format!("With {bytes} bytes"));
+    said["metric_configuration"] = json!({ "query": "x".repeat(bytes) });
+    said
+}
+
+/// Asks for `path`, and does not read the response.
+async fn slow_reader(world: &World, token: &str, path: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(world.base.trim_start_matches("http://"))
+        .await
+        .unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: JWT {token}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut begin = [0; 12];
+    stream.read_exact(&mut begin).await.unwrap();
+    assert_eq!(&begin, b"HTTP/1.1 200");
+    stream
+}
+
+#[tokio::test]
+async fn what_one_organization_does_not_receive_costs_no_other() {
+    let fixture = Fixture::new(World::sqlite().await).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let version = "/v3/plugins/metrics/implementations/prometheus/versions/1.0.0/manifests";
+    let mut large = manifests();
+    large["manifests"][0][0]["metadata"]["annotations"] = json!({"text": "x".repeat(15 * 1024 * KIB)});
+    let known = world
+        .get(fixture.token("operator"), version)
+        .await
+        .is(200)
+        .header("etag");
+    let put = world.request(fixture.token("operator"), Method::PUT, version);
+    world.send(put.header("if-match", known).json(&large)).await.is(204);
+    let path = fixture.near("/clusters/{cluster_id}/plugins/{id}");
+    let path = path.replace("{id}", fixture.near.of("plugins"));
+    let mut slow = Vec::new();
+    for _ in 0..3 {
+        slow.push(slow_reader(world, owner, &path).await);
+    }
+    let refused = world.get(owner, &path).await.is(429);
+    assert_eq!(refused.header("retry-after"), "1");
+    assert!(refused.body.contains("64 MiB"), "{refused:?}");
+    // Neither is a plugin created or changed, because its response has the manifests.
+    let plugins = fixture.near("/clusters/{cluster_id}/plugins");
+    world.post(owner, &plugins, plugin()).await.is(429);
+    world.patch(owner, &path, json!({"version": "1.0.0"})).await.is(429);
+    // What is small has its place, also for the same organization, and others have theirs.
+    world.get(owner, &plugins).await.is(200);
+    let elsewhere = "/v3/organizations/{organization_id}/clusters/{cluster_id}/plugins/{id}";
+    let elsewhere = fixture.far.path(&elsewhere.replace("{id}", fixture.far.of("plugins")));
+    let far = world.get(fixture.far.of("key"), &elsewhere).await.is(200);
+    assert!(far.body.len() > 15 * 1024 * KIB);
+    // Who goes away gives back what was held.
+    slow.clear();
+    eventually("the budget to be free", SOON, async || {
+        let status = world.get(owner, &path).await.status;
+        if status == 200 { Ok(()) } else { Err(status) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cached_list_counts_once_for_all_who_receive_it() {
+    let fixture = Fixture::new(World::sqlite().await).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let list = fixture.near("/clusters/{cluster_id}/autoscaling-policies");
+    enlarge(&fixture, 20 * 1024 * KIB).await;
+    let mut slow = Vec::new();
+    for _ in 0..12 {
+        slow.push(slow_reader(world, owner, &list).await);
+    }
+    // Another response of the same size counts for itself.
+    slow.push(slow_reader(world, owner, &format!("{list}?colour=blue")).await);
+    slow.push(slow_reader(world, owner, &format!("{list}?colour=red")).await);
+    world.get(owner, &format!("{list}?colour=green")).await.is(429);
+    enlarge(&fixture, 65 * 1024 * KIB).await;
+    drop(slow);
+    eventually("the list to be refused for its size", SOON, async || {
+        let refused = world.get(owner, &format!("{list}?colour=grey")).await;
+        if refused.status == 507 {
+            Ok(())
+        } else {
+            Err(refused.status)
+        }
+    })
+    .await;
+}
