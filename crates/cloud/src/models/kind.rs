@@ -111,6 +111,19 @@ impl Kind {
         self.read_tree(said, Unknown::Refuse)
     }
 
+    /// As [`read_value`](Self::read_value), for an object whose spec is `before`: an older version stored larger ones,
+    /// which must not grow.
+    ///
+    /// # Errors
+    /// The first invalid field.
+    pub fn read_changed(self, said: &Value, before: &Map<String, Value>) -> Result<Document, InvalidField> {
+        let size = |value: &_| serde_json::to_string(value).map_or(usize::MAX, |text| text.len());
+        if said.to_string().len() > size(before) {
+            return self.read_value(said);
+        }
+        self.read_tree(said, Unknown::Refuse)
+    }
+
     /// As [`read_value`](Self::read_value), from a spec that was accepted before: newer rules about secrets do not apply to it.
     ///
     /// # Errors

@@ -15,8 +15,8 @@ use super::fields::{At, Read as _};
 use super::schema::Described;
 use super::{Credentials, InvalidField, Kind, Model, OrgRole, Unknown};
 
-/// The maximum size of a spec, in bytes.
-pub const MAX_SPEC: usize = 1024 * 1024;
+/// The maximum size of a spec, in bytes. As a tree of values it takes up to a hundred times as much.
+pub const MAX_SPEC: usize = 64 * 1024;
 
 /// A kind of the API, implemented by what clients send of it: its spec.
 pub trait Resource: Model + Serialize + ToSchema + Send + Sync + 'static {

@@ -77,7 +77,7 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error
         if let Some(rules) = spec.get_mut("rules").and_then(Value::as_array_mut) {
             rules.remove(place);
         }
-        let document = Kind::Role.read_value(&Value::Object(spec))?;
+        let document = Kind::Role.read_changed(&Value::Object(spec), &role.spec)?;
         let ties = ties(
             transaction,
             Kind::Role,

@@ -140,8 +140,8 @@ pub(super) fn said(
     if before.kind == Kind::Plugin && whole.get(CONFIGURATION) == before.spec.get(CONFIGURATION) {
         let mut others = whole.clone();
         others.as_object_mut().and_then(|others| others.remove(CONFIGURATION));
-        before.kind.read_value(&others)?;
+        before.kind.read_changed(&others, &before.spec)?;
         return Ok(before.kind.read_accepted(&whole)?);
     }
-    Ok(before.kind.read_value(&whole)?)
+    Ok(before.kind.read_changed(&whole, &before.spec)?)
 }

@@ -59,7 +59,7 @@ async fn a_refusal_says_why_in_one_form() {
     .is(201);
     let large = format!("{{\"name\": \"{}\"}}", "a".repeat(1024 * 1024));
     assert_refused(&raw(Method::POST, "~/roles", json, large).await, 413);
-    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let deep = format!("{}{}", "[".repeat(30_000), "]".repeat(30_000));
     let answer = raw(Method::POST, "~/roles", json, deep).await;
     assert!([400, 422].contains(&answer.status.as_u16()), "{:?}", answer.status);
     for path in [

@@ -16,6 +16,8 @@ on_both!(
     what_a_request_leaves_out_is_left_out_before_a_page_is_full,
     the_audit_log_is_read_in_pages_of_a_limited_size,
     a_page_of_large_objects_is_short,
+    a_spec_has_at_most_64_kib,
+    a_larger_spec_of_before_can_be_read_and_made_smaller,
 );
 
 const KIB: usize = 1024;
@@ -223,6 +225,47 @@ fn with_configuration(bytes: usize) -> Value {
     said["name"] = json!(format!("With {bytes} bytes"));
     said["metric_configuration"] = json!({ "query": "x".repeat(bytes) });
     said
+}
+
+async fn a_spec_has_at_most_64_kib(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let list = fixture.near("/clusters/{cluster_id}/autoscaling-policies");
+    let fits = world.post(owner, &list, with_configuration(63 * KIB)).await.is(201);
+    let item = format!("{list}/{}", fits.field("id"));
+    let refused = world.post(owner, &list, with_configuration(64 * KIB)).await.is(413);
+    assert!(refused.body.contains("64 KiB"), "{refused:?}");
+    world.put(owner, &item, with_configuration(64 * KIB)).await.is(413);
+    // In parts it does not get in either.
+    let more = json!({"metric_configuration": {"more": "x".repeat(2 * KIB)}});
+    let refused = world.patch(owner, &item, more).await.is(400);
+    assert!(refused.body.contains("64 KiB"), "{refused:?}");
+    assert_eq!(world.get(owner, &item).await.is(200).body, fits.body);
+}
+
+async fn a_larger_spec_of_before_can_be_read_and_made_smaller(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let item = fixture.near("/clusters/{cluster_id}/autoscaling-policies/{id}");
+    let item = item.replace("{id}", fixture.near.of("autoscaling-policies"));
+    for bytes in [300, 200] {
+        enlarge(&fixture, bytes * KIB).await;
+        let seen = world.get(owner, &item).await.is(200).json();
+        assert_eq!(
+            seen["metric_configuration"]["query"].as_str().unwrap().len(),
+            bytes * KIB
+        );
+        let more = json!({"metric_configuration": {"more": "x".repeat(KIB)}});
+        world.patch(owner, &item, more).await.is(400);
+        let renamed = world.patch(owner, &item, json!({"metric": "cpu"})).await.is(200).json();
+        assert_eq!(renamed["metric_configuration"], seen["metric_configuration"]);
+        if bytes == 300 {
+            let less = json!({"metric_configuration": {"query": null}});
+            world.patch(owner, &item, less).await.is(200);
+            world.put(owner, &item, policy()).await.is(200);
+        }
+    }
+    world.delete(owner, &item).await.is(204);
 }
 
 /// Asks for `path`, and does not read the response.
