@@ -60,15 +60,12 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error
     let (spot, id) = (Spot::of(call)?, Value::from(call.key("id")?));
     let (condition, state) = (call.condition(), cloud.clone());
     // Read here, because all roles together may be large and other writes would wait.
-    let rule = find(cloud, call, &id).await?;
-    let role_id = rule
-        .get("role_id")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned();
+    let found = find(cloud, call, &id).await?;
+    let of = found.get("role_id").and_then(Value::as_str);
+    let of = of.unwrap_or_default().to_owned();
     written(cloud, call, async move |transaction| {
         spot.check(transaction, Kind::Role, true).await?;
-        let role = transaction.existing(Kind::Role, &role_id).await?;
+        let role = transaction.existing(Kind::Role, &of).await?;
         let rules = of_row(&state, &role)?;
         let place = rules.iter().position(|rule| rule.get("id") == Some(&id));
         let place = place.ok_or_else(Refusal::not_found)?;

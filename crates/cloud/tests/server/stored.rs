@@ -563,8 +563,8 @@ async fn what_is_deleted_is_given_back() {
     let (world, owner) = (&fixture.world, fixture.token("owner"));
     let policies = fixture.near("/clusters/{cluster_id}/autoscaling-policies");
     let mut made = Vec::new();
-    for number in 0..60 {
-        let policy = named(policy(500_000), &format!("p{number}"));
+    for number in 0..480 {
+        let policy = named(policy(62_000), &format!("p{number}"));
         made.push(world.post(owner, &policies, policy).await.is(201).header("location"));
     }
     let pages = async || {
