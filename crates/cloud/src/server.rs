@@ -26,6 +26,7 @@ mod lists;
 mod login;
 mod members;
 mod metrics;
+mod observed;
 mod old_paths;
 pub mod openapi;
 mod operators;

@@ -11,6 +11,7 @@ use super::cloud::Cloud;
 use super::digest::uuid;
 use super::lists::all;
 use super::login::{LOGIN, add_token, right};
+use super::observed::failed_login;
 use super::principal::{Known, OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::{made, written};
@@ -159,6 +160,7 @@ pub(super) async fn change_password(cloud: &Cloud, call: &Call) -> Result<Respon
     let attempt = cloud.guesses.attempt(&id, call.client)?;
     let stored = cloud.store.get(Kind::Password, &id).await?.map(|row| row.secret.0);
     if !right(cloud, old, stored, &asker.organization().to_string(), attempt).await? {
+        failed_login(cloud, call, Kind::User, Some(&own_row(cloud, call).await?));
         return Err(Refusal::field("old_password", "is not your current password").into());
     }
     let kept = call.known()?.claims.as_ref().map(|claims| claims.id);

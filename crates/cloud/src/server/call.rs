@@ -16,7 +16,7 @@ use super::digest::etag;
 use super::endpoints::Endpoint;
 use super::principal::Known;
 use super::refusal::Refusal;
-use super::store::{Author, Row};
+use super::store::{Author, Origin, Row};
 use crate::models::{Kind, ParameterType};
 
 /// A request whose caller has the required permission.
@@ -30,7 +30,7 @@ pub(super) struct Call {
     pub(super) known: Option<Arc<Known>>,
     /// The network of the client.
     pub(super) client: IpAddr,
-    pub(super) request_id: String,
+    pub(super) origin: Origin,
 }
 
 impl Call {
@@ -147,7 +147,7 @@ impl Call {
         Author {
             queue: self.key("organization_id").unwrap_or_else(|_| actor.clone()),
             actor,
-            request_id: self.request_id.clone(),
+            origin: self.origin.clone(),
         }
     }
 

@@ -16,6 +16,7 @@ use super::access::Permission;
 use super::call::Call;
 use super::cloud::Cloud;
 use super::principal::OrgRole;
+use super::store::Action;
 use super::token::AcceptedUses;
 use crate::models::{Body, Kind, Parameter, ParameterType};
 
@@ -46,6 +47,8 @@ pub struct Endpoint {
     pub(super) accepted: AcceptedUses,
     /// The status of a refusal that other endpoints do not have.
     pub refuses: Option<StatusCode>,
+    /// What the audit log has about a response with 200.
+    pub(super) reveals: Option<(Action, Kind)>,
     /// Whether no GET returns the body of its response.
     pub is_shown_once: bool,
     /// The request body.
@@ -170,6 +173,7 @@ fn entry(
         max_body: if takes == Input::Text { MAX_BODY } else { MAX_SPEC },
         accepted: AcceptedUses::Api,
         refuses: None,
+        reveals: None,
         is_shown_once: false,
         takes,
         answers,
@@ -204,6 +208,11 @@ impl Endpoint {
 
     fn refusing(mut self, status: StatusCode) -> Self {
         self.refuses = Some(status);
+        self
+    }
+
+    fn revealing(mut self, action: Action, kind: Kind) -> Self {
+        self.reveals = Some((action, kind));
         self
     }
 

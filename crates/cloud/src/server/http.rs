@@ -12,10 +12,12 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{RequestExt as _, Router};
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONNECTION, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, HOST, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use http::{HeaderMap, Method, StatusCode};
 use tidewaiter_kit::clock::timeout;
-use tidewaiter_kit::serve::Peer;
+use tidewaiter_kit::serve::{Peer, network};
 use tidewaiter_kit::{Chain, Kit, admin, random};
 use tracing::{debug, error};
 use uuid::Uuid;
@@ -27,11 +29,15 @@ use super::call::{Call, json, set, text};
 use super::cloud::Cloud;
 use super::endpoints::{ENDPOINTS, Endpoint};
 use super::identity::{self, Token};
+use super::observed;
 use super::old_paths;
 use super::principal::Known;
 use super::refusal::Refusal;
-use super::store::StoreError;
+use super::remember::IDEMPOTENCY_KEY;
+use super::store::{Origin, StoreError};
 
+/// The headers that a request has once: a proxy may have read another one than this server would.
+const SINGLE: [HeaderName; 3] = [HOST, AUTHORIZATION, IDEMPOTENCY_KEY];
 /// The timeout of a response; a stream only has to start within it.
 const LIMIT: Duration = Duration::from_secs(30);
 /// `Retry-After` in seconds, while the database is unavailable.
@@ -84,19 +90,22 @@ fn elsewhere(request: &Request, old: StatusCode, refusal: &Refusal) -> Response 
     if !request.body().is_end_stream() {
         set(response.headers_mut(), CONNECTION, "close");
     }
-    finish(response, &request_id(request.headers()))
+    finish(response, &request_id())
 }
 
-/// The request id from the caller, if it is safe in a log line.
-fn request_id(headers: &HeaderMap) -> String {
-    let own = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
+/// The id of a request. It only has to be unique, which needs no randomness from the system.
+fn request_id() -> String {
+    Uuid::from_u64_pair(random::u64(), random::u64()).to_string()
+}
+
+/// The request id from the caller, if it is safe in the audit log. It is never in the place of ours: a caller could send that of another request.
+fn client_id(headers: &HeaderMap) -> String {
+    let sent = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
     let fits = |id: &&str| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         (1..=128).contains(&id.len()) && id.bytes().all(plain)
     };
-    // It only has to be unique, which needs no randomness from the system.
-    let new = || Uuid::from_u64_pair(random::u64(), random::u64()).to_string();
-    own.filter(fits).map_or_else(new, str::to_owned)
+    sent.filter(fits).unwrap_or_default().to_owned()
 }
 
 fn finish(mut response: Response, request_id: &str) -> Response {
@@ -106,7 +115,7 @@ fn finish(mut response: Response, request_id: &str) -> Response {
 
 async fn handle(cloud: Cloud, endpoint: &'static Endpoint, request: Request) -> Response {
     let began = cloud.clock.monotonic();
-    let request_id = request_id(request.headers());
+    let request_id = request_id();
     let has_body = !request.body().is_end_stream();
     let mut was_read = false;
     let answered = answer(&cloud, endpoint, request, &request_id, &mut was_read).await;
@@ -186,9 +195,16 @@ async fn answer(
     was_read: &mut bool,
 ) -> Result<Response, Error> {
     let clock = &*cloud.clock;
+    for name in &SINGLE {
+        if request.headers().get_all(name).iter().nth(1).is_some() {
+            let message = format!("{name}: is there more than once; send it once");
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, message).into());
+        }
+    }
     let peer = request.extensions().get::<Peer>();
     let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(peer)| peer.ip());
-    let client = cloud.limits.proxies.client(peer, request.headers());
+    let address = cloud.limits.proxies.client(peer, request.headers());
+    let client = network(address);
     let is_public = endpoint.may == Permission::Anyone && endpoint.method == Method::GET;
     let known = if endpoint.may == Permission::Anyone {
         None
@@ -213,11 +229,15 @@ async fn answer(
         query: url::form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes())
             .into_owned()
             .collect(),
-        headers: parts.headers,
         body: Bytes::new(),
         known,
         client,
-        request_id: request_id.to_owned(),
+        origin: Origin {
+            id: request_id.to_owned(),
+            address: address.to_string(),
+            client_id: client_id(&parts.headers),
+        },
+        headers: parts.headers,
     };
     allow(
         endpoint.may,
@@ -248,10 +268,12 @@ async fn answer(
     .transpose()?;
     let answered = timeout(clock, LIMIT, (endpoint.handler)(cloud, &call)).await;
     let response = answered.unwrap_or_else(|_| Err(busy("the request took too long").into()))?;
-    match held {
-        Some(held) => cloud.sent(&call, response, held).await,
-        None => Ok(response),
-    }
+    let response = match held {
+        Some(held) => cloud.sent(&call, response, held).await?,
+        None => response,
+    };
+    observed::reveal(cloud, &call, response.status());
+    Ok(response)
 }
 
 /// The caller. One that is not cached is looked up with a permit. A token that proves nothing by itself is counted by address before that,

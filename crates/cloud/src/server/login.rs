@@ -9,6 +9,7 @@ use super::cloud::Cloud;
 use super::guesses::Attempt;
 use super::hash::{ApiKey, verify_password};
 use super::identity;
+use super::observed::failed_login;
 use super::principal::Principal;
 use super::refusal::Refusal;
 use super::store::{Author, References, Row, Source, Transaction};
@@ -45,6 +46,7 @@ async fn with_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let stored = password.as_ref().map(|row| row.secret.0.clone());
     let organization = user.as_ref().map_or("", |user| &user.organization_id);
     if !right(cloud, login.password.expose().to_owned(), stored, organization, attempt).await? {
+        failed_login(cloud, call, Kind::User, user.as_ref());
         return Err(Refusal::new(
             http::StatusCode::UNAUTHORIZED,
             "the e-mail address or the password is wrong",
@@ -128,6 +130,8 @@ async fn with_key(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let invalid = || Refusal::new(http::StatusCode::UNAUTHORIZED, "the API key is invalid or was deleted");
     let key = ApiKey::parse(&key).map_err(|_| invalid())?;
     let Some(principal) = identity::by_key(cloud, &key).await? else {
+        let row = cloud.store.get(Kind::ApiKey, &key.id().to_string()).await?;
+        failed_login(cloud, call, Kind::ApiKey, row.as_ref());
         return Err(invalid().into());
     };
     let Principal::Cluster { id, .. } = principal else {

@@ -9,14 +9,13 @@ use std::net::{IpAddr, SocketAddr};
 use http::HeaderMap;
 use http::header::FORWARDED;
 use ipnet::IpNet;
-use tidewaiter_kit::serve::network;
 
 /// The networks of the trusted proxies.
 #[derive(Clone, Debug, Default)]
 pub struct TrustedProxies(pub Vec<IpNet>);
 
 impl TrustedProxies {
-    /// The network of the client who sent a request with `headers` over a connection from `peer`.
+    /// The address of the client who sent a request with `headers` over a connection from `peer`.
     pub(super) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
         let fields = headers.get_all(FORWARDED);
@@ -29,7 +28,7 @@ impl TrustedProxies {
         {
             client = forwarded;
         }
-        network(client)
+        client
     }
 
     fn trusts(&self, address: IpAddr) -> bool {
@@ -67,8 +66,8 @@ mod tests {
                 &["proto=https; For=\"198.51.100.7:4711\";by=10.0.0.1"],
                 "198.51.100.7",
             ),
-            ("10.0.0.1", &["for=\"[2001:db8:1:2:3::4]:4711\""], "2001:db8:1:2::"),
-            ("fd00::1", &["for=\"[2001:db8:1:2:3::4]\""], "2001:db8:1:2::"),
+            ("10.0.0.1", &["for=\"[2001:db8:1:2:3::4]:4711\""], "2001:db8:1:2:3::4"),
+            ("fd00::1", &["for=\"[2001:db8:1:2:3::4]\""], "2001:db8:1:2:3::4"),
             // What the client sent itself comes first.
             ("10.0.0.1", &["for=203.0.113.9, for=198.51.100.7"], "198.51.100.7"),
             (

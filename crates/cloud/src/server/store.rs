@@ -16,6 +16,7 @@ mod homes;
 mod listed;
 mod maintenance;
 mod names;
+mod observed;
 mod pace;
 mod queue;
 mod quotas;
@@ -46,12 +47,14 @@ use crate::models::Kind;
 pub(super) use audit::recorded;
 pub use backup::{BackupError, BackupSummary, backup, restore};
 use deadline::{Lease, within};
-pub(super) use draft::{Author, References};
+pub(super) use draft::{Author, Origin, References};
 use engine::Engine;
 pub(super) use feed::{CommittedChange, Feed, Scope};
 pub(super) use listed::Listed;
 pub(super) use maintenance::Maintenance;
 pub use maintenance::Retention;
+use observed::Observed;
+pub(super) use observed::{Action, Subject};
 pub(super) use quotas::Quotas;
 pub(super) use reads::Source;
 pub(super) use row::{Row, SecretColumn};
@@ -133,8 +136,17 @@ impl From<sqlx::Error> for StoreError {
 }
 
 /// Whether the database accepts writes: what the writer last found.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Health(Mutex<Option<String>>);
+
+impl Default for Health {
+    /// Before the first write: a disk may be full since before the start.
+    fn default() -> Self {
+        Self(Mutex::new(Some(
+            "the database has not accepted a write since the start".to_owned(),
+        )))
+    }
+}
 
 impl Health {
     /// A commit failed.
@@ -164,6 +176,7 @@ pub(super) struct Store {
     feed: Arc<Feed>,
     health: Arc<Health>,
     epoch: Arc<str>,
+    observed: Arc<Observed>,
 }
 
 /// An open database, and the tasks that it needs.
@@ -201,6 +214,7 @@ impl Store {
             feed: Arc::new(feed),
             health: Arc::default(),
             epoch: epoch.into(),
+            observed: Arc::default(),
         };
         let storage = Arc::new(Storage::new(StorageLimits::default(), None));
         Ok(Opened {
@@ -308,7 +322,8 @@ async fn epoch(connection: &mut AnyConnection) -> Result<String, StoreError> {
 
 async fn notes_after(pool: &AnyPool, sequence: i64) -> Result<Vec<CommittedChange>, StoreError> {
     let mut reader = Lease::of(pool.acquire().await?);
-    let statement = "SELECT sequence, kind, object_id, organization_id, cluster_id, action FROM changes WHERE sequence > $1 ORDER BY sequence";
+    let statement = "SELECT sequence, kind, object_id, organization_id, cluster_id, action FROM changes \
+                     WHERE sequence > $1 AND action IN ('create', 'update', 'delete') ORDER BY sequence";
     let found = sqlx::query_as(statement).bind(sequence).fetch_all(&mut *reader);
     let found: Vec<(i64, String, String, String, String, String)> = within(found).await?;
     let note = |(sequence, kind, id, organization, cluster, action): (_, String, String, String, String, String)| {

@@ -28,6 +28,7 @@ mod logins;
 mod made;
 mod model;
 mod names;
+mod observed;
 mod old_clients;
 mod old_types;
 mod older_version;

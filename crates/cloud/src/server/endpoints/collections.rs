@@ -5,6 +5,7 @@ use http::{Method, StatusCode};
 use super::{CLUSTER, Endpoint, IF_MATCH, Input, ORGANIZATION, Output, PAGES, POOL, entry, organization, to};
 use crate::models::{Code, Facts, Kind};
 use crate::server::principal::OrgRole;
+use crate::server::store::Action;
 use crate::server::{lists, resources};
 
 /// The endpoints of `kind`; none if it has endpoints of its own.
@@ -32,7 +33,12 @@ fn common(kind: Kind, facts: &'static Facts, code: &Code) -> Vec<Endpoint> {
     let (spec, shown) = ((code.spec)(), Output::One((code.shown)()));
     let endpoint = |method, path: &str, may, handler, takes, answers, verb| {
         let summary = format!("{verb} {one}");
-        entry(method, path, tag, may, handler, takes, answers, summary).of(kind)
+        let entry = entry(method, path, tag, may, handler, takes, answers, summary).of(kind);
+        match kind {
+            // Only these are shown with their credentials, also by a change that changes nothing.
+            Kind::Registry => entry.revealing(Action::Read, kind),
+            _ => entry,
+        }
     };
     let read = |path, may, handler, answers, verb| {
         let (method, takes) = (Method::GET, Input::Nothing);

@@ -19,6 +19,7 @@ use crate::server::openapi::bodies::{
     RuleOfRole, ScriptTemplate, TokenInfo, TokenSpec, UpgradeReport, user_body,
 };
 use crate::server::principal::OrgRole;
+use crate::server::store::Action;
 use crate::server::token::AcceptedUses;
 use crate::server::{
     accounts, clusters, documents, keys, lists, login, members, operators, organizations, resources, rules,
@@ -112,22 +113,22 @@ pub(super) fn clusters() -> Vec<Endpoint> {
         entry(Method::GET, &*keys, t, admin, to!(keys::list_keys), Input::Nothing, list::<ApiKeyInfo>(), "List a cluster's API keys, without the keys"),
         entry(Method::POST, &*keys, t, admin, to!(keys::create_key), Input::Nothing, made::<CreatedApiKey>(), "Create an API key for a cluster; it is shown only once").shown_once(),
         entry(Method::DELETE, format!("{keys}/{{id}}"), t, admin, to!(keys::delete_key), Input::Nothing, Output::Nothing, "Delete an API key"),
-        entry(Method::POST, format!("{CLUSTER}/token"), t, organization(OrgRole::ReadOnly, false, false), to!(clusters::token), Input::Nothing, one::<ClusterToken>(), "Create a short-lived token for this cluster's kube-apiserver"),
+        entry(Method::POST, format!("{CLUSTER}/token"), t, organization(OrgRole::ReadOnly, false, false), to!(clusters::token), Input::Nothing, one::<ClusterToken>(), "Create a short-lived token for this cluster's kube-apiserver").revealing(Action::Issue, Kind::Cluster),
         entry(Method::GET, format!("{CLUSTER}/events"), t, reads, to!(stream::events), Input::Nothing, Output::Events, "Stream the kinds that change for a cluster").with(LAST_EVENT),
         entry(Method::GET, format!("{CLUSTER}/deletions"), t, reads, to!(clusters::deletions), Input::Nothing, list::<Deletion>(), "List the last 1,000 deletions of objects that a cluster mirrors, and of its nodes, newest first, and what has left its lists otherwise"),
         entry(Method::GET, format!("{CLUSTER}/roles"), "Roles", reads, to!(lists::list), Input::Nothing, list::<Role>(), "List the roles that a cluster mirrors").asked(RoleSpec::FACTS.list_query).of(Kind::Role).with(PAGES),
         entry(Method::GET, format!("{CLUSTER}/ssh-users"), t, reads, to!(members::list, true), Input::Nothing, Output::List(user_body()), "List the users who may log in on the nodes of a cluster, and their SSH keys").with(PAGES),
         entry(Method::GET, format!("{CLUSTER}/nodes"), n, reads, to!(lists::nodes), Input::Nothing, list::<Node>(), "List the nodes of all node pools").with(PAGES),
         entry(Method::GET, format!("{CLUSTER}/nodes/{{id}}"), n, reads, to!(clusters::node), Input::Nothing, one::<Node>(), "Get a node of any node pool"),
-        entry(Method::GET, format!("{CLUSTER}/nodes/{{id}}/upgrade/kubernetes"), "Upgrades", reports, to!(scripts::script), Input::Nothing, Output::Text("text/x-shellscript"), "Get the upgrade script of a node").asked(SCRIPT).with(IF_NONE_MATCH),
+        entry(Method::GET, format!("{CLUSTER}/nodes/{{id}}/upgrade/kubernetes"), "Upgrades", reports, to!(scripts::script), Input::Nothing, Output::Text("text/x-shellscript"), "Get the upgrade script of a node").asked(SCRIPT).with(IF_NONE_MATCH).revealing(Action::Read, Kind::UpgradeScript),
         entry(Method::PUT, format!("{upgrade}/script"), "Upgrades", admin, to!(scripts::set_script), Input::Text, Output::Nothing, "Set the script of an upgrade for all nodes"),
         entry(Method::PUT, format!("{upgrade}/nodes/{{id}}/script"), "Upgrades", admin, to!(scripts::set_script), Input::Text, Output::Nothing, "Set the script of an upgrade for one node"),
         entry(Method::GET, format!("{CLUSTER}/script-templates"), "Upgrades", admin, to!(script_templates::list), Input::Nothing, list::<ScriptTemplate>(), "List the script templates of a cluster"),
-        entry(Method::GET, format!("{CLUSTER}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::get), Input::Nothing, Output::Text("text/x-shellscript"), "Get a script template of a cluster").with(IF_NONE_MATCH),
+        entry(Method::GET, format!("{CLUSTER}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::get), Input::Nothing, Output::Text("text/x-shellscript"), "Get a script template of a cluster").with(IF_NONE_MATCH).revealing(Action::Read, Kind::ScriptTemplate),
         entry(Method::PUT, format!("{CLUSTER}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::set), Input::Text, Output::Nothing, "Set the script of upgrades of a cluster to a version, or to `any`, that have none of their own").with(IF_MATCH),
         entry(Method::DELETE, format!("{CLUSTER}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::delete), Input::Nothing, Output::Nothing, "Delete a script template of a cluster").with(IF_MATCH),
         entry(Method::GET, format!("{ORGANIZATION}/script-templates"), "Upgrades", admin, to!(script_templates::list), Input::Nothing, list::<ScriptTemplate>(), "List the script templates of all clusters"),
-        entry(Method::GET, format!("{ORGANIZATION}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::get), Input::Nothing, Output::Text("text/x-shellscript"), "Get a script template of all clusters").with(IF_NONE_MATCH),
+        entry(Method::GET, format!("{ORGANIZATION}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::get), Input::Nothing, Output::Text("text/x-shellscript"), "Get a script template of all clusters").with(IF_NONE_MATCH).revealing(Action::Read, Kind::ScriptTemplate),
         entry(Method::PUT, format!("{ORGANIZATION}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::set), Input::Text, Output::Nothing, "Set the script of upgrades of all clusters to a version, or to `any`, that have none of their own").with(IF_MATCH),
         entry(Method::DELETE, format!("{ORGANIZATION}/script-templates/{{target}}"), "Upgrades", admin, to!(script_templates::delete), Input::Nothing, Output::Nothing, "Delete a script template of all clusters").with(IF_MATCH),
         entry(Method::GET, &*assigned, p, reads, to!(clusters::list_assigned), Input::Nothing, list::<AutoscalingPolicy>(), "List the autoscaling policies of a node pool"),

@@ -217,7 +217,7 @@ pub(in crate::server) struct ScriptTemplate {
     updated_at: UnixMillis,
 }
 
-/// A change with its author.
+/// A change with its author, or a count of what changes nothing.
 #[derive(ToSchema)]
 pub(in crate::server) struct AuditRow {
     /// The number of the change.
@@ -229,15 +229,23 @@ pub(in crate::server) struct AuditRow {
     #[schema(examples("node-pools"))]
     kind: String,
     object_id: String,
-    /// `create`, `update` or `delete`.
+    /// `create`, `update`, `delete`; `failed-login`, `read` (of credentials) or `issue` (a token for a kube-apiserver), counted by the hour; or
+    /// `forget`, for rows that were deleted because the log exceeded its limit.
     #[schema(examples("update"))]
     action: String,
-    /// `user:ID`, `cluster:ID` or `system`.
+    /// `user:ID`, `cluster:ID` or `system`; empty if nobody logged in.
     actor: String,
+    /// The `x-request-id` of the response.
     request_id: String,
-    /// The object before the change, without secrets; `null` if it was created.
+    /// The address of the client.
+    address: String,
+    /// The `x-request-id` of the request, which its client chose.
+    client_request_id: String,
+    /// The object without secrets that was deleted; of an update, the fields that changed, and of a list, the elements that were removed; `null`
+    /// if it was created. A value of more than 4 KiB is `sha256:DIGEST (N bytes)`.
     before: Option<OpenObject>,
-    /// The object after the change, without secrets; `null` if it was deleted.
+    /// The object that was created; of an update, the fields that changed, and of a list, the elements that were added; `null` if it was
+    /// deleted. Both are empty if only a secret changed. What is counted has `count`, `first` and `last`.
     after: Option<OpenObject>,
 }
 

@@ -10,6 +10,7 @@ use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
 use super::deadline::within;
+use super::draft::Origin;
 use super::reads::{Source, query};
 use super::row::{Row, select};
 use super::{Store, StoreError};
@@ -130,15 +131,17 @@ pub fn recorded(kind: Kind, id: &str, at: &str) -> Option<Value> {
     Some(json!({ "kind": kind.facts().event?.word(), "id": id, "at": at }))
 }
 
-/// A change with its time and author, and with the object before and after it, without secrets. The objects are shown
-/// as they are stored: a tree of values would take many times their size.
+/// A change with its time, author and request, and with what differs before and after it, without secrets. The objects are
+/// shown as they are stored: a tree of values would take many times their size.
 #[derive(Serialize)]
 pub struct AuditedChange<'a> {
     action: &'a str,
     actor: &'a str,
+    address: &'a str,
     after: Option<&'a RawValue>,
     at: &'a str,
     before: Option<&'a RawValue>,
+    client_request_id: &'a str,
     cluster_id: &'a str,
     /// Its number.
     pub id: i64,
@@ -152,17 +155,20 @@ impl<'a> AuditedChange<'a> {
         let text = |column| row.try_get::<&str, _>(column);
         // `null` before a creation and after a deletion.
         let document = |column| Ok::<_, sqlx::Error>(serde_json::from_str(text(column)?).ok());
+        let [request_id, address, client_request_id] = Origin::parts(text("request_id")?);
         Ok(Self {
             action: text("action")?,
             actor: text("actor")?,
+            address,
             after: document("after")?,
             at: text("at")?,
             before: document("before")?,
+            client_request_id,
             cluster_id: text("cluster_id")?,
             id: row.try_get("sequence")?,
             kind: text("kind")?,
             object_id: text("object_id")?,
-            request_id: text("request_id")?,
+            request_id,
         })
     }
 }

@@ -192,13 +192,13 @@ impl Transaction {
     /// Covers the objects of `kind` below `parents`, except `kept`, by rows of `removals`.
     pub(super) async fn cover_kind(&mut self, kind: Kind, parents: &[&str], kept: &str) -> Result<(), StoreError> {
         for parents in parents.chunks(CHUNK) {
-            let by = self.by.clone();
+            let (by, origin) = (self.by.clone(), self.by.origin.text());
             let values = [
                 kind.word(),
                 kept,
                 &by.queue,
                 &by.actor,
-                &by.request_id,
+                &origin,
                 &self.sequence.to_string(),
             ];
             let text = "INSERT INTO removals (parent_id, kind, position, kept, queue, actor, request_id) \

@@ -7,10 +7,41 @@ use crate::models::{Kind, UniqueName};
 pub struct Author {
     /// `user:ID`, `cluster:ID` or `system`.
     pub actor: String,
-    /// The id of the request.
-    pub request_id: String,
+    /// The request.
+    pub origin: Origin,
     /// The organization, or the actor outside of organizations: its writes wait for each other.
     pub queue: String,
+}
+
+/// A request, as the audit log names it. One column has all three parts, which contain no spaces, because backups of
+/// all versions have the same columns; the rows of earlier versions have an id alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The id that the server gave it.
+    pub id: String,
+    /// The address of the client.
+    pub address: String,
+    /// The id that the client gave it, if there is one.
+    pub client_id: String,
+}
+
+impl Origin {
+    /// The text of the column.
+    pub(super) fn text(&self) -> String {
+        let text = format!("{} {} {}", self.id, self.address, self.client_id);
+        text.trim_end().to_owned()
+    }
+
+    pub(super) fn read(text: &str) -> Self {
+        let [id, address, client_id] = Self::parts(text).map(str::to_owned);
+        Self { id, address, client_id }
+    }
+
+    /// The parts of the column: id, address, and the client's id.
+    pub(super) fn parts(text: &str) -> [&str; 3] {
+        let mut parts = text.split(' ');
+        [(); 3].map(|()| parts.next().unwrap_or_default())
+    }
 }
 
 /// The unique name and the references of an object.

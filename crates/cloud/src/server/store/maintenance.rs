@@ -119,6 +119,9 @@ impl Maintenance {
                 Ok(()) => {}
                 Err(error) => warn!(error = %Chain(&error), "the database refuses a write"),
             }
+            if let Err(error) = self.store.write_observed().await {
+                warn!(error = %Chain(&error), "logins and reads of credentials are not in the audit log yet");
+            }
             if let Err(error) = self.check_stored().await {
                 warn!(error = %Chain(&error), "what is stored is not limited");
             }
@@ -158,7 +161,8 @@ impl Maintenance {
     }
 }
 
-fn system() -> Author {
+/// The author of what the server does itself.
+pub(super) fn system() -> Author {
     Author {
         actor: "system".to_owned(),
         ..Author::default()

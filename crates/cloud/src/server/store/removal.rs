@@ -20,7 +20,7 @@ use super::reads::{Source as _, query};
 use super::row::{Row, select_all};
 use super::transaction::{DELETE, Transaction};
 use super::writer::Job;
-use super::{Author, StoreError};
+use super::{Author, Origin, StoreError};
 use crate::models::Kind;
 use crate::server::Error;
 
@@ -124,7 +124,7 @@ impl Transaction {
             kept: row.try_get(3)?,
             by: Author {
                 actor: row.try_get(4)?,
-                request_id: row.try_get(5)?,
+                origin: Origin::read(row.try_get(5)?),
                 queue: queue.to_owned(),
             },
         }))

@@ -175,8 +175,8 @@ pub(super) struct Growth {
     total: BTreeMap<(What, String), i64>,
     /// Of the one that is being performed.
     job: BTreeMap<(What, String), i64>,
-    /// Whether it deletes something.
-    pub(super) deletes: bool,
+    /// Whether it adds to the audit log without a limit: it deletes something, or has counts.
+    pub(super) is_free: bool,
     /// What was stored when the transaction began, as far as it was asked for.
     begun: BTreeMap<(What, String), i64>,
 }
@@ -185,7 +185,7 @@ impl Growth {
     /// The write that is being performed is refused.
     pub(super) fn discard(&mut self) {
         self.job.clear();
-        self.deletes = false;
+        self.is_free = false;
     }
 }
 
@@ -211,14 +211,14 @@ impl Transaction {
     /// adds to the audit log without a limit: each object was counted when it was created, and others may have to
     /// change because it goes.
     pub(super) async fn check_growth(&mut self) -> Result<(), Error> {
-        let deletes = std::mem::take(&mut self.growth.deletes);
+        let is_free = std::mem::take(&mut self.growth.is_free);
         let job = std::mem::take(&mut self.growth.job);
         for (key, &bytes) in &job {
             let (what, owner) = (key.0, &*key.1);
             let before = self.growth.total.get(key).copied().unwrap_or_default();
             match what {
                 _ if bytes <= 0 => {}
-                What::Audit | What::Reports if deletes => {}
+                What::Audit | What::Reports if is_free => {}
                 What::Audit | What::Reports => {
                     let counted = self.storage.pace.count(&self.by.actor, what, owner, bytes);
                     counted.map_err(|refusal| self.storage.refuse(what, refusal))?;

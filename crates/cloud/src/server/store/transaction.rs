@@ -247,7 +247,7 @@ impl Transaction {
 
     /// Publishes the last change, which is one of `row`, after the commit.
     pub(super) fn note(&mut self, row: &Row, action: &'static str) {
-        self.growth.deletes |= action == DELETE;
+        self.growth.is_free |= action == DELETE;
         self.notes.push(CommittedChange {
             sequence: self.sequence,
             scope: scope(row.kind, &row.id, &row.organization_id, &row.cluster_id),
@@ -284,7 +284,7 @@ impl Transaction {
         let (now, by) = (self.now.to_string(), self.by.clone());
         let (what, owner) = What::of_change(&by.actor, organization);
         self.add(what, owner, size(&[before, after]));
-        let (actor, request) = (&by.actor, &by.request_id);
+        let (actor, request) = (&by.actor, &by.origin.text());
         [
             &now,
             organization,

@@ -38,7 +38,10 @@ async fn listed(store: &Store, list: Listed<'_>) -> usize {
 fn author(queue: &str) -> Author {
     Author {
         actor: format!("user:{queue}"),
-        request_id: "request".to_owned(),
+        origin: Origin {
+            id: "request".to_owned(),
+            ..Origin::default()
+        },
         queue: queue.to_owned(),
     }
 }

@@ -1,0 +1,252 @@
+//! What the audit log has besides changes: failed logins, credentials that were read, and tokens for kube-apiservers.
+//! These are too many for a row each, and a GET must not wait for a write: each subject has one row an hour with a
+//! count, which the maintenance task writes within seconds. A process that is killed loses the last ones.
+//!
+//! Anybody can fail to log in, so the number of rows is limited: what exceeds it shares a row that names neither an
+//! object nor an address.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::draft::{Author, Origin};
+use super::reads::query;
+use super::stored::{What, size};
+use super::transaction::Transaction;
+use super::{Store, StoreError};
+use crate::models::Kind;
+
+/// The maximum number of rows of one write, for which others wait.
+const CHUNK: usize = 100;
+
+/// What was observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Action {
+    /// A wrong password or API key.
+    FailedLogin,
+    /// A response with credentials, or with a script, which may contain a token for joining.
+    Read,
+    /// A token for a kube-apiserver.
+    Issue,
+}
+
+impl Action {
+    /// Its name in the audit log.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::FailedLogin => "failed-login",
+            Self::Read => "read",
+            Self::Issue => "issue",
+        }
+    }
+
+    /// The maximum number of rows an hour: of one caller (of failed logins: of one account), and of all.
+    fn most(self) -> (usize, usize) {
+        match self {
+            Self::FailedLogin => (16, 512),
+            Self::Read | Self::Issue => (64, 8_192),
+        }
+    }
+}
+
+/// Who did what to which object, from where.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Subject {
+    /// See [`Action`].
+    pub action: Action,
+    /// The organization; empty if it is unknown.
+    pub organization: String,
+    /// The cluster that it concerns, or empty.
+    pub cluster: String,
+    /// The kind of the object.
+    pub kind: Kind,
+    /// The object; empty for all of a list, and if there is none.
+    pub object: String,
+    /// `user:ID` or `cluster:ID`; empty if nobody logged in.
+    pub actor: String,
+    /// The address of the client.
+    pub address: String,
+}
+
+impl Subject {
+    /// Whose rows are limited together.
+    fn holder(&self) -> (Action, String) {
+        let holder = match self.action {
+            Action::FailedLogin => &self.object,
+            Action::Read | Action::Issue => &self.actor,
+        };
+        (self.action, holder.clone())
+    }
+}
+
+/// A row, and what it has.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    row: i64,
+    count: u64,
+    bytes: i64,
+}
+
+#[derive(Clone, Debug)]
+struct Count {
+    number: u64,
+    first: Timestamp,
+    last: Timestamp,
+    /// The first request.
+    origin: Origin,
+    written: Option<Written>,
+}
+
+/// The counts of the hour.
+#[derive(Debug, Default)]
+struct Hour {
+    begin: String,
+    counts: BTreeMap<Subject, Count>,
+    holders: HashMap<(Action, String), usize>,
+    totals: HashMap<Action, usize>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Observed(Mutex<Vec<Hour>>);
+
+impl Observed {
+    fn hours(&self) -> MutexGuard<'_, Vec<Hour>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, mut subject: Subject, mut origin: Origin, now: Timestamp) {
+        let begin = now.strftime("%Y-%m-%dT%H").to_string();
+        let mut hours = self.hours();
+        if hours.last().is_none_or(|hour| hour.begin != begin) {
+            hours.push(Hour {
+                begin,
+                ..Hour::default()
+            });
+        }
+        let Some(hour) = hours.last_mut() else { return };
+        if !hour.counts.contains_key(&subject) {
+            let (each, all) = subject.action.most();
+            let holder = hour.holders.entry(subject.holder()).or_default();
+            let total = hour.totals.entry(subject.action).or_default();
+            if *total >= all {
+                subject.organization.clear();
+                subject.actor.clear();
+            }
+            if *holder >= each || *total >= all {
+                subject.cluster.clear();
+                subject.object.clear();
+                subject.address.clear();
+                origin = Origin::default();
+            } else {
+                *holder += 1;
+                *total += 1;
+            }
+        }
+        let count = hour.counts.entry(subject).or_insert_with(|| Count {
+            number: 0,
+            first: now,
+            last: now,
+            origin,
+            written: None,
+        });
+        count.number += 1;
+        count.last = now;
+    }
+
+    /// What is not written yet. Earlier hours that are written completely are forgotten.
+    fn pending(&self) -> Vec<(Subject, Count)> {
+        let mut hours = self.hours();
+        let is_written = |count: &Count| count.written.is_some_and(|written| written.count == count.number);
+        let last = hours.len().saturating_sub(1);
+        let mut place = 0;
+        hours.retain(|hour| {
+            place += 1;
+            place > last || !hour.counts.values().all(is_written)
+        });
+        let all = hours.iter().flat_map(|hour| &hour.counts);
+        let pending = all.filter(|(_, count)| !is_written(count));
+        pending
+            .map(|(subject, count)| (subject.clone(), count.clone()))
+            .collect()
+    }
+
+    fn written(&self, rows: Vec<(Subject, Timestamp, Written)>) {
+        let mut hours = self.hours();
+        for (subject, first, written) in rows {
+            let counts = hours.iter_mut().filter_map(|hour| hour.counts.get_mut(&subject));
+            for counted in counts.filter(|counted| counted.first == first) {
+                counted.written = Some(written);
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Counts what the request `origin` did.
+    pub fn observe(&self, subject: Subject, origin: &Origin, now: Timestamp) {
+        self.observed.add(subject, origin.clone(), now);
+    }
+
+    /// Writes what was observed since the last time.
+    pub(super) async fn write_observed(&self) -> Result<(), crate::server::Error> {
+        for pending in self.observed.pending().chunks(CHUNK) {
+            let pending = pending.to_vec();
+            let write = async move |transaction: &mut Transaction| {
+                let mut rows = Vec::new();
+                for (subject, count) in pending {
+                    let written = transaction.write_count(&subject, &count).await?;
+                    rows.push((subject, count.first, written));
+                }
+                Ok(rows)
+            };
+            let rows = self.write(super::maintenance::system(), write).await?;
+            self.observed.written(rows);
+        }
+        Ok(())
+    }
+}
+
+impl Transaction {
+    /// Writes one row, or its new count.
+    async fn write_count(&mut self, subject: &Subject, count: &Count) -> Result<Written, StoreError> {
+        let Count { first, last, .. } = count;
+        let after = json!({ "count": count.number, "first": first.to_string(), "last": last.to_string() }).to_string();
+        let mut written = Written {
+            row: 0,
+            count: count.number,
+            bytes: size(&["", &after]),
+        };
+        if let Some(before) = &count.written {
+            written.row = before.row;
+            let update = query(
+                "UPDATE changes SET after = $1 WHERE sequence = $2 RETURNING sequence",
+                &[&after],
+            );
+            // None if the log has dropped it.
+            if !self.all(update.bind(written.row)).await?.is_empty() {
+                let (what, owner) = What::of_change(&subject.actor, &subject.organization);
+                self.add(what, owner, written.bytes - before.bytes);
+                self.silent = true;
+            }
+        } else {
+            self.by = Author {
+                actor: subject.actor.clone(),
+                origin: count.origin.clone(),
+                ..Author::default()
+            };
+            let place = (
+                &*subject.organization,
+                &*subject.cluster,
+                subject.kind.word(),
+                &*subject.object,
+            );
+            self.add_change(place, subject.action.word(), "", &after).await?;
+            written.row = self.sequence;
+        }
+        self.growth.is_free = true;
+        Ok(written)
+    }
+}
