@@ -293,7 +293,7 @@ async fn a_disk_that_takes_nothing_loses_nothing_and_is_over_by_itself() {
 #[tokio::test]
 #[ignore = "the test above starts it, with SIGXFSZ ignored"]
 async fn on_a_disk_that_takes_nothing() {
-    let world = World::sqlite().await;
+    let mut world = World::sqlite().await;
     let owner = world.owner().await;
     let made = world.post(&owner, "~/clusters", json!({"name": "prod"})).await.is(201);
     let (path, key) = (format!("~/clusters/{}", made.field("id")), made.field("api_key"));
@@ -343,4 +343,23 @@ async fn on_a_disk_that_takes_nothing() {
         assert_eq!(names().await, written);
         assert_eq!(kinds(&listening.heard().await), ["registries"]);
     }
+    // A server that starts without space for a large change is not ready, and what is there can be read.
+    drop(listening);
+    world.stop().await;
+    allow(48 * 1024);
+    let started = World::served(world.database.clone(), Arc::clone(&world.folder), world.ids(), |_| {});
+    let started = started.await.unwrap();
+    eventually("the reason to be named", SOON, async || {
+        let answer = started.get("", "/readyz").await;
+        assert_eq!(answer.status, 503, "{}", answer.body);
+        if answer.body.contains("disk") {
+            Ok(())
+        } else {
+            Err(answer.body)
+        }
+    })
+    .await;
+    started.get(&key, "~/registries").await.is(200);
+    setrlimit(Resource::Fsize, limits).unwrap();
+    ready(&started, true).await;
 }

@@ -97,13 +97,8 @@ async fn assert_restored(fixture: &Fixture) {
     let (old, mut told) = (&fixture.world, |_| {});
     let mut copy = Vec::new();
     store::backup(&old.database, &mut copy, &mut told).await.unwrap();
-    let copy = String::from_utf8(copy)
-        .unwrap()
-        .replacen("\"tables\":9", "\"tables\":1", 1);
     let database = sqlite_url(&old.folder.path().join("restored.db"));
-    store::restore(&database, &mut copy.as_bytes(), &mut told)
-        .await
-        .unwrap();
+    store::restore(&database, &mut &*copy, &mut told).await.unwrap();
     let mut restored = World::served(database, Arc::clone(&old.folder), old.ids(), |_| {})
         .await
         .unwrap();

@@ -17,7 +17,22 @@ on_both!(
     clients_read_every_list_and_item,
     a_list_below_what_is_gone_is_not_an_empty_one,
     a_patch_takes_away_what_is_null,
+    a_header_that_counts_once_is_there_once,
 );
+
+async fn a_header_that_counts_once_is_there_once(world: World) {
+    let owner = world.owner().await;
+    for name in ["authorization", "host", "idempotency-key"] {
+        let request = world.request(&owner, Method::POST, "~/clusters");
+        let twice = request.header(name, "Bearer one").header(name, "Bearer two");
+        let refused = world.send(twice.json(&json!({"name": "prod"}))).await.is(400);
+        assert!(
+            refused.body.contains(&format!("{name}: is there more than once")),
+            "{}",
+            refused.body
+        );
+    }
+}
 
 /// A request with one more header.
 pub async fn conditional(

@@ -14,9 +14,11 @@ use uuid::Uuid;
 
 use super::{MIGRATIONS, StoreError, engine, names};
 
-/// A table, its columns, and which of them contain numbers.
+/// A table, its columns, and which of them contain numbers. All versions have the same columns.
 struct Table {
     name: &'static str,
+    /// The first version of the tables that has it.
+    since: i64,
     columns: &'static str,
     numbers: &'static [&'static str],
 }
@@ -24,31 +26,37 @@ struct Table {
 const TABLES: &[Table] = &[
     Table {
         name: "sequence",
+        since: 1,
         columns: "one, value",
         numbers: &["one", "value"],
     },
     Table {
         name: "objects",
+        since: 1,
         columns: "kind, id, organization_id, cluster_id, parent_id, owner_id, position, created_at, updated_at, spec, status, secret",
         numbers: &["position"],
     },
     Table {
         name: "names",
+        since: 1,
         columns: "kind, scope_id, name, id",
         numbers: &[],
     },
     Table {
         name: "uses",
+        since: 1,
         columns: "used_kind, used_id, kind, id",
         numbers: &[],
     },
     Table {
         name: "changes",
+        since: 1,
         columns: "sequence, at, organization_id, cluster_id, kind, object_id, action, actor, request_id, before, after",
         numbers: &["sequence"],
     },
     Table {
         name: "removals",
+        since: 9,
         columns: "parent_id, kind, position, kept, queue, actor, request_id",
         numbers: &["position"],
     },
@@ -71,6 +79,9 @@ pub enum BackupError {
         /// The error.
         reason: String,
     },
+    /// The database is one of a newer version.
+    #[error("the tables have version {0}, and this version of the server knows {this}; use the newer one", this = version())]
+    Newer(i64),
     /// The target database is not empty.
     #[error("the database is not empty: it has {0} objects; restore into a new database")]
     NotEmpty(i64),
@@ -92,6 +103,7 @@ pub struct BackupSummary {
 /// The migrations that fill the tables `counts` and `stored`.
 const COUNTING: [i64; 2] = [3, 7];
 
+/// The version of the tables of this server.
 fn version() -> i64 {
     MIGRATIONS
         .iter()
@@ -118,9 +130,10 @@ pub async fn backup(
     let pool = engine.pool(engine::READERS).await?;
     let mut connection = pool.acquire().await.map_err(StoreError::from)?;
     connection.execute(engine.statements().snapshot).await?;
-    writeln!(copy, "{}", json!({ "tidewaiter-cloud-backup": 1, "tables": version() }))?;
+    let tables = version_of(&mut connection).await?;
+    writeln!(copy, "{}", json!({ "tidewaiter-cloud-backup": 1, "tables": tables }))?;
     let (mut rows, mut digest) = (0, Context::new(&SHA256));
-    for table in TABLES {
+    for table in TABLES.iter().filter(|table| table.since <= tables) {
         // In the order of the first two columns.
         let statement = format!("SELECT {} FROM {} ORDER BY 1, 2", table.columns, table.name);
         let mut found = sqlx::query(AssertSqlSafe(statement)).fetch(&mut *connection);
@@ -137,6 +150,16 @@ pub async fn backup(
     writeln!(copy, "{}", json!({ "rows": rows, "sha256": hex(digest) }))?;
     copy.flush()?;
     Ok(BackupSummary { rows })
+}
+
+/// The version of the tables, which is that of an older server before the first start of this one.
+async fn version_of(connection: &mut AnyConnection) -> Result<i64, BackupError> {
+    let statement = "SELECT CAST(COALESCE(MAX(version), 0) AS BIGINT) FROM _sqlx_migrations WHERE success";
+    let (tables,) = sqlx::query_as(statement).fetch_one(connection).await?;
+    if tables > version() {
+        return Err(BackupError::Newer(tables));
+    }
+    Ok(tables)
 }
 
 /// Restores a backup into the empty database at `url`, completely or not at all. The result is another database:
@@ -275,3 +298,6 @@ impl Table {
         self.columns().map(value).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,8 +42,9 @@ const KEEPALIVE: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interva
 /// large commit.
 const PRAGMAS: &str = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA journal_size_limit = 67108864; \
                        PRAGMA synchronous = FULL;";
-/// What a new file is made with, so that what was deleted is given back; another one keeps what it has. Apart from
-/// [`PRAGMAS`], because it fails on a file that was made read-only, where a connection can still read.
+/// What a new file is made with, so that what was deleted is given back; one of an earlier version keeps what it has.
+/// Not part of [`PRAGMAS`], because it writes: a connection also reads from a file that was made read-only, or is on a
+/// full disk.
 const CREATE: &str = "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;";
 /// The channel on which replicas notify each other of changes.
 const CHANNEL: &str = "tidewaiter_changes";
@@ -226,7 +227,10 @@ impl Engine for Sqlite {
             let mut connection = AnyConnection::connect(&self.url).await?;
             let row = connection.fetch_one("PRAGMA quick_check(1)").await?;
             let said: String = row.try_get(0)?;
-            connection.execute(CREATE).await?;
+            let row = connection.fetch_one("PRAGMA auto_vacuum").await?;
+            if row.try_get::<i64, _>(0)? == 0 {
+                connection.execute(CREATE).await?;
+            }
             connection.execute("BEGIN IMMEDIATE; ROLLBACK").await?;
             connection.close().await?;
             Ok(said)
