@@ -152,9 +152,19 @@ fn of_attacks(attacked: &attacked::Attacked) -> Vec<Figure> {
         " ms",
         1,
     );
+    let memory = figure(
+        "memory of the process alone beside the attacks, the most",
+        "attackedMemory",
+        attacked.memory,
+        " MiB",
+        1,
+    );
     let of_each = attacked.attacks.iter();
     let of_each = of_each.map(|(name, seconds)| figure(format!("  {name}"), "attacked", ratio(*seconds), "", 1));
-    [worst.at_most(10.0), quiet].into_iter().chain(of_each).collect()
+    [worst.at_most(10.0), memory.at_most(512.0), quiet]
+        .into_iter()
+        .chain(of_each)
+        .collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a size of some GB")]

@@ -8,6 +8,7 @@ use futures::{StreamExt as _, stream};
 use reqwest::{Method, StatusCode};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
+use tidewaiter_testkit::usage::Peak;
 
 use crate::attackers::{ATTACKS, CONNECTIONS, Field, elsewhere};
 use crate::world::{Answer, Ask, EMAIL, Land, On, PASSWORD, Place, Server};
@@ -21,6 +22,8 @@ const RATIO: u32 = 10;
 const FAST: Duration = Duration::from_millis(50);
 /// How often an attack is tried: the machine may have become busier since the quiet requests, which are measured again.
 const TRIES: usize = 3;
+/// The memory of the container, in MiB.
+const MEMORY: f64 = 512.0;
 /// The tokens that the owner of the other organization has before the attack with tokens begins.
 const TOKENS: usize = 3_000;
 /// An answer to the honest client, which is never an error.
@@ -72,7 +75,7 @@ async fn honest(server: &Server, land: &Land, label: &str, what: &str) -> Durati
 }
 
 /// An organization with a cluster, and many users.
-async fn another(server: &Server, operator: &str) -> (Land, String) {
+async fn another(server: &Server, operator: &str) -> (Land, Vec<String>) {
     let made = server
         .post(operator, "/v3/organizations", &json!({"name": "Other"}))
         .await;
@@ -86,12 +89,12 @@ async fn another(server: &Server, operator: &str) -> (Land, String) {
         .await
         .is(200)
         .field("token");
-    let mut user = String::new();
+    let mut made = Vec::new();
     for number in 0..200 {
         let body = json!({"name": format!("User {number}"), "email": format!("user-{number}@example.org")});
-        user = server.post(&token, &users, &body).await.is(201).field("id");
+        made.push(server.post(&token, &users, &body).await.is(201).field("id"));
     }
-    (Land::of(server, token, organization).await, user)
+    (Land::of(server, token, organization).await, made)
 }
 
 /// Gives the owner of the other organization so many tokens that whatever reads all of them at each write is seen.
@@ -119,18 +122,24 @@ async fn withstands(on: On) {
     let body = json!({"key": "cluster.containership.io/honest", "value": ""});
     let label = server.post(&land.token, &land.labels, &body).await.is(201).field("id");
     let label = format!("{}/{label}", land.labels);
-    let (other, user) = another(&server, &land.token).await;
+    let (other, users) = another(&server, &land.token).await;
     with_tokens(&server, &other.token).await;
     let field = Arc::new(Field {
         address: server.base.trim_start_matches("http://").parse().unwrap(),
         email: EMAIL.to_owned(),
-        user: format!("{}/users/{user}", other.organization),
+        user: format!("{}/users/{}", other.organization, users[0]),
+        users,
         organization: other.organization,
         token: other.token,
         cluster: other.cluster,
         api_key: other.api_key,
     });
     honest(&server, &land, &label, "the first requests").await;
+    let stream = server.http.get(format!("{}{}/events", server.base, land.cluster));
+    let stream = stream.header("authorization", format!("JWT {}", land.api_key));
+    let stream = stream.timeout(Duration::from_hours(1)).send();
+    let mut stream = stream.await.unwrap().error_for_status().unwrap();
+    let mut memory = Peak::begin(server.process.pid());
     let mut quiet = honest(&server, &land, &label, "quiet").await;
     println!("{on:?}: quiet, p99 {quiet:?}");
     let mut failed = Vec::new();
@@ -158,6 +167,18 @@ async fn withstands(on: On) {
     }
     elsewhere.shutdown_background();
     assert!(failed.is_empty(), "quiet {quiet:?}, and {failed:?}");
+    memory.look();
+    let memory = memory.end().anonymous;
+    println!("{on:?}: at most {memory} MiB");
+    assert!(memory < MEMORY, "{memory}");
+    // The stream is the one of before, and its client did not have to list everything again.
+    let mut heard = String::new();
+    while heard.matches("event: change").count() < ATTACKS.len() {
+        let chunk = stream.chunk().await.unwrap().expect("the stream goes on");
+        heard.push_str(str::from_utf8(&chunk).unwrap());
+    }
+    let (_, later) = heard.split_once("\n\n").unwrap();
+    assert!(!later.contains("event: reset"), "{heard}");
     assert!(server.process.is_running());
 }
 

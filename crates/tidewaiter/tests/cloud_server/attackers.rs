@@ -13,7 +13,7 @@ use reqwest::{Client, Method};
 use rustix::process::setpriority_process;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpSocket;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
@@ -34,8 +34,9 @@ pub struct Field {
     /// The path of its cluster, and the key.
     pub cluster: String,
     pub api_key: String,
-    /// The path of a user in it.
+    /// The path of a user in it, and the ids of all that have no password.
     pub user: String,
+    pub users: Vec<String>,
 }
 
 pub type Attack = fn(&Arc<Field>) -> JoinSet<()>;
@@ -64,6 +65,20 @@ pub const ATTACKS: &[(&str, Attack)] = &[
         again(field, 65, 18..=18, list)
     }),
     ("reports of a cluster", |field| again(field, 32, 19..=19, report)),
+    ("unfinished heads", |field| again(field, 3 * CONNECTIONS, 20..=20, head)),
+    ("unfinished bodies of a member", |field| {
+        again(field, 256, 21..=21, unfinished_label)
+    }),
+    ("large objects", |field| again(field, 16, 22..=22, large)),
+    ("lists that nobody reads", |field| again(field, 64, 23..=23, unread)),
+    ("changes of the own password", |field| {
+        again(field, 64, 24..=24, password)
+    }),
+    ("teams of all users", |field| again(field, 8, 25..=25, team)),
+    ("logins with the key of a cluster", |field| {
+        again(field, 32, 26..=26, key_login)
+    }),
+    ("removals", |field| again(field, 8, 27..=27, removal)),
 ];
 
 /// Threads for the attackers. On other machines they would take no time from the server and the honest client: they get what these leave.
@@ -118,17 +133,21 @@ fn client(last: u8) -> Client {
 }
 
 impl Attacker {
-    /// Opens a connection, writes `text`, and waits until the server closes it. Whatever happens, the attack goes on.
-    async fn write(&self, text: &str) -> io::Result<()> {
+    async fn connect(&self) -> io::Result<TcpStream> {
         let socket = TcpSocket::new_v4()?;
         socket.bind(([127, 0, 0, self.last], 0).into())?;
-        let mut stream = socket.connect(self.field.address).await?;
+        socket.connect(self.field.address).await
+    }
+
+    /// Opens a connection, writes `text`, and waits until the server closes it. Whatever happens, the attack goes on.
+    async fn write(&self, text: &str) -> io::Result<()> {
+        let mut stream = self.connect().await?;
         stream.write_all(text.as_bytes()).await?;
         stream.read_to_end(&mut Vec::new()).await.map(drop)
     }
 
     /// Sends a request and reads the response.
-    async fn send(&self, method: Method, path: &str, token: &str, body: Value) {
+    async fn send(&self, method: Method, path: &str, token: &str, body: Value) -> Option<Value> {
         let request = self
             .client
             .request(method, format!("http://{}{path}", self.field.address));
@@ -138,9 +157,7 @@ impl Attacker {
             request.bearer_auth(token)
         };
         let request = if body.is_null() { request } else { request.json(&body) };
-        if let Ok(answer) = request.send().await {
-            let _ = answer.bytes().await;
-        }
+        request.send().await.ok()?.json().await.ok()
     }
 
     async fn log_in(&self, email: &str) {
@@ -204,4 +221,93 @@ async fn report(it: Arc<Attacker>) {
     let status = json!({"status": {"type": "RUNNING", "message": fastrand::u64(..).to_string()}});
     let path = format!("{}/status", it.field.cluster);
     it.send(Method::PUT, &path, &it.field.api_key, status).await;
+}
+
+async fn head(it: Arc<Attacker>) {
+    let _ = it
+        .write(&format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}", "a".repeat(15_000)))
+        .await;
+}
+
+async fn unfinished_label(it: Arc<Attacker>) {
+    let Field { cluster, token, .. } = &*it.field;
+    let head = format!(
+        "POST {cluster}/labels HTTP/1.1\r\nhost: x\r\nauthorization: JWT {token}\r\n\
+         content-type: application/json\r\ncontent-length: 65000\r\n\r\n{}",
+        " ".repeat(60_000)
+    );
+    let _ = it.write(&head).await;
+}
+
+async fn large(it: Arc<Attacker>) {
+    let step =
+        json!({"threshold": 0.5, "comparison_operator": ">=", "adjustment_type": "absolute", "adjustment_value": 1});
+    let policy = json!({"name": format!("p{}", fastrand::u64(..)), "metrics_backend": "prometheus", "metric": "cpu",
+        "metric_configuration": {"blob": vec![json!([]); 20_000]}, "poll_interval": 15, "sample_period": 600,
+        "scaling_policy": {"scale_up": step, "scale_down": step}});
+    let path = format!("{}/autoscaling-policies", it.field.cluster);
+    it.send(Method::POST, &path, &it.field.token, policy).await;
+}
+
+async fn unread(it: Arc<Attacker>) {
+    let Field {
+        cluster,
+        organization,
+        token,
+        ..
+    } = &*it.field;
+    let list = match it.number % 2 {
+        0 => format!("{cluster}/autoscaling-policies"),
+        _ => format!("{organization}/audit?limit=1000"),
+    };
+    let request = format!("GET {list} HTTP/1.1\r\nhost: x\r\nauthorization: JWT {token}\r\n\r\n");
+    let asked = async {
+        let mut stream = it.connect().await?;
+        stream.write_all(request.as_bytes()).await?;
+        // The server closes it, but a connection that is not read is not told.
+        std::future::pending::<io::Result<()>>().await
+    };
+    let _ = asked.await;
+}
+
+async fn password(it: Arc<Attacker>) {
+    let same = json!({"old_password": "correct horse battery staple", "new_password": "correct horse battery staple"});
+    it.send(Method::PUT, "/v3/account/password", &it.field.token, same)
+        .await;
+}
+
+async fn team(it: Arc<Attacker>) {
+    let team = json!({"name": format!("t{}", fastrand::u64(..)), "description": "", "user_ids": it.field.users});
+    let path = format!("{}/teams", it.field.organization);
+    it.send(Method::POST, &path, &it.field.token, team).await;
+}
+
+async fn key_login(it: Arc<Attacker>) {
+    let login = json!({"api_key": it.field.api_key});
+    it.send(Method::POST, "/v3/login/api_key", "", login).await;
+}
+
+/// Makes a cluster with nodes, and deletes it.
+async fn removal(it: Arc<Attacker>) {
+    let Field {
+        organization, token, ..
+    } = &*it.field;
+    let clusters = format!("{organization}/clusters");
+    let made = it
+        .send(
+            Method::POST,
+            &clusters,
+            token,
+            json!({"name": format!("c{}", fastrand::u64(..))}),
+        )
+        .await;
+    let Some(id) = made.as_ref().and_then(|made| made["id"].as_str()) else {
+        return;
+    };
+    let cluster = format!("{clusters}/{id}");
+    for number in 0..50 {
+        let label = json!({"key": format!("cluster.containership.io/k{number}"), "value": ""});
+        it.send(Method::POST, &format!("{cluster}/labels"), token, label).await;
+    }
+    it.send(Method::DELETE, &cluster, token, Value::Null).await;
 }

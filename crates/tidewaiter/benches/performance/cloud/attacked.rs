@@ -8,6 +8,8 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 use serde_json::json;
 
+use tidewaiter_testkit::usage::Peak;
+
 use super::attackers::{ATTACKS, Field, elsewhere};
 use super::server::{Cloud, EMAIL, PASSWORD, word};
 use super::wire::{Wire, request};
@@ -24,12 +26,15 @@ pub struct Attacked {
     pub quiet: f64,
     /// For each attack its p99 beside it, in seconds.
     pub attacks: Vec<(&'static str, f64)>,
+    /// The most that the process had alone, in MiB.
+    pub memory: f64,
 }
 
 pub async fn measure(cloud: &Cloud) -> Result<Attacked> {
     let field = Arc::new(field(cloud).await?);
     honest(cloud).await?;
     let quiet = honest(cloud).await?;
+    let mut memory = Peak::begin(cloud.process.pid());
     let mut attacks = Vec::new();
     let elsewhere = elsewhere()?;
     for (name, attack) in ATTACKS {
@@ -38,10 +43,12 @@ pub async fn measure(cloud: &Cloud) -> Result<Attacked> {
             attack(&field)
         };
         attacks.push((*name, honest(cloud).await?));
+        memory.look();
         attackers.shutdown().await;
     }
     elsewhere.shutdown_background();
-    Ok(Attacked { quiet, attacks })
+    let memory = memory.end().anonymous;
+    Ok(Attacked { quiet, attacks, memory })
 }
 
 /// The p99 of a cluster's lists, the signing keys and an owner's writes, each on a connection that is kept. None may fail.
@@ -84,10 +91,10 @@ async fn field(cloud: &Cloud) -> Result<Field> {
         .await?;
     let organization = format!("/v3/organizations/{}", word(&made, "id")?);
     let (users, clusters) = (format!("{organization}/users"), format!("{organization}/clusters"));
-    let mut user = String::new();
+    let mut made = Vec::new();
     for number in 0..200 {
         let body = json!({"name": format!("Other {number}"), "email": format!("other-{number}@example.org")});
-        user = word(&cloud.ask(&mut wire, "POST", &users, &body).await?, "id")?;
+        made.push(word(&cloud.ask(&mut wire, "POST", &users, &body).await?, "id")?);
     }
     let owner = json!({"name": "Olaf", "email": "olaf@example.org", "role": "owner", "password": PASSWORD});
     cloud.ask(&mut wire, "POST", &users, &owner).await?;
@@ -103,7 +110,8 @@ async fn field(cloud: &Cloud) -> Result<Field> {
         token: word(&token, "token")?,
         cluster: format!("{clusters}/{}", word(&cluster, "id")?),
         api_key: word(&cluster, "api_key")?,
-        user: format!("{users}/{user}"),
+        user: format!("{users}/{}", made[0]),
+        users: made,
         organization,
     })
 }
