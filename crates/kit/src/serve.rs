@@ -5,7 +5,8 @@
 //! closed, so that no client delays another one. Between two accepts the connections run, so that a request that is
 //! there already is read before a later connection can close its own. The first request, the head of each later one and
 //! the life of a connection have time limits, and all time limits are measured on the clock of the kit. The heads that
-//! are not complete have a limit each, and one over all connections. A client that does not read its response is closed.
+//! are not complete have a limit each, and one over all connections. A client that does not read its response is
+//! closed.
 //!
 //! Why not a library: `axum::serve` and tower's limits bound connections or requests in total, and make new ones wait; none of
 //! them distinguishes peers.

@@ -148,8 +148,8 @@ impl Kind {
     }
 
     /// Whether a change (or deletion) of such an object may affect the identity or the permissions of a caller. A new
-    /// token or cluster had no identity before, and the status that a cluster reports gives it no permissions. A change of
-    /// a user may end the user's logins, whose tokens are deleted later.
+    /// token or cluster had no identity before, and the status that a cluster reports gives it no permissions. A change
+    /// of a user may end the user's logins, whose tokens are deleted later.
     #[must_use]
     pub const fn decides_who_may(self, deleted: bool) -> bool {
         match self {

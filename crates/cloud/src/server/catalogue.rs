@@ -323,8 +323,8 @@ pub(super) async fn with_manifests(cloud: &Cloud, call: &Call, plugin: Map<Strin
     Ok(holding(respond_with(call, text), held))
 }
 
-/// The text of the plugin with the text `plugin` and the version `id`, with its manifests, which are not parsed: they may
-/// have megabytes, and each cluster asks for them again and again.
+/// The text of the plugin with the text `plugin` and the version `id`, with its manifests, which are not parsed: they
+/// may have megabytes, and each cluster asks for them again and again.
 pub(super) async fn text_with_manifests(source: &mut dyn Source, id: &str, plugin: &str) -> Result<String, Error> {
     let manifests = source.document(Kind::PluginManifests, id).await?;
     let damaged = |_| StoreError::Damaged(format!("the document of {} {id}", Kind::PluginManifests.word()));

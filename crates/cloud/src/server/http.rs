@@ -98,7 +98,8 @@ fn request_id() -> String {
     Uuid::from_u64_pair(random::u64(), random::u64()).to_string()
 }
 
-/// The request id from the caller, if it is safe in the audit log. It is never in the place of ours: a caller could send that of another request.
+/// The request id from the caller, if it is safe in the audit log. It is never in the place of ours: a caller could
+/// send that of another request.
 fn client_id(headers: &HeaderMap) -> String {
     let sent = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
     let fits = |id: &&str| {

@@ -251,9 +251,9 @@ pub(super) async fn leave(transaction: &mut Transaction, membership: &Row) -> Re
     transaction.remove(membership).await
 }
 
-/// Deletes an organization with everything in it, and the users whose home it is. A member of another organization keeps
-/// the account, with the one joined first as the home: what an organization gave a user goes with it, and nothing else.
-/// The admins there gain no permissions over others: they can change only a user without permissions elsewhere.
+/// Deletes an organization with everything in it, and the users whose home it is. A member of another organization
+/// keeps the account, with the one joined first as the home: what an organization gave a user goes with it, and nothing
+/// else. The admins there gain no permissions over others: they can change only a user without permissions elsewhere.
 pub(super) async fn disband(transaction: &mut Transaction, organization: &Row) -> Result<(), Error> {
     let home = &organization.id;
     let mut moved = HashSet::new();

@@ -241,11 +241,12 @@ pub(in crate::server) struct AuditRow {
     address: String,
     /// The `x-request-id` of the request, which its client chose.
     client_request_id: String,
-    /// The object without secrets that was deleted; of an update, the fields that changed, and of a list, the elements that were removed; `null`
-    /// if it was created. A value of more than 4 KiB is `sha256:DIGEST (N bytes)`.
+    /// The object without secrets that was deleted; of an update, the fields that changed, and of a list, the elements
+    /// that were removed; `null` if it was created. A value of more than 4 KiB is `sha256:DIGEST (N bytes)`.
     before: Option<OpenObject>,
-    /// The object that was created; of an update, the fields that changed, and of a list, the elements that were added; `null` if it was
-    /// deleted. Both are empty if only a secret changed. What is counted has `count`, `first` and `last`.
+    /// The object that was created; of an update, the fields that changed, and of a list, the elements that were added;
+    /// `null` if it was deleted. Both are empty if only a secret changed. What is counted has `count`, `first` and
+    /// `last`.
     after: Option<OpenObject>,
 }
 

@@ -58,8 +58,8 @@ static RECORD: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The statement that reads what is removed with a node pool and not yet deleted. It begins with the removals, which are
-/// few.
+/// The statement that reads what is removed with a node pool and not yet deleted. It begins with the removals, which
+/// are few.
 const REMOVED: &str = "SELECT objects.kind, id AS object_id, updated_at AS at FROM removals CROSS JOIN objects WHERE \
                        removals.kind IN ('nodes', 'node-pool-labels') AND objects.kind = removals.kind \
                        AND objects.parent_id = removals.parent_id AND objects.position <= removals.position \
@@ -131,8 +131,8 @@ pub fn recorded(kind: Kind, id: &str, at: &str) -> Option<Value> {
     Some(json!({ "kind": kind.facts().event?.word(), "id": id, "at": at }))
 }
 
-/// A change with its time, author and request, and with what differs before and after it, without secrets. The objects are
-/// shown as they are stored: a tree of values would take many times their size.
+/// A change with its time, author and request, and with what differs before and after it, without secrets. The objects
+/// are shown as they are stored: a tree of values would take many times their size.
 #[derive(Serialize)]
 pub struct AuditedChange<'a> {
     action: &'a str,

@@ -3,7 +3,7 @@
 use crate::models::{Kind, UniqueName};
 
 /// The author of a change, and the request.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Author {
     /// `user:ID`, `cluster:ID` or `system`.
     pub actor: String,

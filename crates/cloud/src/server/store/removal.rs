@@ -10,6 +10,7 @@
 use std::collections::HashSet;
 use std::slice::from_ref;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::Row as _;
@@ -19,7 +20,7 @@ use uuid::Uuid;
 use super::reads::{Source as _, query};
 use super::row::{Row, select_all};
 use super::transaction::{DELETE, Transaction};
-use super::writer::Job;
+use super::writer::{Job, UNLIMITED};
 use super::{Author, Origin, StoreError};
 use crate::models::Kind;
 use crate::server::Error;
@@ -176,6 +177,10 @@ impl Drop for Sweep {
 impl Job for Sweep {
     fn is_abandoned(&self) -> bool {
         false
+    }
+
+    fn budget(&self) -> Duration {
+        UNLIMITED
     }
 
     async fn run(&mut self, transaction: &mut Transaction) -> bool {

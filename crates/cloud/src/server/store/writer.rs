@@ -23,6 +23,7 @@ use tracing::error;
 use super::deadline::{Lease, within};
 use super::draft::Author;
 use super::engine::Engine;
+use super::maintenance::system;
 use super::queue::Queue;
 use super::quotas::Quotas;
 use super::removal::Sweep;
@@ -36,8 +37,10 @@ use crate::server::refusal::Refusal;
 const BATCH: usize = 128;
 /// How long a commit takes writes where commits are fast.
 const FILL: Duration = Duration::from_millis(4);
-/// How long a write may take, because all others wait for it. Checked before each of its statements, which have a
-/// deadline of their own.
+/// The budget of what the server does itself, in small steps: refused, it would be tried again and again.
+pub(super) const UNLIMITED: Duration = Duration::MAX;
+/// How long a write of a caller may take, because all others wait for it. Checked before each of its statements, which
+/// have a deadline of their own.
 const BUDGET: Duration = Duration::from_secs(2);
 
 /// The operations of a write: an asynchronous closure whose future is `Send`, which the bound `AsyncFnOnce` cannot state.
@@ -59,6 +62,9 @@ where
 pub(super) trait Job: Send {
     /// Whether nobody waits for the result any more.
     fn is_abandoned(&self) -> bool;
+
+    /// How long it may take.
+    fn budget(&self) -> Duration;
 
     /// Applies the change. False if it was refused, so that it must be rolled back.
     async fn run(&mut self, transaction: &mut Transaction) -> bool;
@@ -82,6 +88,10 @@ pub(super) struct Waiting<T, F> {
 impl<T: Send + 'static, F: for<'t> Change<'t, T>> Job for Waiting<T, F> {
     fn is_abandoned(&self) -> bool {
         self.answer.is_closed()
+    }
+
+    fn budget(&self) -> Duration {
+        if self.by == system() { UNLIMITED } else { BUDGET }
     }
 
     async fn run(&mut self, transaction: &mut Transaction) -> bool {
@@ -283,7 +293,7 @@ impl Writer {
 async fn perform(transaction: &mut Transaction, job: &mut dyn Job) -> Result<(), Arc<StoreError>> {
     let (sequence, notes) = (transaction.sequence, transaction.notes.len());
     transaction.say("SAVEPOINT job").await?;
-    transaction.until = transaction.clock.monotonic() + BUDGET;
+    transaction.until = transaction.clock.monotonic().saturating_add(job.budget());
     if job.run(transaction).await {
         transaction.say("RELEASE SAVEPOINT job").await?;
         return Ok(());
