@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use reqwest::Method;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde_json::json;
+use serde_json::{Value, json};
 use tidewaiter_cloud::server::store;
 use tidewaiter_testkit::{Postgres, eventually};
 
@@ -158,7 +158,6 @@ async fn seen(fixture: &Fixture, world: &World) -> Vec<String> {
         "/clusters/{cluster_id}/labels",
         "/clusters/{cluster_id}/plugins/{id}",
         "/clusters/{cluster_id}/nodes",
-        "/audit?limit=1000",
     ] {
         seen.push(
             world
@@ -174,6 +173,9 @@ async fn seen(fixture: &Fixture, world: &World) -> Vec<String> {
         .await
         .is(200);
     seen.push(script.body);
+    let audit = fixture.near("/audit?limit=1000");
+    let changes = world.changes(fixture.token("owner"), &audit).await;
+    seen.push(Value::from(changes).to_string());
     seen
 }
 

@@ -200,6 +200,14 @@ impl World {
         }
     }
 
+    /// The changes in the audit log at `path`, the last one first. What is counted in it beside them comes in its own time.
+    pub async fn changes(&self, token: &str, path: &str) -> Vec<Value> {
+        let rows = self.get(token, path).await.is(200).json();
+        let mut rows = rows.as_array().unwrap().clone();
+        rows.retain(|row| ["create", "update", "delete"].contains(&row["action"].as_str().unwrap()));
+        rows
+    }
+
     pub async fn get(&self, token: &str, path: &str) -> Answer {
         self.send(self.request(token, Method::GET, path)).await
     }
