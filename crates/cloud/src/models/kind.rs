@@ -111,8 +111,8 @@ impl Kind {
         self.read_tree(said, Unknown::Refuse)
     }
 
-    /// As [`read_value`](Self::read_value), for an object whose spec is `before`: an older version stored larger ones,
-    /// which must not grow.
+    /// Reads a change of an object whose spec is `before`: an older version stored larger ones than
+    /// [`read_value`](Self::read_value) accepts, and these must not grow.
     ///
     /// # Errors
     /// The first invalid field.

@@ -33,7 +33,7 @@ const EACH: usize = ALL / 3;
 const FIRST: usize = 64 * 1024;
 /// The steps in which a growing list takes more.
 const STEP: usize = 256 * 1024;
-/// How long a request waits for its part.
+/// The time that a request waits for its part.
 const WAIT: Duration = Duration::from_secs(1);
 
 /// The unit of the semaphores is a KiB.
@@ -72,33 +72,24 @@ fn too_large() -> Refusal {
     Refusal::new(StatusCode::INSUFFICIENT_STORAGE, message)
 }
 
-fn own_are_full() -> Refusal {
+/// The refusal while the responses `to` somebody take all of their part, `bytes`.
+fn full(to: &str, bytes: usize, status: StatusCode) -> Refusal {
     let message = format!(
-        "the responses to this organization that are not yet received have {} MiB, the maximum: try again in 1 second",
-        EACH / MIB
+        "the responses {to} that are not yet received have {} MiB, the maximum: try again in 1 second",
+        bytes / MIB
     );
     Refusal {
         retry_after: Some(1),
-        ..Refusal::new(StatusCode::TOO_MANY_REQUESTS, message)
+        ..Refusal::new(status, message)
     }
+}
+
+fn own_are_full() -> Refusal {
+    full("to this organization", EACH, StatusCode::TOO_MANY_REQUESTS)
 }
 
 fn all_are_full() -> Refusal {
-    let message = format!(
-        "the responses that are not yet received have {} MiB, the maximum of this server: try again in 1 second",
-        ALL / MIB
-    );
-    Refusal {
-        retry_after: Some(1),
-        ..Refusal::new(StatusCode::SERVICE_UNAVAILABLE, message)
-    }
-}
-
-async fn wait(clock: &dyn Clock, budget: Arc<Semaphore>, units: u32) -> Option<OwnedSemaphorePermit> {
-    if let Ok(permit) = Arc::clone(&budget).try_acquire_many_owned(units) {
-        return Some(permit);
-    }
-    timeout(clock, WAIT, budget.acquire_many_owned(units)).await.ok()?.ok()
+    full("of this server", ALL, StatusCode::SERVICE_UNAVAILABLE)
 }
 
 impl ResponseBudget {
@@ -107,10 +98,10 @@ impl ResponseBudget {
         if bytes > EACH {
             return Err(too_large());
         }
-        let own = wait(clock, self.of_each.of(&owner.to_owned()), units(bytes)).await;
-        let own = own.ok_or_else(own_are_full)?;
-        let all = wait(clock, Arc::clone(&self.all), units(bytes)).await;
-        let all = all.ok_or_else(all_are_full)?;
+        let own = self.of_each.wait_for(clock, &owner.to_owned(), units(bytes)).await;
+        let own = own.map_err(|_| own_are_full())?;
+        let all = timeout(clock, WAIT, Arc::clone(&self.all).acquire_many_owned(units(bytes))).await;
+        let all = all.ok().and_then(Result::ok).ok_or_else(all_are_full)?;
         Ok(Held { own, all })
     }
 }
@@ -188,14 +179,14 @@ fn size(response: &Response) -> Option<usize> {
 /// Gives the response its part of the budget, of which it keeps its size.
 pub(super) fn holding(mut response: Response, mut held: Held) -> Response {
     if let Some(size) = size(&response) {
-        // What was held is at least the size, except for a write, which is sent in any case.
+        // It is at least the size, except for a write, which is sent in any case.
         let _ = held.resize(size);
     }
     response.extensions_mut().insert(Arc::new(held));
     response
 }
 
-/// The same with a part of the budget that only some responses need.
+/// As [`holding`], for responses of which only some need a part of the budget.
 pub(super) fn with_held(response: Response, held: Option<Held>) -> Response {
     match held {
         Some(held) => holding(response, held),

@@ -284,7 +284,7 @@ pub(super) async fn hold_manifests(cloud: &Cloud, call: &Call, versions: &[&str]
         .await?)
 }
 
-/// The same for the response to a new plugin; none for other kinds.
+/// A part of the budget for the response to a new plugin, as [`hold_manifests`]; none for other kinds.
 pub(super) async fn hold_created(cloud: &Cloud, call: &Call, document: &Document) -> Result<Option<Held>, Error> {
     let version = document.uses.iter().find(|used| used.kind == Kind::PluginVersion);
     match version {
@@ -293,8 +293,8 @@ pub(super) async fn hold_created(cloud: &Cloud, call: &Call, document: &Document
     }
 }
 
-/// The same for the response to a change of the plugin `id`, of which `body` may name another version; none for other
-/// kinds.
+/// A part of the budget for the response to a change of the plugin `id`, of which `body` may name another version; none
+/// for other kinds.
 pub(super) async fn hold_changed(
     cloud: &Cloud,
     call: &Call,

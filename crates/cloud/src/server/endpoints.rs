@@ -47,7 +47,7 @@ pub struct Endpoint {
     pub(super) accepted: AcceptedUses,
     /// The status of a refusal that other endpoints do not have.
     pub refuses: Option<StatusCode>,
-    /// What the audit log has about a response with 200.
+    /// The row in the audit log for responses with 200.
     pub(super) reveals: Option<(Action, Kind)>,
     /// Whether no GET returns the body of its response.
     pub is_shown_once: bool,

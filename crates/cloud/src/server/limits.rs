@@ -108,8 +108,7 @@ impl<K: Clone + Eq + Hash> Keyed<K> {
         }
     }
 
-    /// The permits of `key`.
-    pub(super) fn of(&self, key: &K) -> Arc<Semaphore> {
+    fn of(&self, key: &K) -> Arc<Semaphore> {
         let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
         if permits.len() > KEYS {
             permits.retain(|_, permits| Arc::strong_count(permits) > 1);

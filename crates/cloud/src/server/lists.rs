@@ -192,7 +192,7 @@ pub(super) struct Page<'a> {
     count: usize,
     /// The cursor of the last item.
     last: String,
-    /// Whether an item exists that has no place in it.
+    /// True if there is an item that does not fit.
     is_full: bool,
 }
 
@@ -210,7 +210,7 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// How many rows to read next, of `most` in a complete list: no more than may be in the page, and the one after it.
+    /// The number of rows to read next, `most` of a complete list: those that fit into the page, and the one after it.
     fn batch(&self, most: i64) -> i64 {
         let fits = |limit: usize| i64::try_from(limit + 1).unwrap_or(BATCH).min(BATCH);
         self.limit.map_or(most, fits)

@@ -1,4 +1,4 @@
-//! What the audit log has of requests that change nothing: failed logins, credentials that were read, and tokens for
+//! Requests that change nothing and are in the audit log: failed logins, reads of credentials, and tokens for
 //! kube-apiservers.
 
 use http::StatusCode;

@@ -9,7 +9,7 @@ use super::store::Row;
 /// The type of the rules that clusters apply.
 const KUBERNETES: &str = "kubernetes";
 
-/// What the query requests of a role; none if it requests nothing of it. Below an organization rules are always
+/// The part of a role that the query requests, if there is one. Below an organization rules are always
 /// included; below a cluster on request, as in the old API.
 pub(super) fn narrowed(call: &Call, mut role: Map<String, Value>) -> Option<Map<String, Value>> {
     let rules = role.get_mut("rules").and_then(Value::as_array_mut);
@@ -34,7 +34,7 @@ pub(super) fn has_rule_for_clusters(role: &Row) -> bool {
     rules.any(|rule| rule.get("type").and_then(Value::as_str) == Some(KUBERNETES))
 }
 
-/// Whether a binding is one of `cluster`, or of all clusters; without a cluster every one is.
+/// True for a binding of `cluster` or of all clusters; without a cluster, for each binding.
 pub(super) fn is_of_cluster(cluster: Option<&str>, binding: &Map<String, Value>) -> bool {
     let of = binding.get("cluster_id").and_then(Value::as_str);
     cluster.is_none() || of.is_none() || of == cluster

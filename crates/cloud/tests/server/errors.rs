@@ -87,7 +87,7 @@ async fn a_refusal_says_why_in_one_form() {
     let unknown = world.get("", "~/roles").await;
     assert_refused(&unknown, 401);
     assert_eq!(unknown.header("www-authenticate"), "Bearer");
-    // The caller's own request id is beside ours, if it can stand in a log.
+    // The request id of the caller is beside ours, if it is plain text.
     for (number, (id, kept)) in [
         ("a.b-c_9", true),
         (&"x".repeat(128), true),

@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    /// The changes in the audit log at `path`, the last one first. What is counted in it beside them comes in its own time.
+    /// The changes in the audit log at `path`, the last one first, without the counts, which are written seconds later.
     pub async fn changes(&self, token: &str, path: &str) -> Vec<Value> {
         let rows = self.get(token, path).await.is(200).json();
         let mut rows = rows.as_array().unwrap().clone();

@@ -100,7 +100,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        // Whoever flushes has nothing more to write.
+        // A response is written completely before it is flushed.
         (this.waited, this.taken) = (Duration::ZERO, 0);
         Pin::new(&mut this.stream).poll_flush(context)
     }

@@ -19,6 +19,8 @@ use tokio::task::JoinSet;
 
 /// How long an attacker waits for a response.
 const LIMIT: Duration = Duration::from_mins(1);
+/// Part of a head or body that is too long.
+static CHUNK: [u8; 64 * 1024] = [b'a'; 64 * 1024];
 /// What every attacked server permits, so that the attacks stay small.
 pub const CONNECTIONS: usize = 1_000;
 
@@ -67,7 +69,7 @@ pub const ATTACKS: &[(&str, Attack)] = &[
     ("reports of a cluster", |field| again(field, 32, 19..=19, report)),
     ("unfinished heads", |field| again(field, 3 * CONNECTIONS, 20..=20, head)),
     ("unfinished bodies of a member", |field| {
-        again(field, 256, 21..=21, unfinished_label)
+        again(field, 640, 21..=21, unfinished_script)
     }),
     ("large objects", |field| again(field, 16, 22..=22, large)),
     ("lists that nobody reads", |field| again(field, 64, 23..=23, unread)),
@@ -141,8 +143,16 @@ impl Attacker {
 
     /// Opens a connection, writes `text`, and waits until the server closes it. Whatever happens, the attack goes on.
     async fn write(&self, text: &str) -> io::Result<()> {
+        self.fill(text, 0).await
+    }
+
+    /// As [`write`](Self::write), with [`CHUNK`] after the text, `chunks` times.
+    async fn fill(&self, text: &str, chunks: usize) -> io::Result<()> {
         let mut stream = self.connect().await?;
         stream.write_all(text.as_bytes()).await?;
+        for _ in 0..chunks {
+            stream.write_all(&CHUNK).await?;
+        }
         stream.read_to_end(&mut Vec::new()).await.map(drop)
     }
 
@@ -224,19 +234,16 @@ async fn report(it: Arc<Attacker>) {
 }
 
 async fn head(it: Arc<Attacker>) {
-    let _ = it
-        .write(&format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}", "a".repeat(15_000)))
-        .await;
+    let _ = it.fill("GET / HTTP/1.1\r\nhost: x\r\nx: ", 6).await;
 }
 
-async fn unfinished_label(it: Arc<Attacker>) {
+async fn unfinished_script(it: Arc<Attacker>) {
     let Field { cluster, token, .. } = &*it.field;
     let head = format!(
-        "POST {cluster}/labels HTTP/1.1\r\nhost: x\r\nauthorization: JWT {token}\r\n\
-         content-type: application/json\r\ncontent-length: 65000\r\n\r\n{}",
-        " ".repeat(60_000)
+        "PUT {cluster}/upgrades/44444444-4444-4444-8444-444444444444/script HTTP/1.1\r\nhost: x\r\n\
+         authorization: JWT {token}\r\ncontent-type: text/x-shellscript\r\ncontent-length: 1048576\r\n\r\n"
     );
-    let _ = it.write(&head).await;
+    let _ = it.fill(&head, 15).await;
 }
 
 async fn large(it: Arc<Attacker>) {
@@ -271,7 +278,8 @@ async fn unread(it: Arc<Attacker>) {
 }
 
 async fn password(it: Arc<Attacker>) {
-    let same = json!({"old_password": "correct horse battery staple", "new_password": "correct horse battery staple"});
+    let own = "correct horse battery staple";
+    let same = json!({"old_password": own, "new_password": own});
     it.send(Method::PUT, "/v3/account/password", &it.field.token, same)
         .await;
 }

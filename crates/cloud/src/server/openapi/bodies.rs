@@ -229,8 +229,8 @@ pub(in crate::server) struct AuditRow {
     #[schema(examples("node-pools"))]
     kind: String,
     object_id: String,
-    /// `create`, `update`, `delete`; `failed-login`, `read` (of credentials) or `issue` (a token for a kube-apiserver), counted by the hour; or
-    /// `forget`, for rows that were deleted because the log exceeded its limit.
+    /// `create`, `update`, `delete`; `failed-login`, `read` (of credentials) or `issue` (a token for a kube-apiserver),
+    /// counted by the hour; or `forget`, for rows that were deleted because the log exceeded its limit.
     #[schema(examples("update"))]
     action: String,
     /// `user:ID`, `cluster:ID` or `system`; empty if nobody logged in.

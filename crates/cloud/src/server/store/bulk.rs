@@ -142,7 +142,7 @@ impl Transaction {
         self.rows(statement, &[organization]).await
     }
 
-    /// Whether `organization` has an owner other than `user`.
+    /// True if `organization` has an owner other than `user`.
     pub async fn has_owner_except(&mut self, organization: &str, user: &str) -> Result<bool, StoreError> {
         let statement = select!(
             "kind = 'memberships' AND parent_id = $1 AND id <> $2 AND spec LIKE '%\"role\":\"owner\"%' \

@@ -42,7 +42,7 @@ const KEEPALIVE: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interva
 /// large commit.
 const PRAGMAS: &str = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA journal_size_limit = 67108864; \
                        PRAGMA synchronous = FULL;";
-/// What a new file is made with, so that what was deleted is given back; one of an earlier version keeps what it has.
+/// The mode of a new file, in which the space of deleted rows is given back; a file of an earlier version keeps its mode.
 /// Not part of [`PRAGMAS`], because it writes: a connection also reads from a file that was made read-only, or is on a
 /// full disk.
 const CREATE: &str = "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;";

@@ -1,9 +1,9 @@
-//! What the audit log has besides changes: failed logins, credentials that were read, and tokens for kube-apiservers.
+//! The rows of the audit log that are no changes: failed logins, reads of credentials, and tokens for kube-apiservers.
 //! These are too many for a row each, and a GET must not wait for a write: each subject has one row an hour with a
-//! count, which the maintenance task writes within seconds. A process that is killed loses the last ones.
+//! count, which the maintenance task writes within seconds. A process that is killed loses the last counts.
 //!
-//! Anybody can fail to log in, so the number of rows is limited: what exceeds it shares a row that names neither an
-//! object nor an address.
+//! Anybody can fail to log in, so the number of rows is limited: subjects beyond the limit share a row that names
+//! neither an object nor an address.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use crate::models::Kind;
 /// The maximum number of rows of one write, for which others wait.
 const CHUNK: usize = 100;
 
-/// What was observed.
+/// The kind of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
     /// A wrong password or API key.
@@ -51,7 +51,7 @@ impl Action {
     }
 }
 
-/// Who did what to which object, from where.
+/// The subject of a row: an action of a caller on an object, from an address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Subject {
     /// See [`Action`].
@@ -62,7 +62,7 @@ pub struct Subject {
     pub cluster: String,
     /// The kind of the object.
     pub kind: Kind,
-    /// The object; empty for all of a list, and if there is none.
+    /// The object; empty for a whole list, and if the object is unknown.
     pub object: String,
     /// `user:ID` or `cluster:ID`; empty if nobody logged in.
     pub actor: String,
@@ -71,7 +71,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Whose rows are limited together.
+    /// The account or caller whose rows are limited together.
     fn holder(&self) -> (Action, String) {
         let holder = match self.action {
             Action::FailedLogin => &self.object,
@@ -156,7 +156,7 @@ impl Observed {
         count.last = now;
     }
 
-    /// What is not written yet. Earlier hours that are written completely are forgotten.
+    /// The counts that are not written yet. Removes earlier hours that are written completely.
     fn pending(&self) -> Vec<(Subject, Count)> {
         let mut hours = self.hours();
         let is_written = |count: &Count| count.written.is_some_and(|written| written.count == count.number);

@@ -5,7 +5,7 @@
 //! finds an object that such a row covers, and its name is free; what is further below is found only through it. Each
 //! step deletes a chunk, with its audit rows and events, and covers what is below the chunk. A removal of few objects
 //! is complete in its first commit. The writer takes the steps in turn with other writes, and the maintenance task
-//! resumes what a restart interrupts. What is not yet deleted counts for quotas.
+//! resumes what a restart interrupts. Objects that are not yet deleted count for quotas.
 
 use std::collections::HashSet;
 use std::slice::from_ref;

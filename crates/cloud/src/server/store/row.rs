@@ -68,7 +68,7 @@ macro_rules! select_all {
 }
 pub(super) use select_all;
 
-/// The same without them. The part after `WHERE` has no `OR`.
+/// As `select_all!`, without removed objects. The part after `WHERE` has no `OR`.
 macro_rules! select {
     ($where:literal) => {
         $crate::server::store::row::select_all!($crate::server::store::row::present!(), " AND ", $where)

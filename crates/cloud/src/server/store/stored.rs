@@ -175,7 +175,7 @@ pub(super) struct Growth {
     total: BTreeMap<(What, String), i64>,
     /// Of the one that is being performed.
     job: BTreeMap<(What, String), i64>,
-    /// Whether it adds to the audit log without a limit: it deletes something, or has counts.
+    /// True if it adds to the audit log without a limit: it deletes something, or has counts.
     pub(super) is_free: bool,
     /// What was stored when the transaction began, as far as it was asked for.
     begun: BTreeMap<(What, String), i64>,

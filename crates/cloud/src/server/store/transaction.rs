@@ -206,7 +206,7 @@ impl Transaction {
                 let refusal = Refusal::field(name.field, reason);
                 return Err(Refusal { status, ..refusal }.into());
             }
-            // What is removed gives its name away before it is deleted.
+            // A removed object loses its name before it is deleted.
             let statement = "INSERT INTO names (kind, scope_id, name, id) VALUES ($1, $2, $3, $4) \
                              ON CONFLICT (kind, scope_id, name) DO UPDATE SET id = excluded.id";
             self.run(query(statement, &[row.kind.word(), &ties.scope, &stored, &row.id]))

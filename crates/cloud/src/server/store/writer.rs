@@ -39,8 +39,8 @@ const BATCH: usize = 128;
 const FILL: Duration = Duration::from_millis(4);
 /// The budget of what the server does itself, in small steps: refused, it would be tried again and again.
 pub(super) const UNLIMITED: Duration = Duration::MAX;
-/// How long a write of a caller may take, because all others wait for it. Checked before each of its statements, which
-/// have a deadline of their own.
+/// The budget of a write of a caller, because all others wait for it. Checked before each of its statements, which have
+/// a deadline of their own.
 const BUDGET: Duration = Duration::from_secs(2);
 
 /// The operations of a write: an asynchronous closure whose future is `Send`, which the bound `AsyncFnOnce` cannot state.
@@ -60,10 +60,10 @@ where
 /// A write with any result type.
 #[async_trait]
 pub(super) trait Job: Send {
-    /// Whether nobody waits for the result any more.
+    /// True if nobody waits for the result any more.
     fn is_abandoned(&self) -> bool;
 
-    /// How long it may take.
+    /// The time that it may take.
     fn budget(&self) -> Duration;
 
     /// Applies the change. False if it was refused, so that it must be rolled back.
