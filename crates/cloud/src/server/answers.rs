@@ -21,8 +21,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::Error;
 use super::call::Call;
 use super::cloud::CloudState;
-use super::limits::Keyed;
+use super::limits::{CALLER_WAIT, Keyed};
 use super::refusal::Refusal;
+use super::store::READERS;
 
 const MIB: usize = 1024 * 1024;
 /// The maximum size of all responses, in bytes, besides those that are only cached.
@@ -33,6 +34,9 @@ const EACH: usize = ALL / 3;
 const FIRST: usize = 64 * 1024;
 /// The steps in which a growing list takes more.
 const STEP: usize = 256 * 1024;
+/// The number of lists that are read concurrently for one organization: half of the connections that read, so that the
+/// requests of others do not wait for all of its lists.
+const LISTS: usize = READERS as usize / 2;
 /// The time that a request waits for its part.
 const WAIT: Duration = Duration::from_secs(1);
 
@@ -46,6 +50,7 @@ fn units(bytes: usize) -> u32 {
 pub(super) struct ResponseBudget {
     all: Arc<Semaphore>,
     of_each: Keyed<String>,
+    lists: Keyed<String>,
 }
 
 impl Default for ResponseBudget {
@@ -53,6 +58,7 @@ impl Default for ResponseBudget {
         Self {
             all: Arc::new(Semaphore::new(ALL / 1024)),
             of_each: Keyed::new(EACH / 1024, WAIT),
+            lists: Keyed::new(LISTS, CALLER_WAIT),
         }
     }
 }
@@ -210,13 +216,18 @@ impl AsRef<[u8]> for Sent {
 pub(super) struct Items {
     text: Vec<u8>,
     held: Held,
+    /// The permit to read, of the organization.
+    _reading: OwnedSemaphorePermit,
 }
 
 impl Items {
     pub(super) async fn begin(cloud: &CloudState, call: &Call) -> Result<Self, Refusal> {
+        let lists = &cloud.budget.lists;
+        let reading = lists.wait(&*cloud.clock, &call.by().queue).await?;
         Ok(Self {
             text: vec![b'['],
             held: cloud.hold_first(call).await?,
+            _reading: reading,
         })
     }
 

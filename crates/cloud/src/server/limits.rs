@@ -118,7 +118,7 @@ impl<K: Clone + Eq + Hash> Keyed<K> {
     }
 
     /// A permit for `key`, if there is one in time.
-    async fn wait(&self, clock: &dyn Clock, key: &K) -> Result<OwnedSemaphorePermit, Refusal> {
+    pub(super) async fn wait(&self, clock: &dyn Clock, key: &K) -> Result<OwnedSemaphorePermit, Refusal> {
         self.wait_for(clock, key, 1).await
     }
 

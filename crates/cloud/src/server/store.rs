@@ -49,6 +49,7 @@ pub use backup::{BackupError, BackupSummary, backup, restore};
 use deadline::{Lease, within};
 pub(super) use draft::{Author, Origin, References};
 use engine::Engine;
+pub(super) use engine::READERS;
 pub(super) use feed::{CommittedChange, Feed, Scope};
 pub(super) use listed::Listed;
 pub(super) use maintenance::Maintenance;

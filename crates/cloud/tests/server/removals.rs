@@ -124,7 +124,7 @@ async fn an_organization_is_gone_before_it_is_deleted(world: World) {
         .field("token");
     let (_, token) = world.user(&owner, &other, "Max", "admin").await;
     let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
-    older(&mut database, &other, "memberships", &other).await;
+    older(&mut database, &other, "clusters", &other).await;
     for caller in [&key, &login] {
         world.get(caller, &format!("{path}/users")).await.is(200);
     }

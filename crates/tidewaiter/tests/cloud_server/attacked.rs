@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tidewaiter_testkit::usage::Peak;
 
-use crate::attackers::{ATTACKS, CONNECTIONS, Field, elsewhere};
+use crate::attackers::{ATTACKS, CONNECTIONS, Field, elsewhere, prepare};
 use crate::world::{Answer, Ask, EMAIL, Land, On, PASSWORD, Place, Server};
 
 /// The rounds of the honest client, each of five requests.
@@ -28,11 +28,12 @@ const MEMORY: f64 = 512.0;
 const TOKENS: usize = 3_000;
 /// An answer to the honest client, which is never an error.
 #[track_caller]
-fn good(answer: &Answer, what: &str) {
+fn good(server: &Server, answer: &Answer, what: &str) {
     let status = answer.status;
     assert!(
         status.is_success() || status == StatusCode::NOT_MODIFIED,
-        "{what}: {answer:?}"
+        "{what}: {answer:?}\n{}",
+        server.process.log_tail()
     );
 }
 
@@ -59,6 +60,7 @@ async fn honest(server: &Server, land: &Land, label: &str, what: &str) -> Durati
             let answer = server.send(token, method.clone(), path, ask).await;
             times.push(began.elapsed());
             good(
+                server,
                 &answer.unwrap_or_else(|error| panic!("{what}: {method} {path}: {error:?}")),
                 what,
             );
@@ -134,6 +136,7 @@ async fn withstands(on: On) {
         cluster: other.cluster,
         api_key: other.api_key,
     });
+    prepare(&field).await;
     honest(&server, &land, &label, "the first requests").await;
     let stream = server.http.get(format!("{}{}/events", server.base, land.cluster));
     let stream = stream.header("authorization", format!("JWT {}", land.api_key));

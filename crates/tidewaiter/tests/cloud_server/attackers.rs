@@ -72,7 +72,7 @@ pub const ATTACKS: &[(&str, Attack)] = &[
         again(field, 640, 21..=21, unfinished_script)
     }),
     ("large objects", |field| again(field, 16, 22..=22, large)),
-    ("lists that nobody reads", |field| again(field, 64, 23..=23, unread)),
+    ("lists that nobody reads", |field| again(field, 200, 23..=23, unread)),
     ("changes of the own password", |field| {
         again(field, 64, 24..=24, password)
     }),
@@ -246,28 +246,50 @@ async fn unfinished_script(it: Arc<Attacker>) {
     let _ = it.fill(&head, 15).await;
 }
 
+/// Makes an object of almost 64 KiB, which is large as a tree of values.
 async fn large(it: Arc<Attacker>) {
-    let step =
-        json!({"threshold": 0.5, "comparison_operator": ">=", "adjustment_type": "absolute", "adjustment_value": 1});
-    let policy = json!({"name": format!("p{}", fastrand::u64(..)), "metrics_backend": "prometheus", "metric": "cpu",
-        "metric_configuration": {"blob": vec![json!([]); 20_000]}, "poll_interval": 15, "sample_period": 600,
-        "scaling_policy": {"scale_up": step, "scale_down": step}});
-    let path = format!("{}/autoscaling-policies", it.field.cluster);
-    it.send(Method::POST, &path, &it.field.token, policy).await;
-}
-
-async fn unread(it: Arc<Attacker>) {
+    let step = r#"{"threshold":0.5,"comparison_operator":">=","adjustment_type":"absolute","adjustment_value":1}"#;
+    let policy = format!(
+        r#"{{"name":"p{}","metrics_backend":"prometheus","metric":"cpu","metric_configuration":{{"blob":[{}[]]}},
+        "poll_interval":15,"sample_period":600,"scaling_policy":{{"scale_up":{step},"scale_down":{step}}}}}"#,
+        fastrand::u64(..),
+        "[],".repeat(20_000)
+    );
     let Field {
+        address,
         cluster,
-        organization,
         token,
         ..
     } = &*it.field;
-    let list = match it.number % 2 {
-        0 => format!("{cluster}/autoscaling-policies"),
-        _ => format!("{organization}/audit?limit=1000"),
-    };
-    let request = format!("GET {list} HTTP/1.1\r\nhost: x\r\nauthorization: JWT {token}\r\n\r\n");
+    let request = it
+        .client
+        .post(format!("http://{address}{cluster}/autoscaling-policies"));
+    let request = request.bearer_auth(token).header("content-type", "application/json");
+    if let Ok(answer) = request.body(policy).send().await {
+        let _ = answer.bytes().await;
+    }
+}
+
+/// Makes what the attacks read: a list of 12 MB.
+pub async fn prepare(field: &Arc<Field>) {
+    let attacker = Arc::new(Attacker {
+        field: Arc::clone(field),
+        number: 0,
+        last: 22,
+        client: client(22),
+    });
+    for _ in 0..200 {
+        large(Arc::clone(&attacker)).await;
+    }
+}
+
+async fn unread(it: Arc<Attacker>) {
+    let Field { cluster, token, .. } = &*it.field;
+    // Each asks for a response of its own.
+    let request = format!(
+        "GET {cluster}/autoscaling-policies?by={} HTTP/1.1\r\nhost: x\r\nauthorization: JWT {token}\r\n\r\n",
+        it.number
+    );
     let asked = async {
         let mut stream = it.connect().await?;
         stream.write_all(request.as_bytes()).await?;

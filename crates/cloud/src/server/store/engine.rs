@@ -21,7 +21,7 @@ use super::deadline::within;
 /// The timeout of a request for a connection.
 const ACQUIRE: Duration = Duration::from_secs(5);
 /// The maximum number of connections that read.
-pub(super) const READERS: u32 = 8;
+pub(in crate::server) const READERS: u32 = 8;
 /// The maximum number of connections of the writer, which never waits for readers: one, one to read what others wrote, and one
 /// that is being closed.
 pub(super) const WRITERS: u32 = 3;

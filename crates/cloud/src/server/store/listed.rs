@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use futures::TryStreamExt as _;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
+use tokio::task::yield_now;
 
 use super::deadline::within;
 use super::reads::{Source, Statement, query};
@@ -12,6 +13,9 @@ use super::row::{Row, select};
 use super::{Store, StoreError};
 use crate::models::Kind;
 use crate::server::Error;
+
+/// The number of rows after which other tasks have a turn: rows that are there already are read without waiting.
+const TURN: usize = 16;
 
 /// The objects of a list, in the order of their creation.
 #[derive(Clone, Copy, Debug)]
@@ -78,10 +82,15 @@ impl Store {
     ) -> Result<(), Error> {
         let mut reader = self.reader().await?;
         let mut rows = statement.fetch(&mut *reader);
+        let mut read = 0_usize;
         let taken = loop {
             let Some(row) = within(rows.try_next()).await? else {
                 break Ok(());
             };
+            read += 1;
+            if read.is_multiple_of(TURN) {
+                yield_now().await;
+            }
             match take(&row) {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => break Ok(()),

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use tidewaiter_testkit::usage::Peak;
 
-use super::attackers::{ATTACKS, Field, elsewhere};
+use super::attackers::{ATTACKS, Field, elsewhere, prepare};
 use super::server::{Cloud, EMAIL, PASSWORD, word};
 use super::wire::{Wire, request};
 use crate::report::quantile;
@@ -32,6 +32,7 @@ pub struct Attacked {
 
 pub async fn measure(cloud: &Cloud) -> Result<Attacked> {
     let field = Arc::new(field(cloud).await?);
+    prepare(&field).await;
     honest(cloud).await?;
     let quiet = honest(cloud).await?;
     let mut memory = Peak::begin(cloud.process.pid());
