@@ -1,7 +1,9 @@
-//! What docs/cloud.md prints, typed: the commands in their order, with the sample files of the page.
+//! What the pages of docs/ print, typed: the commands in their order, with the sample files of the page.
 
+use std::fs;
 use std::path::Path;
 
+use minisign::KeyPair;
 use serde_json::{Value, json};
 use tidewaiter_cloud::models::{PluginSpec, Unknown, parse};
 use tidewaiter_testkit::{Process, Program, Scratch, eventually, free_port};
@@ -11,20 +13,29 @@ use crate::world::{PASSWORD, Person, Ran};
 
 const PAGE: &str = include_str!("../../../../docs/cloud.md");
 
-/// The block of the page that contains `text`.
+/// The block of docs/cloud.md that contains `text`.
 fn block(text: &str) -> &'static str {
-    let blocks = PAGE.split("\n```").skip(1).step_by(2);
+    block_of(PAGE, text)
+}
+
+/// The block of the page that contains `text`.
+fn block_of<'a>(page: &'a str, text: &str) -> &'a str {
+    let blocks = page.split("\n```").skip(1).step_by(2);
     let mut found = blocks.filter(|block| block.contains(text));
-    let block = found
-        .next()
-        .unwrap_or_else(|| panic!("docs/cloud.md has no block with {text:?}"));
+    let block = found.next().unwrap_or_else(|| panic!("no block has {text:?}"));
     // The first line has the language.
     block.split_once('\n').unwrap().1
+}
+
+fn page(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    fs::read_to_string(folder.join(name)).unwrap()
 }
 
 struct Newcomer {
     person: Person,
     url: String,
+    server: Option<Process>,
 }
 
 impl Newcomer {
@@ -65,8 +76,9 @@ impl Newcomer {
     /// Types each line; all must succeed. What they print together.
     async fn types_all(&self, lines: &str) -> String {
         let mut printed = String::new();
+        let lines = lines.replace("\\\n", "");
         for line in lines.lines().filter(|line| !line.is_empty()) {
-            let ran = self.types(line).await;
+            let ran = self.types(line.trim_start_matches("$ ")).await;
             assert_eq!(ran.code, 0, "{line}\n{}{}", ran.out, ran.err);
             printed += &ran.out;
         }
@@ -74,35 +86,47 @@ impl Newcomer {
     }
 }
 
+impl Newcomer {
+    /// The first steps: a server with its organization and its owner.
+    async fn begin() -> Self {
+        let address = format!("127.0.0.1:{}", free_port());
+        let person = Person::new().await;
+        let data = person.path("cloud").display().to_string();
+        let first = block("tidewaiter cloud init --data ./cloud --organization Acme");
+        let (init, serve) = first.split_once('\n').unwrap();
+        let serve = serve.trim().replace("./cloud", &data);
+        let serve = serve.strip_prefix("tidewaiter ").unwrap();
+        let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter")).args(serve.split(' '));
+        let program = program.env("TIDEWAITER_ADDRESS", &address);
+        let program = program.env("TIDEWAITER_HEALTH_ADDRESS", "127.0.0.1:0");
+        let mut newcomer = Self {
+            person,
+            url: format!("http://{address}"),
+            server: None,
+        };
+        newcomer.types_all(init).await;
+        let server = newcomer
+            .server
+            .insert(Process::start(&Scratch::new("cloud-documented"), program));
+        let ready = format!("{}/readyz", newcomer.url);
+        eventually("the server to be ready", LONG, async || {
+            if let Some(status) = server.ended() {
+                panic!("the server ended: {status}\n{}", server.log_tail());
+            }
+            reqwest::get(&ready)
+                .await
+                .and_then(reqwest::Response::error_for_status)
+                .map(drop)
+        })
+        .await;
+        newcomer
+    }
+}
+
 #[tokio::test]
 async fn a_newcomer_types_the_page() {
-    let address = format!("127.0.0.1:{}", free_port());
-    let newcomer = Newcomer {
-        person: Person::new().await,
-        url: format!("http://{address}"),
-    };
+    let newcomer = Newcomer::begin().await;
     let person = &newcomer.person;
-    let first = block("tidewaiter cloud init --data ./cloud --organization Acme");
-    let (init, serve) = first.split_once('\n').unwrap();
-    newcomer.types_all(init).await;
-    let data = person.path("cloud").display().to_string();
-    let serve = serve.trim().replace("./cloud", &data);
-    let serve = serve.strip_prefix("tidewaiter ").unwrap();
-    let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter")).args(serve.split(' '));
-    let program = program.env("TIDEWAITER_ADDRESS", &address);
-    let program = program.env("TIDEWAITER_HEALTH_ADDRESS", "127.0.0.1:0");
-    let server = Process::start(&Scratch::new("cloud-documented"), program);
-    let ready = format!("{}/readyz", newcomer.url);
-    eventually("the server to be ready", LONG, async || {
-        if let Some(status) = server.ended() {
-            panic!("the server ended: {status}\n{}", server.log_tail());
-        }
-        reqwest::get(&ready)
-            .await
-            .and_then(reqwest::Response::error_for_status)
-            .map(drop)
-    })
-    .await;
     let attached = newcomer.types_all(block("tidewaiter cloud create cluster")).await;
     assert!(attached.contains("api_key: twk_"), "{attached}");
 
@@ -141,6 +165,94 @@ async fn a_newcomer_types_the_page() {
         listed.contains("the catalogue has logs fluentd 1.0.0") && listed.contains("false"),
         "{listed}"
     );
+    newcomer.types_all(block("tidewaiter cloud backup")).await;
+    for kept in ["new/cloud.db", "new/keys", "new/sealing-keys"] {
+        assert!(person.path(kept).exists(), "{kept}");
+    }
+}
+
+#[tokio::test]
+async fn an_operator_types_the_pages_on_upgrades_and_signatures() {
+    let newcomer = Newcomer::begin().await;
+    let person = &newcomer.person;
+    let attached = newcomer.types_all(block("tidewaiter cloud create cluster")).await;
+    let context = "tidewaiter cloud context set --cluster production";
+    newcomer.types_all(context).await;
+    person.file("node-pool.yaml", block("# node-pool.yaml"));
+    newcomer.types_all(block("tidewaiter cloud create node-pool")).await;
+    person.file("upgrade.sh", "#!/bin/sh\nexit 0\n");
+    let pair = KeyPair::generate_unencrypted_keypair().unwrap();
+    person.file(".minisign/minisign.key", &pair.sk.to_box(None).unwrap().into_string());
+    let (upgrades, coordinator) = (page("upgrades.md"), page("coordinator.md"));
+
+    let cluster = id(&attached);
+    for (file, commands) in [
+        ("policy: {drain: true", "tidewaiter cloud pause-upgrade"),
+        ("policy: {paused: true}", "tidewaiter cloud sign-script"),
+    ] {
+        person.file("upgrade.yaml", block_of(&upgrades, file));
+        let (create, rest) = block_of(&upgrades, commands).split_once('\n').unwrap();
+        let upgrade = newcomer.types_all(create).await;
+        let rest = rest.replace("UPGRADE_ID", id(&upgrade)).replace("CLUSTER_ID", cluster);
+        newcomer.types_all(&rest).await;
+        newcomer
+            .types_all(&format!("tidewaiter cloud abort-upgrade {}", id(&upgrade)))
+            .await;
+    }
+    let templates = block_of(&upgrades, "tidewaiter cloud script-templates").replace("v1.36.3     ", "v1.36.3 --yes ");
+    newcomer.types_all(&templates).await;
+
+    person.file(
+        "manifests.yaml",
+        "manifests: [[{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}]]",
+    );
+    let sign = block_of(&coordinator, "tidewaiter cloud sign -f").replace("$ minisign -G\n", "");
+    let sign = sign.replace("CLUSTER_ID", cluster).replace("PLUGIN_ID", cluster);
+    let signature = newcomer.types_all(&sign).await;
+    assert!(signature.contains("trusted comment: "), "{signature}");
+}
+
+/// The id of the object that was created.
+fn id(printed: &str) -> &str {
+    let lines = printed.lines().map(str::trim);
+    let mut ids = lines.filter_map(|line| line.strip_prefix("id: "));
+    ids.next().unwrap_or_else(|| panic!("no id: {printed}"))
+}
+
+/// Each command in a sentence that reads, on every page.
+#[tokio::test]
+async fn what_the_pages_name_reads() {
+    let newcomer = Newcomer::begin().await;
+    newcomer.types_all(block("tidewaiter cloud create cluster")).await;
+    newcomer
+        .types_all("tidewaiter cloud context set --cluster production")
+        .await;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    // The page for developers has a kind that they add.
+    let pages = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md") && !path.ends_with("developing.md"));
+    let mut number = 0;
+    for page in pages {
+        let page = fs::read_to_string(page).unwrap();
+        let sentences = page.split("```").step_by(2);
+        let spans = sentences.flat_map(|text| text.split('`').skip(1).step_by(2));
+        for span in spans {
+            let command = span.split_whitespace().collect::<Vec<_>>().join(" ");
+            let command = command.replace("NAME", "production").replace("list|add|remove", "list");
+            let words: Vec<&str> = command.split(' ').collect();
+            let reads = match words[..] {
+                ["tidewaiter", "cloud", "get", _, ..] | ["tidewaiter", "cloud", "audit" | "whoami", ..] => true,
+                ["tidewaiter", "cloud", _, "list", ..] => true,
+                _ => false,
+            };
+            if reads {
+                newcomer.types_all(&command).await;
+                number += 1;
+            }
+        }
+    }
+    assert!(number >= 10, "only {number}");
 }
 
 /// The pieces of a file of settings that the page shows, as settings.
