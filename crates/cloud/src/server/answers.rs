@@ -78,12 +78,9 @@ fn too_large() -> Refusal {
     Refusal::new(StatusCode::INSUFFICIENT_STORAGE, message)
 }
 
-/// The refusal while the responses `to` somebody take all of their part, `bytes`.
-fn full(to: &str, bytes: usize, status: StatusCode) -> Refusal {
-    let message = format!(
-        "the responses {to} that are not yet received have {} MiB, the maximum: try again in 1 second",
-        bytes / MIB
-    );
+/// The refusal while the responses `to` somebody take all of their part.
+fn full(to: &str, part: &str, status: StatusCode) -> Refusal {
+    let message = format!("the responses {to} that are not yet received have {part}: try again in 1 second");
     Refusal {
         retry_after: Some(1),
         ..Refusal::new(status, message)
@@ -91,11 +88,25 @@ fn full(to: &str, bytes: usize, status: StatusCode) -> Refusal {
 }
 
 fn own_are_full() -> Refusal {
-    full("to this organization", EACH, StatusCode::TOO_MANY_REQUESTS)
+    let part = format!("{} MiB, the maximum", EACH / MIB);
+    full("to this organization", &part, StatusCode::TOO_MANY_REQUESTS)
 }
 
 fn all_are_full() -> Refusal {
-    full("of this server", ALL, StatusCode::SERVICE_UNAVAILABLE)
+    let part = format!("{} MiB, the maximum", ALL / MIB);
+    full("of this server", &part, StatusCode::SERVICE_UNAVAILABLE)
+}
+
+/// Refuses an organization that would hold more than it leaves for all others: so some that do not read leave a part for
+/// each that does.
+fn check_share(own: &Semaphore, all: &Semaphore) -> Result<(), Refusal> {
+    let held = EACH / 1024 - own.available_permits();
+    if held <= all.available_permits() {
+        Ok(())
+    } else {
+        let part = "more than what they leave for all others";
+        Err(full("to this organization", part, StatusCode::TOO_MANY_REQUESTS))
+    }
 }
 
 impl ResponseBudget {
@@ -108,6 +119,7 @@ impl ResponseBudget {
         let own = own.map_err(|_| own_are_full())?;
         let all = timeout(clock, WAIT, Arc::clone(&self.all).acquire_many_owned(units(bytes))).await;
         let all = all.ok().and_then(Result::ok).ok_or_else(all_are_full)?;
+        check_share(own.semaphore(), &self.all)?;
         Ok(Held { own, all })
     }
 }
@@ -136,6 +148,7 @@ impl Held {
         };
         let own = more(&self.own).map_err(|_| own_are_full())?;
         let all = more(&self.all).map_err(|_| all_are_full())?;
+        check_share(own.semaphore(), all.semaphore())?;
         self.own.merge(own);
         self.all.merge(all);
         Ok(())
@@ -249,5 +262,34 @@ impl Items {
         self.text.shrink_to_fit();
         self.held.resize(self.text.len())?;
         Ok((Bytes::from(self.text), self.held))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewaiter_kit::SystemClock;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn organizations_that_do_not_read_leave_a_part_for_others() {
+        let budget = ResponseBudget::default();
+        let hold = async |owner: &str, mib: usize| budget.hold(&SystemClock, owner, mib * MIB).await;
+        let mut held = Vec::new();
+        for attacker in 0..12 {
+            let owner = attacker.to_string();
+            for mib in [32, 16, 8, 4, 2, 1] {
+                // Nobody waits for what is not free.
+                if mib * 1024 <= budget.all.available_permits() {
+                    held.extend(hold(&owner, mib).await);
+                }
+            }
+        }
+        let mut own = budget.hold(&SystemClock, "honest", FIRST).await.unwrap();
+        own.resize(2 * FIRST).unwrap();
+        let taken: usize = held.iter().map(|held| held.all.num_permits()).sum();
+        assert!(taken > ALL / 1024 / 2, "{taken}");
+        let refused = hold("0", 32).await.unwrap_err();
+        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     }
 }

@@ -241,11 +241,12 @@ async fn what_the_pages_name_reads() {
             let command = span.split_whitespace().collect::<Vec<_>>().join(" ");
             let command = command.replace("NAME", "production").replace("list|add|remove", "list");
             let words: Vec<&str> = command.split(' ').collect();
-            let reads = match words[..] {
-                ["tidewaiter", "cloud", "get", _, ..] | ["tidewaiter", "cloud", "audit" | "whoami", ..] => true,
-                ["tidewaiter", "cloud", _, "list", ..] => true,
-                _ => false,
-            };
+            let reads = matches!(
+                words[..],
+                ["tidewaiter", "cloud", "get", _, ..]
+                    | ["tidewaiter", "cloud", "audit" | "whoami", ..]
+                    | ["tidewaiter", "cloud", _, "list", ..]
+            );
             if reads {
                 newcomer.types_all(&command).await;
                 number += 1;

@@ -1,10 +1,12 @@
 //! Lists, read row by row: of a long list, one object at a time is in memory as a tree of values.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use futures::TryStreamExt as _;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
+use tidewaiter_kit::{Clock as _, SystemClock};
 use tokio::task::yield_now;
 
 use super::deadline::within;
@@ -14,8 +16,8 @@ use super::{Store, StoreError};
 use crate::models::Kind;
 use crate::server::Error;
 
-/// The number of rows after which other tasks have a turn: rows that are there already are read without waiting.
-const TURN: usize = 16;
+/// The time after which other tasks have a turn: rows that are there already are read without waiting.
+const TURN: Duration = Duration::from_millis(1);
 
 /// The objects of a list, in the order of their creation.
 #[derive(Clone, Copy, Debug)]
@@ -82,14 +84,14 @@ impl Store {
     ) -> Result<(), Error> {
         let mut reader = self.reader().await?;
         let mut rows = statement.fetch(&mut *reader);
-        let mut read = 0_usize;
+        let mut turn = SystemClock.monotonic();
         let taken = loop {
             let Some(row) = within(rows.try_next()).await? else {
                 break Ok(());
             };
-            read += 1;
-            if read.is_multiple_of(TURN) {
+            if SystemClock.monotonic() > turn + TURN {
                 yield_now().await;
+                turn = SystemClock.monotonic();
             }
             match take(&row) {
                 Ok(ControlFlow::Continue(())) => {}
