@@ -30,6 +30,8 @@ const MIB: usize = 1024 * 1024;
 const ALL: usize = 192 * MIB;
 /// The maximum size of those for one organization. The list of 100,000 nodes fits, and two of the largest manifests.
 const EACH: usize = ALL / 3;
+/// The maximum size of one response: besides it, the request holds its first parts.
+const LARGEST: usize = EACH - MIB;
 /// The part that each request holds until the size of its response is known.
 const FIRST: usize = 64 * 1024;
 /// The steps in which a growing list takes more.
@@ -73,7 +75,7 @@ pub(super) struct Held {
 fn too_large() -> Refusal {
     let message = format!(
         "the response would have more than {} MiB, the maximum: ask for a list in pages, with limit",
-        EACH / MIB
+        LARGEST / MIB
     );
     Refusal::new(StatusCode::INSUFFICIENT_STORAGE, message)
 }
@@ -112,7 +114,7 @@ fn check_share(own: &Semaphore, all: &Semaphore) -> Result<(), Refusal> {
 impl ResponseBudget {
     /// A part of the budget of `owner`, an organization or a caller without one, if it is free within a second.
     async fn hold(&self, clock: &dyn Clock, owner: &str, bytes: usize) -> Result<Held, Refusal> {
-        if bytes > EACH {
+        if bytes > LARGEST {
             return Err(too_large());
         }
         let own = self.of_each.wait_for(clock, &owner.to_owned(), units(bytes)).await;
@@ -130,12 +132,12 @@ impl Held {
         if bytes <= self.own.num_permits() * 1024 {
             return Ok(());
         }
-        self.resize(bytes.next_multiple_of(STEP).min(EACH.max(bytes)))
+        self.resize(bytes.next_multiple_of(STEP).min(LARGEST.max(bytes)))
     }
 
     /// Makes it a part of `bytes`. It does not wait for more: two that wait for each other would both wait in vain.
     pub(super) fn resize(&mut self, bytes: usize) -> Result<(), Refusal> {
-        if bytes > EACH {
+        if bytes > LARGEST {
             return Err(too_large());
         }
         let (has, needs) = (self.own.num_permits(), bytes.div_ceil(1024));

@@ -82,6 +82,9 @@ pub struct Limits {
     by_address: Keyed<IpAddr>,
     streams: Keyed<String>,
     hashes: Arc<Semaphore>,
+    /// Those who are not proven wait here first, so that who is proven waits only for as many of them as are hashed
+    /// concurrently.
+    unproven_hashes: Arc<Semaphore>,
     hash_queue: Arc<Semaphore>,
     hashes_by_caller: Keyed<String>,
     hashes_by_organization: Keyed<String>,
@@ -168,6 +171,7 @@ impl Limits {
             by_address: Keyed::new(STRANGERS_BY_ADDRESS, WAIT),
             streams: Keyed::new(settings.streams, Duration::ZERO),
             hashes: Arc::new(Semaphore::new(hashes())),
+            unproven_hashes: Arc::new(Semaphore::new(hashes())),
             hash_queue: Arc::new(Semaphore::new(HASH_QUEUE)),
             hashes_by_caller: Keyed::new(HASHES_BY_CALLER, CALLER_WAIT),
             hashes_by_organization: Keyed::new(HASHES_BY_ORGANIZATION, CALLER_WAIT),
@@ -241,10 +245,16 @@ impl Limits {
         }
         let in_queue = Arc::clone(&self.hash_queue).try_acquire_owned();
         let in_queue = in_queue.map_err(|_| too_soon(1))?;
+        let first = if proven {
+            None
+        } else {
+            let first = Arc::clone(&self.unproven_hashes).acquire_owned().await;
+            Some(first.map_err(|_| too_soon(1))?)
+        };
         let on_core = Arc::clone(&self.hashes).acquire_owned().await;
         let on_core = on_core.map_err(|_| too_soon(1))?;
         let worked = tokio::task::spawn_blocking(move || {
-            let _permits = (of_caller, of_organization, in_queue, on_core);
+            let _permits = (of_caller, of_organization, in_queue, first, on_core);
             work()
         });
         worked.await.map_err(Error::internal)?
@@ -311,6 +321,25 @@ mod tests {
             hashed.unwrap();
         }
         assert_eq!(waiting, HASHES_BY_ORGANIZATION + 1);
+    }
+
+    #[tokio::test]
+    async fn a_proven_caller_overtakes_those_who_are_not() {
+        let limits = limits();
+        let order = Mutex::new(Vec::new());
+        let hash = async |caller: usize, proven| {
+            let share = (format!("address:{caller}"), String::new(), proven);
+            limits.hashed(&SystemClock, share, || Ok(())).await.unwrap();
+            order.lock().unwrap().push(proven);
+        };
+        let mut hashes: Vec<_> = (0..10).map(|caller| Box::pin(hash(caller, false))).collect();
+        for hash in &mut hashes {
+            assert!(futures::poll!(hash).is_pending());
+        }
+        hashes.push(Box::pin(hash(10, true)));
+        join_all(hashes).await;
+        let place = order.into_inner().unwrap().into_iter().position(|proven| proven);
+        assert!(place.is_some_and(|place| place <= 2 * super::hashes()), "{place:?}");
     }
 
     #[tokio::test]

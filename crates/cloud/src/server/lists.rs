@@ -109,6 +109,11 @@ async fn computed(
         })
     })
     .await?;
+    page.end(as_of, scopes(spot, kind))
+}
+
+/// What the list of a `kind` depends on.
+pub(super) fn scopes(spot: &Spot, kind: Kind) -> Vec<Scope> {
     let scope = |kind, cluster| Scope {
         kind,
         organization: uuid(&spot.organization),
@@ -119,7 +124,7 @@ async fn computed(
         // The parent may be deleted, and a list that no longer exists is not an empty one.
         scopes.extend([Kind::Cluster, Kind::NodePool].map(|kind| scope(kind, &spot.cluster)));
     }
-    page.end(as_of, scopes)
+    scopes
 }
 
 /// Responds with all of a list that has no pages and is not cached. What `show` returns none for is left out.
@@ -223,15 +228,27 @@ impl<'a> Page<'a> {
         listed: Listed<'_>,
         mut show: impl FnMut(&Row) -> Result<Option<T>, Error> + Send,
     ) -> Result<(), Error> {
+        let push = |page: &mut Self, row: &Row| match show(row)? {
+            Some(item) => page.push(&row.id, row.position, &item),
+            None => Ok(()),
+        };
+        self.fill_with(cloud, listed, push).await
+    }
+
+    /// Reads the page, with what `push` adds to it of each object.
+    pub(super) async fn fill_with(
+        &mut self,
+        cloud: &Cloud,
+        listed: Listed<'_>,
+        mut push: impl FnMut(&mut Self, &Row) -> Result<(), Error> + Send,
+    ) -> Result<(), Error> {
         loop {
             let (after, batch, mut read) = (self.after, self.batch(i64::MAX), 0);
             let each = cloud.store.each(listed, after, batch, |row| {
                 read += 1;
                 cloud.requests.rows.inc();
                 self.after = row.position;
-                if let Some(item) = show(&row)? {
-                    self.push(&row.id, row.position, &item)?;
-                }
+                push(self, &row)?;
                 Ok(if self.is_full {
                     ControlFlow::Break(())
                 } else {
@@ -243,6 +260,11 @@ impl<'a> Page<'a> {
                 return Ok(());
             }
         }
+    }
+
+    /// Begins with the object itself that the cursor names: the last item was a part of it.
+    pub(super) fn begin_within(&mut self) {
+        self.after = self.after.saturating_sub(1);
     }
 
     /// The next rows of the list, which the caller pushes, in their order; none when the page is read.

@@ -4,9 +4,12 @@
 //! This changes nothing that a client can see. A value that cannot be decrypted stays unchanged and does not affect
 //! others.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use super::Error;
 use super::cloud::Cloud;
-use super::store::{Author, Sealed, Source, Transaction};
+use super::store::{Author, Sealed, Source, Store, StoreError, Transaction};
 use crate::models::Kind;
 
 /// The kinds with encrypted fields.
@@ -16,6 +19,15 @@ const KINDS: [Kind; 4] = [
     Kind::UpgradeScript,
     Kind::ScriptTemplate,
 ];
+
+/// The beginnings of the encrypted values of objects, which name their keys.
+pub(super) async fn heads(store: &Store) -> Result<Vec<Vec<u8>>, StoreError> {
+    let sealed = store.sealed(&KINDS).await?;
+    let objects = sealed.iter().filter(|sealed| matches!(sealed, Sealed::Object { .. }));
+    Ok(objects
+        .map(|sealed| STANDARD.decode(sealed.head()).unwrap_or_default())
+        .collect())
+}
 
 /// Encrypts every value that needs it, and returns their number.
 ///

@@ -7,10 +7,10 @@ use axum::response::Response;
 use serde_json::{Map, Value};
 
 use super::Error;
-use super::answers::Items;
+use super::answers::Held;
 use super::call::{Call, Reply, respond, text};
-use super::cloud::Cloud;
-use super::lists::complete;
+use super::cloud::{Answer, Cloud, Kept};
+use super::lists::{Page, cached, scopes};
 use super::refusal::Refusal;
 use super::remember::written;
 use super::source::{Spot, found};
@@ -19,15 +19,35 @@ use super::ties::ties;
 use super::view::shown;
 use crate::models::Kind;
 
-/// Lists the rules of all roles.
+/// Lists the rules of all roles. The cursor of a rule has the position of its role.
 pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let mut items = Items::begin(cloud, call).await?;
-    each(cloud, call, |rule| {
-        items.push(&rule)?;
-        Ok(ControlFlow::Continue(()))
+    let key = format!("{} {:?}", call.path, call.query);
+    cached(cloud, call, &key, Kept::Everything, || computed(cloud, call)).await
+}
+
+async fn computed(cloud: &Cloud, call: &Call) -> Result<(Answer, Held), Error> {
+    let (as_of, spot) = (cloud.store.feed().latest(), Spot::of(call)?);
+    spot.check(&mut &cloud.store, Kind::Role, false).await?;
+    let roles = Listed::Children(Kind::Role, spot.parent(Kind::Role));
+    let mut page = Page::begin(cloud, call, roles).await?;
+    let mut last = call.asked("after").and_then(|after| after.split_once('.'));
+    if last.is_some() {
+        page.begin_within();
+    }
+    page.fill_with(cloud, roles, |page, role| {
+        let rules = of_row(cloud, role)?;
+        let last = last.take().map(|(rule, _)| Value::from(rule));
+        let seen = rules
+            .iter()
+            .position(|rule| last.is_some() && rule.get("id") == last.as_ref());
+        for rule in rules.iter().skip(seen.map_or(0, |seen| seen + 1)) {
+            let id = rule.get("id").and_then(Value::as_str).unwrap_or_default();
+            page.push(id, role.position, rule)?;
+        }
+        Ok(())
     })
     .await?;
-    complete(call, items)
+    page.end(as_of, scopes(&spot, Kind::Role))
 }
 
 /// Lists the rules of one role.

@@ -54,6 +54,17 @@ pub enum SealingError {
         /// The file.
         path: PathBuf,
     },
+    /// The keys of the file are not those of the database.
+    #[error(
+        "{} does not contain the key {id}, with which values of the database are encrypted: add its line, or put the right file there",
+        path.display()
+    )]
+    Lacking {
+        /// The id of the key.
+        id: KeyId,
+        /// The file.
+        path: PathBuf,
+    },
     /// The value is not an encrypted one, or was written by a newer version.
     #[error("the value is not an encrypted value")]
     Malformed,
@@ -224,6 +235,28 @@ impl Sealer {
     #[must_use]
     pub fn first(&self) -> KeyId {
         self.keys[0].0
+    }
+
+    /// The key of the encrypted value, if the file does not contain it.
+    fn lacking(&self, sealed: &[u8]) -> Option<KeyId> {
+        key_of(sealed).filter(|id| self.key(*id).is_none())
+    }
+
+    /// Checks that the keys are those of the database, of which `sealed` are encrypted values: that they have each key
+    /// in use that `last` has, or at a start, which has no last ones, one of those in use. A key that was lost before
+    /// hinders neither.
+    ///
+    /// # Errors
+    /// If they are not.
+    pub(super) fn check(&self, sealed: &[Vec<u8>], last: Option<&Self>) -> Result<(), SealingError> {
+        let is_lost = |value: &&Vec<u8>| last.is_none_or(|last| last.lacking(value).is_none());
+        let mut lost = sealed.iter().filter(is_lost).filter_map(|value| self.lacking(value));
+        let lost = match last {
+            None if lost.clone().count() < sealed.len() => None,
+            _ => lost.next(),
+        };
+        let path = self.path.clone();
+        lost.map_or(Ok(()), |id| Err(SealingError::Lacking { id, path }))
     }
 
     fn key(&self, id: KeyId) -> Option<&RandomizedNonceKey> {

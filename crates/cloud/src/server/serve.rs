@@ -25,7 +25,7 @@ use super::http::{malformed, router};
 use super::identity::ProvenKeys;
 use super::limits::{LimitSettings, Limits};
 use super::metrics::{Requests, StorageMetrics};
-use super::reseal::reseal;
+use super::reseal::{heads, reseal};
 use super::script_keys::ScriptKeys;
 use super::sealing::{Sealer, SealingError};
 use super::secret_file::SecretFileError;
@@ -143,6 +143,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         mut writer,
         mut maintenance,
     } = Store::open(&parts.database, kit.clock.clone()).await?;
+    sealer.check(&heads(&store).await?, None)?;
     writer.quotas = Arc::new(Quotas {
         limits: parts.quotas.clone(),
         refused: Some(requests.over_quota.clone()),
@@ -203,8 +204,8 @@ pub(super) fn issuer(url: &Url) -> String {
     url.as_str().trim_end_matches('/').to_owned()
 }
 
-/// Reloads the files periodically and on SIGHUP. If a file cannot be read, its last version stays in use. A key that
-/// signs is dropped with its file, because it may have been stolen. Sealing keys are not: without them, the data that
+/// Reloads the files periodically and on SIGHUP. If a file cannot be read, its last version stays in use, and so do
+/// sealing keys if the file lacks one that is in use. A key that signs is dropped with its file, because it may have been stolen. Sealing keys are not: without them, the data that
 /// they encrypt would be lost.
 async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hangups: Signal) -> Result<(), Infallible> {
     // The key of the last logged completion.
@@ -216,9 +217,8 @@ async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hang
             () = cloud.shutdown.cancelled() => return Ok(()),
         }
         reload_signing(&cloud);
-        match Sealer::load(&cloud.parts.sealing) {
-            Ok(sealer) => cloud.sealer.store(Arc::new(sealer)),
-            Err(error) => error!(error = %Chain(&error), "cannot reload the sealing keys"),
+        if let Err(error) = reload_sealing(&cloud).await {
+            error!(error = %Chain(&error), "cannot reload the sealing keys");
         }
         cloud.script_keys.store(Arc::new(cloud.script_keys.load().reload()));
         if let Some(Err(error)) = certificate.as_ref().map(|certificate| certificate.reload()) {
@@ -237,6 +237,13 @@ async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hang
             }
         }
     }
+}
+
+async fn reload_sealing(cloud: &CloudState) -> Result<(), ServeError> {
+    let sealer = Sealer::load(&cloud.parts.sealing)?;
+    sealer.check(&heads(&cloud.store).await?, Some(&cloud.sealer.load()))?;
+    cloud.sealer.store(Arc::new(sealer));
+    Ok(())
 }
 
 fn reload_signing(cloud: &CloudState) {

@@ -13,6 +13,7 @@ use crate::world::{Answer, World, on_both};
 
 on_both!(
     a_page_costs_what_it_has,
+    the_rules_of_all_roles_have_pages,
     what_a_request_leaves_out_is_left_out_before_a_page_is_full,
     the_audit_log_is_read_in_pages_of_a_limited_size,
     a_page_of_large_objects_is_short,
@@ -89,6 +90,50 @@ async fn a_page_costs_what_it_has(world: World) {
         let whole = world.get(owner, &list).await.is(200).json();
         assert_eq!(Value::from(pages.concat()), whole);
     }
+}
+
+async fn the_rules_of_all_roles_have_pages(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    for (name, verbs) in [
+        ("three", &["get", "list", "watch"][..]),
+        ("one", &["get"]),
+        ("none", &[]),
+    ] {
+        let mut more = role(name);
+        let rule = |verb: &&str| {
+            let mut rule = more["rules"][0].clone();
+            rule["verbs"] = json!([verb]);
+            rule
+        };
+        more["rules"] = verbs.iter().map(rule).collect();
+        world.post(owner, &fixture.near("/roles"), more).await.is(201);
+    }
+    let list = fixture.near("/rules");
+    let whole = world.get(owner, &list).await.is(200).json();
+    let number = whole.as_array().unwrap().len();
+    assert!(number >= 5, "{whole}");
+    for limit in 1..=number {
+        let pages = pages(world, owner, format!("{list}?limit={limit}")).await;
+        assert!(pages.iter().rev().skip(1).all(|page| page.len() == limit), "{pages:?}");
+        assert_eq!(Value::from(pages.concat()), whole, "{limit}");
+    }
+    // What did not change is not read again.
+    let before = rows_read(world).await;
+    world.get(owner, &list).await.is(200);
+    assert_eq!(rows_read(world).await, before);
+    // The role of the last rule has changed, and the rest of it is not lost.
+    let page = world.get(owner, &format!("{list}?limit={}", number - 3)).await.is(200);
+    world
+        .delete(
+            owner,
+            &format!("{list}/{}", page.json()[number - 4]["id"].as_str().unwrap()),
+        )
+        .await
+        .is(204);
+    let rest = pages(world, owner, next(&page).unwrap()).await.concat();
+    let now = world.get(owner, &list).await.is(200).json();
+    assert!(rest.len() >= 3 && now.as_array().unwrap().ends_with(&rest), "{rest:?}");
 }
 
 async fn what_a_request_leaves_out_is_left_out_before_a_page_is_full(world: World) {

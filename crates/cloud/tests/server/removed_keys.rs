@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::json;
+use tidewaiter_cloud::server::sealing::Sealer;
 use tidewaiter_cloud::server::signing::KeyRing;
 use tidewaiter_kit::SystemClock;
 use tidewaiter_testkit::eventually;
@@ -75,13 +76,17 @@ async fn files_that_cannot_be_read_and_sealing_keys_stay_in_use() {
     assert!(secret.is_object());
     let half = fs::File::options().write(true).open(&signing_keys(&world)[0]).unwrap();
     half.set_len(20).unwrap();
-    fs::remove_file(world.folder.path().join("sealing")).unwrap();
+    let sealing = world.folder.path().join("sealing");
+    fs::remove_file(&sealing).unwrap();
     // A new key shows that the files were reloaded.
-    let other = world.folder.path().join("other");
-    KeyRing::create(&other, SystemClock::shared().now()).unwrap();
-    let new = fs::read_dir(&other).unwrap().next().unwrap().unwrap().path();
-    let name = new.file_name().unwrap();
-    fs::rename(&new, world.folder.path().join("keys").join(name)).unwrap();
+    let add = |folder: &str| {
+        let other = world.folder.path().join(folder);
+        KeyRing::create(&other, SystemClock::shared().now()).unwrap();
+        let new = fs::read_dir(&other).unwrap().next().unwrap().unwrap().path();
+        let name = new.file_name().unwrap();
+        fs::rename(&new, world.folder.path().join("keys").join(name)).unwrap();
+    };
+    add("second");
     published(&world, 2).await;
     world.get(&owner, "/v3/account").await.is(200);
     world.get("", "/readyz").await.is(200);
@@ -91,4 +96,12 @@ async fn files_that_cannot_be_read_and_sealing_keys_stay_in_use() {
         .await
         .is(201);
     assert_eq!(world.get(&again, &registry).await.is(200).json()["credentials"], secret);
+    // Those of another database.
+    Sealer::create(&sealing).unwrap();
+    add("third");
+    published(&world, 3).await;
+    let three = fixture::registry("three");
+    world.post(&again, "~/registries", three).await.is(201);
+    let all = world.get(&again, "~/registries").await.is(200).json();
+    assert_eq!(all.as_array().unwrap().len(), 3);
 }

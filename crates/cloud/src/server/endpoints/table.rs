@@ -75,7 +75,7 @@ pub(super) fn organizations() -> Vec<Endpoint> {
         entry(Method::PUT, format!("{user}/password"), u, admin, to!(members::set_password), json::<NewPassword>(), Output::Nothing, "Set the password of a user whose home is this organization; the user's tokens become invalid"),
         entry(Method::DELETE, format!("{user}/tokens"), u, owner, to!(members::end_logins), Input::Nothing, Output::Nothing, "Revoke all tokens of a user whose home is this organization"),
         entry(Method::GET, format!("{ORGANIZATION}/audit"), t, admin, to!(organizations::audit), Input::Nothing, list::<AuditRow>(), "List changes, with author and time").asked(AUDIT),
-        entry(Method::GET, format!("{ORGANIZATION}/rules"), "Roles", organization(OrgRole::ReadOnly, true, false), to!(rules::list), Input::Nothing, list::<RuleOfRole>(), "List the rules of all roles"),
+        entry(Method::GET, format!("{ORGANIZATION}/rules"), "Roles", organization(OrgRole::ReadOnly, true, false), to!(rules::list), Input::Nothing, list::<RuleOfRole>(), "List the rules of all roles").with(PAGES),
         entry(Method::GET, format!("{ORGANIZATION}/rules/{{id}}"), "Roles", organization(OrgRole::ReadOnly, true, false), to!(rules::get), Input::Nothing, one::<RuleOfRole>(), "Get a rule; it is changed with its role"),
         entry(Method::DELETE, format!("{ORGANIZATION}/rules/{{id}}"), "Roles", admin, to!(rules::delete), Input::Nothing, Output::Nothing, "Delete a rule: its role loses it, and the rules after it get other ids").with(IF_MATCH),
         entry(Method::GET, format!("{ORGANIZATION}/roles/{{id}}/rules"), "Roles", organization(OrgRole::ReadOnly, true, false), to!(rules::of_role), Input::Nothing, list::<RuleOfRole>(), "List the rules of a role").of(Kind::Role),

@@ -210,3 +210,26 @@ fn nothing_shows_a_key() {
     let shown = format!("{keys:?}");
     assert!(shown.contains(id) && !shown.contains(key), "{shown}");
 }
+
+#[test]
+fn keys_of_another_database_are_refused() {
+    let [(_a, path, own), (_b, _, other)] = [keys(), keys()];
+    let new = Sealer::add_key(&path).unwrap();
+    let values = [own.seal(owner(), VALUE).unwrap(), new.seal(owner(), VALUE).unwrap()];
+    let [of_own, of_both] = [&values[..1], &values[..]];
+    for (keys, sealed, last, is_accepted) in [
+        (&own, of_own, None, true),
+        (&other, &[], None, true),
+        (&other, of_own, None, false),
+        // One was lost before.
+        (&own, of_both, None, true),
+        (&own, of_both, Some(&own), true),
+        (&own, of_both, Some(&new), false),
+        (&new, of_both, Some(&own), true),
+        (&other, of_own, Some(&own), false),
+        (&other, of_own, Some(&other), true),
+    ] {
+        let checked = keys.check(sealed, last);
+        assert_eq!(checked.is_ok(), is_accepted, "{keys:?} {last:?} {checked:?}");
+    }
+}
