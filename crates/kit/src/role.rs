@@ -11,6 +11,8 @@
 use std::error::Error;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -168,7 +170,15 @@ async fn run_process<E: Into<BoxError>>(
     let kit = Kit::new(SystemClock::shared()).map_err(RoleError::running)?;
     let health = Port::open("healthAddress", spec.health_address);
     let health = health.await.map_err(RoleError::configuration)?;
-    let tasks = Tasks::new(kit.clock.clone()).with_grace(spec.grace);
+    let mut tasks = Tasks::new(kit.clock.clone()).with_grace(spec.grace);
+    // The start may wait, for a database or for another replica that upgrades it, and is not to be killed meanwhile.
+    let is_started = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&is_started);
+    kit.checks.register("start", move || {
+        let is_started = seen.load(Ordering::Relaxed);
+        is_started.then_some(()).ok_or_else(|| "it is not complete".to_owned())
+    });
+    serve_on(&mut tasks, &kit, "health", health, admin::health(kit.clone()));
     let mut process = Process { kit, tasks };
     let mut stop = pin!(stop);
     tokio::select! {
@@ -179,9 +189,8 @@ async fn run_process<E: Into<BoxError>>(
         }
         started = start(&mut process) => started.map_err(RoleError::configuration)?,
     }
-    let Process { kit, mut tasks } = process;
-    serve_on(&mut tasks, &kit, "health", health, admin::health(kit.clone()));
-    tasks.run_until(stop).await.map_err(RoleError::running)
+    is_started.store(true, Ordering::Relaxed);
+    process.tasks.run_until(stop).await.map_err(RoleError::running)
 }
 
 /// A role waits for networks. A third thread would only take memory.

@@ -52,9 +52,14 @@ async fn a_process_serves_health_until_a_task_ends() {
             assert_eq!(get(address, "/healthz").await, (StatusCode::OK, "ok\n".to_owned()));
             let (status, report) = get(address, "/readyz").await;
             assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-            assert!(report.starts_with("[-]cache/node failed: empty\n"), "{report}");
+            assert!(report.contains("[-]cache/node failed: empty\n"), "{report}");
             Err(Full)
         });
+        // Also while it starts.
+        assert_eq!(get(address, "/healthz").await, (StatusCode::OK, "ok\n".to_owned()));
+        let (status, report) = get(address, "/readyz").await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(report.starts_with("[-]start failed: it is not complete\n"), "{report}");
         Ok::<(), Full>(())
     });
     let error = result.await.unwrap_err();
