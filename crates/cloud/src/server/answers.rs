@@ -276,14 +276,14 @@ mod tests {
     #[tokio::test]
     async fn organizations_that_do_not_read_leave_a_part_for_others() {
         let budget = ResponseBudget::default();
-        let hold = async |owner: &str, mib: usize| budget.hold(&SystemClock, owner, mib * MIB).await;
+        let take = async |owner: &str, mib: usize| budget.hold(&SystemClock, owner, mib * MIB).await;
         let mut held = Vec::new();
         for attacker in 0..12 {
             let owner = attacker.to_string();
             for mib in [32, 16, 8, 4, 2, 1] {
                 // Nobody waits for what is not free.
                 if mib * 1024 <= budget.all.available_permits() {
-                    held.extend(hold(&owner, mib).await);
+                    held.extend(take(&owner, mib).await);
                 }
             }
         }
@@ -291,7 +291,7 @@ mod tests {
         own.resize(2 * FIRST).unwrap();
         let taken: usize = held.iter().map(|held| held.all.num_permits()).sum();
         assert!(taken > ALL / 1024 / 2, "{taken}");
-        let refused = hold("0", 32).await.unwrap_err();
+        let refused = take("0", 32).await.unwrap_err();
         assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     }
 }

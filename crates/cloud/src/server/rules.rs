@@ -28,13 +28,13 @@ pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
 async fn computed(cloud: &Cloud, call: &Call) -> Result<(Answer, Held), Error> {
     let (as_of, spot) = (cloud.store.feed().latest(), Spot::of(call)?);
     spot.check(&mut &cloud.store, Kind::Role, false).await?;
-    let roles = Listed::Children(Kind::Role, spot.parent(Kind::Role));
-    let mut page = Page::begin(cloud, call, roles).await?;
+    let listed = Listed::Children(Kind::Role, spot.parent(Kind::Role));
+    let mut page = Page::begin(cloud, call, listed).await?;
     let mut last = call.asked("after").and_then(|after| after.split_once('.'));
     if last.is_some() {
         page.begin_within();
     }
-    page.fill_with(cloud, roles, |page, role| {
+    page.fill_with(cloud, listed, |page, role| {
         let rules = of_row(cloud, role)?;
         let last = last.take().map(|(rule, _)| Value::from(rule));
         let seen = rules

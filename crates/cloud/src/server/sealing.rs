@@ -243,20 +243,20 @@ impl Sealer {
     }
 
     /// Checks that the keys are those of the database, of which `sealed` are encrypted values: that they have each key
-    /// in use that `last` has, or at a start, which has no last ones, one of those in use. A key that was lost before
+    /// in use that `before` has, or at a start, which has none before, one of those in use. A key that was lost earlier
     /// hinders neither.
     ///
     /// # Errors
     /// If they are not.
-    pub(super) fn check(&self, sealed: &[Vec<u8>], last: Option<&Self>) -> Result<(), SealingError> {
-        let is_lost = |value: &&Vec<u8>| last.is_none_or(|last| last.lacking(value).is_none());
-        let mut lost = sealed.iter().filter(is_lost).filter_map(|value| self.lacking(value));
-        let lost = match last {
+    pub(super) fn check(&self, sealed: &[Vec<u8>], before: Option<&Self>) -> Result<(), SealingError> {
+        let was_there = |value: &&Vec<u8>| before.is_none_or(|before| before.lacking(value).is_none());
+        let mut lost = sealed.iter().filter(was_there).filter_map(|value| self.lacking(value));
+        let id = match before {
             None if lost.clone().count() < sealed.len() => None,
             _ => lost.next(),
         };
         let path = self.path.clone();
-        lost.map_or(Ok(()), |id| Err(SealingError::Lacking { id, path }))
+        id.map_or(Ok(()), |id| Err(SealingError::Lacking { id, path }))
     }
 
     fn key(&self, id: KeyId) -> Option<&RandomizedNonceKey> {

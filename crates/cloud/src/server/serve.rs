@@ -205,8 +205,8 @@ pub(super) fn issuer(url: &Url) -> String {
 }
 
 /// Reloads the files periodically and on SIGHUP. If a file cannot be read, its last version stays in use, and so do
-/// sealing keys if the file lacks one that is in use. A key that signs is dropped with its file, because it may have been stolen. Sealing keys are not: without them, the data that
-/// they encrypt would be lost.
+/// sealing keys if the file lacks one that is in use. A key that signs is dropped with its file, because it may have
+/// been stolen. Sealing keys are not: without them, the data that they encrypt would be lost.
 async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hangups: Signal) -> Result<(), Infallible> {
     // The key of the last logged completion.
     let mut told = None;
