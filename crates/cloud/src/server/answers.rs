@@ -276,14 +276,19 @@ mod tests {
     #[tokio::test]
     async fn organizations_that_do_not_read_leave_a_part_for_others() {
         let budget = ResponseBudget::default();
-        let take = async |owner: &str, mib: usize| budget.hold(&SystemClock, owner, mib * MIB).await;
+        let take = async |owner: &str, mib: usize, grows: bool| {
+            let first = if grows { FIRST } else { mib * MIB };
+            let mut part = budget.hold(&SystemClock, owner, first).await?;
+            part.resize(mib * MIB)?;
+            Ok::<_, Refusal>(part)
+        };
         let mut held = Vec::new();
         for attacker in 0..12 {
             let owner = attacker.to_string();
             for mib in [32, 16, 8, 4, 2, 1] {
-                // Nobody waits for what is not free.
+                // A part that is not free would only make the test wait.
                 if mib * 1024 <= budget.all.available_permits() {
-                    held.extend(take(&owner, mib).await);
+                    held.extend(take(&owner, mib, attacker % 2 == 0).await);
                 }
             }
         }
@@ -291,7 +296,20 @@ mod tests {
         own.resize(2 * FIRST).unwrap();
         let taken: usize = held.iter().map(|held| held.all.num_permits()).sum();
         assert!(taken > ALL / 1024 / 2, "{taken}");
-        let refused = take("0", 32).await.unwrap_err();
-        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+        for grows in [false, true] {
+            let refused = take("another", 8, grows).await.unwrap_err();
+            assert_ne!(refused.status, StatusCode::INSUFFICIENT_STORAGE);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_response_that_is_too_large_is_not_told_to_come_again() {
+        let budget = ResponseBudget::default();
+        let _first = budget.hold(&SystemClock, "acme", FIRST).await.unwrap();
+        let mut held = budget.hold(&SystemClock, "acme", FIRST).await.unwrap();
+        held.enlarge(LARGEST - 1).unwrap();
+        held.enlarge(LARGEST).unwrap();
+        let refused = held.enlarge(LARGEST + 1).unwrap_err();
+        assert_eq!(refused.status, StatusCode::INSUFFICIENT_STORAGE);
     }
 }

@@ -281,12 +281,6 @@ impl CloudState {
         Ok(Zeroizing::new(text.to_owned()))
     }
 
-    /// Whether a value that starts with `head` is encrypted with the current key.
-    pub(super) fn is_current(&self, head: &str) -> bool {
-        let head = STANDARD.decode(head).unwrap_or_default();
-        self.sealer.load().is_current(&head)
-    }
-
     /// The credentials of `row`, as a JSON object for a response.
     pub(super) fn credentials(&self, row: &Row) -> Result<Option<Value>, Error> {
         let opened = self.open(row)?;

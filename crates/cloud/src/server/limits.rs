@@ -82,8 +82,8 @@ pub struct Limits {
     by_address: Keyed<IpAddr>,
     streams: Keyed<String>,
     hashes: Arc<Semaphore>,
-    /// Those who are not proven wait here first, so that who is proven waits only for as many of them as are hashed
-    /// concurrently.
+    /// The permits that callers who are not proven need first, so that a proven caller waits for no more of them than
+    /// are hashed concurrently.
     unproven_hashes: Arc<Semaphore>,
     hash_queue: Arc<Semaphore>,
     hashes_by_caller: Keyed<String>,

@@ -112,7 +112,7 @@ async fn computed(
     page.end(as_of, scopes(spot, kind))
 }
 
-/// What the list of a `kind` depends on.
+/// The scopes whose changes make the list of a `kind` outdated.
 pub(super) fn scopes(spot: &Spot, kind: Kind) -> Vec<Scope> {
     let scope = |kind, cluster| Scope {
         kind,
@@ -203,11 +203,16 @@ pub(super) struct Page<'a> {
 
 impl<'a> Page<'a> {
     pub(super) async fn begin(cloud: &Cloud, call: &'a Call, listed: Listed<'_>) -> Result<Self, Error> {
+        Self::begin_after(cloud, call, after(cloud, call, listed).await?).await
+    }
+
+    /// The page after the object at the position `after`.
+    pub(super) async fn begin_after(cloud: &Cloud, call: &'a Call, after: i64) -> Result<Self, Error> {
         let limit = call.number("limit", PART)?;
         Ok(Self {
             call,
             limit: limit.and_then(|limit| limit.try_into().ok()),
-            after: after(cloud, call, listed).await?,
+            after,
             items: Items::begin(cloud, call).await?,
             count: 0,
             last: String::new(),
@@ -262,11 +267,6 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Begins with the object itself that the cursor names: the last item was a part of it.
-    pub(super) fn begin_within(&mut self) {
-        self.after = self.after.saturating_sub(1);
-    }
-
     /// The next rows of the list, which the caller pushes, in their order; none when the page is read.
     pub(super) async fn next(&mut self, cloud: &Cloud, listed: Listed<'_>) -> Result<Vec<Row>, Error> {
         let mut rows = Vec::new();
@@ -319,8 +319,11 @@ async fn after(cloud: &Cloud, call: &Call, listed: Listed<'_>) -> Result<i64, Er
         Listed::Children(Kind::Membership, organization) => membership_id(organization, id),
         _ => id.to_owned(),
     };
-    let unknown = || Refusal::parameter("after", "is not the id of an item of this list; restart without it");
-    Ok(cloud.store.position(listed, &id).await?.ok_or_else(unknown)?)
+    Ok(cloud.store.position(listed, &id).await?.ok_or_else(unknown_cursor)?)
+}
+
+pub(super) fn unknown_cursor() -> Refusal {
+    Refusal::parameter("after", "is not the id of an item of this list; restart without it")
 }
 
 /// The cluster in the query of role bindings.

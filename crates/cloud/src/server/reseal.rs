@@ -4,9 +4,6 @@
 //! This changes nothing that a client can see. A value that cannot be decrypted stays unchanged and does not affect
 //! others.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
 use super::Error;
 use super::cloud::Cloud;
 use super::store::{Author, Sealed, Source, Store, StoreError, Transaction};
@@ -24,9 +21,7 @@ const KINDS: [Kind; 4] = [
 pub(super) async fn heads(store: &Store) -> Result<Vec<Vec<u8>>, StoreError> {
     let sealed = store.sealed(&KINDS).await?;
     let objects = sealed.iter().filter(|sealed| matches!(sealed, Sealed::Object { .. }));
-    Ok(objects
-        .map(|sealed| STANDARD.decode(sealed.head()).unwrap_or_default())
-        .collect())
+    Ok(objects.map(Sealed::head).collect())
 }
 
 /// Encrypts every value that needs it, and returns their number.
@@ -36,7 +31,7 @@ pub(super) async fn heads(store: &Store) -> Result<Vec<Vec<u8>>, StoreError> {
 pub(super) async fn reseal(cloud: &Cloud) -> Result<usize, Error> {
     let (mut resealed, mut unopened) = (0, None);
     for sealed in cloud.store.sealed(&KINDS).await? {
-        if cloud.is_current(sealed.head()) {
+        if cloud.sealer.load().is_current(&sealed.head()) {
             continue;
         }
         let state = cloud.clone();

@@ -10,7 +10,7 @@ use super::Error;
 use super::answers::Held;
 use super::call::{Call, Reply, respond, text};
 use super::cloud::{Answer, Cloud, Kept};
-use super::lists::{Page, cached, scopes};
+use super::lists::{Page, cached, scopes, unknown_cursor};
 use super::refusal::Refusal;
 use super::remember::written;
 use super::source::{Spot, found};
@@ -19,7 +19,7 @@ use super::ties::ties;
 use super::view::shown;
 use crate::models::Kind;
 
-/// Lists the rules of all roles. The cursor of a rule has the position of its role.
+/// Lists the rules of all roles.
 pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let key = format!("{} {:?}", call.path, call.query);
     cached(cloud, call, &key, Kept::Everything, || computed(cloud, call)).await
@@ -29,17 +29,16 @@ async fn computed(cloud: &Cloud, call: &Call) -> Result<(Answer, Held), Error> {
     let (as_of, spot) = (cloud.store.feed().latest(), Spot::of(call)?);
     spot.check(&mut &cloud.store, Kind::Role, false).await?;
     let listed = Listed::Children(Kind::Role, spot.parent(Kind::Role));
-    let mut page = Page::begin(cloud, call, listed).await?;
-    let mut last = call.asked("after").and_then(|after| after.split_once('.'));
-    if last.is_some() {
-        page.begin_within();
-    }
+    let mut last = last(cloud, call).await?;
+    // The role of the last rule may have others after it.
+    let after = last
+        .as_ref()
+        .map_or(i64::MIN, |(_, position)| position.saturating_sub(1));
+    let mut page = Page::begin_after(cloud, call, after).await?;
     page.fill_with(cloud, listed, |page, role| {
         let rules = of_row(cloud, role)?;
-        let last = last.take().map(|(rule, _)| Value::from(rule));
-        let seen = rules
-            .iter()
-            .position(|rule| last.is_some() && rule.get("id") == last.as_ref());
+        let is_last = |(last, _)| rules.iter().position(|rule| rule.get("id") == Some(&last));
+        let seen = last.take().and_then(is_last);
         for rule in rules.iter().skip(seen.map_or(0, |seen| seen + 1)) {
             let id = rule.get("id").and_then(Value::as_str).unwrap_or_default();
             page.push(id, role.position, rule)?;
@@ -50,6 +49,20 @@ async fn computed(cloud: &Cloud, call: &Call) -> Result<(Answer, Held), Error> {
     page.end(as_of, scopes(&spot, Kind::Role))
 }
 
+/// The id of the last rule of the page before, and the position of its role.
+async fn last(cloud: &Cloud, call: &Call) -> Result<Option<(Value, i64)>, Error> {
+    let Some(after) = call.asked("after") else {
+        return Ok(None);
+    };
+    let (id, position) = after.split_once('.').unwrap_or((after, ""));
+    let id = Value::from(id);
+    if let Ok(position) = position.parse() {
+        return Ok(Some((id, position)));
+    }
+    let (position, _) = find(cloud, call, &id).await?.ok_or_else(unknown_cursor)?;
+    Ok(Some((id, position)))
+}
+
 /// Lists the rules of one role.
 pub(super) async fn of_role(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let role = found(&mut &cloud.store, Kind::Role, &Spot::of(call)?).await?;
@@ -58,21 +71,30 @@ pub(super) async fn of_role(cloud: &Cloud, call: &Call) -> Result<Response, Erro
 
 /// Responds with one rule.
 pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let rule = find(cloud, call, &Value::from(call.key("id")?)).await?;
+    let found = find(cloud, call, &Value::from(call.key("id")?)).await?;
+    let (_, rule) = found.ok_or_else(Refusal::not_found)?;
     Ok(respond(call, &rule))
 }
 
-async fn find(cloud: &Cloud, call: &Call, id: &Value) -> Result<Map<String, Value>, Error> {
+/// The rule `id` of any role, with the position of its role.
+async fn find(cloud: &Cloud, call: &Call, id: &Value) -> Result<Option<(i64, Map<String, Value>)>, Error> {
+    let spot = Spot::of(call)?;
+    spot.check(&mut &cloud.store, Kind::Role, false).await?;
+    let roles = Listed::Children(Kind::Role, spot.parent(Kind::Role));
     let mut found = None;
-    each(cloud, call, |rule| {
-        if rule.get("id") != Some(id) {
-            return Ok(ControlFlow::Continue(()));
-        }
-        found = Some(rule);
-        Ok(ControlFlow::Break(()))
-    })
-    .await?;
-    Ok(found.ok_or_else(Refusal::not_found)?)
+    let each = cloud.store.each(roles, i64::MIN, i64::MAX, |role| {
+        let rule = of_row(cloud, &role)?
+            .into_iter()
+            .find(|rule| rule.get("id") == Some(id));
+        found = rule.map(|rule| (role.position, rule));
+        Ok(if found.is_some() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        })
+    });
+    each.await?;
+    Ok(found)
 }
 
 /// Removes one rule from its role.
@@ -80,7 +102,7 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error
     let (spot, id) = (Spot::of(call)?, Value::from(call.key("id")?));
     let (condition, state) = (call.condition(), cloud.clone());
     // Read here, because all roles together may be large and other writes would wait.
-    let found = find(cloud, call, &id).await?;
+    let (_, found) = find(cloud, call, &id).await?.ok_or_else(Refusal::not_found)?;
     let of = found.get("role_id").and_then(Value::as_str);
     let of = of.unwrap_or_default().to_owned();
     written(cloud, call, async move |transaction| {
@@ -107,26 +129,6 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error
         Ok(Reply::nothing())
     })
     .await
-}
-
-/// Passes each rule of all roles to `take`, until it breaks.
-async fn each(
-    cloud: &Cloud,
-    call: &Call,
-    mut take: impl FnMut(Map<String, Value>) -> Result<ControlFlow<()>, Error> + Send,
-) -> Result<(), Error> {
-    let spot = Spot::of(call)?;
-    spot.check(&mut &cloud.store, Kind::Role, false).await?;
-    let roles = Listed::Children(Kind::Role, spot.parent(Kind::Role));
-    let each = cloud.store.each(roles, i64::MIN, i64::MAX, |role| {
-        for rule in of_row(cloud, &role)? {
-            if take(rule)?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    });
-    each.await
 }
 
 /// The rules of a role. What a rule does not have is that of its role.

@@ -1,5 +1,6 @@
 //! What is long or large costs what is asked for, and what one organization does not receive costs no other.
 
+use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::{AnyConnection, Connection as _};
@@ -118,6 +119,12 @@ async fn the_rules_of_all_roles_have_pages(world: World) {
         assert!(pages.iter().rev().skip(1).all(|page| page.len() == limit), "{pages:?}");
         assert_eq!(Value::from(pages.concat()), whole, "{limit}");
     }
+    // An id alone is a cursor too.
+    let second = &whole[1]["id"].as_str().unwrap();
+    let after = world.get(owner, &format!("{list}?after={second}")).await.is(200).json();
+    assert_eq!(after.as_array().unwrap()[..], whole.as_array().unwrap()[2..]);
+    let unknown = format!("{list}?after={}", uuid::Uuid::nil());
+    assert!(world.get(owner, &unknown).await.is(400).body.contains("after"));
     // What did not change is not read again.
     let before = rows_read(world).await;
     world.get(owner, &list).await.is(200);
@@ -366,6 +373,35 @@ async fn what_one_organization_does_not_receive_costs_no_other() {
         if status == 200 { Ok(()) } else { Err(status) }
     })
     .await;
+}
+
+#[tokio::test]
+async fn lists_of_one_organization_leave_connections_for_others() {
+    let fixture = Fixture::new(World::postgres().await).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let audit = fixture.far.path("/v3/organizations/{organization_id}/audit");
+    world.get(fixture.token("stranger"), &audit).await.is(200);
+    let mut database = database(world).await;
+    let mut locked = database.begin().await.unwrap();
+    let lock = "LOCK TABLE objects IN ACCESS EXCLUSIVE MODE";
+    sqlx::query(lock).execute(&mut *locked).await.unwrap();
+    let list = fixture.near("/registries");
+    // Each is a list of its own, and waits for the lock.
+    let lists = join_all((0..64).map(|number| {
+        let list = format!("{list}?by={number}");
+        async move { world.get(owner, &list).await }
+    }));
+    let others = async {
+        for _ in 0..20 {
+            world.get(fixture.token("stranger"), &audit).await.is(200);
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = lists => panic!("others had to wait"),
+        () = others => {}
+    }
+    locked.rollback().await.unwrap();
 }
 
 #[tokio::test]

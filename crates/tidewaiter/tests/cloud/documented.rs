@@ -1,4 +1,4 @@
-//! What the pages of docs/ print, typed: the commands in their order, with the sample files of the page.
+//! The commands on the pages of docs/, typed in their order, with the sample files of the page.
 
 use std::fs;
 use std::path::Path;

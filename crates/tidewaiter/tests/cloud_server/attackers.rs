@@ -285,10 +285,10 @@ pub async fn prepare(field: &Arc<Field>) {
 
 async fn unread(it: Arc<Attacker>) {
     let Field { cluster, token, .. } = &*it.field;
-    // Each asks for a response of its own.
+    // Each asks for a response of its own, which no cache has.
     let request = format!(
         "GET {cluster}/autoscaling-policies?by={} HTTP/1.1\r\nhost: x\r\nauthorization: JWT {token}\r\n\r\n",
-        it.number
+        fastrand::u64(..)
     );
     let asked = async {
         let mut stream = it.connect().await?;

@@ -128,7 +128,7 @@ async fn credentials_are_sealed_anew_and_the_old_key_can_go() {
     assert_eq!(code, 0, "{said}");
     let file = place.data.join("sealing-keys");
     let keys = content(&file);
-    let [new, _] = keys.lines().collect::<Vec<_>>()[..] else {
+    let [new, old] = keys.lines().collect::<Vec<_>>()[..] else {
         panic!("two keys")
     };
     hang_up(&server);
@@ -167,6 +167,11 @@ async fn credentials_are_sealed_anew_and_the_old_key_can_go() {
     hang_up(&server);
     readable(&server).await;
     server.process.stop(SOON).await;
+    // With the old key alone nothing could be read, and what is new could not be read with the right ones later.
+    rewrite(&file, &format!("{old}\n"));
+    let (code, said) = place.run(&["serve"]).await;
+    assert!(code == 2 && said.contains("does not contain the key"), "{said}");
+    rewrite(&file, &format!("{new}\n"));
     readable(&place.serve().await).await;
 }
 

@@ -1,5 +1,7 @@
 //! The encrypted data: the secrets of objects, and the responses stored for requests with an Idempotency-Key.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use sqlx::Row as _;
 
 use super::reads::{Source, Statement, query};
@@ -33,10 +35,10 @@ pub enum Sealed {
 }
 
 impl Sealed {
-    /// See [`Sealed`].
-    pub fn head(&self) -> &str {
+    /// The first bytes of the value, which name its key; empty if it is malformed.
+    pub fn head(&self) -> Vec<u8> {
         let (Self::Object { head, .. } | Self::Remembered { head, .. }) = self;
-        head
+        STANDARD.decode(head).unwrap_or_default()
     }
 }
 
