@@ -148,3 +148,40 @@ impl Store {
         Ok(size.unwrap_or_default())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use url::Url;
+
+    use super::*;
+    use crate::server::store::Opened;
+
+    #[tokio::test]
+    async fn a_long_list_gives_other_tasks_a_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/cloud.db", folder.path().display());
+        let url: Url = url.parse().unwrap();
+        let Opened { store, .. } = Store::open(&url, SystemClock::shared()).await.unwrap();
+        let statement = "WITH RECURSIVE number(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM number WHERE i < 100) SELECT i FROM number";
+        let (mut rows, mut turns) = (0, 0);
+        let each = store.each_row(query(statement, &[]), |_| {
+            rows += 1;
+            // A row that takes longer than a turn, so that the next one is there already.
+            let end = SystemClock.monotonic() + 2 * TURN;
+            while SystemClock.monotonic() < end {}
+            Ok(ControlFlow::Continue(()))
+        });
+        let other = async {
+            loop {
+                turns += 1;
+                yield_now().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            read = each => read.unwrap(),
+            () = other => {}
+        }
+        assert!(rows == 100 && turns >= 90, "{turns} turns beside {rows} rows");
+    }
+}
