@@ -326,17 +326,22 @@ mod tests {
     #[tokio::test]
     async fn a_proven_caller_overtakes_those_who_are_not() {
         let limits = limits();
-        let order = Mutex::new(Vec::new());
+        let (order, gate) = (Mutex::new(Vec::new()), Arc::new(Semaphore::new(0)));
         let hash = async |caller: usize, proven| {
             let share = (format!("address:{caller}"), String::new(), proven);
-            limits.hashed(&SystemClock, share, || Ok(())).await.unwrap();
+            let gate = Arc::clone(&gate);
+            let work = move || {
+                let _ = block_on(gate.acquire());
+                Ok(())
+            };
+            limits.hashed(&SystemClock, share, work).await.unwrap();
             order.lock().unwrap().push(proven);
         };
-        let mut hashes: Vec<_> = (0..10).map(|caller| Box::pin(hash(caller, false))).collect();
+        let mut hashes: Vec<_> = (0..=10).map(|caller| Box::pin(hash(caller, caller == 10))).collect();
         for hash in &mut hashes {
             assert!(futures::poll!(hash).is_pending());
         }
-        hashes.push(Box::pin(hash(10, true)));
+        gate.close();
         join_all(hashes).await;
         let place = order.into_inner().unwrap().into_iter().position(|proven| proven);
         assert!(place.is_some_and(|place| place <= 2 * super::hashes()), "{place:?}");
