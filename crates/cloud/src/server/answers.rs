@@ -99,8 +99,8 @@ fn all_are_full() -> Refusal {
     full("of this server", &part, StatusCode::SERVICE_UNAVAILABLE)
 }
 
-/// Refuses an organization that would hold more than it leaves for all others: so some that do not read leave a part for
-/// each that does.
+/// Refuses an organization that would hold more than it leaves for all others: so some that do not read leave a part
+/// for each that does.
 fn check_share(own: &Semaphore, all: &Semaphore) -> Result<(), Refusal> {
     let held = EACH / 1024 - own.available_permits();
     if held <= all.available_permits() {
