@@ -25,12 +25,14 @@ pub(super) async fn jwks(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
     Ok(respond(call, &cloud.tokens.load().ring().jwks()))
 }
 
-pub(super) async fn openapi(_: &Cloud, call: &Call) -> Result<Response, Error> {
+pub(super) async fn openapi(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    cloud.limits.description(call.client)?;
     let [json, _] = &*DESCRIPTION;
     Ok(json.answer(&call.headers))
 }
 
-pub(super) async fn page(_: &Cloud, call: &Call) -> Result<Response, Error> {
+pub(super) async fn page(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    cloud.limits.description(call.client)?;
     let [_, page] = &*DESCRIPTION;
     Ok(page.answer(&call.headers))
 }

@@ -35,6 +35,9 @@ const HASHES_BY_ORGANIZATION: usize = 8;
 const STRANGERS: usize = 64;
 /// The number of requests without a known caller in progress for one address.
 const STRANGERS_BY_ADDRESS: usize = 16;
+/// The number of times per second that one address gets the description of the API, in bursts of [`TEN`] times as many: it is
+/// large, and anybody may ask for it.
+const DESCRIPTIONS: NonZeroU32 = NonZeroU32::MIN;
 /// One caller has at most this part of all permits.
 const PART: usize = 4;
 /// Unused entries are dropped beyond this number.
@@ -73,6 +76,7 @@ pub struct LimitSettings {
 pub struct Limits {
     callers: DefaultKeyedRateLimiter<String>,
     strangers: DefaultKeyedRateLimiter<IpAddr>,
+    descriptions: DefaultKeyedRateLimiter<IpAddr>,
     clock: DefaultClock,
     /// The permits for the concurrent requests of known callers, and of each.
     permits: Semaphore,
@@ -160,10 +164,11 @@ impl Limits {
     #[must_use]
     pub fn new(settings: LimitSettings) -> Self {
         let (requests_a_second, requests_at_once) = (settings.requests_a_second, settings.requests_at_once);
-        let quota = Quota::per_second(requests_a_second).allow_burst(requests_a_second.saturating_mul(TEN));
+        let quota = |second: NonZeroU32| Quota::per_second(second).allow_burst(second.saturating_mul(TEN));
         Self {
-            callers: RateLimiter::keyed(quota),
-            strangers: RateLimiter::keyed(quota),
+            callers: RateLimiter::keyed(quota(requests_a_second)),
+            strangers: RateLimiter::keyed(quota(requests_a_second)),
+            descriptions: RateLimiter::keyed(quota(DESCRIPTIONS)),
             clock: DefaultClock::default(),
             permits: Semaphore::new(requests_at_once),
             by_caller: Keyed::new((requests_at_once / PART).max(1), CALLER_WAIT),
@@ -190,6 +195,11 @@ impl Limits {
     /// Counts a request without a known caller, by its address.
     pub(super) fn stranger(&self, client: IpAddr) -> Result<(), Refusal> {
         self.count(&self.strangers, &client)
+    }
+
+    /// Counts a request for the description of the API.
+    pub(super) fn description(&self, client: IpAddr) -> Result<(), Refusal> {
+        self.count(&self.descriptions, &client)
     }
 
     /// Counts a request for which no caller has to be known, and waits until its address has few enough others in progress.

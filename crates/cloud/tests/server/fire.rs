@@ -70,7 +70,7 @@ async fn unfinished_bodies_take_nothing_from_others() {
     let attack = (0..100).flat_map(|_| (2..6).map(|last| connect(&world, last, head)));
     let unfinished = join_all(attack).await;
     for _ in 0..20 {
-        for path in ["/.well-known/openid-configuration", "/.well-known/jwks.json", "/docs"] {
+        for path in ["/.well-known/openid-configuration", "/.well-known/jwks.json"] {
             world.get("", path).await.is(200);
         }
         world.get(&key, "~/users").await.is(200);
@@ -90,6 +90,20 @@ async fn unfinished_bodies_take_nothing_from_others() {
         let refused = told.starts_with("http/1.1 408") || told.starts_with("http/1.1 429");
         assert!(refused && told.contains("\r\nconnection: close\r\n"), "{told}");
     }
+}
+
+/// It is large, and a request for it is small.
+#[tokio::test]
+async fn the_description_of_the_api_is_sent_to_one_address_once_a_second() {
+    let world = World::sqlite().await;
+    let asked = join_all((0..40).map(|_| world.get("", "/openapi.json"))).await;
+    let refused: Vec<_> = asked.into_iter().filter(|answer| answer.status != 200).collect();
+    assert!(!refused.is_empty());
+    for answer in refused {
+        assert_eq!(answer.is(429).header("retry-after"), "1");
+    }
+    world.get("", "/.well-known/jwks.json").await.is(200);
+    world.owner().await;
 }
 
 /// What a body of 64 KiB may become takes one of the 24 MiB of its caller, before anything of it is read.
