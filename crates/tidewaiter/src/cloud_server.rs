@@ -14,7 +14,7 @@ use tidewaiter_cloud::models::values::DisplayName;
 use tidewaiter_cloud::server::hash::Password;
 use tidewaiter_cloud::server::sealing::Sealer;
 use tidewaiter_cloud::server::signing::KeyRing;
-use tidewaiter_cloud::server::store::{backup, restore};
+use tidewaiter_cloud::server::store::{BackupError, backup, restore};
 use tidewaiter_cloud::server::{DRAIN, InitOptions, LONGEST_TOKEN, ServerParts, found, is_founded, make_keys, start};
 use tidewaiter_kit::SystemClock;
 use tidewaiter_kit::role::{self, Process, ProcessSpec};
@@ -255,7 +255,7 @@ async fn copied_out(args: &BackupArgs, database: &Url) -> Result<()> {
         Ok(copied) => copied,
         Err(error) => {
             let _ = fs::remove_file(&part);
-            return Err(error).with_context(failed);
+            return Err(of_file(error, &args.file));
         }
     };
     let file = writer
@@ -268,6 +268,17 @@ async fn copied_out(args: &BackupArgs, database: &Url) -> Result<()> {
     say(&format!("copied {} rows to {}\n", copied.rows, args.file.display()))
 }
 
+/// The error of a copy, which names the file unless the database is to blame.
+fn of_file(error: BackupError, file: &Path) -> anyhow::Error {
+    let is_of_database = matches!(error, BackupError::Store(_));
+    let error = anyhow::Error::from(error);
+    if is_of_database {
+        error
+    } else {
+        error.context(format!("the copy {}", file.display()))
+    }
+}
+
 fn sync_folder(file: &Path) -> io::Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
@@ -275,12 +286,11 @@ fn sync_folder(file: &Path) -> io::Result<()> {
 
 async fn copy_in(args: &RestoreArgs) -> Result<(), Failure> {
     let (settings, database) = read_with_database(&args.place)?;
-    let failed = || format!("the copy {}", args.file.display());
-    let file = File::open(&args.file).with_context(failed);
+    let file = File::open(&args.file).with_context(|| format!("the copy {}", args.file.display()));
     let mut reader = BufReader::new(file.map_err(Failure::Configuration)?);
     make_folder(&settings).map_err(Failure::Configuration)?;
     let copied = restore(&database, &mut reader, &mut progress("restored")).await;
-    let copied = copied.with_context(failed).map_err(Failure::Running)?;
+    let copied = copied.map_err(|error| Failure::Running(of_file(error, &args.file)))?;
     let (keys, sealing) = (settings.keys(), settings.sealing_keys());
     let next = if keys.exists() && sealing.exists() {
         String::new()

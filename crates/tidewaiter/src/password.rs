@@ -17,6 +17,8 @@ use crate::text_file;
 pub(crate) enum Variable {
     /// An account of the cloud.
     Account,
+    /// The password that an account is to have from now on.
+    NewPassword,
     /// A secret key that signs.
     SigningKey,
 }
@@ -26,6 +28,7 @@ impl Variable {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Account => "TIDEWAITER_CLOUD_PASSWORD",
+            Self::NewPassword => "TIDEWAITER_CLOUD_NEW_PASSWORD",
             Self::SigningKey => "TIDEWAITER_SIGNING_PASSWORD",
         }
     }
@@ -37,29 +40,29 @@ const LINE: usize = 4096;
 /// Reads the password from `file`, else from the variable, else from the terminal after `prompt`; `twice` if nothing
 /// else would reveal a typing error.
 pub(crate) fn read(variable: Variable, file: Option<&Path>, prompt: &str, twice: bool) -> Result<String> {
+    read_from("--password-file", file, variable, prompt, twice)
+}
+
+/// Reads the current password of somebody who sets another one.
+pub(crate) fn current(file: Option<&Path>, prompt: &str) -> Result<String> {
+    read_from("--old-password-file", file, Variable::Account, prompt, false)
+}
+
+fn read_from(flag: &str, file: Option<&Path>, variable: Variable, prompt: &str, twice: bool) -> Result<String> {
     let variable = variable.name();
     let password = if let Some(path) = file {
-        from("--password-file", path)?
+        from(flag, path)?
     } else if let Some((_, value)) = environment().into_iter().find(|(name, _)| name == variable) {
         value
     } else if io::stdin().is_terminal() {
         typed(prompt, twice)?
     } else {
-        bail!("no password: use --password-file FILE, set {variable}, or run in a terminal");
+        bail!("no password: use {flag} FILE, set {variable}, or run in a terminal");
     };
     if password.is_empty() {
         bail!("the password is empty");
     }
     Ok(password)
-}
-
-/// Reads the current password of somebody who sets another one, from `file`, else from the terminal: the variable has the new one.
-pub(crate) fn current(file: Option<&Path>, prompt: &str) -> Result<String> {
-    match file {
-        Some(path) => from("--old-password-file", path),
-        None if io::stdin().is_terminal() => typed(prompt, false),
-        None => bail!("no current password: use --old-password-file FILE, or run in a terminal"),
-    }
 }
 
 fn from(flag: &str, path: &Path) -> Result<String> {

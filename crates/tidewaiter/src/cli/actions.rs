@@ -98,12 +98,15 @@ pub(crate) struct SetPasswordArgs {
     #[arg(
         long,
         value_name = "FILE",
-        help = "A file with the new password [default: TIDEWAITER_CLOUD_PASSWORD, else a prompt]"
+        help = "A file with the new password [default: TIDEWAITER_CLOUD_NEW_PASSWORD, else a prompt]"
     )]
     pub(crate) password_file: Option<PathBuf>,
 
-    /// A file with your current password [default: a prompt]
-    #[arg(long, value_name = "FILE")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "A file with your current password [default: TIDEWAITER_CLOUD_PASSWORD, else a prompt]"
+    )]
     pub(crate) old_password_file: Option<PathBuf>,
 
     #[command(flatten)]

@@ -64,7 +64,7 @@ async fn member(user: &ActionUser) -> Result<(Session, Path)> {
 }
 
 async fn set_password(args: &SetPasswordArgs) -> Result<()> {
-    let new = |prompt: &str| password::read(Variable::Account, args.password_file.as_deref(), prompt, true);
+    let new = |prompt: &str| password::read(Variable::NewPassword, args.password_file.as_deref(), prompt, true);
     let (session, request, done) = if let Some(member) = &args.member {
         let user = ActionUser {
             member: member.clone(),

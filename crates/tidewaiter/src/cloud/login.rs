@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::path::absolute;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::{Value, json};
 use tidewaiter_api::values::quoted;
 use tidewaiter_cloud::client::{AccessToken, Client, ClientError, Method, Path, Request};
@@ -15,7 +15,7 @@ use url::Url;
 
 use super::contexts::{Contexts, Login};
 use super::output::{print, table, value};
-use super::session::{Session, is_called, settings, text};
+use super::session::{Session, is_called, is_over, settings, text};
 use crate::cli::{CloudFormat, CloudPlace as Place, ContextCommand, LoginArgs, LogoutArgs, WhoamiArgs};
 use crate::password::{self, Variable};
 
@@ -23,6 +23,16 @@ use crate::password::{self, Variable};
 pub(super) async fn login(args: &LoginArgs) -> Result<()> {
     let mut contexts = Contexts::load()?;
     let (name, mut login) = wanted(args, &contexts)?;
+    if let Some(known) = contexts.contexts.get(&name)
+        && known.token.is_some()
+        && (&known.server, &known.email) != (&login.server, &login.email)
+    {
+        bail!(
+            "the context {name} has the login of {} at {}: choose another name with --context, or log out first: tidewaiter cloud logout --context {name}",
+            known.email,
+            known.server
+        );
+    }
     let prompt = format!("Password of {} at {}", login.email, login.server);
     let password = password::read(Variable::Account, args.password_file.as_deref(), &prompt, false)?;
     let token = token(&login, &password).await?;
@@ -156,10 +166,12 @@ pub(super) async fn logout(args: &LogoutArgs) -> Result<()> {
     let (name, login) = contexts.find_mut(args.context.as_deref())?;
     login.token = None;
     contexts.save()?;
-    let note = revoked.map_or_else(
-        |error| format!("; the server did not revoke the token, which stays valid until it expires: {error}"),
-        |()| String::new(),
-    );
+    let note = match revoked {
+        Err(error) if !is_over(&error) => {
+            format!("; the server did not revoke the token, which stays valid until it expires: {error}")
+        }
+        _ => String::new(),
+    };
     print(&format!("logged out of {name}{note}\n"))
 }
 

@@ -1,13 +1,13 @@
 //! `tidewaiter cloud operators`: manages the users who administer all organizations of the server.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use serde_json::Value;
 use tidewaiter_cloud::client::{Method, Path, Request};
 use tidewaiter_cloud::models::Kind;
 
 use super::apply::confirm;
 use super::output::{names, print, table, value};
-use super::session::Session;
+use super::session::{Session, is_called, text};
 use crate::cli::{CloudFormat, OperatorsCommand};
 
 /// Lists, adds or removes operators.
@@ -31,15 +31,20 @@ pub(super) async fn main(command: &OperatorsCommand) -> Result<()> {
         }
         OperatorsCommand::Remove { operator, confirmation } => {
             let session = Session::open(&operator.place)?;
+            let name = &operator.operator;
             // In whichever organization the user is.
-            let id = session.id(Kind::User, &operators, &operator.operator).await?;
+            let found = session.list(operators.clone()).await?;
+            let is_meant =
+                |user: &&Value| text(user, "id").eq_ignore_ascii_case(name) || is_called(Kind::User, user, name);
+            let user = found.iter().find(is_meant);
+            let id = user.map(|user| text(user, "id")).ok_or_else(|| {
+                anyhow!("{name} is not an operator: tidewaiter cloud operators list shows all operators")
+            })?;
             if !confirmation.yes {
-                confirm(&format!("Remove the operator {}?", operator.operator))?;
+                confirm(&format!("Remove the operator {name}?"))?;
             }
-            session
-                .send(&Request::new(Method::DELETE, operators.below(&id)))
-                .await?;
-            print(&format!("{} is no longer an operator\n", operator.operator))
+            session.send(&Request::new(Method::DELETE, operators.below(id))).await?;
+            print(&format!("{name} is no longer an operator\n"))
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
 use tidewaiter_cloud::client::{
-    AccessToken, BaseUrl, Client, ClientError, ClientSettings, ETag, Method, Path, Request,
+    AccessToken, Answer, BaseUrl, Client, ClientError, ClientSettings, ETag, Method, Path, Request,
 };
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::UserId;
@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// An open login.
 pub(super) struct Session {
     client: Client,
+    /// The name of its context.
+    context: String,
     organization: Option<String>,
     place: Place,
 }
@@ -51,6 +53,7 @@ impl Session {
         let organization = place.organization.map(|id| id.to_string());
         Ok(Self {
             client: Client::new(&settings, SystemClock::shared())?,
+            context: name.to_owned(),
             organization: organization.or_else(|| login.organization.clone()),
             place,
         })
@@ -147,16 +150,31 @@ impl Session {
     /// The object at `path`, and its version.
     pub(super) async fn get(&self, path: Path) -> Result<(Value, Option<ETag>)> {
         let request = Request::new(Method::GET, path);
-        let answer = self.client.request(&request).await?;
+        let answer = self.answer(&request).await?;
         let json = answer
             .json()
             .map_err(|reason| anyhow!("the response to {request} {reason}"))?;
         Ok((json, answer.etag))
     }
 
+    async fn answer(&self, request: &Request) -> Result<Answer> {
+        self.client.request(request).await.map_err(|error| {
+            let is_over = is_of_login(&error);
+            let error = anyhow::Error::from(error);
+            if is_over {
+                let name = &self.context;
+                error.context(format!(
+                    "the server does not accept the login of {name}; log in again with tidewaiter cloud login --context {name}"
+                ))
+            } else {
+                error
+            }
+        })
+    }
+
     /// The text of the answer.
     pub(super) async fn text(&self, request: &Request) -> Result<String> {
-        let answer = self.client.request(request).await?;
+        let answer = self.answer(request).await?;
         let text = answer
             .text()
             .map_err(|reason| anyhow!("the response to {request} {reason}"))?;
@@ -165,7 +183,7 @@ impl Session {
 
     /// Sends a body, and reads the answer if there is one.
     pub(super) async fn send(&self, request: &Request) -> Result<Value> {
-        let answer = self.client.request(request).await?;
+        let answer = self.answer(request).await?;
         if answer.bytes().is_empty() {
             return Ok(Value::Null);
         }
@@ -173,6 +191,16 @@ impl Session {
             .json()
             .map_err(|reason| anyhow!("the response to {request} {reason}"))
     }
+}
+
+/// Whether the token is expired, revoked, or of another cloud.
+fn is_of_login(error: &ClientError) -> bool {
+    matches!(error, ClientError::Refused { status: 401, .. })
+}
+
+/// Whether the server did not accept the login.
+pub(super) fn is_over(error: &anyhow::Error) -> bool {
+    error.downcast_ref().is_some_and(is_of_login)
 }
 
 /// Whether the object has this name.

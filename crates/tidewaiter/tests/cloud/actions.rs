@@ -20,7 +20,8 @@ kind: NodePool
 spec: {name: workers, count: 3, kubernetes_mode: worker, kubernetes_version: v1.30.1, etcd: false, is_schedulable: true}
 ";
 const BOB: (&str, &str) = ("BOB", "hunter2-hunter2");
-const NEW: (&str, &str) = ("TIDEWAITER_CLOUD_PASSWORD", "hunter2-another-one");
+const ACCOUNT: &str = "TIDEWAITER_CLOUD_PASSWORD";
+const NEW: (&str, &str) = ("TIDEWAITER_CLOUD_NEW_PASSWORD", "hunter2-another-one");
 
 impl Real {
     /// Runs the words of a line after `tidewaiter cloud`.
@@ -76,17 +77,32 @@ async fn roles_passwords_and_logins_of_users() {
     real.types("set-password bob@example.com").await;
     let login = format!("login --server {} --context bob bob@example.com", real.url);
     let login: Vec<&str> = ["cloud"].into_iter().chain(login.split(' ')).collect();
-    let old = [("TIDEWAITER_CLOUD_PASSWORD", BOB.1)];
+    let (old, account) = ([(ACCOUNT, BOB.1)], (ACCOUNT, NEW.1));
     real.person.run_with(&login, &old).await.refused(1, &["401"]);
-    real.person.run_with(&login, &[NEW]).await.well();
-    // Bob's own password needs the one before.
+    real.person.run_with(&login, &[account]).await.well();
+    // Nobody takes the place of a login by an oversight.
+    let other = format!("login --server {} --context bob eve@example.com", real.url);
+    real.refused(
+        &other,
+        &[
+            "bob has the login of bob@example.com",
+            "--context",
+            "logout --context bob",
+        ],
+    )
+    .await;
+    // A password of an account is never taken for a new one. Bob's own needs the one before.
+    let bob = ["cloud", "set-password", "bob@example.com"];
+    let without = real.person.run_with(&bob, &[account]).await;
+    without.refused(1, &["--password-file", NEW.0]);
     let without = real.person.run_open(&["cloud", "set-password"], &[NEW]).await;
-    without.refused(1, &["no current password", "--old-password-file"]);
+    without.refused(1, &["no password", "--old-password-file", ACCOUNT]);
+    let last = (NEW.0, "hunter2-the-third");
+    let set = real.person.run_with(&["cloud", "set-password"], &[account, last]).await;
+    assert_eq!(set.well(), "your password is set\n");
     let file = real.person.file("old", NEW.1);
-    let last = [("TIDEWAITER_CLOUD_PASSWORD", "hunter2-the-third")];
     let own = ["cloud", "set-password", "--old-password-file", &file];
-    assert_eq!(real.person.run_with(&own, &last).await.well(), "your password is set\n");
-    let again = real.person.run_with(&own, &last).await;
+    let again = real.person.run_with(&own, &[last]).await;
     assert!(
         again.code == 1 && again.err.contains("is not your current password"),
         "{}",
@@ -96,7 +112,9 @@ async fn roles_passwords_and_logins_of_users() {
     real.types("context use 127.0.0.1").await;
     real.types("end-logins bob@example.com").await;
     let ended = real.person.run(&["cloud", "whoami", "--context", "bob"]).await;
-    assert!(ended.code == 1 && ended.err.contains("401"), "{}", ended.err);
+    ended.refused(1, &["401", "log in again with tidewaiter cloud login --context bob"]);
+    let out = real.person.run(&["cloud", "logout", "--context", "bob"]).await.well();
+    assert_eq!(out, "logged out of bob\n");
 }
 
 #[tokio::test]

@@ -47,6 +47,7 @@ impl Newcomer {
         let command = self.person.command(&[]);
         let variables = [
             ("TIDEWAITER_CLOUD_PASSWORD", PASSWORD),
+            ("TIDEWAITER_CLOUD_NEW_PASSWORD", PASSWORD),
             ("BOB_PASSWORD", "hunter2-hunter2"),
             ("EDITOR", "sed -i 's/list/watch/'"),
         ];

@@ -246,6 +246,8 @@ async fn operators_are_added_and_removed_by_name() {
     let remove = |who| ["cloud", "operators", "remove", who, "--yes"];
     person.run(&remove("bob@example.com")).await.well();
     assert!(!listed().await.contains("bob@example.com"));
+    let again = person.run(&remove("bob@example.com")).await;
+    again.refused(1, &["bob@example.com is not an operator"]);
     let last = person.run(&remove("alice@example.com")).await;
     assert!(last.code == 1 && last.err.contains("last operator"), "{}", last.err);
 }
