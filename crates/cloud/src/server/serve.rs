@@ -80,6 +80,11 @@ pub enum ServeError {
     /// An error of the database.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The database has no organization. Served, a lost database would look like a cloud whose objects were all deleted.
+    #[error(
+        "the database has no organization: for a new cloud, run tidewaiter cloud init; if there was one, restore a backup with tidewaiter cloud restore"
+    )]
+    Empty,
     /// An error of the signing keys.
     #[error(transparent)]
     Signing(#[from] SigningError),
@@ -143,6 +148,9 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         mut writer,
         mut maintenance,
     } = Store::open(&parts.database, kit.clock.clone()).await?;
+    if store.ids(Kind::Organization).await?.is_empty() {
+        return Err(ServeError::Empty);
+    }
     sealer.check(&heads(&store).await?, None)?;
     writer.quotas = Arc::new(Quotas {
         limits: parts.quotas.clone(),

@@ -90,6 +90,11 @@ pub enum StoreError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// The file of the database, or its lock, is not the one that this process opened.
+    #[error(
+        "{0} was moved, removed or replaced while the server runs: nothing is written. Move it back, or restart the server with the right one"
+    )]
+    Moved(String),
     /// The database does not respond, or rejects a statement.
     #[error("the database is unusable")]
     Unavailable(#[source] sqlx::Error),
@@ -120,6 +125,16 @@ impl StoreError {
     /// Whether the connection cannot be used after it.
     fn is_of_connection(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Silent(_))
+    }
+}
+
+impl From<MigrateError> for StoreError {
+    fn from(error: MigrateError) -> Self {
+        match error {
+            // A full disk, a database that is only read, or one that is gone.
+            MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => Self::Unavailable(error),
+            error => Self::Migrate(error),
+        }
     }
 }
 
@@ -200,7 +215,7 @@ impl Store {
         let engine: Arc<dyn Engine> = Arc::from(engine::of(url)?);
         engine.check().await?;
         let pool = engine.pool(engine::READERS).await?;
-        MIGRATIONS.run(&pool).await.map_err(StoreError::Migrate)?;
+        MIGRATIONS.run(&pool).await?;
         names::shorten(&pool).await?;
         let epoch = epoch(&mut *pool.acquire().await?).await?;
         let (sequence,): (i64,) = sqlx::query_as("SELECT value FROM sequence WHERE one = 1")

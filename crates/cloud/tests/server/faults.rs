@@ -1,4 +1,5 @@
 //! A database that goes away, is full, or is no database: clear words, nothing lost, and recovery without anybody's help.
+#![allow(clippy::disallowed_methods, reason = "files of the test")]
 
 use std::fs::{self, OpenOptions};
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -138,8 +139,42 @@ async fn a_file_that_cannot_be_used_is_named() {
         .unwrap();
     let error = tidewaiter_kit::Chain(&error).to_string();
     assert!(error.contains("refused") && !error.contains("hunter2"), "{error}");
+    // An empty file is no cloud whose objects were all deleted.
+    fs::write(world.folder.path().join("empty.db"), "").unwrap();
+    for name in ["empty.db", "lost.db"] {
+        let error = start(&world, name).await.expect("there is no cloud").to_string();
+        assert!(
+            error.contains("has no organization") && error.contains("cloud restore"),
+            "{error}"
+        );
+    }
     // What is whole is served as it was.
     assert!(start(&world, "cloud.db").await.is_none());
+}
+
+#[tokio::test]
+async fn a_file_that_was_moved_or_whose_lock_is_gone_takes_no_write() {
+    let world = World::sqlite().await;
+    let owner = world.owner().await;
+    ready(&world, true).await;
+    for name in ["cloud.db", "cloud.db.lock"] {
+        let (path, away) = (world.folder.path().join(name), world.folder.path().join("away"));
+        fs::rename(&path, &away).unwrap();
+        for replaced in [false, true] {
+            if replaced {
+                fs::write(&path, "").unwrap();
+            }
+            let registry = fixture::registry(&format!("{name}-{replaced}"));
+            assert_away(&world.post(&owner, "~/registries", registry).await);
+            ready(&world, false).await;
+            let told = world.get("", "/readyz").await.is(503).body;
+            assert!(told.contains(name) && told.contains("Move it back"), "{told}");
+        }
+        fs::rename(&away, &path).unwrap();
+        ready(&world, true).await;
+        let registry = fixture::registry(&format!("{name}-false"));
+        world.post(&owner, "~/registries", registry).await.is(201);
+    }
 }
 
 on_both!(a_copy_is_of_one_moment_and_goes_into_either_store);

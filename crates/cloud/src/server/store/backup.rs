@@ -175,7 +175,7 @@ pub async fn restore(
     let engine = engine::of(url)?;
     engine.check().await?;
     let pool = engine.pool(engine::READERS).await?;
-    MIGRATIONS.run(&pool).await.map_err(StoreError::Migrate)?;
+    MIGRATIONS.run(&pool).await.map_err(StoreError::from)?;
     let mut connection = pool.acquire().await.map_err(StoreError::from)?;
     connection.close_on_drop();
     connection.execute(engine.statements().begin).await?;
@@ -236,6 +236,9 @@ async fn fill(
         } else if let Some(foot) = value.as_object() {
             if foot.get("rows") != Some(&json!(rows)) || foot.get("sha256") != Some(&json!(hex(digest))) {
                 return Err(wrong("does not match the lines before it: the backup is damaged"));
+            }
+            if !copy.fill_buf()?.is_empty() {
+                return Err(wrong("is the footer, but more follows it: is the file one backup?"));
             }
             return Ok((BackupSummary { rows }, version_of_copy));
         } else {

@@ -1,9 +1,10 @@
 //! The differences between the two databases: every statement on the data has the same text for both.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -61,6 +62,12 @@ pub(super) trait Engine: Send + Sync {
     /// Checks that the database exists, and that its file, if it has one, is intact and writable. Called once, before
     /// anything is served: a pool retries until its timeout and then reports only that.
     async fn check(&self) -> Result<(), StoreError>;
+
+    /// Checks before each write that other processes still find the file, and its lock, where this one opened it: else
+    /// its changes would be lost, or made beside those of another process.
+    fn check_place(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Receives notifications of other replicas' commits; `None` if there cannot be other replicas.
     async fn listen(&self) -> Result<Option<CommitListener>, StoreError>;
@@ -155,6 +162,26 @@ struct Sqlite {
     url: String,
     /// Locked for the life of the process: the caches are correct only while no other process writes.
     _lock: Option<File>,
+    place: Arc<Place>,
+}
+
+/// The file and its lock, each with its device and inode.
+struct Place(Vec<(PathBuf, (u64, u64))>);
+
+impl Place {
+    fn check(&self) -> Result<(), StoreError> {
+        for (path, opened) in &self.0 {
+            if fs::metadata(path).is_ok_and(|found| identity(&found) == *opened) {
+                continue;
+            }
+            return Err(StoreError::Moved(path.display().to_string()));
+        }
+        Ok(())
+    }
+}
+
+fn identity(metadata: &fs::Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
 impl Sqlite {
@@ -174,27 +201,38 @@ impl Sqlite {
             let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
             opened.map_err(|source| unwritable(path, source))
         };
+        let mut opened = Vec::new();
         let lock = if writes {
-            let lock = file(&path.with_added_extension("lock"))?;
+            let lock_path = path.with_added_extension("lock");
+            let lock = file(&lock_path)?;
             flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
                 StoreError::Setting(format!(
                     "database is {}, which another process uses; stop that process, or use PostgreSQL for several replicas",
                     path.display()
                 ))
             })?;
-            file(&path)?;
+            for (path, file) in [(&path, &file(&path)?), (&lock_path, &lock)] {
+                let metadata = file.metadata().map_err(|source| unwritable(path, source))?;
+                opened.push((path.clone(), identity(&metadata)));
+            }
             // SQLite creates files next to it while it is open, and removes them when it is closed.
             if let Some(folder) = path.parent() {
                 access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| unwritable(folder, error.into()))?;
             }
             Some(lock)
-        } else {
+        } else if path.exists() {
             None
+        } else {
+            return Err(StoreError::Setting(format!(
+                "database is {}, which does not exist",
+                path.display()
+            )));
         };
         Ok(Self {
             url: format!("sqlite://{}?mode=rw", url.path()),
             path,
             _lock: lock,
+            place: Arc::new(Place(opened)),
         })
     }
 }
@@ -211,10 +249,18 @@ impl Engine for Sqlite {
     }
 
     async fn pool(&self, connections: u32) -> Result<AnyPool, StoreError> {
+        let place = Arc::clone(&self.place);
         let pool = AnyPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(ACQUIRE)
-            .after_connect(|connection, _| Box::pin(async move { connection.execute(PRAGMAS).await.map(drop) }))
+            .after_connect(move |connection, _| {
+                let place = Arc::clone(&place);
+                Box::pin(async move {
+                    connection.execute(PRAGMAS).await?;
+                    // Else a reader would read another file than the writer writes.
+                    place.check().map_err(sqlx::Error::config)
+                })
+            })
             .connect(&self.url)
             .await?;
         Ok(pool)
@@ -249,6 +295,10 @@ impl Engine for Sqlite {
             SQLITE_READONLY | SQLITE_CANTOPEN => unwritable(&self.path, io::Error::other(error)),
             _ => error.into(),
         })
+    }
+
+    fn check_place(&self) -> Result<(), StoreError> {
+        self.place.check()
     }
 
     async fn listen(&self) -> Result<Option<CommitListener>, StoreError> {
@@ -292,7 +342,7 @@ impl Engine for Postgres {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        Ok(AnyConnection::connect(self.url.as_str()).await?.close().await?)
+        within(async { AnyConnection::connect(self.url.as_str()).await?.close().await }).await
     }
 
     async fn listen(&self) -> Result<Option<CommitListener>, StoreError> {

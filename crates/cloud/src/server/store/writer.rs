@@ -255,6 +255,7 @@ impl Writer {
     }
 
     async fn begin(&mut self) -> Result<Transaction, StoreError> {
+        self.engine.check_place()?;
         // The connection may have been lost: then no change was written on it.
         if let Some(connection) = self.kept.take()
             && let Ok(transaction) = self.begin_on(connection).await

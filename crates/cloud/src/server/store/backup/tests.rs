@@ -52,6 +52,22 @@ async fn a_backup_has_the_version_of_its_database(urls: &mut dyn Iterator<Item =
     assert!(refused.to_string().contains("have version 9999"), "{refused}");
 }
 
+#[tokio::test]
+async fn what_follows_a_backup_is_not_left_out_and_what_is_not_there_is_not_created() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = |name: &str| -> Url { format!("sqlite://{}/{name}", folder.path().display()).parse().unwrap() };
+    let missing = backup(&url("none"), &mut Vec::new(), &mut |_| {}).await.unwrap_err();
+    assert!(missing.to_string().contains("none, which does not exist"), "{missing}");
+    assert!(!folder.path().join("none").exists());
+    made(&url("old"), version()).await.close().await;
+    let mut copy = Vec::new();
+    backup(&url("old"), &mut copy, &mut |_| {}).await.unwrap();
+    let twice = copy.repeat(2);
+    let refused = restore(&url("new"), &mut &*twice, &mut |_| {}).await.unwrap_err();
+    assert!(refused.to_string().contains("more follows it"), "{refused}");
+    restore(&url("new"), &mut &*copy, &mut |_| {}).await.unwrap();
+}
+
 mod sqlite {
     #[tokio::test]
     async fn a_backup_has_the_version_of_its_database() {
