@@ -25,7 +25,7 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
     let (name, mut login) = wanted(args, &contexts)?;
     if let Some(known) = contexts.contexts.get(&name)
         && known.token.is_some()
-        && (&known.server, &known.email) != (&login.server, &login.email)
+        && !(known.server == login.server && known.email.eq_ignore_ascii_case(&login.email))
     {
         bail!(
             "the context {name} has the login of {} at {}: choose another name with --context, or log out first: tidewaiter cloud logout --context {name}",

@@ -80,6 +80,14 @@ async fn roles_passwords_and_logins_of_users() {
     let (old, account) = ([(ACCOUNT, BOB.1)], (ACCOUNT, NEW.1));
     real.person.run_with(&login, &old).await.refused(1, &["401"]);
     real.person.run_with(&login, &[account]).await.well();
+    let same = login
+        .iter()
+        .map(|word| word.replace("bob@", "Bob@"))
+        .collect::<Vec<_>>();
+    let same: Vec<&str> = same.iter().map(String::as_str).collect();
+    for spelled in [&same, &login] {
+        real.person.run_with(spelled, &[account]).await.well();
+    }
     // Nobody takes the place of a login by an oversight.
     let other = format!("login --server {} --context bob eve@example.com", real.url);
     real.refused(
