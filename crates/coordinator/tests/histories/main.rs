@@ -62,7 +62,7 @@ async fn simulate(seed: u64, traces: bool) -> Vec<String> {
 
 #[test]
 fn every_history_ends_as_the_cloud_says_and_is_then_quiet() {
-    let seeds = Seeds::chosen(0..15);
+    let seeds = Seeds::chosen(0..10);
     seeds.run("--test histories every_history", |seed, traces| {
         simulated(seed, simulate(seed, traces))
     });

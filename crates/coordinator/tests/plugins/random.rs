@@ -23,8 +23,8 @@ use tidewaiter_testkit::{ApiProxy, ApiRequest, Moment, eventually};
 use crate::cluster::{Running, SOON, coordinator, kills};
 use crate::world::{World, config, id};
 
-/// Some 40 s of two cores.
-const HISTORIES: u64 = 16;
+/// Some 20 s of two cores.
+const HISTORIES: u64 = 8;
 
 /// The places of objects: apiVersion, plural, kind, namespace, name. Versions that change the kind or the namespace of an object move it from
 /// one to another.
