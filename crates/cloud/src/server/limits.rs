@@ -35,8 +35,8 @@ const HASHES_BY_ORGANIZATION: usize = 8;
 const STRANGERS: usize = 64;
 /// The number of requests without a known caller in progress for one address.
 const STRANGERS_BY_ADDRESS: usize = 16;
-/// The number of times per second that one address gets the description of the API, in bursts of [`TEN`] times as many: it is
-/// large, and anybody may ask for it.
+/// The requests per second of one address for the description of the API, which is large and public. Bursts have
+/// [`TEN`] times as many.
 const DESCRIPTIONS: NonZeroU32 = NonZeroU32::MIN;
 /// One caller has at most this part of all permits.
 const PART: usize = 4;

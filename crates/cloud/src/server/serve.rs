@@ -80,7 +80,7 @@ pub enum ServeError {
     /// An error of the database.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The database has no organization. Served, a lost database would look like a cloud whose objects were all deleted.
+    /// The database has no organization. A lost one that is served would look as if all objects had been deleted.
     #[error(
         "the database has no organization: for a new cloud, run tidewaiter cloud init; if there was one, restore a backup with tidewaiter cloud restore"
     )]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use reqwest::Method;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
+use sqlx::{AnyConnection, AssertSqlSafe, Connection as _, Executor as _};
 use tidewaiter_cloud::server::store;
 use tidewaiter_testkit::{Postgres, eventually};
 
@@ -139,6 +140,22 @@ async fn a_file_that_cannot_be_used_is_named() {
         .unwrap();
     let error = tidewaiter_kit::Chain(&error).to_string();
     assert!(error.contains("refused") && !error.contains("hunter2"), "{error}");
+    // Nor is one that accepts connections and says nothing, or one that only reads: its tables are not blamed.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("postgres://u@{}/cloud", listener.local_addr().unwrap());
+    let postgres = Postgres::shared().await;
+    let name = postgres.create_database().await;
+    let read_only = postgres.url(&name);
+    let mut connection = AnyConnection::connect(&read_only).await.unwrap();
+    let set = format!("ALTER DATABASE {name} SET default_transaction_read_only = on");
+    connection.execute(AssertSqlSafe(set)).await.unwrap();
+    for (database, words) in [(silent, "does not answer within"), (read_only, "unusable")] {
+        let database = database.parse().unwrap();
+        let started = World::served(database, Arc::clone(&world.folder), world.ids(), |_| {});
+        let error = started.await.err().unwrap();
+        let error = tidewaiter_kit::Chain(&error).to_string();
+        assert!(error.contains(words) && !error.contains("schema"), "{error}");
+    }
     // An empty file is no cloud whose objects were all deleted.
     fs::write(world.folder.path().join("empty.db"), "").unwrap();
     for name in ["empty.db", "lost.db"] {

@@ -193,12 +193,12 @@ impl Session {
     }
 }
 
-/// Whether the token is expired, revoked, or of another cloud.
+/// Returns true for a token that is expired, revoked, or of another cloud.
 fn is_of_login(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused { status: 401, .. })
 }
 
-/// Whether the server did not accept the login.
+/// Returns true if the server rejected the login.
 pub(super) fn is_over(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(is_of_login)
 }

@@ -1,4 +1,4 @@
-//! What the upgrade controller reads and writes in the folders of the host.
+//! The files of the host: the order that the upgrade controller writes, and the result and the pinned keys that it reads.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::upgrade::report::Found;
 use crate::upgrade::trust::{AgentIdentity, Asked, Trust};
 use crate::watcher::Watcher;
 
-/// Whether the order is to be written again: the host has refused it for a while, or has not answered. `result` is what the host said of this upgrade, and
-/// `stands` for how long it has had the order.
+/// Returns true if the order must be written again, because the host has blocked it for a while or has not answered.
+/// `result` is the host's result of this upgrade, and `stands` the time since the order was written.
 pub(super) fn is_to_be_repeated(result: Option<&RunResult>, stands: Duration, now: Timestamp) -> bool {
     let Some(result) = result else {
         return stands >= LOOK_AGAIN;
@@ -47,7 +47,7 @@ pub(super) fn offer_checked(
     Ok(host.offer(&files::script_name(target, id), order)?)
 }
 
-/// Whether the host would run the script.
+/// Checks that the host would run the script.
 fn check(pinned: &Host, script: &str, asked: &Asked<'_>) -> Result<(), UpgradeError> {
     Trust::read(pinned)?.open(script, asked)?;
     Ok(())
@@ -74,8 +74,8 @@ fn refuse(host: &Host, id: &str, error: &UpgradeError, now: Timestamp) -> Result
     Ok(())
 }
 
-/// What the host says, permits and lacks, and whether its folders could be watched, which is done first.
-/// `cluster` is its id in the cloud, if the coordinator has said it.
+/// Reads the result, the permissions and the problems of the host. First starts to watch its folders; the second value
+/// is the result of that. `cluster` is the id of the cluster in the cloud, empty if it is unknown.
 pub(super) fn look(site: &Site, cluster: &str) -> (Found<'static>, Result<(), UpgradeError>) {
     let Site {
         host,
@@ -97,7 +97,7 @@ pub(super) fn look(site: &Site, cluster: &str) -> (Found<'static>, Result<(), Up
         Err(error) => Some(Chain(error).to_string()),
     };
     let found = Found {
-        // One that does not count is none.
+        // An invalid result is ignored.
         result: host.result().unwrap_or_default(),
         permits_unsigned: trust.as_ref().is_ok_and(Trust::permits_unsigned),
         host_problem: problem.unwrap_or_default(),
