@@ -6,7 +6,7 @@ SHELL := bash
 # Warnings are errors here, not in the source.
 STRICT := -D warnings
 
-.PHONY: help demo test bench fmt lint docs unit nodes assets deny image
+.PHONY: help demo test thorough bench fmt lint docs unit nodes assets deny image
 
 help: ## What can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -23,6 +23,9 @@ demo: assets ## See it work, on a real API server and a stand-in for AWS (KEEP=1
 	target/release/examples/demo $(if $(NODES),--nodes $(NODES)) $(if $(KEEP),--keep) $(if $(AUDIT),--audit $(AUDIT))
 
 test: fmt lint docs unit ## Everything that CI runs
+
+thorough: export TIDEWAITER_THOROUGH := 1
+thorough: unit ## The tests, with every death and every wrong list of which `make test` tries some
 
 bench: assets ## Speed and size, as ratios in one run
 	cargo bench --package tidewaiter --bench performance

@@ -16,32 +16,35 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-/// The targets that take longest, which start first, the longest before the others. Those that compute (`simulation`, `histories`) lie
-/// between those that wait, so that neither the cores nor the places are idle.
-const LONGEST: [&str; 23] = [
+/// The targets that take longest, which start first, the longest before the others: at the end, all places are taken.
+const LONGEST: [&str; 27] = [
     "server",
-    "controller",
-    "coordinator",
-    "nodes",
-    "simulation",
-    "attacks",
-    "agent",
-    "mirror",
     "plugins",
+    "controller",
     "histories",
+    "coordinator",
     "cloud_server",
-    "image",
+    "mirror",
+    "upgrades",
+    "chart",
+    "attacks",
+    "simulation",
+    "agent",
+    "access",
+    "model",
     "verdicts",
-    "tidewaiter_coordinator",
+    "image",
     "conformance",
     "real",
-    "labels",
-    "access",
+    "tidewaiter_coordinator",
     "validate",
     "gce",
     "schemas",
-    "chart",
     "cloud",
+    "tidewaiter_agent",
+    "tidewaiter_kit",
+    "labels",
+    "stores",
 ];
 
 /// How much runs at the same time.
@@ -50,8 +53,8 @@ pub struct Options {
     /// Test binaries that run at the same time.
     #[arg(long, default_value_t = 3)]
     binaries: usize,
-    /// Tests that run at the same time in each of them. Three saturate two cores; more only makes each test slower.
-    #[arg(long, default_value_t = 3)]
+    /// Tests that run at the same time in each of them. Four saturate two cores; more only makes each test slower.
+    #[arg(long, default_value_t = 4)]
     threads: usize,
     /// A test binary that is left out, such as `nodes` where there is no root. Can be given several times.
     #[arg(long, value_name = "NAME")]

@@ -80,7 +80,7 @@ async fn simulate(seed: u64, traces: bool) -> Outcome {
 
 #[test]
 fn whatever_happens_it_ends_as_the_cloud_and_the_files_say() {
-    let seeds = Seeds::chosen(0..700);
+    let seeds = Seeds::chosen(0..400);
     seeds.run("--test simulation whatever", |seed, traces| {
         play_seed(seed, traces).violations
     });

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tidewaiter_coordinator::mirror::MassDeletion;
+use tidewaiter_testkit::every;
 use tidewaiter_testkit::sim::Crash;
 
 use crate::away::{synced, synced_with};
@@ -60,7 +61,7 @@ fn killed_at_any_creation_update_or_deletion() {
         sleep(Duration::from_secs(10)).await;
     };
     // Three for each of eleven kinds, and an Event for each.
-    at_writes(&[(0, 1), (1, 1)], 1, &change, 66);
+    at_writes(&[(0, 1), (1, 1)], every(5), &change, 66);
 }
 
 #[test]
@@ -70,7 +71,7 @@ fn killed_in_a_mass_deletion() {
         world.settles(Duration::from_secs(50)).await;
     };
     let objects = [(0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1)];
-    at_writes(&objects, 7, &change, 66);
+    at_writes(&objects, every(3) * 7, &change, 66);
 }
 
 #[test]
@@ -94,7 +95,7 @@ fn killed_at_any_write_of_a_release() {
         sleep(Duration::from_secs(10)).await;
     };
     for (crash, step) in [(Crash::Before as fn(usize) -> Crash, 1), (Crash::After, AFTER)] {
-        for writes in (0..24).step_by(step) {
+        for writes in (0..24).step_by(step * every(4)) {
             simulated(5, killed_at_release(crash(writes), &change));
         }
     }

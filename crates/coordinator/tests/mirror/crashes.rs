@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::{Value, json};
-use tidewaiter_testkit::{ApiProxy, ApiRequest, Moment, eventually};
+use tidewaiter_testkit::{ApiProxy, ApiRequest, Moment, eventually, every};
 
 use crate::cluster::{MORE, is_killed, kills};
 use crate::objects::{KINDS, Kind, POOL, pool};
@@ -35,7 +35,7 @@ async fn killed_at_any_write_it_ends_the_same_and_is_quiet() {
     let mut nth = 0;
     let mut is_over = false;
     while !is_over {
-        nth += 1;
+        nth += every(3);
         assert!(nth <= WRITES + MORE, "more writes than {nth}");
         // The histories do both at each write, in simulated time.
         let moment = if nth % 2 == 0 { Moment::After } else { Moment::Before };

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use tidewaiter_api::containership::UpgradeStatus;
-use tidewaiter_testkit::{ApiProxy, ApiRequest, Moment};
+use tidewaiter_testkit::{ApiProxy, ApiRequest, Moment, every};
 
 use crate::cluster::{MORE, coordinator, is_killed, kills};
 use crate::world::{OLD, Script, World, is_once};
@@ -18,7 +18,7 @@ async fn killed_at_any_write_the_upgrade_goes_on_where_it_was() {
         let world = World::start().await;
         let proxy = ApiProxy::start(&world.cluster, &coordinator());
         let config = kube::Config::new(proxy.url().parse().unwrap());
-        for nth in 1.. {
+        for nth in (1..).step_by(every(3)) {
             assert!(nth <= WRITES + MORE, "more writes than {nth}");
             for name in ["cp", "w1", "w2"] {
                 world.join(name, OLD, &[]).await;

@@ -9,7 +9,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tidewaiter_api::containership::UpgradeStatus;
-use tidewaiter_testkit::{ApiProxy, ApiRequest, Identity, Moment, eventually};
+use tidewaiter_testkit::{ApiProxy, ApiRequest, Identity, Moment, eventually, every};
 
 use crate::cluster::{MORE, coordinator, is_killed, kills};
 use crate::world::{NEW, OLD, SOON, Script, World};
@@ -215,7 +215,7 @@ async fn the_pods_of_a_node_that_is_drained_are_watched() {
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the rate of passes is measured in real time")]
 async fn pods_that_come_to_a_drained_node_and_leave_it_start_few_passes() {
-    const PODS: usize = 1_000;
+    const PODS: usize = 300;
     let world = World::start().await;
     world.join("cp", NEW, &[]).await;
     world.join("w1", OLD, &[]).await;
@@ -387,7 +387,7 @@ async fn killed_at_any_write_every_node_is_in_service_again() {
         let world = World::start().await;
         let proxy = ApiProxy::start(&world.cluster, &coordinator());
         let config = kube::Config::new(proxy.url().parse().unwrap());
-        for nth in 1.. {
+        for nth in (1..).step_by(every(3)) {
             assert!(nth <= WRITES + MORE, "more writes than {nth}");
             for name in ["w1", "w2"] {
                 world.join(name, OLD, &[]).await;

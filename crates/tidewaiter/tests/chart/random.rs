@@ -11,7 +11,7 @@ use tidewaiter_testkit::ControlPlane;
 use crate::accepted::{dry_run, prepare};
 use crate::{chart, template};
 
-const CASES: u32 = 32;
+const CASES: u32 = 16;
 
 /// Settings that the chart sets itself, and refuses with a remedy.
 const OF_THE_CHART: &str = "#/$defs/ofTheChart";

@@ -16,7 +16,7 @@ use crate::world::{Answer, Ask, Land, On, Place, SOON, Server, content};
 
 const WRITERS: usize = 200;
 /// So many more acknowledgements before each of the kills.
-const BEFORE: [usize; 3] = [500, 900, 1_300];
+const BEFORE: [usize; 2] = [500, 1_300];
 /// A machine that does ten things at once takes longer than the two seconds that are promised.
 const RESTART: Duration = Duration::from_secs(20);
 
