@@ -4,6 +4,8 @@
 //! Until the cloud has been read once, nothing is decided. Pure, except for [`sync`].
 
 mod brake;
+mod freshness;
+mod listed;
 mod stored;
 pub mod sync;
 

@@ -294,7 +294,7 @@ impl CloudState {
     /// value.
     ///
     /// # Errors
-    /// If they cannot be encrypted, or the existing value cannot be decrypted.
+    /// If they cannot be encrypted.
     pub(super) fn sealed(
         &self,
         kind: Kind,
@@ -306,9 +306,8 @@ impl CloudState {
         let Some(Credential(text)) = credentials else {
             return Ok(String::new());
         };
-        if let Some(before) = before
-            && self.open(before)?.as_deref() == Some(&**text)
-        {
+        let is_same = |before: &&Row| self.open(before).is_ok_and(|same| same.as_deref() == Some(&**text));
+        if let Some(before) = before.filter(is_same) {
             return Ok(before.secret.0.clone());
         }
         self.seal(kind, id, organization, text)

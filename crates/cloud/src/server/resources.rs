@@ -50,6 +50,13 @@ async fn whole(cloud: &Cloud, source: &mut dyn Source, row: &Row, secrets: bool)
     Ok(item)
 }
 
+/// The representation that the condition of a write is about. Credentials that cannot be decrypted are left out: they can be
+/// replaced, and their object can be deleted.
+async fn seen(cloud: &Cloud, source: &mut dyn Source, row: &Row, secrets: bool) -> Result<Map<String, Value>, Error> {
+    let secrets = secrets && cloud.open(row).is_ok();
+    whole(cloud, source, row, secrets).await
+}
+
 /// Creates an object.
 pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let kind = call.kind()?;
@@ -150,7 +157,7 @@ pub(super) async fn change(cloud: &Cloud, call: &Call) -> Result<Response, Error
         may_write(transaction, &mut spot, kind, &known.principal).await?;
         let before = found(transaction, kind, &spot).await?;
         let secrets = known.principal.sees_secrets(uuid(&before.organization_id));
-        let seen = whole(&state, transaction, &before, secrets).await?;
+        let seen = seen(&state, transaction, &before, secrets).await?;
         condition.check(text(&seen).as_bytes())?;
         let document = said(&state, &before, &seen, body, patch)?;
         let document = super::catalogue::respelled(transaction, document).await?;
@@ -186,7 +193,7 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error
         may_write(transaction, &mut spot, kind, &known.principal).await?;
         let row = found(transaction, kind, &spot).await?;
         let secrets = known.principal.sees_secrets(uuid(&row.organization_id));
-        let seen = whole(&state, transaction, &row, secrets).await?;
+        let seen = seen(&state, transaction, &row, secrets).await?;
         condition.check(text(&seen).as_bytes())?;
         match kind {
             Kind::SshKey => super::users::tell_elsewhere(transaction, &row).await?,

@@ -15,6 +15,7 @@ mod forget;
 mod homes;
 mod listed;
 mod maintenance;
+mod migrations;
 mod names;
 mod observed;
 mod pace;
@@ -35,7 +36,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::MigrateError;
 use sqlx::{AnyConnection, AnyPool};
 use tidewaiter_kit::{Chain, SharedClock};
 use tokio::sync::oneshot;
@@ -54,6 +55,7 @@ pub(super) use feed::{CommittedChange, Feed, Scope};
 pub(super) use listed::Listed;
 pub(super) use maintenance::Maintenance;
 pub use maintenance::Retention;
+use migrations::MIGRATIONS;
 use observed::Observed;
 pub(super) use observed::{Action, Subject};
 pub(super) use quotas::Quotas;
@@ -71,8 +73,6 @@ use writer::{Jobs, Waiting};
 
 /// A client that missed more changes than this before the process started lists everything again.
 const REPLAYED: i64 = 10_000;
-
-static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 
 /// An error of the database.
 #[derive(Debug, thiserror::Error)]

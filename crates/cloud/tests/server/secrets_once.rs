@@ -15,6 +15,7 @@ on_both!(
     only_a_login_makes_a_token_that_outlives_it_and_only_at_first,
     a_token_for_a_cluster_tells_of_its_organization_alone,
     a_secret_that_was_deleted_is_not_repeated,
+    credentials_that_cannot_be_decrypted_are_replaced_or_deleted_with_their_object,
 );
 
 const TOKENS: &str = "/v3/account/tokens";
@@ -171,4 +172,25 @@ async fn no_cache_keeps_a_credential() {
     }
     let keys = world.get("", "/.well-known/jwks.json").await.is(200);
     assert_eq!(keys.header("cache-control"), "");
+}
+
+async fn credentials_that_cannot_be_decrypted_are_replaced_or_deleted_with_their_object(world: World) {
+    let owner = world.owner().await;
+    let made = world.post(&owner, "~/registries", registry("ours")).await.is(201);
+    let path = format!("~/registries/{}", made.field("id"));
+    let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
+    for is_replaced in [true, false] {
+        let damage = "UPDATE objects SET secret = 'AAAA' WHERE kind = 'registries'";
+        let damaged = sqlx::query(damage).execute(&mut database).await.unwrap();
+        assert_eq!(damaged.rows_affected(), 1);
+        world.get(&owner, &path).await.is(500);
+        if is_replaced {
+            world.put(&owner, &path, registry("ours")).await.is(200);
+            let listed = world.get(&owner, "~/registries").await.is(200).json();
+            assert_eq!(listed[0]["credentials"], registry("ours")["credentials"]);
+        } else {
+            world.delete(&owner, &path).await.is(204);
+            assert_eq!(world.get(&owner, "~/registries").await.is(200).json(), json!([]));
+        }
+    }
 }

@@ -30,22 +30,23 @@ use tidewaiter_api::names::AUTHORIZATION_ROLE_BINDING_FINALIZER;
 use tidewaiter_kit::client::{Clients, MANY_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Cache, Change, Controller, ControllerContext, Finalizer, ForeignObjects, Index, Key, Metadata, Next, Pass, Queue,
-    Reconciler, Tasks, Trigger, WriteError, Writer,
+    Cache, Controller, ControllerContext, Finalizer, ForeignObjects, Index, Key, Metadata, Next, Pass, Queue,
+    Reconciler, Tasks, WriteError, Writer,
 };
 
 mod object;
 mod plan;
 mod status;
+mod triggers;
 mod unlabelled;
 mod wide;
 
-use super::listed::key_of;
 use super::rbac::{CATCH_UP, OURS, Rbac, is_made, is_ours, keep};
 use crate::mirror::is_id;
 use object::Binding;
 use plan::{Existing, Step, Target};
 use status::{BindingError, Waiting};
+use triggers::{all_bindings, bindings_of, made_of, of_namespace};
 
 pub(crate) use plan::STAND_IN;
 pub(crate) use status::Wait;
@@ -101,59 +102,6 @@ pub(super) fn start(
         .reads(&rbac.in_namespaces)
         .start(context.clone(), tasks);
     Ok(())
-}
-
-/// Reconciles the bindings of a role, which the object has the name of.
-fn bindings_of<K: kube::Resource + 'static>(queue: &Queue, rbac: &Rbac) -> Trigger<K> {
-    let (queue, index) = (queue.clone(), rbac.bindings_of.clone());
-    Trigger::calls(move |change: &Change<'_, K>| {
-        let name = change.object().meta().name.clone().unwrap_or_default();
-        for key in index.keys(&name) {
-            queue.push(key);
-        }
-    })
-}
-
-/// Reconciles the bindings in a namespace that is new or begins to terminate.
-fn of_namespace(queue: &Queue, rbac: &Rbac) -> Trigger<Metadata<Namespace>> {
-    let queue = queue.clone();
-    let in_namespace = rbac
-        .bindings
-        .cache()
-        .index(|binding| Some(binding.spec.namespace.clone()));
-    let trigger = Trigger::calls(move |change: &Change<'_, Metadata<Namespace>>| {
-        let name = change.object().metadata.name.clone().unwrap_or_default();
-        for key in in_namespace.keys(&name) {
-            queue.push(key);
-        }
-    });
-    trigger.unless(|before, after| is_terminating(before) == is_terminating(after))
-}
-
-/// Reconciles the `AuthorizationRoleBinding` of a binding.
-fn made_of<K: kube::Resource + 'static>(queue: &Queue) -> Trigger<K> {
-    let queue = queue.clone();
-    Trigger::calls(move |change: &Change<'_, K>| {
-        if let Some(name) = &change.object().meta().name {
-            queue.push(key_of(plan::id_of(name)));
-        }
-    })
-}
-
-/// Reconciles every binding: each that the cluster has as a resource, and each of which something was made.
-fn all_bindings(queue: &Queue, rbac: &Rbac, by_name: &Index<String>) -> impl Fn() + Clone + Send + Sync + use<> {
-    let (queue, resources) = (queue.clone(), rbac.bindings.copies().clone());
-    let (everywhere, in_namespaces) = (rbac.everywhere.clone(), by_name.clone());
-    move || {
-        let ids = everywhere
-            .keys()
-            .into_iter()
-            .map(|key| plan::id_of(key.name()).to_owned());
-        let made = ids.chain(in_namespaces.values()).map(|id| key_of(&id));
-        for key in resources.keys().into_iter().chain(made) {
-            queue.push(key);
-        }
-    }
 }
 
 fn is_terminating(namespace: &Metadata<Namespace>) -> bool {

@@ -256,9 +256,9 @@ impl Engine for Sqlite {
             .after_connect(move |connection, _| {
                 let place = Arc::clone(&place);
                 Box::pin(async move {
-                    connection.execute(PRAGMAS).await?;
-                    // Else a reader would read another file than the writer writes.
-                    place.check().map_err(sqlx::Error::config)
+                    // Else a reader would read another file than the writer writes. The pragmas are the first to open the file's log.
+                    place.check().map_err(sqlx::Error::config)?;
+                    connection.execute(PRAGMAS).await.map(drop)
                 })
             })
             .connect(&self.url)
@@ -373,6 +373,20 @@ mod tests {
             message.contains("write it as %23") && !message.contains("secret"),
             "{message}"
         );
+    }
+
+    #[tokio::test]
+    async fn a_new_connection_does_not_read_the_file_that_took_the_place_of_the_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cloud.db");
+        let engine = of(&Url::parse(&format!("sqlite://{}", path.display())).unwrap()).unwrap();
+        let pool = engine.pool(2).await.unwrap();
+        let _first = pool.acquire().await.unwrap();
+        fs::rename(&path, path.with_added_extension("old")).unwrap();
+        File::create(&path).unwrap();
+        assert!(pool.acquire().await.is_err());
+        fs::rename(path.with_added_extension("old"), &path).unwrap();
+        pool.acquire().await.unwrap();
     }
 
     #[test]

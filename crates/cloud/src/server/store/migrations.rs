@@ -1,0 +1,60 @@
+//! The tables, as migrations. One that was released never changes: databases know its checksum. They are named here, and not by
+//! `sqlx::migrate!`, which would compile the whole library and SQLite once more, for the compiler.
+
+use std::sync::LazyLock;
+
+use sqlx::SqlStr;
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+
+macro_rules! migrations {
+    ($($file:literal)+) => {
+        [$(($file, include_str!(concat!("../../../migrations/", $file, ".sql")))),+]
+    };
+}
+
+pub(super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
+    let files = migrations! {
+        "0001_objects"
+        "0002_label_keys"
+        "0003_limits"
+        "0004_reports"
+        "0005_deletions"
+        "0006_ssh_keys"
+        "0007_stored"
+        "0008_tokens"
+        "0009_removals"
+    };
+    let migrations = (1..).zip(files).map(|(version, (name, sql))| {
+        let (_, description) = name.split_once('_').unwrap_or_default();
+        let sql = SqlStr::from_static(sql);
+        Migration::new(
+            version,
+            description.replace('_', " ").into(),
+            MigrationType::Simple,
+            sql,
+            false,
+        )
+    });
+    Migrator::with_migrations(migrations.collect())
+});
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn every_file_is_named_in_its_order() {
+        let files = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations")).unwrap();
+        let mut files: Vec<_> = files
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        let names = MIGRATIONS.iter().map(|migration| {
+            let description = migration.description.replace(' ', "_");
+            format!("{:04}_{description}.sql", migration.version)
+        });
+        assert_eq!(names.collect::<Vec<_>>(), files);
+    }
+}
