@@ -53,8 +53,8 @@ pub struct Options {
     /// Test binaries that run at the same time.
     #[arg(long, default_value_t = 3)]
     binaries: usize,
-    /// Tests that run at the same time in each of them. Four saturate two cores; more only makes each test slower.
-    #[arg(long, default_value_t = 4)]
+    /// Tests that run at the same time in each of them. Three saturate two cores; more only makes each test slower.
+    #[arg(long, default_value_t = 3)]
     threads: usize,
     /// A test binary that is left out, such as `nodes` where there is no root. Can be given several times.
     #[arg(long, value_name = "NAME")]
