@@ -22,7 +22,7 @@ demo: assets ## See it work, on a real API server and a stand-in for AWS (KEEP=1
 	cargo build $(RELEASE)
 	target/release/examples/demo $(if $(NODES),--nodes $(NODES)) $(if $(KEEP),--keep) $(if $(AUDIT),--audit $(AUDIT))
 
-# From nothing, the assets take as long as what cargo compiles: both at once, each with a core that the other one leaves idle.
+# The assets are built beside what cargo compiles: each uses the core that the other one leaves idle.
 test: ## Everything that CI runs
 	$(MAKE) --jobs 2 --no-print-directory node-assets fmt lint compile
 	$(MAKE) --no-print-directory unit

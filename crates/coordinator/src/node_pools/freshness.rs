@@ -1,9 +1,9 @@
-//! Whether the loop that reads the nodes still runs.
+//! The check that the loop that reads the nodes still runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// When the last request ended, however it did, for the readiness check: monotonic time in milliseconds, or
+/// The end of the last request, successful or not, for the readiness check: monotonic time in milliseconds, or
 /// [`Freshness::IDLE`].
 pub(super) struct Freshness(AtomicU64);
 

@@ -1,4 +1,4 @@
-//! One complete response of the cloud: its nodes, and what is wrong with the malformed ones.
+//! A complete response of the cloud: its nodes, and the errors of the malformed ones.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub(super) struct Listed {
     pub(super) by_id: ById,
     /// The ids of all nodes, as far as they can be read.
     ids: BTreeSet<Uuid>,
-    /// What is wrong with the malformed ones, so that it is logged once.
+    /// The errors of the malformed nodes, so that each is logged once.
     malformed: BTreeSet<String>,
 }
 
@@ -55,14 +55,14 @@ impl Listed {
         before.iter().filter(move |(id, (name, _))| is_missing(id, name))
     }
 
-    /// What is wrong with the malformed nodes that were not malformed in this way before.
+    /// The errors of malformed nodes that `before` did not have.
     pub(super) fn new_malformed<'a>(&'a self, before: Option<&'a Self>) -> impl Iterator<Item = &'a String> {
         let is_new = move |error: &&String| before.is_none_or(|before| !before.malformed.contains(*error));
         self.malformed.iter().filter(is_new)
     }
 }
 
-/// What is known of a node, if it has a name.
+/// The name and the node pool of a node. A malformed node keeps those of `before`.
 fn known(node: Result<models::Node, InvalidItem>, before: Option<&ById>) -> Option<(Uuid, (NodeName, LabelValue))> {
     match node {
         Ok(node) => {

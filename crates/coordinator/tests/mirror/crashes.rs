@@ -37,7 +37,7 @@ async fn killed_at_any_write_it_ends_the_same_and_is_quiet() {
     while !is_over {
         nth += every(3);
         assert!(nth <= WRITES + MORE, "more writes than {nth}");
-        // The histories do both at each write, in simulated time.
+        // The histories do both, in simulated time.
         let moment = if nth % 2 == 0 { Moment::After } else { Moment::Before };
         let state = &STATES[nth % 2];
         let killed = kills(&scene.proxy, &running, nth, moment, is_counted);

@@ -1,6 +1,6 @@
-//! Why the cloud cannot be asked, and the remedy, which depends on the cloud.
+//! The causes of a missing response from the cloud, and their remedies, which depend on the cloud.
 
-/// Why there is no usable response from the cloud.
+/// The reason why there is no usable response from the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnavailableCause {
     /// The caller is authenticated and lacks the permission.

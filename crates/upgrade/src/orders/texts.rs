@@ -1,4 +1,4 @@
-//! What people read of an upgrade that waits, fails or ends.
+//! The texts about an upgrade that waits, fails or ends.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use super::{Ending, NodeFailure, Unhealthy, Wait};
 use crate::drain::{Left, Why};
 use crate::version::Version;
 
-/// How many nodes are named.
+/// The maximum number of nodes that are named.
 const NAMED: usize = 5;
-/// How many pods are named.
+/// The maximum number of pods that are named.
 const PODS_NAMED: usize = 3;
 
 fn shown(version: Option<&Version>) -> String {

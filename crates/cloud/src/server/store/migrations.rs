@@ -1,5 +1,5 @@
-//! The tables, as migrations. One that was released never changes: databases know its checksum. They are named here, and not by
-//! `sqlx::migrate!`, which would compile the whole library and SQLite once more, for the compiler.
+//! The migrations of the tables. One that was released never changes, because databases know its checksum. The macro
+//! `sqlx::migrate!` would compile the whole library and SQLite a second time, as a part of the compiler.
 
 use std::sync::LazyLock;
 
@@ -25,15 +25,8 @@ pub(super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
         "0009_removals"
     };
     let migrations = (1..).zip(files).map(|(version, (name, sql))| {
-        let (_, description) = name.split_once('_').unwrap_or_default();
         let sql = SqlStr::from_static(sql);
-        Migration::new(
-            version,
-            description.replace('_', " ").into(),
-            MigrationType::Simple,
-            sql,
-            false,
-        )
+        Migration::new(version, name.into(), MigrationType::Simple, sql, false)
     });
     Migrator::with_migrations(migrations.collect())
 });
@@ -52,8 +45,8 @@ mod tests {
             .collect();
         files.sort();
         let names = MIGRATIONS.iter().map(|migration| {
-            let description = migration.description.replace(' ', "_");
-            format!("{:04}_{description}.sql", migration.version)
+            assert!(migration.description.starts_with(&format!("{:04}_", migration.version)));
+            format!("{}.sql", migration.description)
         });
         assert_eq!(names.collect::<Vec<_>>(), files);
     }

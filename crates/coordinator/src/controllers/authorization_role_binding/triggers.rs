@@ -1,4 +1,4 @@
-//! Which bindings a change concerns.
+//! The bindings that a change concerns.
 
 use k8s_openapi::api::core::v1::Namespace;
 use tidewaiter_kit::{Change, Index, Metadata, Queue, Trigger};
