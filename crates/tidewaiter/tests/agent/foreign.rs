@@ -2,6 +2,7 @@
 //! docs/agent.md.
 
 use std::fs;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -96,13 +97,16 @@ async fn a_marked_line_is_reported_with_the_command_that_pins_it() {
 /// What root has pinned would look like that of an intruder.
 #[test]
 fn only_root_runs_the_commands_of_a_host() {
+    // An open file can be run by those who may not enter its folder.
+    let program = fs::File::open(env!("CARGO_BIN_EXE_tidewaiter")).unwrap();
+    let program = format!("/proc/self/fd/{}", program.as_raw_fd());
     for arguments in [
         &["keys", "list"][..],
         &["break-glass", "remove", PRINT],
         &["run"],
         &["uninstall"],
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tidewaiter"));
+        let mut command = Command::new(&program);
         let output = command.arg("host").args(arguments).uid(65_534).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(
