@@ -1,8 +1,8 @@
 //! The `agent` role: on each node, writes which users may log in with which SSH key, and undoes what others change.
 //!
-//! The agent runs as root with one folder of the host. It trusts neither what is in that folder nor what the API server sends: a User can
-//! only add well-formed keys of that user, and nothing in the cluster can empty the file by accident. It writes one object, the
-//! `NodeReport` of its node.
+//! The agent runs as root with three folders of the host. It trusts neither what is in them nor what the API server
+//! sends: a User can only add well-formed keys of that user, and nothing in the cluster can empty the file by accident.
+//! It writes one object, the `NodeReport` of its node.
 //!
 //! [`upgrade`] is also what the host runs: `tidewaiter host run`.
 

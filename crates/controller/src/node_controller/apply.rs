@@ -63,8 +63,7 @@ pub(super) async fn apply(writer: &Writer, seen: &Observation, plan: &Plan) -> R
 
 /// Creates the record, or replaces the one of this version; returns the new version.
 ///
-/// Not server-side apply: an apply that creates cannot be made conditional on the object's absence, and one that rests on a cache that has
-/// not seen the record yet would drop the keys that it remembers.
+/// Not server-side apply: one that rests on a cache that has not seen the record yet would drop the keys that it remembers.
 async fn write_record(
     writer: &Writer,
     seen: &Observation,

@@ -9,7 +9,7 @@
 //!   none: in its account, ids of the cloud are ours.
 //! - An account that has the annotation and that the settings do not name any more loses its entries.
 //! - A leader learns what the registries' credentials are a moment after it begins. An account that is missing is not
-//!   created before, for two seconds at most, because it would be changed at once.
+//!   created before, for five seconds at most, because it would be changed at once.
 //! - A pull secret is attached when its registry has a working credential, and detached when the Registry is gone: a
 //!   Registry whose credential is missing or broken changes nothing.
 

@@ -94,8 +94,10 @@ impl Problem {
     pub(super) fn unknown_kind(object: &Object) -> Self {
         let (id, version) = (&object.id, &object.version);
         let note = format!(
-            "{id} is not applied: the API server has no kind {} in version {version}. Let the plugin, or another one, define it first, or leave it out.",
-            id.kind_name()
+            "{id} is not applied: the API server has no kind {} in version {version}. Let the plugin, or another one, define it first, write a version \
+             that it has (kubectl api-resources --api-group={}), or leave it out.",
+            id.kind_name(),
+            id.group
         );
         Self::stalling("UnknownKind", note)
     }

@@ -349,7 +349,8 @@ fn an_unknown_kind_is_a_problem_that_names_it() {
     assert_eq!(world.plan().0, words(&[&["create ConfigMap default/a"]]));
     let (_, end) = world.settle();
     assert!(
-        matches!(&end, End::Problems(all) if all[0].note.contains("Widget.example.com w")),
+        matches!(&end, End::Problems(all) if all[0].note.contains("Widget.example.com w")
+            && all[0].note.contains("--api-group=example.com)")),
         "{end:?}"
     );
 }
