@@ -34,9 +34,9 @@ use tokio::task::spawn_blocking;
 use tower::util::MapRequestLayer;
 use tower::{BoxError, Layer as _, Service, ServiceBuilder, ServiceExt as _, service_fn};
 
-use crate::Kit;
 use crate::clock::timeout;
 use crate::leader::Leadership;
+use crate::{Chain, Kit};
 
 mod budget;
 mod fence;
@@ -296,8 +296,12 @@ fn credentials_timeout(user: &AuthInfo) -> Duration {
 }
 
 fn failed(config: &Config, error: kube::Error) -> ClientError {
+    let mut files = credential_files(&config.auth_info);
+    if Chain(&error).to_string().contains("UnsupportedCertVersion") {
+        files += ": the certificate must have version 3 of X.509 (openssl x509 makes one with -extfile)";
+    }
     ClientError::Config {
-        files: credential_files(&config.auth_info),
+        files,
         source: Box::new(error),
     }
 }

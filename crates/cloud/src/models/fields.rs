@@ -33,6 +33,15 @@ pub trait Model: Sized {
     /// # Errors
     /// The first invalid field, or two fields that contradict each other.
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField>;
+
+    /// Checks the rules that span fields. An unknown field is reported first: it may be the misspelled one that a rule
+    /// misses. Only those of a flattened object are checked before.
+    ///
+    /// # Errors
+    /// The first violated rule.
+    fn check_rules(&self, _fields: &Fields<'_>) -> Result<(), InvalidField> {
+        Ok(())
+    }
 }
 
 /// A type that can be parsed from a field.
@@ -75,7 +84,15 @@ impl<'a> At<'a> {
     }
 
     pub(super) fn text(&self, wanted: &str) -> Result<&'a str, InvalidField> {
-        self.value.as_str().ok_or_else(|| self.must_be(wanted))
+        self.value.as_str().ok_or_else(|| self.must_be(&self.or_quoted(wanted)))
+    }
+
+    /// `wanted`, with the remedy for a text such as `2024` or `true`, which YAML reads as another type.
+    pub(super) fn or_quoted(&self, wanted: &str) -> String {
+        match self.value {
+            Value::Bool(_) | Value::Number(_) => format!("{wanted} (in YAML, put it in quotes)"),
+            _ => wanted.to_owned(),
+        }
     }
 
     /// The items of a list with at most `most` items.
@@ -202,7 +219,9 @@ impl<'a> Fields<'a> {
 
     /// An object whose fields are among those of this one.
     pub(super) fn flatten<T: Model>(&mut self, _: &'static str) -> Result<T, InvalidField> {
-        T::take(self)
+        let model = T::take(self)?;
+        model.check_rules(self)?;
+        Ok(model)
     }
 
     /// A whole number within `bounds`.
@@ -299,6 +318,7 @@ impl<T: Model> Read for T {
         let mut fields = at.fields()?;
         let model = T::take(&mut fields)?;
         fields.finish(T::KIND)?;
+        model.check_rules(&fields)?;
         Ok(model)
     }
 }
@@ -325,7 +345,7 @@ impl Read for Timestamp {
     /// RFC 3339 only: the library also accepts annotations, missing seconds and spaces.
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {
         const WANTED: &str = "an RFC 3339 time, for example 2019-03-01T12:00:00Z";
-        let text = at.text(WANTED)?;
+        let text = at.value.as_str().unwrap_or_default();
         let bytes = text.as_bytes();
         let shaped = (20..=35).contains(&bytes.len())
             && [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')]
@@ -339,8 +359,16 @@ impl Read for Timestamp {
 
 /// Parses a text with the type's `FromStr`.
 pub(super) fn read_text<T: FromStr<Err = InvalidValue>>(at: &At<'_>, wanted: &str) -> Result<T, InvalidField> {
-    at.text(wanted)?
-        .parse()
+    let text = at.value.as_str().ok_or_else(|| {
+        // Quotes are no remedy for a number that is not valid as a text either, such as one for a UUID.
+        let is_valid = at.value.to_string().parse::<T>().is_ok();
+        at.must_be(&if is_valid {
+            at.or_quoted(wanted)
+        } else {
+            wanted.to_owned()
+        })
+    })?;
+    text.parse()
         .map_err(|error: InvalidValue| at.invalid(format!("{}: {}", error.shown, error.rule)))
 }
 

@@ -13,6 +13,8 @@ use super::{Fields, InvalidField, Model, OpenObject, schema};
 /// The maximum depth of a manifest: the schema of a custom resource is deeper than what people write.
 const MAX_LEVELS: usize = 64;
 
+const TEXT: &str = "a text, or the API server refuses the object";
+
 /// The response of `GET …/plugins/ID`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct PluginManifests {
@@ -58,7 +60,8 @@ model! {
     or_default post_apply: Vec<Job>,
 }
 
-/// A Kubernetes object. Only its identity is validated; the rest is validated by the API server.
+/// A Kubernetes object. Only its identity and the types in its metadata are validated; the rest is validated by the API
+/// server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Manifest(OpenObject);
@@ -154,18 +157,41 @@ impl Read for Manifest {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {
         word(&at.field("apiVersion")?, "an API version, for example v1")?;
         word(&at.field("kind")?, "a kind, for example Job")?;
-        word(&at.field("metadata")?.field("name")?, "the name of the object")?;
+        let metadata = at.field("metadata")?;
+        word(&metadata.field("name")?, "the name of the object")?;
+        // An older version may have stored others.
+        if at.is_input() {
+            check_texts(&metadata)?;
+        }
         OpenObject::with_levels(at, MAX_LEVELS).map(Self)
     }
 }
 
 /// A text that is valid as a path segment: the names of some kinds are not DNS names.
 fn word(at: &At<'_>, wanted: &str) -> Result<(), InvalidField> {
-    let ok = at
-        .value
-        .as_str()
-        .is_some_and(|text| (1..=253).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic() && b != b'%'));
+    let text = at.text(wanted)?;
+    let ok = (1..=253).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic() && b != b'%');
     if ok { Ok(()) } else { Err(at.must_be(wanted)) }
+}
+
+/// Checks the types of the namespace, the labels and the annotations: YAML reads `namespace: 2024` as a number.
+fn check_texts(metadata: &At<'_>) -> Result<(), InvalidField> {
+    let check = |at: &At<'_>| {
+        if at.value.is_null() {
+            Ok(())
+        } else {
+            at.text(TEXT).map(drop)
+        }
+    };
+    check(&metadata.field("namespace")?)?;
+    for field in ["labels", "annotations"] {
+        let texts = metadata.field(field)?;
+        if !texts.value.is_null() {
+            let mut values = texts.map()?.iter();
+            values.try_for_each(|(key, value)| check(&texts.at(key, value)))?;
+        }
+    }
+    Ok(())
 }
 
 impl Read for Job {

@@ -49,7 +49,8 @@ impl Read for Secret {
         let text = text.filter(|text| (1..=MAX_BYTES).contains(&text.len()) && !text.contains('\0'));
         match text {
             Some(text) => Ok(Self(text.into())),
-            None => Err(at.secret_must_be(WANTED)),
+            None if at.value.as_str() == Some("") => Err(at.invalid(format!("is empty, must be {WANTED}"))),
+            None => Err(at.secret_must_be(&at.or_quoted(WANTED))),
         }
     }
 }

@@ -259,6 +259,10 @@ async fn answer(
     } else {
         Some(cloud.hold_first(&call).await?)
     };
+    let _of_organization = match &call.known {
+        Some(_) => Some(cloud.limits.organization(clock, &call.share().1).await?),
+        None => None,
+    };
     let _permit = match &call.known {
         Some(_) => Some(cloud.limits.permit(clock).await),
         // From memory, for every API server that trusts this issuer.

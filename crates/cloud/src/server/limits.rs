@@ -40,6 +40,8 @@ const STRANGERS_BY_ADDRESS: usize = 16;
 const DESCRIPTIONS: NonZeroU32 = NonZeroU32::MIN;
 /// One caller has at most this part of all permits.
 const PART: usize = 4;
+/// The callers of one organization have at most this part: an admin can create any number of callers.
+const ORGANIZATION_PART: usize = 2;
 /// Unused entries are dropped beyond this number.
 const KEYS: usize = 50_000;
 /// How long a request waits until others end. After a change of an organization all of its clusters ask at once, and
@@ -81,6 +83,7 @@ pub struct Limits {
     /// The permits for the concurrent requests of known callers, and of each.
     permits: Semaphore,
     by_caller: Keyed<String>,
+    by_organization: Keyed<String>,
     /// The permits for the other concurrent requests, and of each address.
     stranger_permits: Semaphore,
     by_address: Keyed<IpAddr>,
@@ -172,6 +175,7 @@ impl Limits {
             clock: DefaultClock::default(),
             permits: Semaphore::new(requests_at_once),
             by_caller: Keyed::new((requests_at_once / PART).max(1), CALLER_WAIT),
+            by_organization: Keyed::new((requests_at_once / ORGANIZATION_PART).max(1), CALLER_WAIT),
             stranger_permits: Semaphore::new(requests_at_once.min(STRANGERS)),
             by_address: Keyed::new(STRANGERS_BY_ADDRESS, WAIT),
             streams: Keyed::new(settings.streams, Duration::ZERO),
@@ -206,6 +210,15 @@ impl Limits {
     pub(super) async fn anyone(&self, clock: &dyn Clock, client: IpAddr) -> Result<OwnedSemaphorePermit, Refusal> {
         self.stranger(client)?;
         self.by_address.wait(clock, &client).await
+    }
+
+    /// Waits until the callers of `organization` have few enough other requests in progress.
+    pub(super) async fn organization(
+        &self,
+        clock: &dyn Clock,
+        organization: &str,
+    ) -> Result<OwnedSemaphorePermit, Refusal> {
+        self.by_organization.wait(clock, &organization.to_owned()).await
     }
 
     /// The permit to handle one request of a known caller, if there is one within [`WAIT`].
@@ -290,19 +303,24 @@ const TEN: NonZeroU32 = match NonZeroU32::new(10) {
 mod tests {
     use std::sync::mpsc;
 
+    use futures::FutureExt as _;
     use futures::executor::block_on;
     use futures::future::join_all;
     use tidewaiter_kit::SystemClock;
 
     use super::*;
 
-    fn limits() -> Limits {
-        Limits::new(LimitSettings {
+    fn settings() -> LimitSettings {
+        LimitSettings {
             requests_a_second: NonZeroU32::MIN,
             requests_at_once: 1,
             streams: 1,
             proxies: TrustedProxies::default(),
-        })
+        }
+    }
+
+    fn limits() -> Limits {
+        Limits::new(settings())
     }
 
     #[tokio::test]
@@ -331,6 +349,21 @@ mod tests {
             hashed.unwrap();
         }
         assert_eq!(waiting, HASHES_BY_ORGANIZATION + 1);
+    }
+
+    #[tokio::test]
+    async fn one_organization_has_half_of_the_permits_however_many_callers_it_has() {
+        let limits = Limits::new(LimitSettings {
+            requests_at_once: 8,
+            ..settings()
+        });
+        let mut of_acme = Vec::new();
+        for _ in 0..4 {
+            of_acme.push(limits.organization(&SystemClock, "acme").await.unwrap());
+        }
+        let fifth = limits.organization(&SystemClock, "acme").boxed();
+        assert!(futures::poll!(fifth).is_pending());
+        drop(limits.organization(&SystemClock, "other").await.unwrap());
     }
 
     #[tokio::test]

@@ -40,6 +40,7 @@ use sqlx::migrate::MigrateError;
 use sqlx::{AnyConnection, AnyPool};
 use tidewaiter_kit::{Chain, SharedClock};
 use tokio::sync::oneshot;
+use tracing::info;
 use url::Url;
 use uuid::Uuid;
 
@@ -215,6 +216,8 @@ impl Store {
         let engine: Arc<dyn Engine> = Arc::from(engine::of(url)?);
         engine.check().await?;
         let pool = engine.pool(engine::READERS).await?;
+        // It has no deadline: tables may be large, and another replica may be at it.
+        info!("checking the tables of the database, and migrating those of an older version");
         MIGRATIONS.run(&pool).await?;
         names::shorten(&pool).await?;
         let epoch = epoch(&mut *pool.acquire().await?).await?;

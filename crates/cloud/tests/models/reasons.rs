@@ -115,7 +115,7 @@ fn registries_are_refused_for_these_reasons() {
         registry | /credentials | {"username": "ci"} | credentials | username and password
         registry | /credentials | {"username": "c:i", "password": "hunter2"} | credentials | without ':'
         registry | /credentials | {"username": "c\ni", "password": "hunter2"} | credentials | control
-        registry | /credentials | {"username": "ci", "password": ""} | credentials.password | is a text, must be
+        registry | /credentials | {"username": "ci", "password": ""} | credentials.password | is empty, must be a string of 1 to
         registry | /credentials | {"username": "ci", "password": "hunter2\u0000"} | credentials.password | NUL
         registry | /credentials | {"username": "ci", "password": ["hunter2"]} | credentials.password | is a list
         registry | /credentials | {"my hunter2": "password"} | credentials | not shown
@@ -199,6 +199,13 @@ fn clusters_and_plugins_are_refused_for_these_reasons() {
         catalogue | /not a type | [] | ["not a type"] | as a key
         manifests | /manifests/0/0/kind | "" | manifests[0][0].kind | a kind
         manifests | /manifests/0/0/metadata | {} | manifests[0][0].metadata.name | the name
+        manifests | /manifests/0/0/metadata | {"name": 2024} | manifests[0][0].metadata.name | the name of the object (in YAML, put it in quotes)
+        manifests | /manifests/0/0/metadata | {"name": "a", "namespace": 2024} | manifests[0][0].metadata.namespace | is the number 2024, must be a text, or the API server refuses the object (in YAML, put it in quotes)
+        manifests | /manifests/0/0/metadata | {"name": "a", "namespace": true} | manifests[0][0].metadata.namespace | is true, must be a text
+        manifests | /manifests/0/0/metadata | {"name": "a", "namespace": ["b"]} | manifests[0][0].metadata.namespace | is a list, must be a text
+        manifests | /manifests/0/0/metadata | {"name": "a", "labels": {"b": 1}} | manifests[0][0].metadata.labels.b | in quotes
+        manifests | /manifests/0/0/metadata | {"name": "a", "annotations": {"b": "c", "d": false}} | manifests[0][0].metadata.annotations.d | in quotes
+        manifests | /jobs/pre_apply/0/metadata | {"name": "a", "namespace": 1} | jobs.pre_apply[0].metadata.namespace | in quotes
         manifests | /manifests | [{}] | manifests[0] | a list
         manifests | /jobs/pre_apply/0/kind | "Pod" | jobs.pre_apply[0].kind | must be Job
         manifests | /jobs/pre_apply/0/apiVersion | "v1" | jobs.pre_apply[0].apiVersion | batch/v1
@@ -308,6 +315,7 @@ fn roles_are_refused_for_these_reasons() {
         role | /rules/1/resource_names | ["a"] | rules[1].resource_names | a separate rule
         role | /rules/1/non_resource_urls | ["/a*b"] | rules[1].non_resource_urls[0] | last character
         role | /rules/0/type | "k8s" | rules[0].type | one of kubernetes, containership
+        role spec | /rules/0 | {"type": "kubernetes", "apiGroups": ["apps"], "resources": ["pods"], "verbs": ["get"]} | rules[0].apiGroups | the nearest known field is api_groups
         role binding | /user_id | null | user_id | in a UserBinding
         role binding | /type | "TeamBinding" | user_id | is not allowed in a TeamBinding
         role binding | /namespace | "Dev" | namespace | lower-case

@@ -211,7 +211,19 @@ fn a_message_says_where_what_and_what_may_be() {
             "login",
             "password",
             json!(1234),
-            "password: is a number, must be a string of 1 to 16384 bytes without NUL",
+            "password: is a number, must be a string of 1 to 16384 bytes without NUL (in YAML, put it in quotes)",
+        ),
+        (
+            "user",
+            "name",
+            json!(2024),
+            "name: is the number 2024, must be a text (name) (in YAML, put it in quotes)",
+        ),
+        (
+            "cluster label",
+            "value",
+            json!(true),
+            "value: is true, must be a label value (in YAML, put it in quotes)",
         ),
         (
             "node pool",

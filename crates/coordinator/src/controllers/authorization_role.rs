@@ -273,7 +273,13 @@ impl AuthorizationRoleController {
             return Ok(Next::Pending(CATCH_UP));
         }
         let is_deleted = seen.is_some_and(|seen| seen.deletion_timestamp.is_some());
-        if is_deleted || made.as_ref().is_some_and(|made| self.writer.is_applied(&desired, made)) {
+        let is_applied = made.as_deref().is_some_and(|made| {
+            // The API server stores an empty list as null.
+            let mut made = made.clone();
+            made.rules.get_or_insert_default();
+            self.writer.is_applied(&desired, &made)
+        });
+        if is_deleted || is_applied {
             // The end of one that is being deleted starts another pass.
             return Ok(Next::UntilChanged);
         }

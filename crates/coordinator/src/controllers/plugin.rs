@@ -52,6 +52,7 @@ mod release;
 mod removal;
 mod render;
 mod report;
+mod reported;
 mod requests;
 mod scope;
 mod sent;
@@ -88,6 +89,7 @@ use plan::{Action, End, Waits, plan};
 use problem::Problem;
 use record::{Record, changes};
 use report::{CHANGED_OFTEN, kept};
+use reported::Reported;
 use status::{Facts, State};
 use store::Store;
 use wake::Wakes;
@@ -110,6 +112,7 @@ struct PluginController {
     waiting: Waiting,
     followed: Followed,
     wakes: Wakes,
+    reported: Reported,
     /// How long each plugin has waited without a change.
     waits: Backoffs<Key>,
     writer: Writer,
@@ -316,6 +319,7 @@ impl PluginController {
         self.rendered.forget(key);
         self.waits.forget(key);
         self.wakes.forget(key);
+        self.reported.forget(key);
         self.board.remove(key);
         self.waiting.set(key, false);
         self.limits.forget(key);

@@ -23,9 +23,9 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use super::*;
+use crate::Leadership;
 use crate::clock::{Clock, SharedClock, SimulatedClock};
 use crate::testing::{beside, kit, kit_on, serve, settle};
-use crate::{Chain, Leadership};
 
 /// Answers every request with the status in its path's last segment, or a Node.
 async fn by_name(State(seen): State<Arc<AtomicUsize>>, request: Request) -> Response {
@@ -133,6 +133,14 @@ async fn a_token_file_is_read_as_kubectl_does() {
         *tokens.lock().unwrap(),
         ["Bearer first", "Bearer first", "Bearer second", "Bearer second"]
     );
+}
+
+#[test]
+fn a_certificate_of_an_old_version_has_a_remedy() {
+    let config = Config::new("http://127.0.0.1:1".parse().unwrap());
+    let said = |cause: &str| failed(&config, kube::Error::Service(cause.into())).to_string();
+    assert!(said("Other(OtherError(UnsupportedCertVersion))").contains("version 3 of X.509"));
+    assert!(!said("UnknownIssuer").contains("X.509"));
 }
 
 #[test]

@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use http::HeaderValue;
 use kube::Config;
 use kube::config::{Context, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use secrecy::ExposeSecret;
 use serde_json::Value;
 
 use crate::settings::environment;
@@ -54,6 +56,12 @@ pub enum FileError {
         /// What the kubeconfig says on how to install it, in parentheses.
         hint: String,
     },
+    /// The token is no value of a header.
+    #[error("the token of user {user:?} has a line feed or another control character: write it in one line")]
+    Token {
+        /// The user's name.
+        user: String,
+    },
     /// A context, a cluster, a user or a certificate in it cannot be used.
     #[error(transparent)]
     Context(KubeconfigError),
@@ -85,7 +93,7 @@ pub async fn kube_config(path: Option<&Path>, context: Option<&str>) -> Result<C
     };
     check(path)?;
     let kubeconfig = Kubeconfig::read_from(path).map_err(|error| failed(FileError::Read(first_line(&error))))?;
-    check_plugin(&kubeconfig, context, &environment).map_err(failed)?;
+    check_user(&kubeconfig, context, &environment).map_err(failed)?;
     in_context(kubeconfig, context).await.map_err(|error| {
         failed(match error {
             KubeconfigError::ParseProxyUrl(_) => FileError::Proxy,
@@ -128,11 +136,20 @@ async fn default_config(context: Option<&str>, environment: &[(String, String)])
     let merge = |merged: Kubeconfig, path: &&PathBuf| merged.merge(Kubeconfig::read_from(path)?);
     let kubeconfig = found.iter().try_fold(Kubeconfig::default(), merge);
     let kubeconfig = kubeconfig.map_err(NoDefault::Missing)?;
-    check_plugin(&kubeconfig, context, environment).map_err(|source| {
+    let unusable = |source| {
         let path = std::env::join_paths(&paths).unwrap_or_default().into();
         NoDefault::Unusable(ClusterError::File { path, source })
-    })?;
-    in_context(kubeconfig, context).await.map_err(NoDefault::Missing)
+    };
+    check_user(&kubeconfig, context, environment).map_err(unusable)?;
+    // One that names no context says nothing, as for client-go.
+    let is_empty = kubeconfig.current_context.as_deref().unwrap_or_default().is_empty();
+    in_context(kubeconfig, context).await.map_err(|error| {
+        if is_empty {
+            NoDefault::Missing(error)
+        } else {
+            unusable(FileError::Context(error))
+        }
+    })
 }
 
 /// The kubeconfigs that count when none is named.
@@ -187,18 +204,26 @@ fn check_names(kubeconfig: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the credential plugin of the context's user is installed: the library's own error names nothing.
-fn check_plugin(
+/// Checks what the library panics at, or names nothing of: the token of the context's user, and whether the credential
+/// plugin is installed.
+fn check_user(
     kubeconfig: &Kubeconfig,
     context: Option<&str>,
     environment: &[(String, String)],
 ) -> Result<(), FileError> {
     let user = context_of(kubeconfig, context).and_then(|context| context.user.as_deref());
-    let mut users = kubeconfig
-        .auth_infos
-        .iter()
-        .filter(|named| Some(named.name.as_str()) == user);
-    let exec = users.find_map(|named| named.auth_info.as_ref()?.exec.as_ref());
+    let named = kubeconfig.auth_infos.iter();
+    let mut of_context = named.filter(|named| Some(named.name.as_str()) == user);
+    let Some(info) = of_context.find_map(|named| named.auth_info.as_ref()) else {
+        return Ok(());
+    };
+    let token = info.token.as_ref().map(ExposeSecret::expose_secret);
+    if token.is_some_and(|token| HeaderValue::from_str(token).is_err()) {
+        return Err(FileError::Token {
+            user: user.unwrap_or_default().to_owned(),
+        });
+    }
+    let exec = info.exec.as_ref();
     let Some((exec, command)) = exec.and_then(|exec| Some((exec, exec.command.as_deref()?))) else {
         return Ok(());
     };
@@ -241,7 +266,35 @@ fn context_of<'a>(kubeconfig: &'a Kubeconfig, name: Option<&str>) -> Option<&'a 
         .as_ref()
 }
 
+/// Reads empty fields and lines of base64 as client-go does: the former are absent, the latter are joined.
+fn normalize(kubeconfig: &mut Kubeconfig) {
+    let present = |text: String| Some(text).filter(|text| !text.is_empty());
+    let joined = |data: String| present(data.replace(['\r', '\n'], ""));
+    // The library has put the folder of the kubeconfig before an empty path.
+    let path = |path: String| present(path).filter(|path| !path.ends_with('/'));
+    let clusters = kubeconfig.clusters.iter_mut();
+    for cluster in clusters.filter_map(|named| named.cluster.as_mut()) {
+        let data = &mut cluster.certificate_authority_data;
+        *data = data.take().and_then(joined);
+        let authority = &mut cluster.certificate_authority;
+        *authority = authority.take().and_then(path);
+        cluster.tls_server_name = cluster.tls_server_name.take().and_then(present);
+    }
+    let users = kubeconfig.auth_infos.iter_mut();
+    for user in users.filter_map(|named| named.auth_info.as_mut()) {
+        for file in [&mut user.client_certificate, &mut user.client_key, &mut user.token_file] {
+            *file = file.take().and_then(path);
+        }
+        let data = &mut user.client_certificate_data;
+        *data = data.take().and_then(joined);
+        let key = user.client_key_data.take();
+        user.client_key_data = key.and_then(|key| joined(key.expose_secret().to_owned()).map(Into::into));
+        user.token.take_if(|token| token.expose_secret().is_empty());
+    }
+}
+
 async fn in_context(mut kubeconfig: Kubeconfig, context: Option<&str>) -> Result<Config, KubeconfigError> {
+    normalize(&mut kubeconfig);
     add_scheme(&mut kubeconfig, context);
     let named = context.filter(|name| kubeconfig.contexts.iter().any(|context| context.name == *name));
     let has_proxy = has_proxy(&kubeconfig, context);
@@ -358,6 +411,48 @@ mod tests {
             let config = kube_config(Some(file.path()), None).await.unwrap();
             assert_eq!(config.cluster_url.to_string(), url, "{server}{cluster}");
         }
+    }
+
+    #[tokio::test]
+    async fn empty_fields_are_absent_and_lines_of_base64_are_joined() {
+        let cluster = "server: 'https://127.0.0.1:1', tls-server-name: '', certificate-authority: '', \
+                       certificate-authority-data: \"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFB\\nQUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=\\n\"";
+        let content = KUBECONFIG.replace("server: 'https://127.0.0.1:1'", cluster);
+        let user = "client-certificate-data: '', client-certificate: /c, client-key-data: '', client-key: /k, token: '', tokenFile: ''";
+        let file = file(&format!("{content}users: [{{name: u, user: {{{user}}}}}]\n"));
+        let config = kube_config(Some(file.path()), None).await.unwrap();
+        assert_eq!(
+            (config.root_cert, config.tls_server_name),
+            (Some(vec![vec![0; 3]]), None)
+        );
+        let user = config.auth_info;
+        assert!(user.client_certificate_data.is_none() && user.client_key_data.is_none());
+        assert!(user.token.is_none() && user.token_file.is_none());
+        assert_eq!(user.client_certificate.as_deref(), Some("/c"));
+    }
+
+    #[tokio::test]
+    async fn a_token_of_several_lines_is_refused() {
+        let file = file(&format!(
+            "{KUBECONFIG}users: [{{name: u, user: {{token: \"secret\\n\"}}}}]\n"
+        ));
+        let error = kube_config(Some(file.path()), None).await.unwrap_err();
+        let said = Chain(&error).to_string();
+        assert!(
+            said.contains("the token of user \"u\" has a line feed") && !said.contains("secret"),
+            "{said}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_context_that_is_not_there_is_of_the_file() {
+        let file = file(&KUBECONFIG.replace("current-context: x", "current-context: y"));
+        let value = file.path().display().to_string();
+        let Err(NoDefault::Unusable(error)) = default_config(None, &[("KUBECONFIG".to_owned(), value.clone())]).await
+        else {
+            panic!("another outcome");
+        };
+        assert!(Chain(&error).to_string().contains(&value), "{error:?}");
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use tidewaiter_cloud::server::hash::Password;
 use tidewaiter_cloud::server::principal::OrgRole;
 use tidewaiter_coordinator::controllers;
 
-use super::documents::Document;
+use super::documents::{Document, string, strings};
 use super::session::text;
 
 /// A document converted to the fields of the API.
@@ -102,11 +102,11 @@ fn read(document: &Document, id: &mut dyn FnMut(Kind, &str) -> Result<String>) -
     let mut named = |spec: &mut Map<String, Value>, from: &str, to: &str, kind| -> Result<bool> {
         match spec.remove(from) {
             None => Ok(false),
-            Some(Value::String(name)) => {
+            Some(name) => {
+                let name = string(&format!("spec.{from}"), name)?;
                 spec.insert(to.to_owned(), id(kind, &name)?.into());
                 Ok(true)
             }
-            Some(_) => bail!("spec.{from} must be a string"),
         }
     };
     match document.kind {
@@ -118,8 +118,7 @@ fn read(document: &Document, id: &mut dyn FnMut(Kind, &str) -> Result<String>) -
         }
         Kind::Team => {
             if let Some(users) = spec.remove("users") {
-                let users: Vec<String> =
-                    serde_json::from_value(users).map_err(|_| anyhow!("spec.users must be a list of strings"))?;
+                let users = strings("spec.users", users)?;
                 let ids = users.iter().map(|user| id(Kind::User, user));
                 spec.insert("user_ids".to_owned(), ids.collect::<Result<Vec<_>>>()?.into());
             }
@@ -158,7 +157,7 @@ fn check_member(fields: &Map<String, Value>) -> Result<()> {
         Some(Value::String(password)) => Password::new(password)
             .map(drop)
             .map_err(|error| anyhow!("spec.password {error}")),
-        Some(_) => bail!("spec.password must be a string"),
+        Some(other) => string("spec.password", other.clone()).map(drop),
     }
 }
 

@@ -5,7 +5,8 @@ use std::path::Path as File;
 use anyhow::{Context as _, Error, Result, anyhow, bail};
 use serde_json::{Map, Value, json};
 use tidewaiter_cloud::client::{ClientError, Method, Path, Request};
-use tidewaiter_kit::yaml;
+use tidewaiter_cloud::models::{PluginManifests, Unknown, parse};
+use tidewaiter_kit::{Chain, yaml};
 
 use super::actions::{list, read};
 use super::apply::confirm;
@@ -83,8 +84,9 @@ fn title(version: &VersionArgs) -> String {
     )
 }
 
-/// Both files are read before the first request. The manifests of a published version are replaced only on demand: they are sent first, so that
-/// nothing has changed when they are refused. Those of a new version are sent after it.
+/// Both files are read before the first request, and the manifests are validated. Those of a published version are
+/// replaced only on demand: they are sent first, so that nothing has changed when they are refused. Those of a new
+/// version are sent after it, and if they are refused, the version is removed again.
 async fn add(version: &VersionArgs, file: &File, definition: Option<&File>, replace: bool) -> Result<()> {
     let manifests = manifests(file).with_context(|| file.display().to_string())?;
     let mut body = match definition {
@@ -96,21 +98,39 @@ async fn add(version: &VersionArgs, file: &File, definition: Option<&File>, repl
     let body = request(Method::PUT, path(version), body.into(), None);
     let path = path(version).below("manifests");
     let published = if_found(session.get(path.clone()).await)?;
+    let is_new = published.is_none() && if_found(session.get(self::path(version)).await)?.is_none();
     let known = published
         .as_ref()
         .filter(|_| replace)
         .and_then(|(_, etag)| etag.clone());
     let manifests = request(Method::PUT, path, manifests, known);
-    let requests = if published.is_some() {
-        [manifests, body]
+    let (first, second) = if published.is_some() {
+        (manifests, body)
     } else {
-        [body, manifests]
+        (body, manifests)
     };
-    for request in &requests {
-        let sent = session.send(request).await;
-        sent.map_err(|error| explained(error, version))?;
+    let sent = session.send(&first).await;
+    sent.map_err(|error| explained(error, version))?;
+    match session.send(&second).await.map_err(|error| explained(error, version)) {
+        Ok(_) => print(&format!("the catalogue has {}\n", title(version))),
+        Err(error) if is_new => Err(withdraw(&session, version, error).await),
+        Err(error) => Err(error),
     }
-    print(&format!("the catalogue has {}\n", title(version)))
+}
+
+/// Removes a new version whose manifests were not accepted, because clusters could use it. Returns the error of the
+/// command.
+async fn withdraw(session: &Session, version: &VersionArgs, error: Error) -> Error {
+    let removed = session.send(&Request::new(Method::DELETE, path(version))).await;
+    let title = title(version);
+    match if_found(removed) {
+        Ok(_) => error.context(format!("{title} was not added")),
+        Err(failed) => error.context(format!(
+            "{title} was added without manifests, and cannot be removed again ({}): run tidewaiter cloud catalogue remove \
+             {title}",
+            Chain(failed.as_ref())
+        )),
+    }
 }
 
 /// What the server says of headers, in the words of the command line.
@@ -132,20 +152,37 @@ fn mapping(file: &File) -> Result<Map<String, Value>> {
     }
 }
 
-/// The body of the request: the file as it is, or its Kubernetes objects as one group.
+/// The body of the request: the file as it is, or its Kubernetes objects as one group. Validated as the server does.
 fn manifests(file: &File) -> Result<Value> {
     let documents = yaml::documents(&read(file)?)?;
-    if let [document] = &documents[..]
-        && document.get("manifests").is_some()
-    {
-        return Ok(manifests::groups(document.clone()));
+    let manifests = match &documents[..] {
+        [document] if document.get("manifests").is_some() => manifests::groups(document.clone()),
+        _ => json!({ "manifests": [objects(documents)?], "jobs": {} }),
+    };
+    parse::<PluginManifests>(manifests.to_string().as_bytes(), Unknown::Refuse)?;
+    Ok(manifests)
+}
+
+/// The Kubernetes objects of all documents. An error names the document.
+fn objects(documents: Vec<Value>) -> Result<Vec<Value>> {
+    const WANTED: &str = "must be one mapping with the field manifests, or Kubernetes objects, one per document";
+    let mut objects = Vec::new();
+    for (number, document) in documents.into_iter().enumerate() {
+        for object in manifests::objects(vec![document]) {
+            let is_missing = |field: &&str| object.get(*field).is_none_or(Value::is_null);
+            let missing: Vec<_> = ["apiVersion", "kind"].into_iter().filter(is_missing).collect();
+            if !missing.is_empty() {
+                bail!(
+                    "document {} has no {}: the file {WANTED}",
+                    number + 1,
+                    missing.join(" and no ")
+                );
+            }
+            objects.push(object);
+        }
     }
-    let documents = manifests::objects(documents);
-    let is_object = |document: &Value| document.get("apiVersion").is_some() && document.get("kind").is_some();
-    if documents.is_empty() || !documents.iter().all(is_object) {
-        return Err(anyhow!(
-            "must be one mapping with the field manifests, or Kubernetes objects with apiVersion and kind, one per document"
-        ));
+    if objects.is_empty() {
+        bail!("{WANTED}");
     }
-    Ok(json!({ "manifests": [documents], "jobs": {} }))
+    Ok(objects)
 }

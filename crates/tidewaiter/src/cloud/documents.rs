@@ -150,8 +150,7 @@ fn take(value: Value, origin: &str, secrets: &Secrets<'_>, all: &mut Documents) 
     };
     let mut text = |name: &str| match fields.remove(name) {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(anyhow!("{name} must be a string")),
+        Some(value) => string(name, value).map(Some),
     };
     let kind = text("kind")?.ok_or_else(|| anyhow!("kind is missing"))?;
     if kind == "Scope" {
@@ -184,6 +183,27 @@ fn take(value: Value, origin: &str, secrets: &Secrets<'_>, all: &mut Documents) 
     Ok(())
 }
 
+/// The text of a field. The error does not show the value, which may be secret.
+pub(super) fn string(name: &str, value: Value) -> Result<String> {
+    match value {
+        Value::String(text) => Ok(text),
+        // YAML reads a text such as 2024 or true so.
+        Value::Bool(_) | Value::Number(_) => bail!("{name} must be a string (in YAML, put it in quotes)"),
+        _ => bail!("{name} must be a string"),
+    }
+}
+
+/// The texts of a field.
+pub(super) fn strings(name: &str, value: Value) -> Result<Vec<String>> {
+    let Value::Array(items) = value else {
+        bail!("{name} must be a list of strings");
+    };
+    let items = items.into_iter().enumerate();
+    items
+        .map(|(index, item)| string(&format!("{name}[{index}]"), item))
+        .collect()
+}
+
 fn nothing_left(fields: &Map<String, Value>, known: &str) -> Result<()> {
     match fields.keys().next() {
         Some(field) => {
@@ -196,7 +216,7 @@ fn nothing_left(fields: &Map<String, Value>, known: &str) -> Result<()> {
 fn scope(fields: &mut Map<String, Value>) -> Result<PruneScope> {
     let mut words = |name: &str| -> Result<Vec<String>> {
         let list = fields.remove(name).unwrap_or(Value::Array(Vec::new()));
-        serde_json::from_value(list).map_err(|_| anyhow!("{name} must be a list of strings"))
+        strings(name, list)
     };
     let (prune, clusters) = (words("prune")?, words("clusters")?);
     let kinds = prune.iter().map(|name| {

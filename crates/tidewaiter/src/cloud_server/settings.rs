@@ -166,7 +166,7 @@ impl ServerSettings {
     /// The URL of the database, with the password from its file.
     pub(super) fn database(&self) -> Result<Url> {
         let read = |path: &PathBuf| {
-            let password = std::fs::read_to_string(path);
+            let password = crate::text_file::read(path);
             password.with_context(|| format!("databasePasswordFile is {}: it cannot be read", path.display()))
         };
         let password = self.database_password_file.as_ref().map(read).transpose()?;

@@ -252,6 +252,57 @@ async fn one_wrong_document_and_nothing_is_asked_or_changed() {
 }
 
 #[tokio::test]
+async fn a_text_that_yaml_reads_as_another_type_is_refused_with_the_remedy() {
+    let person = Person::logged_in().await;
+    for (text, said) in [
+        (
+            "kind: ClusterLabel\nspec: {key: cluster.containership.io/a, value: 01234}\n",
+            "value: is the number 668, must be",
+        ),
+        (
+            "kind: Role\nspec: {name: 2024, rules: []}\n",
+            "name: is the number 2024, must be",
+        ),
+        ("kind: Role\nspec: {name: true, rules: []}\n", "name: is true, must be"),
+        (
+            "kind: ClusterLabel\ncluster: 0123\nspec: {}\n",
+            "cluster must be a string",
+        ),
+        (
+            "kind: Team\nspec: {name: a, users: [b, 2024]}\n",
+            "spec.users[1] must be a string",
+        ),
+        (
+            "kind: RoleBinding\nspec: {role: 7, team: a}\n",
+            "spec.role must be a string",
+        ),
+        (
+            "kind: Scope\nprune: [Role]\nclusters: [2024]\n",
+            "clusters[0] must be a string",
+        ),
+        (
+            "kind: User\nspec: {name: a, email: a@example.com, password: 123456789012}\n",
+            "spec.password must be a string",
+        ),
+        (
+            "kind: Provider\nspec: {provider: aws, credentials: {key: 1}}\n",
+            "credentials.key: is a number, must be",
+        ),
+    ] {
+        let file = person.file("a.yaml", text);
+        let ran = person.run(&["cloud", "apply", "-f", &file]).await;
+        ran.refused(1, &[said, "(in YAML, put it in quotes)"]);
+    }
+    let file = person.file(
+        "a.yaml",
+        "kind: Provider\nspec: {provider: aws, credentials: {region: ''}}\n",
+    );
+    let ran = person.run(&["cloud", "apply", "-f", &file]).await;
+    ran.refused(1, &["credentials.region: is empty, must be"]);
+    assert!(person.cloud.seen().is_empty());
+}
+
+#[tokio::test]
 async fn all_invalid_documents_are_reported_at_once() {
     let person = Person::logged_in().await;
     let folder = folder(&person);

@@ -223,7 +223,7 @@ fn authorized(kept: &mut Kept, method: &Method, path: &str, headers: &HeaderMap,
             return failure(StatusCode::PRECONDITION_FAILED, "it has changed");
         }
         return match *method {
-            Method::GET => good(StatusCode::OK, &found[index]),
+            Method::GET | Method::PUT => good(StatusCode::OK, &found[index]),
             Method::PATCH => {
                 merge(&mut found[index], &body);
                 good(StatusCode::OK, &found[index])
@@ -235,6 +235,13 @@ fn authorized(kept: &mut Kept, method: &Method, path: &str, headers: &HeaderMap,
         };
     }
     match *method {
+        Method::GET if path.contains("/versions/") => failure(StatusCode::NOT_FOUND, "there is none"),
+        Method::PUT => {
+            let mut made = body;
+            made["id"] = id.into();
+            kept.lists.entry(list.to_owned()).or_default().push(made.clone());
+            good(StatusCode::CREATED, &made)
+        }
         Method::GET => good(
             StatusCode::OK,
             &kept.lists.get(path).cloned().unwrap_or_default().into(),

@@ -52,12 +52,16 @@ macro_rules! model {
             const OWN: &'static [&'static str] = &[$($crate::models::fields::key!($($own)+)),*];
 
             fn take(fields: &mut $crate::models::Fields<'_>) -> Result<Self, $crate::models::InvalidField> {
-                let model = Self {
+                Ok(Self {
                     $($field: fields.$read($crate::models::fields::key!($($key)+) $($argument)*)?,)+
-                };
-                $(model.$check(fields)?;)?
-                Ok(model)
+                })
             }
+
+            $(
+                fn check_rules(&self, fields: &$crate::models::Fields<'_>) -> Result<(), $crate::models::InvalidField> {
+                    self.$check(fields)
+                }
+            )?
         }
     };
     ($(#[$attribute:meta])* $model:ident, $kind:expr $(, $check:ident)? => $($fields:tt)+) => {

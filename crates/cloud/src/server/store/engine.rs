@@ -1,5 +1,7 @@
 //! The differences between the two databases: every statement on the data has the same text for both.
 
+mod postgres_url;
+
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -110,7 +112,7 @@ impl CommitListener {
 /// The engine for `url`, for the process that writes.
 ///
 /// # Errors
-/// If the scheme is unknown, or another process uses the same file.
+/// If the scheme or a query parameter is unknown, or another process uses the same file.
 pub(super) fn of(url: &Url) -> Result<Box<dyn Engine>, StoreError> {
     engine(url, true)
 }
@@ -118,7 +120,7 @@ pub(super) fn of(url: &Url) -> Result<Box<dyn Engine>, StoreError> {
 /// The engine for `url`, for a process that only reads, next to the writer.
 ///
 /// # Errors
-/// If the scheme is unknown.
+/// If the scheme or a query parameter is unknown.
 pub(super) fn beside(url: &Url) -> Result<Box<dyn Engine>, StoreError> {
     engine(url, false)
 }
@@ -127,11 +129,9 @@ fn engine(url: &Url, writes: bool) -> Result<Box<dyn Engine>, StoreError> {
     sqlx::any::install_default_drivers();
     match url.scheme() {
         "sqlite" => Ok(Box::new(Sqlite::at(url, writes)?)),
-        // The library would drop it.
-        "postgres" | "postgresql" if url.fragment().is_some() => Err(StoreError::Setting(
-            "database is a URL with #: write it as %23, also in the password".to_owned(),
-        )),
-        "postgres" | "postgresql" => Ok(Box::new(Postgres { url: url.clone() })),
+        "postgres" | "postgresql" => Ok(Box::new(Postgres {
+            url: postgres_url::checked(url)?,
+        })),
         other => Err(StoreError::Setting(format!(
             "database is {other}://…, must be sqlite:///FOLDER/FILE or postgres://USER@HOST/DATABASE"
         ))),
@@ -365,14 +365,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_sign_is_not_dropped() {
-        let url = Url::parse("postgres://user:secret@host/team#1").unwrap();
-        let Err(refused) = of(&url) else { panic!("{url}") };
-        let message = refused.to_string();
-        assert!(
-            message.contains("write it as %23") && !message.contains("secret"),
-            "{message}"
-        );
+    fn a_url_that_the_library_would_misread_is_no_engine() {
+        for end in ["#1", "?sslmod=verify-full"] {
+            let url = Url::parse(&format!("postgres://user@host/team{end}")).unwrap();
+            assert!(of(&url).is_err() && beside(&url).is_err(), "{url}");
+        }
     }
 
     #[tokio::test]

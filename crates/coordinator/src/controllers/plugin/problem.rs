@@ -11,7 +11,7 @@ use tidewaiter_kit::{Chain, Notice, ReconcileError, Retry, WriteError};
 use super::account::PluginAccount;
 use super::by_plugin::Identity;
 use super::object::{Object, ObjectId};
-use super::refused::Refused;
+use super::refused::{QUOTES, Refused};
 use super::trust::Untrusted;
 
 /// The most that is repeated of what the API server said, in bytes.
@@ -163,10 +163,7 @@ impl Problem {
                 .iter()
                 .any(|words| status.message.contains(words));
         let (reason, remedy) = match status.code {
-            500 if is_unreadable => (
-                "ApplyFailed",
-                "Change the manifests in the cloud: in a list, no two items may have the same key, and each value must be one of its field.".to_owned(),
-            ),
+            500 if is_unreadable => ("ApplyFailed", unreadable(id)),
             403 if ends => (
                 "ApplyFailed",
                 format!(
@@ -191,7 +188,12 @@ impl Problem {
             ),
             // Another object of the name appeared, or this one was replaced, after the look at it.
             408 | 409 => ("ApplyFailed", "It is tried again.".to_owned()),
-            400..=422 => ("ApplyFailed", "Change the manifests in the cloud. It is tried again.".to_owned()),
+            400..=422 => (
+                "ApplyFailed",
+                "Change the manifests in the cloud. If they are right, the object has a field that excludes one of theirs, set by somebody or by \
+                 default: take it out, or delete the object. It is tried again."
+                    .to_owned(),
+            ),
             _ => ("ApplyFailed", "It is tried again.".to_owned()),
         };
         Self {
@@ -204,6 +206,19 @@ impl Problem {
                 || refused,
         }
     }
+}
+
+/// What helps when the API server cannot read the object.
+fn unreadable(id: &ObjectId) -> String {
+    let names = if id.is_secret() {
+        "kubectl apply --server-side --dry-run=server"
+    } else {
+        "the message"
+    };
+    format!(
+        "Change the manifests in the cloud: correct the field that {names} names. It may be unknown, have a value of another type ({QUOTES}), or be a \
+         list with two items of the same key."
+    )
 }
 
 /// The part of an error about a Secret that contains no value of it: the fields. The API server repeats the values that

@@ -13,11 +13,12 @@ use tidewaiter_api::values::quoted;
 use super::by_plugin::is_key;
 use super::health_check::{HealthCheck, health_checks};
 use super::object::{Manifest, Object, ObjectId};
-use super::refused::{Refused, refused};
+use super::refused::{QUOTES, Refused, refused};
 use super::sent::{Part, Sent};
 use crate::digest::digest;
 use identity::{annotation, identity, is_tidewaiters};
 pub(super) use stored::as_stored;
+use stored::check_secret;
 
 mod identity;
 mod stored;
@@ -294,7 +295,7 @@ impl Reader<'_> {
         let (id, version) = identity(at, &body)?;
         self.check(&id, &body)?;
         body.remove("status");
-        let replaces = annotation(&body, ON_IMMUTABLE_ANNOTATION) == Some("replace");
+        let replaces = annotation(&id, &body, ON_IMMUTABLE_ANNOTATION)? == "replace";
         let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) else {
             return Err(refused(at, "metadata must be an object"));
         };
@@ -346,7 +347,7 @@ impl Reader<'_> {
             let why = format!("pluginDeny has {denied}: leave the object out, or take the kind from pluginDeny");
             return Err(refused(id.to_string(), why));
         }
-        Ok(())
+        check_secret(id, body)
     }
 }
 

@@ -56,10 +56,12 @@ impl PluginController {
         let after = status(&facts, &before, plugin.metadata.generation, self.clock.now());
         let key = Key::of(plugin);
         self.board.set(&key, &after, facts.outdated.is_some());
-        if before != after {
+        let differs = before != after;
+        if differs {
             self.waits.reset(&key);
         }
-        self.write_status(plugin, record, before, after).await?;
+        let is_new = self.reported.set(&key, &after) || differs;
+        self.write_status(plugin, record, is_new.then_some(after)).await?;
         let state = end?;
         self.tidy(&key, record, &facts).await?;
         Ok(match state {
@@ -90,8 +92,7 @@ impl PluginController {
         &self,
         plugin: &Plugin,
         record: &Record,
-        before: PluginStatus,
-        after: PluginStatus,
+        status: Option<PluginStatus>,
     ) -> Result<(), WriteError> {
         let mut seen = plugin.metadata.clone();
         let history = json!(record.history()).to_string();
@@ -101,9 +102,9 @@ impl PluginController {
             let patch = json!({"metadata": {"annotations": {PLUGIN_HISTORY_ANNOTATION: history}}});
             seen = self.writer.patch::<Plugin>(&seen, patch).await?;
         }
-        if before != after {
+        if status.is_some() {
             let mut desired = Plugin::new("", plugin.spec.clone());
-            desired.status = Some(after);
+            desired.status = status;
             self.writer.apply_status(&desired, &seen).await?;
         }
         Ok(())

@@ -20,6 +20,7 @@ use super::engines::Engines;
 use super::fetch::Manifests;
 use super::follow::Followed;
 use super::gate::Rendered;
+use super::reported::Reported;
 use super::settings::PluginSettings;
 use super::store::Store;
 use super::wake::Wakes;
@@ -74,7 +75,8 @@ pub(in crate::controllers) fn start(
         .optional()
         .start(tasks, kit);
     secrets.notify(stored(&queue));
-    plugins.cache().notify(queue.same_name());
+    let reported = Reported::default();
+    plugins.cache().notify(reported.unless_reported(&queue));
     let wakes = Wakes::start(queue.clone(), Arc::clone(&kit.clock), tasks);
     // Before the pass that the change starts.
     let remembering = wakes.clone();
@@ -112,6 +114,7 @@ pub(in crate::controllers) fn start(
         inventories: inventories.clone(),
         followed: Followed::start(wakes.clone(), Arc::clone(&kit.clock), tasks),
         wakes,
+        reported,
         waits: Backoffs::new(WAITS),
         writer: Writer::new(client, PluginController::NAME, Arc::clone(&kit.clock)),
         events: context.events.of(PluginController::NAME),

@@ -2,7 +2,8 @@
 //!
 //! The key in a pull secret is one under which the kubelet looks for the images of the registry (`pkg/credentialprovider/keyring.go`): host and
 //! port as in the name of the image, in lower case, and a path with which the name begins. `/v1/` and `/v2/` are no part of that path, but `/v1`
-//! and `/v2` are. The images of Docker Hub are at `docker.io` for it, or have the key `index.docker.io`.
+//! and `/v2` are. Nothing in a path is a pattern or a tag. The images of Docker Hub are at `docker.io` for it, or have
+//! the key `index.docker.io`.
 //!
 //! A registry has a DNS name with a dot, or an IP address that is not of this machine or its link: neither a name that
 //! the resolver of the cluster completes (`kube-system`) nor a metadata service is one.
@@ -44,23 +45,35 @@ pub(super) struct ServerAddress {
 #[error("serveraddress is {shown}: {rule}. Write HOST, HOST:PORT, or https://HOST[:PORT]/PATH")]
 pub(super) struct InvalidAddress {
     shown: String,
-    rule: &'static str,
+    rule: String,
+}
+
+impl InvalidAddress {
+    fn new(text: &str, rule: &str) -> Self {
+        // What stands before an @ may be a password.
+        let shown = if text.contains('@') {
+            "not shown".to_owned()
+        } else {
+            quoted(text)
+        };
+        Self {
+            shown,
+            rule: rule.to_owned(),
+        }
+    }
 }
 
 impl ServerAddress {
     /// Parses what the cloud says.
     pub(super) fn parse(text: &str) -> Result<Self, InvalidAddress> {
-        let invalid = |rule| InvalidAddress {
-            // What stands before an @ may be a password.
-            shown: if text.contains('@') {
-                "not shown".to_owned()
-            } else {
-                quoted(text)
-            },
-            rule,
-        };
+        let invalid = |rule: &str| InvalidAddress::new(text, rule);
         if text.is_empty() || text.len() > LIMIT {
             return Err(invalid("must have 1 to 512 characters"));
+        }
+        if text.contains("@sha256:") {
+            return Err(invalid(
+                "must not be that of an image: leave out the @sha256: and what follows it",
+            ));
         }
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains(['@', '\\', '%', '?', '#', '"', ',']) {
             return Err(invalid(
@@ -74,9 +87,7 @@ impl ServerAddress {
             Some(_) => return Err(invalid("must begin with https:// or with the host")),
         };
         let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
-        if path.split('/').any(|part| part == ".." || part == ".") {
-            return Err(invalid("must not have . or .. in its path"));
-        }
+        check_path(text, place, path).map_err(|rule| invalid(&rule))?;
         let url = Url::parse(&format!("https://{place}/")).ok();
         let host = url.as_ref().and_then(Url::host).map(|host| host.to_owned());
         let (Some(url), Some(host)) = (url, host) else {
@@ -130,6 +141,14 @@ impl ServerAddress {
         }
     }
 
+    /// Whether it is at a host of Docker that is not one of Docker Hub's registry: no image is there.
+    pub(super) fn is_beside_docker_hub(&self) -> bool {
+        self.domain().is_some_and(|name| {
+            let is_in = |domain: &str| name == domain || name.ends_with(&format!(".{domain}"));
+            (is_in("docker.com") || is_in("docker.io")) && !DOCKER_HUB_HOSTS.contains(&name)
+        })
+    }
+
     /// Whether it says that the registry has no TLS.
     pub(super) fn is_plain_http(&self) -> bool {
         self.plain_http
@@ -153,6 +172,33 @@ impl fmt::Display for ServerAddress {
     }
 }
 
+/// Refuses a path with which no name of an image begins. Source: `reference` of github.com/distribution.
+fn check_path(text: &str, place: &str, path: &str) -> Result<(), String> {
+    if path.split('/').any(|part| part == ".." || part == ".") {
+        return Err("must not have . or .. in its path".to_owned());
+    }
+    // The paths of the website are no part of the key.
+    if place.eq_ignore_ascii_case(DOCKER_HUB_SITE) {
+        return Ok(());
+    }
+    if let Some(tag) = path.find(':') {
+        let untagged = &text[..text.len() - path.len() + tag];
+        return Err(format!(
+            "must not have the tag of an image, with which no node finds the credential: leave it out, for example {}",
+            quoted(untagged)
+        ));
+    }
+    let is_of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"/._-".contains(&byte);
+    if !path.bytes().all(is_of_name) {
+        return Err(
+            "its path must be the beginning of names of images, of small letters, digits and any of . _ - /, without \
+             patterns such as *: leave the rest out, and it is for all images that begin so"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
 /// The key of an address with this host and port, and this path. What the kubelet finds stays as it is.
 fn key(text: &str, place: &str, path: &str) -> String {
     let scheme = text.find("://").map_or("", |at| &text[..at + 3]);
@@ -169,6 +215,10 @@ fn key(text: &str, place: &str, path: &str) -> String {
         return format!("{scheme}{place}{path}");
     }
     let below = path.strip_prefix("/v1/").or_else(|| path.strip_prefix("/v2/"));
+    // The API of the index, which lists the images of all.
+    if below.is_some_and(|below| below.split('/').next() == Some("repositories")) {
+        return DOCKER_HUB.to_owned();
+    }
     match (host, below.unwrap_or(&path).trim_matches('/')) {
         ("docker.io", _) | ("index.docker.io", "") => format!("{scheme}{host}{path}"),
         (DOCKER_HUB_SITE, _) | (_, "") => DOCKER_HUB.to_owned(),
@@ -308,6 +358,15 @@ mod tests {
             "https://[2001:db8::7]/team",
             "0.0.0.0",
             "\u{202e}quay.io",
+            "docker.io/acme/app:1.0",
+            "https://docker.io/acme/app:1.0",
+            "registry.example.com:5000/image:tag",
+            "registry.example.com/image@sha256:0123",
+            "registry.example.com/image:tag@sha256:0123",
+            "registry.example.com/*",
+            "registry.example.com/team/*",
+            "registry.example.com/Team",
+            "*.example.com",
             &"x.".repeat(300),
         ] {
             let error = ServerAddress::parse(text).unwrap_err().to_string();
@@ -316,6 +375,22 @@ mod tests {
                 "{text:?}: {error}"
             );
             assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_address_of_an_image_is_refused_with_the_remedy() {
+        for (text, remedy) in [
+            ("docker.io/acme/app:1.0", "for example \"docker.io/acme/app\""),
+            (
+                "https://reg.example.com:5000/image:tag",
+                "for example \"https://reg.example.com:5000/image\"",
+            ),
+            ("reg.example.com/image@sha256:0123", "leave out the @sha256:"),
+            ("reg.example.com/*", "without patterns"),
+        ] {
+            let error = ServerAddress::parse(text).unwrap_err().to_string();
+            assert!(error.contains(remedy), "{error}");
         }
     }
 }

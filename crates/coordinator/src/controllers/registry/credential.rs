@@ -100,6 +100,8 @@ pub(super) enum InvalidSource {
     Spec,
     #[error("{0}")]
     Address(#[from] InvalidAddress),
+    #[error("serveraddress is {0}, which is a host of Docker without images: write https://index.docker.io/v1/")]
+    BesideDockerHub(String),
     #[error("provider is {0}: must be amazon_ec2_registry, google_registry, azure, dockerhub, quay or private")]
     Provider(String),
     #[error("the credentials for the provider {provider} must have {field} (the value is not shown)")]
@@ -160,7 +162,7 @@ impl Source {
         match self.provider.to_ascii_lowercase().as_str() {
             "amazon_ec2_registry" => self.ecr().map(Credential::Ecr),
             "google_registry" => self.google().map(Credential::Password),
-            "dockerhub" => self.password(Some(DOCKER_HUB)).map(Credential::Password),
+            "dockerhub" => self.docker_hub().map(Credential::Password),
             "quay" => self.password(Some("quay.io")).map(Credential::Password),
             "azure" | "private" => self.password(None).map(Credential::Password),
             _ => Err(InvalidSource::Provider(quoted(&self.provider))),
@@ -180,6 +182,14 @@ impl Source {
             email: self.email.clone(),
             old_form: false,
         })
+    }
+
+    fn docker_hub(&self) -> Result<Login, InvalidSource> {
+        let login = self.password(Some(DOCKER_HUB))?;
+        if login.address.is_beside_docker_hub() {
+            return Err(InvalidSource::BesideDockerHub(login.address.to_string()));
+        }
+        Ok(login)
     }
 
     /// The JSON key of a Google service account is the one value that is a JSON object. In the old form, the fields of

@@ -68,7 +68,14 @@ fn a_failed_write_names_the_object_what_was_said_and_what_helps() {
             "failed to create typed patch object (n/a; apps/v1, Kind=Deployment): duplicate entries for key [name=\"A\"]",
             "ApplyFailed",
             false,
-            "Change the manifests",
+            "two items of the same key",
+        ),
+        (
+            500,
+            "failed to create typed patch object (n/a; /v1, Kind=ConfigMap): .data.port: expected string, got &value.valueUnstructured{Value:8080}",
+            "ApplyFailed",
+            false,
+            "correct the field that the message names. It may be unknown, have a value of another type (numbers and true/false that are meant as texts need quotes in YAML)",
         ),
         (
             500,
@@ -85,7 +92,7 @@ fn a_failed_write_names_the_object_what_was_said_and_what_helps() {
         assert!(note.contains(said) && note.contains(remedy), "{note}");
     }
     let long = Problem::failed("apply", &id("ConfigMap"), &refusal(422, &"é".repeat(10_000)), None);
-    assert!(long.note.len() < SAID + 200, "{}", long.note.len());
+    assert!(long.note.len() < SAID + 300, "{}", long.note.len());
 }
 
 #[test]
@@ -122,6 +129,10 @@ fn an_error_about_a_secret_shows_no_value_of_it() {
         (
             status(404, "namespaces \"n\" not found", json!([])),
             "namespaces \"n\" not found. Change",
+        ),
+        (
+            status(500, "failed to create typed patch object: s3cret", json!([])),
+            "what the API server said is not shown. Change the manifests in the cloud: correct the field that kubectl apply",
         ),
         (
             status(400, "cannot unmarshal s3cret", json!([])),

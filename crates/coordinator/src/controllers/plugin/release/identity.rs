@@ -1,9 +1,11 @@
 //! What names an object, and which objects no plugin may have by their name. Pure.
 
+use std::fmt::Display;
+
 use serde_json::{Map, Value};
 use tidewaiter_api::names::CONTAINERSHIP_ACCOUNT;
 
-use super::{ObjectId, Refused, refused};
+use super::{ObjectId, QUOTES, Refused, refused};
 use crate::controllers::authorization_role_binding::STAND_IN;
 use crate::mirror::is_id;
 
@@ -29,9 +31,9 @@ pub(super) fn is_tidewaiters(id: &ObjectId) -> bool {
 
 /// Reads what names the object.
 pub(super) fn identity(at: &str, body: &Map<String, Value>) -> Result<(ObjectId, String), Refused> {
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (api_version, kind) = (text(body.get("apiVersion")), text(body.get("kind")));
-    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+    let of_body = |field: &'static str| text(&at, field, body.get(field));
+    let (api_version, kind) = (of_body("apiVersion")?, of_body("kind")?);
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     if !(is_dns(version, 63) && (group.is_empty() || is_dns(group, 253))) {
         return Err(refused(
             at,
@@ -42,12 +44,13 @@ pub(super) fn identity(at: &str, body: &Map<String, Value>) -> Result<(ObjectId,
         return Err(refused(at, "kind must be a kind, for example Deployment"));
     }
     let metadata = body.get("metadata").filter(|metadata| metadata.is_object());
-    let of_metadata = |field| metadata.and_then(|metadata| metadata.get(field));
+    let of_metadata = |field: &'static str| metadata.and_then(|metadata| metadata.get(field));
+    let place = format!("{at} ({kind})");
     let id = ObjectId {
         group: group.to_owned(),
-        kind,
-        namespace: text(of_metadata("namespace")),
-        name: text(of_metadata("name")),
+        kind: kind.to_owned(),
+        namespace: text(&place, "metadata.namespace", of_metadata("namespace"))?.to_owned(),
+        name: text(&place, "metadata.name", of_metadata("name"))?.to_owned(),
     };
     if of_metadata("generateName").is_some_and(|name| !name.is_null()) {
         let why =
@@ -87,6 +90,23 @@ fn is_dns(text: &str, most: usize) -> bool {
     text.len() <= most && text.split('.').all(is_label)
 }
 
-pub(super) fn annotation<'a>(body: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
-    body.get("metadata")?.get("annotations")?.get(key)?.as_str()
+/// The annotation of the object; empty if it has none.
+pub(super) fn annotation<'a>(id: &ObjectId, body: &'a Map<String, Value>, key: &str) -> Result<&'a str, Refused> {
+    let annotations = body.get("metadata").and_then(|metadata| metadata.get("annotations"));
+    text(id, key, annotations.and_then(|annotations| annotations.get(key)))
+}
+
+/// The text of a field; empty if it is absent. What is present and no text is not read as if it were absent: an object
+/// would be applied under another name, or in another namespace.
+fn text<'a>(at: &dyn Display, field: &str, value: Option<&'a Value>) -> Result<&'a str, Refused> {
+    let shown = match value {
+        None | Some(Value::Null) => return Ok(""),
+        Some(Value::String(text)) => return Ok(text),
+        // They may contain what is secret.
+        Some(Value::Array(_)) => "a list".to_owned(),
+        Some(Value::Object(_)) => "an object".to_owned(),
+        Some(value) => value.to_string(),
+    };
+    let why = format!("{field} is {shown}, and must be a text: {QUOTES}");
+    Err(refused(at.to_string(), why))
 }

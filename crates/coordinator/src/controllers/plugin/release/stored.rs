@@ -8,9 +8,15 @@
 //! Source: the conversions of k8s.io/kubernetes (`pkg/apis/core/v1/conversion.go`), the strategies of its registry, and
 //! kube-controller-manager.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{GeneralPurpose, PAD, STANDARD};
+use base64::{Engine as _, alphabet};
 use serde_json::{Map, Value, json};
+use tidewaiter_api::values::quoted;
+
+use super::{ObjectId, QUOTES, Refused, refused};
+
+/// The base64 of the API server, whose last character may have bits that are not used. Source: `StdEncoding` of Go.
+const BASE64: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, PAD.with_decode_allow_trailing_bits(true));
 
 /// Written by the controller of Deployments, and exported with them.
 const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -93,7 +99,55 @@ fn leave_out_empty(metadata: &mut Map<String, Value>) {
     metadata.retain(|field, value| !matches!(field.as_str(), "annotations" | "labels") || !is_empty(value));
 }
 
-/// `stringData` becomes `data`, and wins over it. What the API server would refuse stays, so that it says why.
+/// Refuses a Secret with values that the API server cannot read, with their keys: nothing of what it says of a Secret
+/// is shown, because it repeats values.
+pub(super) fn check_secret(id: &ObjectId, body: &Map<String, Value>) -> Result<(), Refused> {
+    if !id.is_secret() {
+        return Ok(());
+    }
+    let encode = "must be base64: encode it, or write it as it is into stringData";
+    let quote = format!("must be a text: {QUOTES}");
+    check_values(id, "data", body.get("data"), is_base64, encode)?;
+    check_values(id, "stringData", body.get("stringData"), |_| true, &quote)?;
+    ["labels", "annotations"].into_iter().try_for_each(|field| {
+        let values = body.get("metadata").and_then(|metadata| metadata.get(field));
+        check_values(id, &format!("metadata.{field}"), values, |_| true, &quote)
+    })
+}
+
+fn check_values(
+    id: &ObjectId,
+    field: &str,
+    values: Option<&Value>,
+    is_valid: fn(&str) -> bool,
+    rule: &str,
+) -> Result<(), Refused> {
+    let values = match values {
+        None | Some(Value::Null) => return Ok(()),
+        Some(Value::Object(values)) => values,
+        Some(_) => return Err(refused(id.to_string(), format!("{field} must be an object"))),
+    };
+    let wrong = values
+        .iter()
+        .find(|(_, value)| !(value.is_null() || value.as_str().is_some_and(is_valid)));
+    match wrong {
+        None => Ok(()),
+        Some((key, _)) => {
+            let why = format!(
+                "the value of {} in {field} {rule} (the value is not shown)",
+                quoted(key)
+            );
+            Err(refused(id.to_string(), why))
+        }
+    }
+}
+
+/// Whether it is base64 for the API server, which ignores line breaks.
+fn is_base64(text: &str) -> bool {
+    BASE64.decode(text.replace(['\r', '\n'], "")).is_ok()
+}
+
+/// `stringData` becomes `data`, and wins over it. What the API server would refuse stays.
 fn encode(secret: &mut Map<String, Value>) -> bool {
     let Some(texts) = secret.get("stringData").and_then(Value::as_object) else {
         secret.retain(|field, value| field != "stringData" || !value.is_null());

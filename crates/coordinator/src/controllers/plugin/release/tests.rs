@@ -40,6 +40,11 @@ v1 ConfigMap a ownerReferences=[{"name":"a"}]                    | ConfigMap a  
 v1 ConfigMap a finalizers=["example.com/never"]                  | ConfigMap a                | leave it out
 v1 ConfigMap a labels={"containership.io/managed":"true"}        | ConfigMap a                | leave it out
 v1 ConfigMap a labels="a"                                        | ConfigMap a                | must be an object
+v1 ConfigMap a namespace=2024                                    | manifests[0][0] (ConfigMap) | metadata.namespace is 2024, and must be a text: numbers and true/false
+v1 ConfigMap a namespace=["x"]                                   | manifests[0][0] (ConfigMap) | metadata.namespace is a list
+v1 ConfigMap a namespace={"a":"x"}                               | manifests[0][0] (ConfigMap) | metadata.namespace is an object
+v1 ConfigMap a name=true                                         | manifests[0][0] (ConfigMap) | metadata.name is true
+v1 ConfigMap a annotations={"tidewaiter.dev/on-immutable":true}  | ConfigMap a                | on-immutable is true
  ConfigMap a                                                     | manifests[0][0]            | apiVersion
 v1/../.. ConfigMap a                                             | manifests[0][0]            | apiVersion
 v1 Config/Map a                                                  | manifests[0][0]            | kind must be
@@ -65,6 +70,16 @@ fn hostile_manifests_are_refused_with_the_object_and_the_remedy() {
     let nested = "manifests[0][0].items[0].items[0].items[0].items[0]";
     let rows = [
         (json!([[7]]), "manifests[0][0]", "must be a Kubernetes object"),
+        (
+            json!([[{"apiVersion": 1, "kind": "ConfigMap", "metadata": {"name": "a"}}]]),
+            "manifests[0][0]",
+            "apiVersion is 1, and must be a text",
+        ),
+        (
+            json!([[{"apiVersion": "v1", "kind": false, "metadata": {"name": "a"}}]]),
+            "manifests[0][0]",
+            "kind is false, and must be a text",
+        ),
         (json!([[deep]]), nested, "fewer lists"),
         (json!([[list(&many)]]), "the manifests", "split the plugin"),
         (json!([[config("a")], [config("a")]]), "ConfigMap a", "leave out one"),
@@ -86,6 +101,74 @@ fn hostile_manifests_are_refused_with_the_object_and_the_remedy() {
     }
     let none = Release::read(PLUGIN, "1.0.0", &Sent::from(&json!({"version": "1.0.0"})), &[]).unwrap_err();
     assert!(none.to_string().contains("there are none"), "{none}");
+}
+
+/// The API server's words about a Secret are not shown, because they may contain a value.
+#[test]
+fn a_secret_with_a_value_of_the_wrong_form_is_refused_with_its_key() {
+    let secret = |field: &str, value: Value| {
+        let mut secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "labels": {}}});
+        match field.strip_prefix("metadata.") {
+            None => secret[field] = value,
+            Some(field) => secret["metadata"][field] = value,
+        }
+        read(&json!([[secret]]))
+    };
+    for (field, value, words) in [
+        (
+            "data",
+            json!({"ok": "YQ==", "bad": "hunter2!"}),
+            "\"bad\" in data must be base64",
+        ),
+        (
+            "data",
+            json!({"bad": "aHVudGVyMg"}),
+            "\"bad\" in data must be base64: encode it",
+        ),
+        ("data", json!({"bad": "_-8="}), "\"bad\" in data must be base64"),
+        ("data", json!({"bad": 1234}), "\"bad\" in data must be base64"),
+        ("data", json!(["hunter2"]), "data must be an object"),
+        (
+            "stringData",
+            json!({"bad": true}),
+            "\"bad\" in stringData must be a text: numbers and true/false",
+        ),
+        (
+            "stringData",
+            json!({"bad": ["hunter2"]}),
+            "\"bad\" in stringData must be a text",
+        ),
+        ("stringData", json!("hunter2"), "stringData must be an object"),
+        (
+            "metadata.labels",
+            json!({"bad": 1234}),
+            "\"bad\" in metadata.labels must be a text",
+        ),
+        (
+            "metadata.annotations",
+            json!({"bad": 1234}),
+            "\"bad\" in metadata.annotations must be a text",
+        ),
+    ] {
+        let refused = secret(field, value).unwrap_err();
+        assert_eq!(refused.at, "Secret a");
+        assert!(refused.why.contains(words), "{refused} does not contain {words}");
+        let shows = ["hunter2", "aHVudGVyMg", "1234"]
+            .iter()
+            .any(|value| refused.why.contains(value));
+        assert!(!shows, "{refused}");
+    }
+    for (field, value) in [
+        ("data", Value::Null),
+        (
+            "data",
+            json!({"a": null, "b": "", "c": "YQ==", "d": "aHVu\ndGVy\r\nMg==\n", "e": "YR=="}),
+        ),
+        ("stringData", json!({"a": null, "b": "true", "c": ""})),
+        ("metadata.annotations", json!({"a": null, "b": "true"})),
+    ] {
+        secret(field, value).unwrap();
+    }
 }
 
 #[test]

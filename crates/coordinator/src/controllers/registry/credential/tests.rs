@@ -218,6 +218,17 @@ fn what_cannot_be_used_is_refused_without_showing_it() {
             json!({"access_key_id": "a", "secret_access_key": "hunter2", "region": "us-east-1.evil.example.com/"}),
             "the region",
         ),
+        (
+            "dockerhub",
+            "www.docker.com",
+            good.clone(),
+            "serveraddress is www.docker.com, which is a host of Docker without images: write https://index.docker.io/v1/",
+        ),
+        ("dockerhub", "https://docker.com/", good.clone(), "write https://index"),
+        ("dockerhub", "login.docker.com", good.clone(), "write https://index"),
+        ("dockerhub", "Cloud.docker.com", good.clone(), "write https://index"),
+        ("dockerhub", "registry.docker.io", good.clone(), "write https://index"),
+        ("private", "docker.io/acme/app:1.0", good.clone(), "the tag of an image"),
         ("jfrog", "x.example.com", good.clone(), "provider is \"jfrog\""),
     ] {
         let source = source(provider, address, credentials);

@@ -135,6 +135,11 @@ fn the_address_of_docker_hub_has_a_key_that_is_found() {
         ("https://hub.docker.com/r/team/app", DOCKER_HUB),
         ("registry.hub.docker.com", DOCKER_HUB),
         ("https://registry.hub.docker.com/team", "docker.io/team"),
+        ("https://registry.hub.docker.com/v1/repositories", DOCKER_HUB),
+        ("https://registry.hub.docker.com/v1/repositories/", DOCKER_HUB),
+        ("https://registry.hub.docker.com/v2/repositories/team/app", DOCKER_HUB),
+        ("https://docker.io/v1/repositories", DOCKER_HUB),
+        ("https://hub.docker.com/r/team/app:1.0", DOCKER_HUB),
     ] {
         assert_eq!(ServerAddress::parse(text).unwrap().key(), key, "{text}");
     }
