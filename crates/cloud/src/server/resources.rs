@@ -50,8 +50,8 @@ async fn whole(cloud: &Cloud, source: &mut dyn Source, row: &Row, secrets: bool)
     Ok(item)
 }
 
-/// The representation that the condition of a write is about. It omits credentials that cannot be decrypted, so that they
-/// can be replaced, and their object deleted.
+/// The representation that the condition of a write is about. It omits credentials that cannot be decrypted, so that
+/// they can be replaced, and their object deleted.
 async fn seen(cloud: &Cloud, source: &mut dyn Source, row: &Row, secrets: bool) -> Result<Map<String, Value>, Error> {
     let secrets = secrets && cloud.open(row).is_ok();
     whole(cloud, source, row, secrets).await

@@ -63,7 +63,8 @@ pub(super) async fn apply(writer: &Writer, seen: &Observation, plan: &Plan) -> R
 
 /// Creates the record, or replaces the one of this version; returns the new version.
 ///
-/// Not server-side apply: one that rests on a cache that has not seen the record yet would drop the keys that it remembers.
+/// Not server-side apply: one that rests on a cache that has not seen the record yet would drop the keys that it
+/// remembers.
 async fn write_record(
     writer: &Writer,
     seen: &Observation,

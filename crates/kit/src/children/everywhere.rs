@@ -1,6 +1,7 @@
 //! The same children in every namespace that is not terminating.
 //!
-//! - What is missing is created with POST: one request, which never merges into an object of that name that somebody else made.
+//! - A missing child is created with POST: one request, which never merges into an object of that name that somebody else
+//!   made.
 //! - What differs is changed with one merge patch that is conditional on uid and resourceVersion and names the fields of ours, so that
 //!   whatever others put beside them stays.
 //! - A child is cached in any type that shows whether it is as desired: a digest is enough, so thousands of copies of a Secret take no

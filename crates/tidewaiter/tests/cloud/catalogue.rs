@@ -1,4 +1,4 @@
-//! What the catalogue of plugins refuses, and that nothing remains of it.
+//! Refusals of the catalogue of plugins, of which nothing remains.
 
 use http::StatusCode;
 use serde_json::json;

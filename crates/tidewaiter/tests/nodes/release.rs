@@ -13,8 +13,8 @@ use crate::install::{install, is_mirrored, merged};
 use crate::observer::{Observer, longest_silence};
 use crate::{now, site, took};
 
-/// The longest time without a leader: one that ends and finds no time to release its Lease leaves it for 15 seconds, and
-/// the next one looks every two.
+/// The longest time without a leader: one that ends and finds no time to release its Lease leaves it for 15 seconds,
+/// and the next one looks every two.
 const LEADERLESS: Duration = Duration::from_secs(20);
 
 async fn rolled_out(site: &Site) {

@@ -256,7 +256,8 @@ impl Engine for Sqlite {
             .after_connect(move |connection, _| {
                 let place = Arc::clone(&place);
                 Box::pin(async move {
-                    // Else a reader would read another file than the writer writes. The pragmas are the first to read it.
+                    // Else a reader would read another file than the writer writes. The pragmas are the first to read
+                    // it.
                     place.check().map_err(sqlx::Error::config)?;
                     connection.execute(PRAGMAS).await.map(drop)
                 })

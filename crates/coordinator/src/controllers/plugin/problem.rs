@@ -208,7 +208,7 @@ impl Problem {
     }
 }
 
-/// What helps when the API server cannot read the object.
+/// The remedy for an object that the API server cannot read.
 fn unreadable(id: &ObjectId) -> String {
     let names = if id.is_secret() {
         "kubectl apply --server-side --dry-run=server"

@@ -141,7 +141,7 @@ impl ServerAddress {
         }
     }
 
-    /// Whether it is at a host of Docker that is not one of Docker Hub's registry: no image is there.
+    /// True for a host of Docker that has no images, because it is none of Docker Hub's registry.
     pub(super) fn is_beside_docker_hub(&self) -> bool {
         self.domain().is_some_and(|name| {
             let is_in = |domain: &str| name == domain || name.ends_with(&format!(".{domain}"));

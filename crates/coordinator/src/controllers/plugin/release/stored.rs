@@ -142,7 +142,7 @@ fn check_values(
     }
 }
 
-/// Whether it is base64 for the API server, which ignores line breaks.
+/// True if the text is base64 for the API server, which ignores line breaks.
 fn is_base64(text: &str) -> bool {
     BASE64.decode(text.replace(['\r', '\n'], "")).is_ok()
 }
