@@ -81,7 +81,10 @@ impl Schemathesis<'_> {
             let token = serde_json::to_string(&format!("Bearer {}", self.token)).expect("a text");
             format!("headers = {{ Authorization = {token} }}\n")
         };
-        write(&scratch, "schemathesis.toml", &format!("{headers}{}", self.settings));
+        // Where the machine is busy, a good answer takes longer than its ten seconds.
+        let patience = "wait-for-schema = 120\nrequest-timeout = 120\nsuppress-health-check = [\"too_slow\"]\n";
+        let settings = format!("{patience}{headers}{}", self.settings);
+        write(&scratch, "schemathesis.toml", &settings);
         let program = Program::new(assets::schemathesis())
             .args(["--no-color", "run", self.description])
             .args(["--checks", &self.checks.join(",")])
