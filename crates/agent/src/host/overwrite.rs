@@ -138,6 +138,6 @@ mod tests {
         assert!(written.is_changed());
         let begun = Instant::now();
         file.set_len(1 << 42).unwrap();
-        assert!(written.is_changed() && begun.elapsed() < Duration::from_secs(5));
+        assert!(written.is_changed() && begun.elapsed() < Duration::from_mins(1));
     }
 }

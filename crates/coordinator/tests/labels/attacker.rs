@@ -126,12 +126,12 @@ async fn a_kubelet_that_flips_its_label_causes_a_bounded_number_of_writes() {
     let events = writes.len() - patches;
     assert!(events <= 2, "{events} Events: NodePoolCorrected, ChangesTooOften");
     // Nobody waits because of it, and its own labels are right in the end. Behind b, whose labels are written every 10 s, these would take
-    // a minute.
-    let others = ["a", "c", "d", "e", "f", "g"];
+    // a minute and a half.
+    let others = ["a", "c", "d", "e", "f", "g", "h", "i", "j", "k"];
     for name in others {
         world.join(name, &[]).await;
     }
-    eventually("the labels of the other Nodes", Duration::from_secs(30), async || {
+    eventually("the labels of the other Nodes", Duration::from_mins(1), async || {
         for name in others {
             let labels = world.labels_of(name).await;
             let is_missing = !labels.contains_key("cluster/env");

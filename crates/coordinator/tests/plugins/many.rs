@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tidewaiter_coordinator::controllers::PluginSettings;
 use tidewaiter_testkit::AuditMark;
 
-use crate::cluster::coordinator;
+use crate::cluster::{MORE, coordinator};
 use crate::shapes;
 use crate::world::{World, config, id, in_namespace, plugin_of};
 
@@ -45,7 +45,8 @@ async fn many_objects_are_looked_for_together_and_those_of_others_are_found() {
     world.shows(&world.configs(), &name(7), of_plugin).await;
     world.is_quiet().await;
     let made = requests(&world, mark).await;
-    assert_eq!(made.get("patch"), Some(&OBJECTS), "{made:?}");
+    let patched = made.get("patch").copied().unwrap_or_default();
+    assert!((OBJECTS..=OBJECTS + MORE).contains(&patched), "{made:?}");
     assert!(made.get("get").copied().unwrap_or_default() < OBJECTS / 2, "{made:?}");
 
     // A pass in which nothing is to be done.
@@ -67,7 +68,8 @@ async fn many_objects_are_looked_for_together_and_those_of_others_are_found() {
     world.is_ready(2, "1.0.0").await;
     world.is_quiet().await;
     let audit = world.plane().audit().await.since(mark).by(&coordinator());
-    assert_eq!(audit.of("plugininventories").writes().count(), 2);
+    let written = audit.of("plugininventories").writes().count();
+    assert!((2..=4).contains(&written), "{written} writes");
     running.stop().await;
 }
 

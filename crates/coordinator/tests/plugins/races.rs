@@ -16,12 +16,15 @@ use crate::cluster::{SOON, coordinator};
 use crate::jobs::{self, job};
 use crate::world::{World, config, id};
 
+/// Seconds in which a busy API server tells of what has happened.
+const PATIENCE: u32 = 5;
+
 /// How often each ConfigMap of the plugin was changed since this version of the list.
 async fn changes(world: &World, since: &str) -> BTreeMap<String, usize> {
     let params = WatchParams::default()
         .labels(&format!("{PLUGIN_LABEL}={}", id(1)))
         .disable_bookmarks()
-        .timeout(1);
+        .timeout(PATIENCE);
     let configs = world.configs();
     let events = configs.watch(&params, since).await.unwrap();
     let events: Vec<WatchEvent<DynamicObject>> = events.try_collect().await.unwrap();
@@ -169,7 +172,7 @@ async fn what_appears_at_the_last_moment_stays_as_it_is() {
         .condition(5 - value, "1.0.0", "Stalled", "True ForeignObject")
         .await;
     assert!(message.contains(&id(value)), "{message}");
-    let params = WatchParams::default().disable_bookmarks().timeout(1);
+    let params = WatchParams::default().disable_bookmarks().timeout(PATIENCE);
     let (configs, before) = (world.configs(), before.unwrap());
     let events = configs.watch(&params, &before).await.unwrap();
     let events: Vec<_> = events.map(|event| is_of("both", event.unwrap())).collect().await;

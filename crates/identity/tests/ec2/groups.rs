@@ -447,7 +447,7 @@ async fn what_does_not_answer_in_time() {
     let fake = FakeEc2::start().await;
     fake.groups([all_calls()]);
     fake.launch_template("lt-1", 3, 4);
-    let (provider, counted) = groups_with(&credentials(), &fake.endpoint(), Duration::from_secs(2));
+    let (provider, counted) = groups_with(&credentials(), &fake.endpoint(), Duration::from_secs(5));
     for (method, api) in CALLS {
         fake.script_for(method, [Scripted::Hang]);
         let GroupsUnavailable(words) = provider.groups().await.unwrap_err();

@@ -369,7 +369,7 @@ async fn what_keeps_each_call_from_answering() {
             assert_eq!(count(&fake.calls(), method), 1, "no retries: {answer:?}");
             assert_eq!(ask(&provider).await.len(), 2, "and is well again");
         }
-        let (late, counted) = groups_with(&fake.endpoint(), Duration::from_secs(2)).await;
+        let (late, counted) = groups_with(&fake.endpoint(), Duration::from_secs(5)).await;
         fake.script_for(method, [Scripted::Hang]);
         let GroupsUnavailable(words) = late.groups().await.unwrap_err();
         assert!(

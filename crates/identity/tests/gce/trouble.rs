@@ -95,7 +95,7 @@ async fn every_call_has_a_deadline() {
     let one = One::new();
     let fake = FakeGce::start().await;
     one.add_to(&fake);
-    let provider = Provider::with(&fake.endpoint(), &fake.endpoint(), Duration::from_secs(3)).await;
+    let provider = Provider::with(&fake.endpoint(), &fake.endpoint(), Duration::from_secs(6)).await;
     for (method, api) in [
         (GET, api::GET_INSTANCE),
         (GROUP, api::LIST_ZONAL_GROUP),

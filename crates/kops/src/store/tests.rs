@@ -170,7 +170,7 @@ async fn what_is_no_file_is_named_and_reported_and_never_opened() {
     ] {
         let file = format!("instancegroup/{name}");
         // A pipe that was opened would block until the time limit.
-        let read = tokio::time::timeout(Duration::from_secs(10), store.read(&file, None)).await;
+        let read = tokio::time::timeout(Duration::from_mins(1), store.read(&file, None)).await;
         let error = read.expect("it returns at once").unwrap_err().to_string();
         assert!(error.starts_with(&format!("{file}: {found}")), "{error}");
     }

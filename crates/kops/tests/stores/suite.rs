@@ -18,7 +18,7 @@ use tidewaiter_testkit::eventually;
 const CLUSTER: &str = include_str!("../../fixtures/cluster-completed.spec");
 pub const NODES: &str = include_str!("../../fixtures/instancegroup/nodes-a");
 pub const FILE: &str = "instancegroup/nodes-a";
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_mins(3);
 
 /// A bucket name with dots, as kOps' users have them: on S3 it works only when it is named in the path.
 pub const BUCKET: &str = "state.example.com";

@@ -12,7 +12,8 @@ use kube::{Client, ResourceExt};
 use crate::eventually;
 
 const MANAGER: &str = "tidewaiter-testkit";
-const DEADLINE: Duration = Duration::from_secs(20);
+/// An API server on a busy machine takes many seconds for a new kind.
+const DEADLINE: Duration = Duration::from_mins(3);
 
 /// The `*.yaml` and `*.yml` files of a folder by name, or the one file.
 pub(super) fn files(path: &Path) -> Vec<PathBuf> {

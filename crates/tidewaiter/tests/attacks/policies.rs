@@ -17,7 +17,7 @@ use rows::{NODES, Row, rows};
 mod rows;
 
 /// How soon an API server enforces a policy that it has, or forgets one.
-const ENFORCED: Duration = Duration::from_secs(30);
+const ENFORCED: Duration = Duration::from_mins(3);
 
 /// A control plane with all that `deploy/` has, and the objects that the rows change.
 async fn prepared() -> ControlPlane {

@@ -13,7 +13,9 @@ use crate::world::{Controller, SOON, World, shown};
 
 const NODE: &str = "node-role.kubernetes.io/node";
 /// `make bench` measures the second that is promised. Without being handed over, the Lease is free after ten at the earliest.
-const HANDED_OVER: Duration = Duration::from_secs(5);
+const HANDED_OVER: Duration = Duration::from_secs(9);
+/// The duration of the Lease: a standby takes it no sooner after it was last renewed.
+const HELD: Duration = Duration::from_secs(15);
 /// `make bench` measures the 18 s that are promised. This is less than two durations of the Lease.
 const TAKEN_OVER: Duration = Duration::from_secs(28);
 
@@ -53,10 +55,11 @@ async fn one_leads_and_another_takes_over_when_it_stops_or_dies() {
         .patch(kubelet.name(), json!({"metadata": {"labels": {"team": "blue"}}}))
         .await;
     first.leads().await;
-    let took = first_lease_write(&first, killed) - killed;
+    let taken = first_lease_write(&first, killed);
+    assert!(taken - killed < TAKEN_OVER, "took over after {:?}", taken - killed);
     // The dead one might have gone on writing until its renew deadline.
-    let expected = Duration::from_secs(10)..TAKEN_OVER;
-    assert!(expected.contains(&took), "took over after {took:?}");
+    let waited = taken - last_renewal(&second);
+    assert!(waited >= HELD, "took over {waited:?} after the last renewal");
     world.has_labels(kubelet.name(), &labels).await;
     world.quiet(Duration::from_secs(2)).await;
     first.stops().await;
@@ -280,7 +283,7 @@ struct Go(Api<Lease>);
 impl Go {
     const NAME: &str = "ip-10-9-9-9.ec2.internal_0e1f9a6c-7d5e-4f0b-9a51-3f6f3b1f6f10";
     /// Much longer than the test takes between two renewals.
-    const LASTS: Duration = Duration::from_secs(12);
+    const LASTS: Duration = Duration::from_secs(20);
 
     /// As an elector that has held the Lease for a while.
     async fn creates(&self) {
@@ -321,6 +324,13 @@ impl Go {
         let patch = Patch::Merge(json!({"spec": spec}));
         self.0.patch(KOPS_LEASE, &PatchParams::default(), &patch).await.unwrap();
     }
+}
+
+/// When this one last renewed the Lease and was answered.
+fn last_renewal(controller: &Controller) -> Instant {
+    let mut requests = controller.proxy.requests();
+    requests.retain(|request| request.is_write() && request.resource() == "leases" && request.status == Some(200));
+    requests.last().expect("it led").at
 }
 
 /// When this one first wrote the Lease after the given time.

@@ -1,7 +1,6 @@
 //! Traces: with an endpoint set, each reconcile arrives there as a span, and nothing that is secret does.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -72,7 +71,7 @@ async fn each_reconcile_is_a_span_where_an_endpoint_is_set() {
             ],
         )
         .await;
-    controller.process.stop(Duration::from_secs(10)).await;
+    controller.process.stop(SOON).await;
     assert!(holds(&received, late.name()));
     assert!(!holds(&received, "the-secret-of-the-cloud"));
 }

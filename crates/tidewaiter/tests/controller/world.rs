@@ -31,7 +31,7 @@ use tidewaiter_testkit::{
 pub const CLUSTER: &str = "test.example.com";
 
 /// Longer than anything takes, on a machine that does ten things at once.
-pub const SOON: Duration = Duration::from_mins(3);
+pub const SOON: Duration = Duration::from_mins(4);
 
 /// The labels of a Node, or of a record.
 pub type Labels = BTreeMap<String, String>;

@@ -1,7 +1,5 @@
 //! `/metadata` and `/terminate`: who gets an answer, and what strangers can do to them.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use tidewaiter_testkit::eventually;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -213,7 +211,7 @@ async fn clients_that_misbehave_disturb_nobody() {
         let _ = stream.write_all(request.as_bytes()).await;
         let _ = stream.shutdown().await;
         let mut answer = Vec::new();
-        let _ = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer))
+        let _ = tokio::time::timeout(SOON, stream.read_to_end(&mut answer))
             .await
             .unwrap();
         let answer = String::from_utf8_lossy(&answer).into_owned();
@@ -264,7 +262,8 @@ async fn tokens_that_nobody_signed_take_no_places_of_those_who_log_in() {
     };
     let (forged, ()) = futures::join!(forged, honest);
     for answer in forged {
-        assert_eq!(answer.unwrap().status().as_u16(), 503);
+        // One that came late was asked about in the cloud that is back.
+        assert!([401, 503].contains(&answer.unwrap().status().as_u16()));
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::process::Command;
 use crate::world::{Store, aws, command, unknown};
 
 /// What is promised, and what starting a process takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(30 + 15);
+const LIMIT: Duration = Duration::from_secs(30 + 45);
 
 async fn in_time(mut command: Command) -> Output {
     let output = tokio::time::timeout(LIMIT, command.output()).await;

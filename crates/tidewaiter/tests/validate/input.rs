@@ -13,7 +13,7 @@ use tidewaiter_testkit::eventually;
 use crate::world::{CLUSTER, Running, SOON, Store, bare, command, finished, text};
 
 /// What is promised, and what starting a process takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(30 + 15);
+const LIMIT: Duration = Duration::from_secs(30 + 45);
 
 /// A port on which nobody listens.
 const CLOSED: &str = "https://127.0.0.1:1";

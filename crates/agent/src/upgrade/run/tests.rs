@@ -458,10 +458,10 @@ fn a_script_that_hangs_is_killed_at_the_deadline_with_what_it_started() {
     let pid = world.scratch.path().join("pid");
     let offered = world.offered();
     let body = format!("#!/bin/sh\nsleep 600 &\necho $! > {}\nwait\n", pid.display());
-    // The margin is half of the timeout: it ends two to three seconds from now.
+    // The margin is half of the timeout: it ends five to six seconds from now.
     world.offer(&Offered {
         body,
-        timeout: 6,
+        timeout: 12,
         ..offered
     });
     let result = world.run().unwrap();
@@ -493,8 +493,8 @@ fn a_script_runs_in_the_window_of_its_signature_alone() {
     world.offer(&Offered {
         body,
         not_before: Some(now),
-        // The window ends in three seconds, but for the error of clocks.
-        lifetime: 33,
+        // The window ends in six seconds, but for the error of clocks.
+        lifetime: 36,
         ..offered
     });
     let result = world.run().unwrap();
@@ -913,7 +913,7 @@ fn a_clock_that_is_put_back_while_a_script_runs_does_not_lengthen_it() {
     let body = format!("#!/bin/sh\n: > {}\nexec sleep 600\n", put_back.display());
     world.offer(&Offered {
         body,
-        timeout: 6,
+        timeout: 12,
         ..offered
     });
     assert_eq!(world.run().unwrap().outcome, Outcome::TimedOut);

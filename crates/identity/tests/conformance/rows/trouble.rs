@@ -29,7 +29,7 @@ pub(crate) async fn what_keeps_the_cloud_from_answering<C: Faults>() {
     let mut cloud = C::start().await;
     let one = cloud.launch(1..=1, "nodes").await.remove(0);
     for (fault, cause, outcome) in TABLE {
-        let bench = Bench::with(&cloud, Duration::from_secs(3)).await;
+        let bench = Bench::with(&cloud, Duration::from_secs(8)).await;
         cloud.fake().always(Some(fault.clone()));
         let refusal = bench.ask_one(&one).await.unwrap_err();
         assert!(

@@ -1,9 +1,11 @@
 //! What is told of a Node: by the conditions of its record, by Events, by the audit log, by metrics.
 
+use std::time::Duration;
+
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams};
 use tidewaiter_api::ConditionStatus;
-use tidewaiter_testkit::{AuditMark, Identity, eventually};
+use tidewaiter_testkit::{AuditMark, Identity, eventually, settled};
 
 use super::{Controller, SOON, World, is_of_nodes, service_account, shown};
 
@@ -77,6 +79,11 @@ impl Controller {
         series
             .map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
             .sum()
+    }
+
+    /// The same, once no more of them end.
+    pub async fn rests(&self) -> f64 {
+        settled("the passes", Duration::from_secs(2), SOON, async || self.passes().await).await
     }
 
     /// Waits until so many passes have ended.
