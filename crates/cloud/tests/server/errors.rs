@@ -158,9 +158,13 @@ async fn a_server_that_has_too_much_to_do_says_so() {
 async fn requests_that_come_at_once_wait_for_each_other() {
     let world = limited(|parts| parts.limits.requests_at_once = 1).await;
     let owner = world.owner().await;
-    // Each waits for a second at most, which on a busy machine is not enough for many.
-    for answer in join_all((0..8).map(|_| world.get(&owner, "/v3/account"))).await {
-        answer.is(200);
+    // Each waits for some seconds, which a busy machine may take for one: once in three times, none is refused.
+    for attempt in 0.. {
+        let answers = join_all((0..8).map(|_| world.get(&owner, "/v3/account"))).await;
+        if answers.iter().all(|answer| answer.status == 200) {
+            break;
+        }
+        assert!(attempt < 2, "{answers:?}");
     }
 }
 

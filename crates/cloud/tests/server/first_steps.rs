@@ -142,7 +142,8 @@ async fn a_changed_password_ends_what_was_begun_with_the_old_one(world: World) {
             if login.status == 200 {
                 world.get(&login.field("token"), "/v3/account").await.is(401);
             } else {
-                login.is(401);
+                // 429 where the machine is busy: a login waits five seconds for the others of its account.
+                assert!([401, 429].contains(&login.status.as_u16()), "{login:?}");
             }
         }
     }

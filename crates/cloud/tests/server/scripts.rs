@@ -15,6 +15,7 @@ use tidewaiter_kit::SystemClock;
 use tidewaiter_upgrade::signed::{Expected, Statement, Untrusted, digest, open, statements};
 
 use crate::fixture::{Place, SCRIPT};
+use crate::stream::SOON;
 use crate::world::{Answer, World, on_both};
 
 /// A key, in a file of the world, and the public one.
@@ -436,7 +437,7 @@ async fn keys_that_sign_scripts_are_reloaded() {
     reload();
     assert_eq!(accepts(&served().await, &place, &old).as_deref(), Ok(SCRIPT));
     let (_, new) = key(&world, "server", None);
-    tidewaiter_testkit::eventually("the new key to sign", std::time::Duration::from_secs(30), async || {
+    tidewaiter_testkit::eventually("the new key to sign", SOON, async || {
         reload();
         let served = served().await;
         accepts(&served, &place, &new).map_err(|error| error.to_string())
@@ -445,32 +446,24 @@ async fn keys_that_sign_scripts_are_reloaded() {
     assert!(accepts(&served().await, &place, &old).is_err());
     // A key whose file is gone signs no more, and no script is served without a signature.
     std::fs::remove_file(&file).unwrap();
-    tidewaiter_testkit::eventually(
-        "the key to sign no more",
-        std::time::Duration::from_secs(30),
-        async || {
-            reload();
-            let answer = ask(&world, place.of("key"), &place, place.of("nodes")).await;
-            if answer.status == 503 {
-                Ok(())
-            } else {
-                Err(answer.status)
-            }
-        },
-    )
+    tidewaiter_testkit::eventually("the key to sign no more", SOON, async || {
+        reload();
+        let answer = ask(&world, place.of("key"), &place, place.of("nodes")).await;
+        if answer.status == 503 {
+            Ok(())
+        } else {
+            Err(answer.status)
+        }
+    })
     .await;
     let refused = ask(&world, place.of("key"), &place, place.of("nodes")).await.is(503);
     assert!(refused.body.contains("scriptKeys were removed"), "{refused:?}");
     let (_, third) = key(&world, "server", None);
-    tidewaiter_testkit::eventually(
-        "the third key to sign",
-        std::time::Duration::from_secs(30),
-        async || {
-            reload();
-            let answer = ask(&world, place.of("key"), &place, place.of("nodes")).await;
-            accepts(&answer.body, &place, &third).map_err(|error| error.to_string())
-        },
-    )
+    tidewaiter_testkit::eventually("the third key to sign", SOON, async || {
+        reload();
+        let answer = ask(&world, place.of("key"), &place, place.of("nodes")).await;
+        accepts(&answer.body, &place, &third).map_err(|error| error.to_string())
+    })
     .await;
 }
 

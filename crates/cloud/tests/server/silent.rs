@@ -17,10 +17,10 @@ use crate::proxy::Proxy;
 use crate::stream::{Listening, SOON, kinds};
 use crate::world::{PASSWORD, World};
 
-/// How soon writes must come back.
-const BACK: Duration = Duration::from_secs(10);
-/// How soon a notification arrives, and well below the interval at which changes are polled.
-const QUICK: Duration = Duration::from_secs(2);
+/// How soon writes must come back on a busy machine: before a request is given up.
+const BACK: Duration = Duration::from_secs(25);
+/// How soon a notification arrives on a busy machine, and below the interval at which changes are polled.
+const QUICK: Duration = Duration::from_secs(4);
 
 #[tokio::test]
 async fn writes_come_back_soon_after_the_database_went_silent() {
@@ -106,7 +106,7 @@ async fn changes_of_another_replica_are_heard_soon_after_the_notifications_went_
     heard(&mut stream, "before").await;
     proxy.silence_listening();
     let mut took = Vec::new();
-    for number in 0..8 {
+    for number in 0..16 {
         took.push(heard(&mut stream, &format!("after {number}")).await);
         if took.iter().rev().take_while(|took| **took < QUICK).count() == 3 {
             return;

@@ -525,7 +525,7 @@ async fn a_stream_ends_with_its_token() {
     world.stop().await;
     let short = |parts: &mut tidewaiter_cloud::server::ServerParts| {
         // Long enough for what is done with the token before it expires.
-        parts.lives.login = jiff::SignedDuration::from_secs(10);
+        parts.lives.login = jiff::SignedDuration::from_secs(20);
     };
     let world = World::served(
         world.database.clone(),

@@ -20,9 +20,9 @@ const ROUNDS: usize = 80;
 const RATIO: u32 = 10;
 /// What counts as fast: a busy machine delays single requests by so much without any attack. The server here is not optimized, and other tests run
 /// beside it; `make bench` measures the ratio of the released one.
-const FAST: Duration = Duration::from_millis(50);
+const FAST: Duration = Duration::from_millis(100);
 /// How often an attack is tried: the machine may have become busier since the quiet requests, which are measured again.
-const TRIES: usize = 3;
+const TRIES: usize = 5;
 /// The memory of the container, in MiB.
 const MEMORY: f64 = 512.0;
 /// The tokens that the owner of the other organization has before the attack with tokens begins.

@@ -10,7 +10,7 @@ use serde_json::json;
 use tidewaiter_testkit::{Program, eventually};
 
 use crate::ledger::{Ledger, fold};
-use crate::world::{Ask, Land, On, Place, SOON, Server, content};
+use crate::world::{Answer, Ask, Land, On, Place, SOON, Server, content};
 
 const WRITERS: usize = 50;
 const BEFORE: usize = 300;
@@ -20,24 +20,31 @@ async fn write(server: Arc<Server>, land: Land, writer: usize, stop: Arc<AtomicB
         if stop.load(Ordering::Relaxed) {
             return;
         }
-        let body = json!({"key": format!("cluster.containership.io/w{writer}-{turn}"), "value": "0"});
-        let id = server.post(&land.token, &land.labels, &body).await.is(201).field("id");
-        let path = format!("{}/{id}", land.labels);
-        let body = json!({"value": "1"});
-        server
-            .send(&land.token, Method::PATCH, &path, Ask::body(&body))
-            .await
-            .unwrap()
-            .is(200);
-        if turn.is_multiple_of(2) {
-            server
-                .send(&land.token, Method::DELETE, &path, Ask::default())
-                .await
-                .unwrap()
-                .is(204);
+        if turn_of(&server, &land, writer, turn).await.is_some() {
+            acknowledged.fetch_add(1, Ordering::Relaxed);
         }
-        acknowledged.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// A turn of a writer. None when the machine is so busy that the server refuses one of its writes.
+async fn turn_of(server: &Server, land: &Land, writer: usize, turn: usize) -> Option<()> {
+    let body = json!({"key": format!("cluster.containership.io/w{writer}-{turn}"), "value": "0"});
+    let id = unless_busy(server.post(&land.token, &land.labels, &body).await)?
+        .is(201)
+        .field("id");
+    let path = format!("{}/{id}", land.labels);
+    let body = json!({"value": "1"});
+    let changed = server.send(&land.token, Method::PATCH, &path, Ask::body(&body)).await;
+    unless_busy(changed.unwrap())?.is(200);
+    if turn.is_multiple_of(2) {
+        let deleted = server.send(&land.token, Method::DELETE, &path, Ask::default()).await;
+        unless_busy(deleted.unwrap())?.is(204);
+    }
+    Some(())
+}
+
+fn unless_busy(answer: Answer) -> Option<Answer> {
+    (answer.status != 429 && answer.status != 503).then_some(answer)
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ const WRITERS: usize = 200;
 /// So many more acknowledgements before each of the kills.
 const BEFORE: [usize; 2] = [500, 1_300];
 /// A machine that does ten things at once takes longer than the two seconds that are promised.
-const RESTART: Duration = Duration::from_secs(20);
+const RESTART: Duration = Duration::from_mins(1);
 
 /// A request that was sent and not answered.
 #[derive(Clone, Debug)]
