@@ -140,5 +140,5 @@ async fn a_write_that_takes_too_long_is_refused_and_no_other() {
         panic!("{refused:?}")
     };
     assert_eq!(refusal.status, http::StatusCode::SERVICE_UNAVAILABLE);
-    assert!(refusal.message.contains("takes longer than 2s"), "{refusal:?}");
+    assert!(refusal.message.contains("takes longer than"), "{refusal:?}");
 }
