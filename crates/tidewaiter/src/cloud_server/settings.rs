@@ -181,7 +181,7 @@ impl ServerSettings {
         };
         let wanted = "must be sqlite:///FOLDER/FILE or postgres://USER@HOST/DATABASE";
         let mut url: Url = text.parse().map_err(|_| anyhow!("database is not a URL: {wanted}"))?;
-        if url.password().is_some() {
+        if url.password().is_some() || url.query_pairs().any(|(name, _)| name == "password") {
             bail!(
                 "database contains a password, which could appear in logs and in the process list; put it into a file and set databasePasswordFile to that file"
             );

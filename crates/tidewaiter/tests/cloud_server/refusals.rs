@@ -26,9 +26,14 @@ async fn refused_command(place: &Place, words: &[&str], wanted: &[&str]) -> Stri
 async fn settings_that_cannot_be_meant_are_refused_by_name() {
     let place = Place::new(On::Sqlite).await;
     place.init().await;
-    let database = "postgres://tidewaiter:hunter2@127.0.0.1/cloud";
-    let said = refused(&place, &["--database", database], &["database", "databasePasswordFile"]).await;
-    assert!(!said.contains("hunter2"), "{said}");
+    for database in [
+        "postgres://tidewaiter:hunter2@127.0.0.1/cloud",
+        "postgres://tidewaiter@127.0.0.1/cloud?sslmode=prefer&password=hunter2",
+    ] {
+        let wanted = ["contains a password", "databasePasswordFile"];
+        let said = refused(&place, &["--database", database], &wanted).await;
+        assert!(!said.contains("hunter2"), "{said}");
+    }
     refused(
         &place,
         &["--database", "mysql://127.0.0.1/cloud"],

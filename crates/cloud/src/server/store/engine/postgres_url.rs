@@ -11,8 +11,9 @@ use url::{Host, Url};
 use super::StoreError;
 
 const MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
-/// The query parameters that sqlx knows (`options/parse.rs` of sqlx-postgres), besides those with a checked value.
-const KNOWN: [&str; 13] = [
+/// The query parameters that sqlx knows (`options/parse.rs` of sqlx-postgres), besides those with a checked value, and
+/// `password`, which logs would show.
+const KNOWN: [&str; 12] = [
     "sslrootcert",
     "ssl-root-cert",
     "ssl-ca",
@@ -23,7 +24,6 @@ const KNOWN: [&str; 13] = [
     "host",
     "dbname",
     "user",
-    "password",
     "application_name",
     "options",
 ];
@@ -93,6 +93,7 @@ mod tests {
             ("?ssl=require", ["\"ssl\"", "sslmode, sslrootcert"]),
             ("?sslmode=require&foo=1", ["\"foo\"", "unknown"]),
             ("?options[a=1", ["\"options[a\"", "unknown"]),
+            ("?password=secret", ["\"password\"", "unknown"]),
             (
                 "?sslmode=bogus",
                 [
