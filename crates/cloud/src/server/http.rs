@@ -13,9 +13,10 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{RequestExt as _, Router};
 use bytes::Bytes;
 use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONNECTION, HOST, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode, Version};
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::serve::{Peer, network};
 use tidewaiter_kit::{Chain, Kit, admin, random};
@@ -35,9 +36,10 @@ use super::principal::Known;
 use super::refusal::Refusal;
 use super::remember::IDEMPOTENCY_KEY;
 use super::store::{Origin, StoreError};
+use super::stream::LAST_EVENT_ID;
 
 /// The headers that a request has once: a proxy may have read another one than this server would.
-const SINGLE: [HeaderName; 3] = [HOST, AUTHORIZATION, IDEMPOTENCY_KEY];
+const SINGLE: [HeaderName; 5] = [HOST, AUTHORIZATION, CONTENT_TYPE, IDEMPOTENCY_KEY, LAST_EVENT_ID];
 /// The timeout of a response; a stream only has to start within it.
 const LIMIT: Duration = Duration::from_secs(30);
 /// `Retry-After` in seconds, while the database is unavailable.
@@ -187,6 +189,22 @@ fn refused(refusal: &Refusal) -> Response {
     response
 }
 
+/// Refuses a header that is there more than once, and HTTP/1.1 without `Host` (RFC 9112, section 3.2).
+fn check_headers(request: &Request) -> Result<(), Refusal> {
+    let count = |name: &HeaderName| request.headers().get_all(name).iter().count();
+    if let Some(name) = SINGLE.iter().find(|name| count(name) > 1) {
+        let message = format!("{name}: is there more than once; send it once");
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
+    }
+    if request.version() == Version::HTTP_11 && count(&HOST) == 0 {
+        return Err(Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "host: is missing; HTTP/1.1 needs it",
+        ));
+    }
+    Ok(())
+}
+
 /// Limits come first, then the body, and then the permit: a client that sends nothing holds no permit.
 async fn answer(
     cloud: &Cloud,
@@ -196,12 +214,7 @@ async fn answer(
     was_read: &mut bool,
 ) -> Result<Response, Error> {
     let clock = &*cloud.clock;
-    for name in &SINGLE {
-        if request.headers().get_all(name).iter().nth(1).is_some() {
-            let message = format!("{name}: is there more than once; send it once");
-            return Err(Refusal::new(StatusCode::BAD_REQUEST, message).into());
-        }
-    }
+    check_headers(&request)?;
     let peer = request.extensions().get::<Peer>();
     let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(peer)| peer.ip());
     let address = cloud.limits.proxies.client(peer, request.headers());

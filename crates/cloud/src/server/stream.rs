@@ -37,7 +37,7 @@ const HEARTBEAT_SECONDS: u64 = 5;
 /// The maximum time until a stream ends after a permission was revoked elsewhere, for example in the user's other
 /// organization.
 const RECOGNISE: Duration = Duration::from_mins(1);
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// The stream ends: its subscriber lost the permission, or the changes cannot be read.
 struct Ended;

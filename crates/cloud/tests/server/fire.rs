@@ -299,6 +299,24 @@ async fn a_refusal_before_the_body_says_that_the_connection_ends() {
     assert_eq!(told.matches("HTTP/1.1 401").count(), 2, "{told}");
 }
 
+#[tokio::test]
+async fn a_request_of_http_1_1_has_a_host() {
+    let world = World::sqlite().await;
+    for (head, status) in [
+        ("GET /.well-known/jwks.json HTTP/1.1\r\nconnection: close\r\n\r\n", 400),
+        (
+            "GET http://x/.well-known/jwks.json HTTP/1.1\r\nconnection: close\r\n\r\n",
+            400,
+        ),
+        ("GET /.well-known/jwks.json HTTP/1.0\r\n\r\n", 200),
+    ] {
+        let told = rest(connect(&world, 1, head).await).await;
+        let found = told.split(' ').nth(1).unwrap();
+        assert_eq!(found, status.to_string(), "{told}");
+        assert_eq!(told.contains("host: is missing"), status == 400, "{told}");
+    }
+}
+
 /// The HTTP library refuses these, before any of our code: the response has our format nevertheless.
 #[tokio::test]
 async fn what_is_not_http_ends_its_connection() {

@@ -22,7 +22,13 @@ on_both!(
 
 async fn a_header_that_counts_once_is_there_once(world: World) {
     let owner = world.owner().await;
-    for name in ["authorization", "host", "idempotency-key"] {
+    for name in [
+        "authorization",
+        "content-type",
+        "host",
+        "idempotency-key",
+        "last-event-id",
+    ] {
         let request = world.request(&owner, Method::POST, "~/clusters");
         let twice = request.header(name, "Bearer one").header(name, "Bearer two");
         let refused = world.send(twice.json(&json!({"name": "prod"}))).await.is(400);
