@@ -1,7 +1,6 @@
 //! What is told of a refusal, in one form, and of limits.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
 use futures::future::join_all;
 use reqwest::Method;
@@ -14,11 +13,7 @@ use crate::stream::SOON;
 use crate::world::{Answer, World};
 
 pub async fn limited(change: impl FnOnce(&mut ServerParts)) -> World {
-    let mut world = World::sqlite().await;
-    world.stop().await;
-    World::served(world.database.clone(), Arc::clone(&world.folder), world.ids(), change)
-        .await
-        .unwrap()
+    World::sqlite().await.restarted(change).await
 }
 
 fn assert_refused(answer: &Answer, status: u16) {

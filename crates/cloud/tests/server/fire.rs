@@ -11,7 +11,6 @@ use futures::future::join_all;
 use reqwest::Client;
 use serde_json::json;
 use tidewaiter_cloud::models::{Failure, Unknown, parse};
-use tidewaiter_cloud::server::ServerParts;
 use tidewaiter_testkit::{Postgres, eventually};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
@@ -360,11 +359,10 @@ async fn what_is_not_http_ends_its_connection() {
 }
 
 /// The same server after a restart, with one request a second for each caller.
-async fn slow(mut first: World) -> World {
-    first.stop().await;
-    let slowly = |parts: &mut ServerParts| parts.limits.requests_a_second = NonZeroU32::MIN;
-    let world = World::served(first.database.clone(), Arc::clone(&first.folder), first.ids(), slowly).await;
-    world.unwrap()
+async fn slow(first: World) -> World {
+    first
+        .restarted(|parts| parts.limits.requests_a_second = NonZeroU32::MIN)
+        .await
 }
 
 /// After a start, no caller is known. Those who send invented tokens may share the address of a proxy with the cluster.

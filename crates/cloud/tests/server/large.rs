@@ -9,6 +9,7 @@ use tidewaiter_kit::{Clock as _, SystemClock};
 use tidewaiter_testkit::eventually;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use uuid::Uuid;
 
 use crate::fixture::{Fixture, manifests, plugin, policy, role};
 use crate::stream::SOON;
@@ -452,6 +453,66 @@ async fn lists_of_one_organization_leave_connections_for_others() {
         _ = lists => panic!("others had to wait"),
         () = others => {}
     }
+    locked.rollback().await.unwrap();
+}
+
+/// The number of sessions of the database that wait for a lock.
+async fn waiting(world: &World) -> i64 {
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted \
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    let found = sqlx::query_as(waiting).fetch_one(&mut database(world).await).await;
+    let (count,): (i64,) = found.unwrap();
+    count
+}
+
+#[tokio::test]
+async fn requests_of_one_organization_leave_permits_for_others() {
+    // One of the two permits is for the callers of an organization.
+    let two = World::postgres().await;
+    let two = two.restarted(|parts| parts.limits.requests_at_once = 2).await;
+    let fixture = Fixture::new(two).await;
+    let (world, admin) = (&fixture.world, fixture.token("admin"));
+    let (owner, stranger) = (fixture.token("owner"), fixture.token("stranger"));
+    let (list, audit) = (fixture.near("/registries"), fixture.near("/audit"));
+    let elsewhere = fixture.far.path("/v3/organizations/{organization_id}/audit");
+    // Their tokens are not looked up again.
+    for (token, path) in [(admin, &list), (owner, &audit), (stranger, &elsewhere)] {
+        world.get(token, path).await.is(200);
+    }
+    let mut database = database(world).await;
+    let mut locked = database.begin().await.unwrap();
+    let lock = "LOCK TABLE objects IN ACCESS EXCLUSIVE MODE";
+    sqlx::query(lock).execute(&mut *locked).await.unwrap();
+    // On a busy machine, the first request may end at the deadline of its statement before the others are answered.
+    eventually("a request to wait for one of its organization", SOON, async || {
+        let changed = format!("{list}?by={}", Uuid::new_v4());
+        let others = async {
+            eventually("the first request to wait for the lock", SOON, async || {
+                if waiting(world).await > 0 {
+                    Ok(())
+                } else {
+                    Err("it does not")
+                }
+            })
+            .await;
+            let of_another = async {
+                for _ in 0..3 {
+                    world.get(stranger, &elsewhere).await.is(200);
+                }
+            };
+            tokio::select! {
+                biased;
+                answer = world.get(owner, &audit) => Err(format!("it did not wait: {answer:?}")),
+                () = of_another => Ok(()),
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = world.get(admin, &changed) => Err(format!("the first one ended: {answer:?}")),
+            waited = others => waited,
+        }
+    })
+    .await;
     locked.rollback().await.unwrap();
 }
 

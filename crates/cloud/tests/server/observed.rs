@@ -165,16 +165,8 @@ async fn reads_of_credentials_and_issued_tokens_are_counted(world: World) {
 async fn invented_accounts_do_not_fill_the_audit_log(world: World) {
     let operator = world.owner().await;
     // By the header of a proxy that is trusted: each guess from another address.
-    let world = {
-        let mut world = world;
-        world.stop().await;
-        let folder = std::sync::Arc::clone(&world.folder);
-        World::served(world.database.clone(), folder, world.ids(), |parts| {
-            parts.limits.proxies = tidewaiter_cloud::server::TrustedProxies(vec!["127.0.0.0/8".parse().unwrap()]);
-        })
-        .await
-        .unwrap()
-    };
+    let trusted = vec!["127.0.0.0/8".parse().unwrap()];
+    let world = world.restarted(|parts| parts.limits.proxies.0 = trusted).await;
     for number in 0..40 {
         let login = json!({"email": format!("nobody{number}@example.org"), "password": "wrong password"});
         let request = world.request("", Method::POST, "/v3/login/password").json(&login);

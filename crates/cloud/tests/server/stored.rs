@@ -2,12 +2,11 @@
 //! drops.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::{AnyConnection, AssertSqlSafe, Connection as _, Executor as _};
-use tidewaiter_cloud::server::{ServerParts, store};
+use tidewaiter_cloud::server::store;
 use tidewaiter_testkit::eventually;
 
 use crate::fixture::{self, Fixture};
@@ -25,14 +24,6 @@ on_both!(
 );
 
 const MIB: NonZeroU32 = NonZeroU32::MIN;
-
-/// The same database, served with other limits.
-async fn again(mut world: World, change: impl FnOnce(&mut ServerParts)) -> World {
-    world.stop().await;
-    World::served(world.database.clone(), Arc::clone(&world.folder), world.ids(), change)
-        .await
-        .unwrap()
-}
 
 async fn database(world: &World) -> AnyConnection {
     AnyConnection::connect(world.database.as_str()).await.unwrap()
@@ -208,11 +199,12 @@ async fn user_of(world: &World, owner: &str, fixture: &Fixture, role: &str) -> S
 }
 
 async fn objects_have_a_limit(world: World) {
-    let world = again(world, |parts| {
-        parts.storage.objects = MIB;
-        parts.storage.cluster_objects = MIB;
-    })
-    .await;
+    let world = world
+        .restarted(|parts| {
+            parts.storage.objects = MIB;
+            parts.storage.cluster_objects = MIB;
+        })
+        .await;
     let fixture = Fixture::new(world).await;
     let (world, owner, cluster) = (&fixture.world, fixture.token("owner"), fixture.token("cluster"));
     let policies = fixture.near("/clusters/{cluster_id}/autoscaling-policies");
@@ -277,7 +269,7 @@ async fn objects_have_a_limit(world: World) {
 }
 
 async fn stored_responses_have_a_limit(world: World) {
-    let world = again(world, |parts| parts.storage.replays = MIB).await;
+    let world = world.restarted(|parts| parts.storage.replays = MIB).await;
     let fixture = Fixture::new(world).await;
     let (world, owner, admin) = (&fixture.world, fixture.token("owner"), fixture.token("admin"));
     // The manifests of a plugin are not stored with each response.
@@ -335,11 +327,12 @@ async fn stored_responses_have_a_limit(world: World) {
 }
 
 async fn a_large_audit_log_drops_its_oldest_rows_and_says_so(world: World) {
-    let world = again(world, |parts| {
-        parts.storage.audit = MIB;
-        parts.storage.reports = MIB;
-    })
-    .await;
+    let world = world
+        .restarted(|parts| {
+            parts.storage.audit = MIB;
+            parts.storage.reports = MIB;
+        })
+        .await;
     let fixture = Fixture::new(world).await;
     let (world, owner) = (&fixture.world, fixture.token("owner"));
     let (near, cluster) = (fixture.near.of("organization"), fixture.near.of("cluster"));
@@ -461,7 +454,7 @@ async fn a_large_audit_log_drops_its_oldest_rows_and_says_so(world: World) {
 }
 
 async fn who_fills_the_audit_log_is_refused_and_nobody_else(world: World) {
-    let world = again(world, |parts| parts.storage.audit = MIB).await;
+    let world = world.restarted(|parts| parts.storage.audit = MIB).await;
     let fixture = Fixture::new(world).await;
     let world = &fixture.world;
     let reader = fixture.token("read_only");

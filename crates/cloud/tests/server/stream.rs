@@ -521,20 +521,9 @@ async fn a_server_that_stops_ends_its_streams(mut world: World) {
 
 #[tokio::test]
 async fn a_stream_ends_with_its_token() {
-    let mut world = World::sqlite().await;
-    world.stop().await;
-    let short = |parts: &mut tidewaiter_cloud::server::ServerParts| {
-        // Long enough for what is done with the token before it expires.
-        parts.lives.login = jiff::SignedDuration::from_secs(20);
-    };
-    let world = World::served(
-        world.database.clone(),
-        std::sync::Arc::clone(&world.folder),
-        world.ids(),
-        short,
-    )
-    .await
-    .unwrap();
+    // Long enough for what is done with the token before it expires.
+    let short = jiff::SignedDuration::from_secs(20);
+    let world = World::sqlite().await.restarted(|parts| parts.lives.login = short).await;
     let owner = world.owner().await;
     let (path, _) = cluster(&world, &owner, "prod").await;
     let mut listening = Listening::to(&world, &owner, &path, None).await;

@@ -1,7 +1,5 @@
 //! How many tokens a user and a key of a cluster have: nobody takes those of others.
 
-use std::sync::Arc;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::SignedDuration;
@@ -23,12 +21,8 @@ pub fn claims(token: &str) -> Value {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).unwrap()).unwrap()
 }
 
-async fn a_user_fills_only_the_own_tokens(mut world: World) {
-    world.stop().await;
-    let three = |parts: &mut tidewaiter_cloud::server::ServerParts| parts.quotas = [(Kind::Token, 3)].into();
-    let world = World::served(world.database.clone(), Arc::clone(&world.folder), world.ids(), three)
-        .await
-        .unwrap();
+async fn a_user_fills_only_the_own_tokens(world: World) {
+    let world = world.restarted(|parts| parts.quotas = [(Kind::Token, 3)].into()).await;
     let owner = world.owner().await;
     let (id, login) = world.user(&owner, &world.organization, "Max", "member").await;
     let create = async |token: &str, name: &str| {

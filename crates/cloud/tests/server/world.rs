@@ -160,6 +160,13 @@ impl World {
         (self.organization.clone(), self.owner.clone())
     }
 
+    /// The same server after a restart. `change` may set limits.
+    pub async fn restarted(mut self, change: impl FnOnce(&mut ServerParts)) -> Self {
+        self.stop().await;
+        let (database, folder) = (self.database.clone(), Arc::clone(&self.folder));
+        Self::served(database, folder, self.ids(), change).await.unwrap()
+    }
+
     /// Another server on the same database, with the same keys.
     pub async fn replica(&self) -> Self {
         Self::served(self.database.clone(), Arc::clone(&self.folder), self.ids(), |_| {})
