@@ -48,6 +48,7 @@ mod serve;
 pub mod signing;
 mod source;
 pub mod store;
+mod strangers;
 mod stream;
 mod ties;
 pub mod token;

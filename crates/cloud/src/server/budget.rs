@@ -1,5 +1,5 @@
-//! The memory of the bodies of requests in progress, reserved before anything of a body is read. No caller and no
-//! organization has more than a part of it, so that none can have others wait.
+//! The memory of the bodies of known callers' requests in progress, reserved before anything of a body is read. No
+//! caller and no organization has more than a part of it, so that none can have others wait.
 
 use std::sync::Arc;
 
@@ -48,14 +48,14 @@ impl Budget {
     pub(super) async fn reserve(
         &self,
         clock: &dyn Clock,
-        (caller, organization): (String, String),
+        (caller, organization): &(String, String),
         bytes: usize,
     ) -> Result<Reserved, Refusal> {
         let units = bytes.saturating_mul(EXPANSION).div_ceil(UNIT).clamp(1, CALLER);
         let units = u32::try_from(units).unwrap_or(u32::MAX);
-        let of_caller = self.by_caller.wait_for(clock, &caller, units).await;
+        let of_caller = self.by_caller.wait_for(clock, caller, units).await;
         let of_caller = of_caller.map_err(|_| exceeded("this caller"))?;
-        let of_organization = self.by_organization.wait_for(clock, &organization, units).await;
+        let of_organization = self.by_organization.wait_for(clock, organization, units).await;
         let of_organization = of_organization.map_err(|_| exceeded("its organization"))?;
         let of_all = timeout(clock, WAIT, Arc::clone(&self.all).acquire_many_owned(units)).await;
         let of_all = of_all

@@ -132,13 +132,10 @@ impl Call {
         self.known()?.principal.user().ok_or_else(Refusal::not_found)
     }
 
-    /// The caller and the organization that share the memory of bodies with the request; the address, and all others,
-    /// without a known caller.
-    pub(super) fn share(&self) -> (String, String) {
-        match &self.known {
-            Some(known) => (known.principal.actor(), known.principal.organization().to_string()),
-            None => (self.client.to_string(), String::new()),
-        }
+    /// The caller and the organization that share limits with the request; `None` without a known caller.
+    pub(super) fn share(&self) -> Option<(String, String)> {
+        let principal = &self.known.as_ref()?.principal;
+        Some((principal.actor(), principal.organization().to_string()))
     }
 
     pub(super) fn by(&self) -> Author {

@@ -137,7 +137,8 @@ pub(super) const MAX_SPEC: usize = crate::models::MAX_SPEC;
 const MAX_BODY: usize = 1024 * 1024;
 /// The maximum size of manifests, in bytes.
 const MAX_MANIFESTS: usize = 16 * 1024 * 1024;
-/// The maximum size of a login, in bytes: an e-mail address and a password of 256 characters, each written as an escape.
+/// The maximum size of a body that anyone may send, in bytes: a login has an e-mail address and a password of 256
+/// characters, each written as an escape.
 const MAX_LOGIN: usize = 8 * 1024;
 
 fn organization(role: OrgRole, cluster: bool, own: bool) -> Permission {
@@ -170,7 +171,11 @@ fn entry(
         handler,
         query: &[],
         shared,
-        max_body: if takes == Input::Text { MAX_BODY } else { MAX_SPEC },
+        max_body: match takes {
+            _ if may == Permission::Anyone => MAX_LOGIN,
+            Input::Text => MAX_BODY,
+            _ => MAX_SPEC,
+        },
         accepted: AcceptedUses::Api,
         refuses: None,
         reveals: None,

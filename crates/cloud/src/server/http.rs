@@ -219,7 +219,9 @@ async fn answer(
     let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(peer)| peer.ip());
     let address = cloud.limits.proxies.client(peer, request.headers());
     let client = network(address);
-    let is_public = endpoint.may == Permission::Anyone && endpoint.method == Method::GET;
+    // With a body, it is handled as a login.
+    let is_public =
+        endpoint.may == Permission::Anyone && endpoint.method == Method::GET && request.body().is_end_stream();
     let known = if endpoint.may == Permission::Anyone {
         None
     } else {
@@ -260,11 +262,17 @@ async fn answer(
     )?;
     call.refuse_unchecked_conditions()?;
     call.check_query()?;
-    let _memory = match body::announced(&call, &body)? {
-        0 => None,
-        bytes => Some(cloud.limits.budget.reserve(clock, call.share(), bytes).await?),
+    let share = call.share();
+    let _memory = match (&share, body::announced(&call, &body)?) {
+        (None, _) | (_, 0) => None,
+        (Some(share), bytes) => Some(cloud.limits.budget.reserve(clock, share, bytes).await?),
     };
-    call.body = body::read(clock, &call, body).await?;
+    let read = body::read(clock, &call, body);
+    call.body = if share.is_some() || is_public {
+        read.await?
+    } else {
+        cloud.limits.stranger_bodies.read(read).await?
+    };
     *was_read = true;
     // Public documents are in memory once for all who read them.
     let held = if is_public {
@@ -272,8 +280,8 @@ async fn answer(
     } else {
         Some(cloud.hold_first(&call).await?)
     };
-    let _of_organization = match &call.known {
-        Some(_) => Some(cloud.limits.organization(clock, &call.share().1).await?),
+    let _of_organization = match &share {
+        Some((_, organization)) => Some(cloud.limits.organization(clock, organization).await?),
         None => None,
     };
     let _permit = match &call.known {

@@ -19,6 +19,7 @@ use super::Error;
 use super::budget::Budget;
 use super::proxies::TrustedProxies;
 use super::refusal::Refusal;
+use super::strangers::StrangerBodies;
 
 /// The maximum number of passwords that are hashed concurrently: each takes 19 MiB and a core for a while.
 const HASHES: usize = 2;
@@ -95,8 +96,10 @@ pub struct Limits {
     hash_queue: Arc<Semaphore>,
     hashes_by_caller: Keyed<String>,
     hashes_by_organization: Keyed<String>,
-    /// The memory of bodies.
+    /// The memory of bodies of known callers.
     pub(super) budget: Budget,
+    /// The bodies of others.
+    pub(super) stranger_bodies: StrangerBodies,
     /// See [`LimitSettings::proxies`].
     pub(super) proxies: TrustedProxies,
 }
@@ -185,6 +188,7 @@ impl Limits {
             hashes_by_caller: Keyed::new(HASHES_BY_CALLER, CALLER_WAIT),
             hashes_by_organization: Keyed::new(HASHES_BY_ORGANIZATION, CALLER_WAIT),
             budget: Budget::default(),
+            stranger_bodies: StrangerBodies::default(),
             proxies: settings.proxies,
         }
     }

@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{join_all, select_all};
 use reqwest::Client;
 use serde_json::json;
 use tidewaiter_cloud::models::{Failure, Unknown, parse};
@@ -88,6 +88,41 @@ async fn unfinished_bodies_take_nothing_from_others() {
         let told = rest(stream).await.to_lowercase();
         let refused = told.starts_with("http/1.1 408") || told.starts_with("http/1.1 429");
         assert!(refused && told.contains("\r\nconnection: close\r\n"), "{told}");
+    }
+}
+
+/// Each address has few, and all together have more than what a budget for all of them could hold.
+#[tokio::test]
+async fn unfinished_bodies_from_many_addresses_delay_no_login() {
+    let world = limited(|parts| parts.limits.proxies.0 = vec!["127.0.0.2/32".parse().unwrap()]).await;
+    let login = |number: usize| {
+        format!(
+            "POST /v3/login/password HTTP/1.1\r\nhost: x\r\nforwarded: for=198.51.100.{}\r\n\
+             content-type: application/json\r\ncontent-length: 8192\r\n\r\n{{",
+            number % 200
+        )
+    };
+    // A GET of what is public reserves no more.
+    let document = |number| login(number).replace("POST /v3/login/password", "GET /.well-known/jwks.json");
+    for head in [&login as &dyn Fn(usize) -> String, &document] {
+        let heads: Vec<String> = (0..400).map(head).collect();
+        // On a busy machine, the first may be too old when the last has begun.
+        eventually("a login before the first unfinished one ends", SOON, async || {
+            let unfinished = join_all(heads.iter().map(|head| connect(&world, 2, head))).await;
+            let ended = select_all(unfinished.into_iter().map(|stream| Box::pin(rest(stream))));
+            // A connection of its own is accepted after those of the others.
+            let honest = client(1).post(format!("{}/v3/login/api_key", world.base));
+            tokio::select! {
+                biased;
+                (told, ..) = ended => Err(told),
+                answer = honest.json(&json!({})).send() => {
+                    // It was read: the field is missing.
+                    assert_eq!(answer.unwrap().status(), 422);
+                    Ok(())
+                }
+            }
+        })
+        .await;
     }
 }
 

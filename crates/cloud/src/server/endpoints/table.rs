@@ -3,8 +3,8 @@
 use http::{Method, StatusCode};
 
 use super::{
-    AUDIT, CLUSTER, Endpoint, IF_MATCH, IF_NONE_MATCH, Input, LAST_EVENT, MAX_BODY, MAX_LOGIN, MAX_MANIFESTS,
-    ORGANIZATION, Output, PAGES, POOL, SCRIPT, entry, json, list, made, one, organization, patch, to,
+    AUDIT, CLUSTER, Endpoint, IF_MATCH, IF_NONE_MATCH, Input, LAST_EVENT, MAX_BODY, MAX_MANIFESTS, ORGANIZATION,
+    Output, PAGES, POOL, SCRIPT, entry, json, list, made, one, organization, patch, to,
 };
 use crate::models::{
     Account, AutoscalingPolicy, Catalogue, Cluster, Kind, Node, NodePool, NodeStatusReport, Organization,
@@ -30,7 +30,7 @@ use crate::server::{
 pub(super) fn accounts() -> Vec<Endpoint> {
     let t = "Account";
     vec![
-        entry(Method::POST, "/v3/login/{method}", t, Permission::Anyone, to!(login::log_in), json::<LoginRequest>(), one::<Token>(), "Log in with `password` (or `email`, which is the same), or, as a cluster, with `api_key`").limited_to(MAX_LOGIN).refusing(StatusCode::UNAUTHORIZED),
+        entry(Method::POST, "/v3/login/{method}", t, Permission::Anyone, to!(login::log_in), json::<LoginRequest>(), one::<Token>(), "Log in with `password` (or `email`, which is the same), or, as a cluster, with `api_key`").refusing(StatusCode::UNAUTHORIZED),
         entry(Method::GET, "/v3/authenticate", t, Permission::Known, to!(accounts::authenticate), Input::Nothing, one::<Authenticated>(), "Show the identity that a token belongs to").with(&[]).accepting(AcceptedUses::Any),
         entry(Method::GET, "/v3/account", t, Permission::User, to!(accounts::get), Input::Nothing, one::<Account>(), "Get your own account"),
         entry(Method::PUT, "/v3/account", t, Permission::User, to!(accounts::change), json::<AccountSpec>(), one::<Account>(), "Replace your own account").with(IF_MATCH),
