@@ -28,7 +28,7 @@ use super::access::{Permission, allow, unknown};
 use super::body;
 use super::call::{Call, json, set, text};
 use super::cloud::Cloud;
-use super::endpoints::{ENDPOINTS, Endpoint};
+use super::endpoints::{ENDPOINTS, Endpoint, Output};
 use super::identity::{self, Token};
 use super::observed;
 use super::old_paths;
@@ -274,6 +274,13 @@ async fn answer(
         cloud.limits.stranger_bodies.read(read).await?
     };
     *was_read = true;
+    // Before the other permits: a stream that waits to be opened takes none of them from its organization.
+    let _opening = match &share {
+        Some((_, organization)) if endpoint.answers == Output::Events => {
+            Some(cloud.limits.opening(clock, organization).await?)
+        }
+        _ => None,
+    };
     // Public documents are in memory once for all who read them.
     let held = if is_public {
         None
@@ -302,9 +309,11 @@ async fn answer(
     Ok(response)
 }
 
-/// The caller. One that is not cached is looked up with a permit. A token that proves nothing by itself is counted by address before that,
-/// because anybody can invent one, and has the permits of strangers; so invented tokens take nothing from clients with a valid one. The same
-/// applies beyond the limit of what a token proves, which others can use up who have the id of a key or a revoked token.
+/// The caller. One that is not cached is looked up with a permit, so that many who connect at once leave connections of
+/// the database to others. A token that proves nothing by itself is counted by address before that, because anybody can
+/// invent one, and has the permits of strangers; so invented tokens take nothing from clients with a valid one. The
+/// same applies beyond the limit of what a token proves, which others can use up who have the id of a key or a revoked
+/// token.
 async fn known(cloud: &Cloud, endpoint: &Endpoint, headers: &HeaderMap, client: IpAddr) -> Result<Arc<Known>, Error> {
     let accepted = endpoint.accepted;
     let limits = &cloud.limits;
@@ -326,10 +335,14 @@ async fn known(cloud: &Cloud, endpoint: &Endpoint, headers: &HeaderMap, client: 
     };
     let is_proven = share.is_some();
     let (_share, permit) = match share {
-        Some(share) => (share, limits.permit(clock).await),
+        Some(share) => (share, limits.lookup(clock).await),
         None => (limits.anyone(clock, client).await?, limits.stranger_permit(clock).await),
     };
     let _permit = permit.ok_or_else(overloaded)?;
+    // Another request of the same caller may have looked it up meanwhile.
+    if let Some(known) = identity::cached(cloud, &token, accepted).await {
+        return Ok(known);
+    }
     if let Some(known) = identity::looked_up(cloud, &token, credential).await? {
         return Ok(known);
     }

@@ -19,6 +19,7 @@ use super::Error;
 use super::budget::Budget;
 use super::proxies::TrustedProxies;
 use super::refusal::Refusal;
+use super::store::READERS;
 use super::strangers::StrangerBodies;
 
 /// The maximum number of passwords that are hashed concurrently: each takes 19 MiB and a core for a while.
@@ -43,13 +44,19 @@ const DESCRIPTIONS: NonZeroU32 = NonZeroU32::MIN;
 const PART: usize = 4;
 /// The callers of one organization have at most this part: an admin can create any number of callers.
 const ORGANIZATION_PART: usize = 2;
+/// The number of callers that are looked up concurrently, on half of the connections that read.
+const LOOKUPS: usize = READERS as usize / 2;
+/// The number of change streams that are opened concurrently, and for one organization. Thousands of clusters open
+/// theirs after a restart, and other requests always find a connection that reads.
+const OPENINGS: usize = READERS as usize / 4;
+const OPENINGS_BY_ORGANIZATION: usize = 1;
 /// Unused entries are dropped beyond this number.
 const KEYS: usize = 50_000;
 /// How long a request waits until others end. After a change of an organization all of its clusters ask at once, and
 /// nobody's next change is to be refused because of that.
 pub(super) const WAIT: Duration = Duration::from_secs(1);
 
-/// How long a request of a known caller waits until others of the same caller end: that delays nobody else.
+/// How long a request of a known caller waits where that delays nobody else, such as for others of the same caller.
 pub(super) const CALLER_WAIT: Duration = Duration::from_secs(5);
 
 /// The refusal of a request above the limit, which may be retried after `seconds`, at least one.
@@ -88,7 +95,12 @@ pub struct Limits {
     /// The permits for the other concurrent requests, and of each address.
     stranger_permits: Semaphore,
     by_address: Keyed<IpAddr>,
+    /// The permits to look up a known caller.
+    lookups: Semaphore,
     streams: Keyed<String>,
+    /// The permits to open a change stream, and of each organization.
+    openings: Semaphore,
+    openings_by_organization: Keyed<String>,
     hashes: Arc<Semaphore>,
     /// The permits that callers who are not proven need first, so that a proven caller waits for no more of them than
     /// are hashed concurrently.
@@ -157,12 +169,12 @@ fn hashes() -> usize {
     (cores / 2).clamp(1, HASHES)
 }
 
-/// A permit of `permits`, if there is one within [`WAIT`].
-async fn wait<'a>(clock: &dyn Clock, permits: &'a Semaphore) -> Option<SemaphorePermit<'a>> {
+/// A permit of `permits`, if there is one within `limit`.
+async fn wait<'a>(clock: &dyn Clock, limit: Duration, permits: &'a Semaphore) -> Option<SemaphorePermit<'a>> {
     if let Ok(permit) = permits.try_acquire() {
         return Some(permit);
     }
-    timeout(clock, WAIT, permits.acquire()).await.ok()?.ok()
+    timeout(clock, limit, permits.acquire()).await.ok()?.ok()
 }
 
 impl Limits {
@@ -181,7 +193,10 @@ impl Limits {
             by_organization: Keyed::new((requests_at_once / ORGANIZATION_PART).max(1), CALLER_WAIT),
             stranger_permits: Semaphore::new(requests_at_once.min(STRANGERS)),
             by_address: Keyed::new(STRANGERS_BY_ADDRESS, WAIT),
+            lookups: Semaphore::new(LOOKUPS),
             streams: Keyed::new(settings.streams, Duration::ZERO),
+            openings: Semaphore::new(OPENINGS),
+            openings_by_organization: Keyed::new(OPENINGS_BY_ORGANIZATION, CALLER_WAIT),
             hashes: Arc::new(Semaphore::new(hashes())),
             unproven_hashes: Arc::new(Semaphore::new(hashes())),
             hash_queue: Arc::new(Semaphore::new(HASH_QUEUE)),
@@ -227,12 +242,32 @@ impl Limits {
 
     /// The permit to handle one request of a known caller, if there is one within [`WAIT`].
     pub(super) async fn permit(&self, clock: &dyn Clock) -> Option<SemaphorePermit<'_>> {
-        wait(clock, &self.permits).await
+        wait(clock, WAIT, &self.permits).await
     }
 
     /// The permit to handle one request, or to look up one caller, without a known caller.
     pub(super) async fn stranger_permit(&self, clock: &dyn Clock) -> Option<SemaphorePermit<'_>> {
-        wait(clock, &self.stranger_permits).await
+        wait(clock, WAIT, &self.stranger_permits).await
+    }
+
+    /// The permit to look up a caller who proves something, if there is one within [`CALLER_WAIT`].
+    pub(super) async fn lookup(&self, clock: &dyn Clock) -> Option<SemaphorePermit<'_>> {
+        wait(clock, CALLER_WAIT, &self.lookups).await
+    }
+
+    /// The permits to open one change stream of a caller of `organization`. Organizations take turns, because only one
+    /// of each waits for the second permit.
+    pub(super) async fn opening(
+        &self,
+        clock: &dyn Clock,
+        organization: &str,
+    ) -> Result<(OwnedSemaphorePermit, SemaphorePermit<'_>), Refusal> {
+        let own = self
+            .openings_by_organization
+            .wait(clock, &organization.to_owned())
+            .await?;
+        let all = wait(clock, CALLER_WAIT, &self.openings).await;
+        Ok((own, all.ok_or_else(|| too_soon(1))?))
     }
 
     /// The permit for one open change stream of `actor`.

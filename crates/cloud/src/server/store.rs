@@ -224,7 +224,8 @@ impl Store {
         let (sequence,): (i64,) = sqlx::query_as("SELECT value FROM sequence WHERE one = 1")
             .fetch_one(&pool)
             .await?;
-        let feed = Feed::at(sequence);
+        let replayed = sequence - REPLAYED;
+        let feed = Feed::at(sequence).with_earlier(replayed, &notes_after(&pool, replayed).await?);
         // Until the maintenance task has subscribed.
         feed.set_deaf(engine.statements().announce.is_some());
         let store = Self {
@@ -305,25 +306,6 @@ impl Store {
         };
         self.jobs.push(&queue, Box::new(job))?;
         answered.await.unwrap_or_else(|_| Err(StoreError::Stopping.into()))
-    }
-
-    /// The kinds of which something that concerns `cluster` changed after `sequence`, each with the number of a change;
-    /// `None` if this process started more than 10,000 changes after `sequence`.
-    pub async fn since(
-        &self,
-        sequence: i64,
-        organization: Uuid,
-        cluster: Uuid,
-    ) -> Result<Option<Vec<(Kind, i64)>>, StoreError> {
-        if let Some(kinds) = self.feed.since(sequence, organization, cluster) {
-            return Ok(Some(kinds));
-        }
-        if self.feed.started() - sequence > REPLAYED {
-            return Ok(None);
-        }
-        let notes = notes_after(&self.pool, sequence).await?;
-        let concerning = notes.iter().filter(|note| note.concerns(organization, cluster));
-        Ok(Some(concerning.map(|note| (note.scope.kind, note.sequence)).collect()))
     }
 }
 

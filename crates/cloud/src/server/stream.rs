@@ -16,7 +16,6 @@ use http::HeaderName;
 use http::header::AUTHORIZATION;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tracing::warn;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -39,7 +38,7 @@ const HEARTBEAT_SECONDS: u64 = 5;
 const RECOGNISE: Duration = Duration::from_mins(1);
 pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// The stream ends: its subscriber lost the permission, or the changes cannot be read.
+/// The stream ends: its subscriber lost the permission.
 struct Ended;
 
 /// One subscriber.
@@ -146,18 +145,11 @@ impl Listener {
         if !self.may_still().await {
             return Err(Ended);
         }
-        let latest = self.cloud.store.feed().latest();
-        let changed = self.cloud.store.since(self.cursor, self.organization, self.cluster);
-        let changed = match changed.await {
-            Ok(Some(changed)) => changed,
-            Ok(None) => {
-                self.cursor = latest;
-                return Ok(Some(self.event("reset").data("{}")));
-            }
-            Err(error) => {
-                warn!(error = %tidewaiter_kit::Chain(&error), "closing a change stream: cannot read the changes");
-                return Err(Ended);
-            }
+        let feed = self.cloud.store.feed();
+        let latest = feed.latest();
+        let Some(changed) = feed.since(self.cursor, self.organization, self.cluster) else {
+            self.cursor = latest;
+            return Ok(Some(self.event("reset").data("{}")));
         };
         let last = changed.iter().map(|(_, sequence)| *sequence).max();
         self.cursor = last.unwrap_or_default().max(latest);

@@ -63,6 +63,24 @@ fn number(cursor: &str) -> i64 {
     cursor.rsplit_once('-').unwrap().1.parse().unwrap()
 }
 
+/// After a restart, thousands of streams resume at once.
+#[tokio::test]
+async fn a_stream_resumes_without_reading_the_changes() {
+    let world = World::postgres().await;
+    let owner = world.owner().await;
+    let (path, key) = cluster(&world, &owner, "prod").await;
+    let first = Listening::to(&world, &key, &path, None).await.heard().await.id;
+    label(&world, &owner, &path, "a").await;
+    let world = world.restarted(|_| {}).await;
+    let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
+    let mut locked = database.begin().await.unwrap();
+    let lock = "LOCK TABLE changes IN ACCESS EXCLUSIVE MODE";
+    sqlx::query(lock).execute(&mut *locked).await.unwrap();
+    let mut resumed = Listening::to(&world, &key, &path, Some(&first)).await;
+    assert_eq!(kinds(&resumed.heard().await), ["labels"]);
+    locked.rollback().await.unwrap();
+}
+
 async fn who_was_away_for_very_long_looks_at_everything(mut world: World) {
     let owner = world.owner().await;
     let (path, key) = cluster(&world, &owner, "prod").await;

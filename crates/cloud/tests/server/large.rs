@@ -456,6 +456,48 @@ async fn lists_of_one_organization_leave_connections_for_others() {
     locked.rollback().await.unwrap();
 }
 
+/// Opens a stream, and another one when it ended or was refused.
+async fn open_again(world: &World, token: &str, events: &str) {
+    loop {
+        world.get(token, events).await;
+    }
+}
+
+#[tokio::test]
+async fn streams_that_are_opened_leave_connections_for_others() {
+    let fixture = Fixture::new(World::postgres().await).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let audit = fixture.far.path("/v3/organizations/{organization_id}/audit");
+    let events = fixture.near("/clusters/{cluster_id}/events");
+    // The caller of one half is known, that of the other half has to be looked up.
+    let made = json!({"name": "new", "expires_in_seconds": 3600});
+    let made = world.post(owner, "/v3/account/tokens", made).await.is(201);
+    let unknown = made.field("token");
+    for token in [owner, fixture.token("stranger")] {
+        world.get(token, "/v3/account").await.is(200);
+    }
+    world.get(fixture.token("stranger"), &audit).await.is(200);
+    let mut database = database(world).await;
+    let mut locked = database.begin().await.unwrap();
+    let lock = "LOCK TABLE objects IN ACCESS EXCLUSIVE MODE";
+    sqlx::query(lock).execute(&mut *locked).await.unwrap();
+    for token in [owner, &unknown] {
+        // Each waits for the lock.
+        let opened = join_all((0..64).map(|_| open_again(world, token, &events)));
+        let others = async {
+            for _ in 0..20 {
+                world.get(fixture.token("stranger"), &audit).await.is(200);
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = opened => {}
+            () = others => {}
+        }
+    }
+    locked.rollback().await.unwrap();
+}
+
 /// The number of sessions of the database that wait for a lock.
 async fn waiting(world: &World) -> i64 {
     let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted \

@@ -1,4 +1,5 @@
-//! The changes since this process started: they invalidate cached responses and wake streams.
+//! The changes since this process started: they invalidate cached responses and wake streams. Of those before it, the
+//! ones that streams resume from are in memory too, so that thousands of them read nothing after a restart.
 //!
 //! Numbers only grow and are published in order, after their commit. A response made at number N is valid as long as
 //! nothing that it depends on changed after N.
@@ -55,13 +56,6 @@ pub struct CommittedChange {
     pub decides: Option<Uuid>,
 }
 
-impl CommittedChange {
-    /// Whether it concerns `cluster` of `organization`.
-    pub fn concerns(&self, organization: Uuid, cluster: Uuid) -> bool {
-        around(self.scope.kind, organization, cluster).contains(&self.scope)
-    }
-}
-
 /// The subscribers, by organization and cluster.
 type Listeners = HashMap<Uuid, HashMap<Uuid, watch::Sender<i64>>>;
 
@@ -76,8 +70,8 @@ struct Identities {
 /// The published changes.
 #[derive(Debug, Default)]
 pub struct Feed {
-    /// The number of the last change before this process started.
-    started: i64,
+    /// The number after which all changes are known.
+    known_after: i64,
     latest: AtomicI64,
     /// Changes are published one batch at a time, so that their numbers are in order.
     publishing: Mutex<()>,
@@ -92,20 +86,36 @@ impl Feed {
     /// A feed at the number `sequence`.
     pub(super) fn at(sequence: i64) -> Self {
         Self {
-            started: sequence,
+            known_after: sequence,
             latest: AtomicI64::new(sequence),
             ..Self::default()
+        }
+    }
+
+    /// The same with `notes`: all changes after the number `known_after`, which are already published.
+    pub(super) fn with_earlier(mut self, known_after: i64, notes: &[CommittedChange]) -> Self {
+        self.known_after = known_after;
+        self.record(notes);
+        self
+    }
+
+    fn record(&self, notes: &[CommittedChange]) {
+        let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
+        for note in notes {
+            changed.insert(note.scope, note.sequence);
+            if note.scope.kind == Kind::Cluster {
+                let of_all = Scope {
+                    cluster: Uuid::nil(),
+                    ..note.scope
+                };
+                changed.insert(of_all, note.sequence);
+            }
         }
     }
 
     /// The number of the last published change.
     pub fn latest(&self) -> i64 {
         self.latest.load(Ordering::Acquire)
-    }
-
-    /// The number of the last change before this process started.
-    pub(super) fn started(&self) -> i64 {
-        self.started
     }
 
     /// Whether a value that was read at `as_of` and depends on `scopes` is still valid.
@@ -143,19 +153,7 @@ impl Feed {
         let fresh = notes.iter().filter(|note| note.sequence > latest);
         let fresh: Vec<CommittedChange> = fresh.copied().collect();
         let Some(last) = fresh.last() else { return };
-        {
-            let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
-            for note in &fresh {
-                changed.insert(note.scope, note.sequence);
-                if note.scope.kind == Kind::Cluster {
-                    let of_all = Scope {
-                        cluster: Uuid::nil(),
-                        ..note.scope
-                    };
-                    changed.insert(of_all, note.sequence);
-                }
-            }
-        }
+        self.record(&fresh);
         {
             let mut identities = self.identities.write().unwrap_or_else(PoisonError::into_inner);
             for note in &fresh {
@@ -210,10 +208,10 @@ impl Feed {
             .subscribe()
     }
 
-    /// The kinds that changed after `sequence` for `cluster`, each with the number of its last change; `None` if
-    /// `sequence` is of before this process started.
+    /// The kinds of which something that concerns `cluster` changed after `sequence`, each with the number of its last
+    /// change; `None` if not all changes after `sequence` are known.
     pub fn since(&self, sequence: i64, organization: Uuid, cluster: Uuid) -> Option<Vec<(Kind, i64)>> {
-        if sequence < self.started {
+        if sequence < self.known_after {
             return None;
         }
         let changed = self.changed.read().unwrap_or_else(PoisonError::into_inner);
@@ -317,6 +315,16 @@ mod tests {
         assert_eq!(feed.since(7, o, c).unwrap(), [(Kind::Node, 8)]);
         assert_eq!(feed.since(8, o, c).unwrap(), []);
         assert_eq!(feed.since(6, o, c), None);
+    }
+
+    #[test]
+    fn what_changed_before_the_start_is_known_from_a_number_on() {
+        let (o, c) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let feed = Feed::at(9).with_earlier(5, &[note(6, Kind::User, 1, 0), note(8, Kind::Node, 1, 3)]);
+        assert_eq!(feed.latest(), 9);
+        assert_eq!(feed.since(4, o, c), None);
+        assert_eq!(feed.since(5, o, c).unwrap(), [(Kind::User, 6)]);
+        assert_eq!(feed.since(6, o, c).unwrap(), []);
     }
 
     #[test]
