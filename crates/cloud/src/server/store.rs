@@ -39,7 +39,7 @@ use std::time::Duration;
 use sqlx::migrate::MigrateError;
 use sqlx::{AnyConnection, AnyPool};
 use tidewaiter_kit::{Chain, SharedClock};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tracing::info;
 use url::Url;
 use uuid::Uuid;
@@ -194,6 +194,7 @@ pub(super) struct Store {
     health: Arc<Health>,
     epoch: Arc<str>,
     observed: Arc<Observed>,
+    long_lists: Arc<Semaphore>,
 }
 
 /// An open database, and the tasks that it needs.
@@ -235,6 +236,7 @@ impl Store {
             health: Arc::default(),
             epoch: epoch.into(),
             observed: Arc::default(),
+            long_lists: Arc::new(listed::long_lists()),
         };
         let storage = Arc::new(Storage::new(StorageLimits::default(), None));
         Ok(Opened {

@@ -1,12 +1,15 @@
 //! Lists, read row by row: of a long list, one object at a time is in memory as a tree of values.
 
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 use tidewaiter_kit::{Clock as _, SystemClock};
+use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 
 use super::deadline::within;
@@ -16,8 +19,15 @@ use super::{Store, StoreError};
 use crate::models::Kind;
 use crate::server::Error;
 
-/// The time after which other tasks have a turn: rows that are there already are read without waiting.
+/// The work after which other tasks have a turn: rows that are there already are read without waiting.
 const TURN: Duration = Duration::from_millis(1);
+
+/// The permits to work on a row of a list that took a turn: for half of the cores, so that short requests, which wait
+/// for the database many times, find a core each time that it answers.
+pub(super) fn long_lists() -> Semaphore {
+    let cores = available_parallelism().map_or(1, NonZeroUsize::get);
+    Semaphore::new((cores / 2).max(1))
+}
 
 /// The objects of a list, in the order of their creation.
 #[derive(Clone, Copy, Debug)]
@@ -84,19 +94,27 @@ impl Store {
     ) -> Result<(), Error> {
         let mut reader = self.reader().await?;
         let mut rows = statement.fetch(&mut *reader);
-        let mut turn = SystemClock.monotonic();
+        let (mut worked, mut is_long) = (Duration::ZERO, false);
         let taken = loop {
             let Some(row) = within(rows.try_next()).await? else {
                 break Ok(());
             };
-            if SystemClock.monotonic() > turn + TURN {
-                yield_now().await;
-                turn = SystemClock.monotonic();
-            }
+            let permit = if is_long {
+                self.long_lists.acquire().await.ok()
+            } else {
+                None
+            };
+            let began = SystemClock.monotonic();
             match take(&row) {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => break Ok(()),
                 Err(error) => break Err(error),
+            }
+            worked += SystemClock.monotonic().saturating_sub(began);
+            drop(permit);
+            if worked > TURN {
+                (worked, is_long) = (Duration::ZERO, true);
+                yield_now().await;
             }
         };
         drop(rows);
@@ -151,25 +169,68 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use url::Url;
 
     use super::*;
-    use crate::server::store::Opened;
+
+    const HUNDRED: &str =
+        "WITH RECURSIVE number(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM number WHERE i < 100) SELECT i FROM number";
+
+    async fn opened(folder: &tempfile::TempDir) -> Store {
+        let url = format!("sqlite://{}/cloud.db", folder.path().display());
+        let url: Url = url.parse().unwrap();
+        Store::open(&url, SystemClock::shared()).await.unwrap().store
+    }
+
+    /// The work on a row that takes longer than a turn, so that the next one is there already.
+    fn work() -> Result<ControlFlow<()>, Error> {
+        let end = SystemClock.monotonic() + 2 * TURN;
+        while SystemClock.monotonic() < end {}
+        Ok(ControlFlow::Continue(()))
+    }
+
+    #[tokio::test]
+    async fn long_lists_leave_cores_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = opened(&folder).await;
+        let permits = u32::try_from(store.long_lists.available_permits()).unwrap();
+        let all = store.long_lists.acquire_many(permits).await.unwrap();
+        let rows = AtomicUsize::new(0);
+        let mut each = pin!(store.each_row(query(HUNDRED, &[]), |_| {
+            rows.fetch_add(1, Ordering::SeqCst);
+            work()
+        }));
+        let others = async {
+            while rows.load(Ordering::SeqCst) == 0 {
+                yield_now().await;
+            }
+            for _ in 0..10_000 {
+                yield_now().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = &mut each => panic!("it had no permit"),
+            () = others => {}
+        }
+        // The first row of a list needs none: it may be short.
+        assert_eq!(rows.load(Ordering::SeqCst), 1);
+        drop(all);
+        each.await.unwrap();
+        assert_eq!(rows.load(Ordering::SeqCst), 100);
+    }
 
     #[tokio::test]
     async fn a_long_list_gives_other_tasks_a_turn() {
         let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}/cloud.db", folder.path().display());
-        let url: Url = url.parse().unwrap();
-        let Opened { store, .. } = Store::open(&url, SystemClock::shared()).await.unwrap();
-        let statement = "WITH RECURSIVE number(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM number WHERE i < 100) SELECT i FROM number";
+        let store = opened(&folder).await;
         let (mut rows, mut turns) = (0, 0);
-        let each = store.each_row(query(statement, &[]), |_| {
+        let each = store.each_row(query(HUNDRED, &[]), |_| {
             rows += 1;
-            // A row that takes longer than a turn, so that the next one is there already.
-            let end = SystemClock.monotonic() + 2 * TURN;
-            while SystemClock.monotonic() < end {}
-            Ok(ControlFlow::Continue(()))
+            work()
         });
         let other = async {
             loop {
