@@ -38,6 +38,7 @@ use tidewaiter_kit::{Cache, Cacheable, Controller, ControllerContext, Key, Queue
 
 use crate::changes::Changes;
 use crate::controllers::Upgrades;
+use crate::retries::{PATIENCE, Retries};
 use board::Board;
 pub use brake::MassDeletion;
 pub use cloud_list::CloudList;
@@ -249,13 +250,15 @@ impl<'a> Mirror<'a> {
         let stored = Arc::new(StoredList::new(client.clone(), K::NAME));
         cache.notify(queue.always(key()));
         self.release.notify(&queue);
+        let cloud = Cloud {
+            client: self.settings.client.with_deadline(PATIENCE),
+            cluster: self.settings.cluster,
+            interval: self.settings.interval,
+        };
         let lister = Lister {
             cache: cache.clone(),
-            cloud: Cloud {
-                client: self.settings.client.with_deadline(lister::PATIENCE),
-                cluster: self.settings.cluster,
-                interval: self.settings.interval,
-            },
+            retries: Retries::new(&cloud.client, cloud.interval, Arc::clone(&kit.clock)),
+            cloud,
             shared: Arc::clone(&shared),
             stored: Arc::clone(&stored),
             asked,

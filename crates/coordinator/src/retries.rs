@@ -1,19 +1,27 @@
 //! When a loop that asks the cloud retries a request that failed.
 //!
-//! The delay doubles up to the sync interval, or is as long as the cloud asks for. It ends early when the cloud responds to another request
-//! after the failure: the first time after [`SHORTEST`], and later after the doubled delay, so that a request which fails for a reason of its
-//! own is never sent more often than that.
+//! Of the failures in a row, only the first request is retried by the client itself, for [`PATIENCE`]. The delay doubles
+//! from [`FIRST`] up to the sync interval, or is as long as the cloud asks for. It ends early when the cloud responds to
+//! another request after the failure: the first time after [`SHORTEST`], and later after the doubled delay, so that a
+//! request which fails for a reason of its own is never sent more often than that.
 
 use std::time::Duration;
 
 use tidewaiter_cloud::client::{Client, Recoveries};
 use tidewaiter_kit::{Backoff, SharedClock};
 
-/// The delay after the first failure, and the shortest one after any.
+/// The first request is retried silently for this long. What fails longer is reported, and retried by the loop.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The longest delay after the first failure.
+const FIRST: Duration = Duration::from_secs(1);
+
+/// The delay that a response to another request ends no earlier.
 const SHORTEST: Duration = Duration::from_millis(500);
 
 /// The failures in a row of one loop.
 pub(crate) struct Retries {
+    client: Client,
     backoff: Backoff,
     failures: u32,
     /// Whether a recovery ended one of the delays. If the request failed all the same, it fails for a reason of its own.
@@ -25,12 +33,19 @@ pub(crate) struct Retries {
 impl Retries {
     pub(crate) fn new(client: &Client, interval: Duration, clock: SharedClock) -> Self {
         Self {
-            backoff: Backoff::new(SHORTEST, interval.max(SHORTEST)),
+            client: client.clone(),
+            backoff: Backoff::new(FIRST, interval.max(FIRST)),
             failures: 0,
             was_woken: false,
             recoveries: client.recoveries(),
             clock,
         }
+    }
+
+    /// The client for the next request. After a failure it sends the request once, because the loop retries it.
+    pub(crate) fn client(&self) -> Client {
+        let deadline = if self.failures == 0 { PATIENCE } else { Duration::ZERO };
+        self.client.with_deadline(deadline)
     }
 
     /// A request begins.

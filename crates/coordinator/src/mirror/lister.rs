@@ -46,9 +46,6 @@ pub(crate) const LIST_AGAIN: Duration = Duration::from_secs(2);
 /// The first list does not wait longer than this for the change stream.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// One request is retried silently for this long. What fails longer is reported, and retried by the loop.
-pub(super) const PATIENCE: Duration = Duration::from_secs(3);
-
 /// The number of lists that follow one that deletes something or is held. Each waits twice as long as the one before,
 /// beginning with [`FIRST_RECHECK`], and at most one sync interval: two and a half minutes in all, as long as a list is
 /// due without that.
@@ -126,6 +123,7 @@ pub(super) struct Lister<K: MirroredKind> {
     pub(super) pause: Pause,
     pub(super) clock: SharedClock,
     pub(super) memory: Memory<K::Resource>,
+    pub(super) retries: Retries,
     /// Whether the cloud has a record of deletions.
     pub(super) has_record: HasRecord,
     /// Whether the cloud's record of deletions could not be read the last time.
@@ -148,7 +146,6 @@ impl<K: MirroredKind> Lister<K> {
     async fn follow(mut self) -> Infallible {
         self.board.started(K::NAME);
         let (mut poll, mut failed) = (Poll::First, false);
-        let mut retries = Retries::new(&self.cloud.client, self.cloud.interval, self.clock.clone());
         loop {
             let (woken, named) = tokio::select! {
                 biased;
@@ -167,7 +164,7 @@ impl<K: MirroredKind> Lister<K> {
                 self.stored.forget();
                 self.has_record.forget();
             }
-            retries.begin();
+            self.retries.begin();
             let listed = self.list(poll).await;
             failed = listed.is_err();
             match listed {
@@ -177,14 +174,14 @@ impl<K: MirroredKind> Lister<K> {
                         _ if named && !changed => Poll::Again,
                         _ => Poll::Regularly,
                     };
-                    retries.succeeded();
+                    self.retries.succeeded();
                     if woken {
                         self.clock.sleep(REST).await;
                     }
                 }
                 Err(asked) => {
                     self.recall().await;
-                    retries.failed(asked).await;
+                    self.retries.failed(asked).await;
                 }
             }
         }

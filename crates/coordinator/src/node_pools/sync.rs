@@ -31,7 +31,7 @@ use crate::changes::Asked;
 use crate::explained::explained;
 use crate::mirror::{HasRecord, Held, LIST_AGAIN, Record};
 use crate::node::Node;
-use crate::retries::Retries;
+use crate::retries::{PATIENCE, Retries};
 
 /// Spreads the polls of many clusters.
 const JITTER: f64 = 0.1;
@@ -49,9 +49,6 @@ const LONGEST_REST: Duration = Duration::from_secs(8);
 const STALLED_INTERVALS: u32 = 10;
 /// The cloud may ask for a pause of five minutes, and a request has to end after it.
 const STALLED: Duration = Duration::from_mins(10);
-
-/// One request is retried silently for this long. What fails longer is logged, and retried by the loop.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why Nodes are held.
 const UNRECORDED: &str = "the cloud's record of deletions does not name them";
@@ -209,7 +206,7 @@ impl NodePoolSync {
                 self.freshness.note(self.clock.monotonic());
             }
             retries.begin();
-            let outcome = self.list().await;
+            let outcome = self.list(&retries.client()).await;
             self.freshness.note(self.clock.monotonic());
             if let Outcome::Failed(asked) = outcome {
                 retries.failed(asked).await;
@@ -253,7 +250,7 @@ impl NodePoolSync {
 
     /// Asks the cloud once. The request is conditional, except while something is held: a wrong list may have come with
     /// the `ETag` of the right one.
-    async fn list(&mut self) -> Outcome {
+    async fn list(&mut self, client: &Client) -> Outcome {
         if self.in_force.is_none() {
             match self.stored.read().await {
                 Ok(stored) => self.in_force = Some(stored),
@@ -263,10 +260,12 @@ impl NodePoolSync {
                 }
             }
         }
-        let CloudNodes { client, cluster, .. } = &self.cloud;
         let known = self.listed.as_ref().and_then(|listed| listed.etag.as_ref());
         let known = known.filter(|_| self.metrics.held.get() == 0);
-        match client.list_each::<models::Node>(cluster.nodes(), known).await {
+        match client
+            .list_each::<models::Node>(self.cloud.cluster.nodes(), known)
+            .await
+        {
             Ok(fetched) => {
                 if let Fetched::Unchanged = fetched {
                     // Somebody may have deleted or damaged what is stored.

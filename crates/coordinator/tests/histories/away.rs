@@ -32,8 +32,12 @@ const LOOPS: [&str; 11] = [
     "upgrades",
 ];
 
-/// A retry at most every five seconds on the average, for each of the two kinds that a list is for.
-const MOST_REQUESTS: usize = 2 * 720;
+/// The delays double, and the longest is between half of the sync interval and all of it: for each of the two kinds that a
+/// list is for, at most one request in fifteen seconds, and those of the beginning.
+const MOST_REQUESTS: usize = 2 * (240 + MOST_AT_FIRST);
+
+/// Within the first sync interval without an answer, for one kind.
+const MOST_AT_FIRST: usize = 10;
 
 /// One write for each rest in trouble, and one for each condition that changes.
 const MOST_STATUSES: usize = 3_600 / 15 + 20;
@@ -204,6 +208,43 @@ fn bounded(world: &World, mood: Mood, from: usize) {
         mood != Mood::Throttles || least >= Duration::from_secs(RETRY_AFTER),
         "{least:?}"
     );
+}
+
+#[test]
+fn a_cloud_that_fails_is_asked_with_delays_that_double() {
+    for mood in [Mood::Errors, Mood::Refuses] {
+        simulated(9, async {
+            let world = synced(&[(0, 1)], 1).await;
+            let before = world.cloud.lock().asked.len();
+            world.cloud.lock().mood = mood;
+            world.cloud.interrupt();
+            let asked = |world: &World| {
+                let state = world.cloud.lock();
+                let users = Kind::User.path();
+                state.asked[before..].iter().filter(|asked| asked.path == users).count()
+            };
+            world.until("asked", INTERVAL, |world| asked(world) > 0).await;
+            sleep(INTERVAL).await;
+            let requests = asked(&world);
+            assert!((5..=MOST_AT_FIRST).contains(&requests), "{mood:?}: {requests} requests");
+        });
+    }
+}
+
+#[test]
+fn what_changed_during_a_short_outage_arrives_soon_after_it() {
+    for seconds in [1, 3, 6, 10] {
+        simulated(10, async {
+            let world = synced(&[(0, 1)], 1).await;
+            world.cloud.lock().mood = Mood::Errors;
+            world.cloud.interrupt();
+            world.set_all(&[(0, 2), (1, 1)]);
+            sleep(Duration::from_secs(seconds)).await;
+            world.cloud.lock().mood = Mood::Well;
+            let took = world.until("caught up", INTERVAL * 2, is_settled).await;
+            assert!(took <= 2 * AT_ONCE, "an outage of {seconds} s: {took:?}");
+        });
+    }
 }
 
 #[test]

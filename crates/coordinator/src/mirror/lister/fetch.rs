@@ -106,7 +106,8 @@ impl<K: MirroredKind> Lister<K> {
     async fn pools(&self, is_doubted: bool) -> Result<Option<Pools>, ListError> {
         let path = self.cloud.cluster.node_pools();
         let known = self.memory.pools.etag.as_ref().filter(|_| !is_doubted);
-        let response = self.cloud.client.list_each::<NodePool>(path, known);
+        let client = self.retries.client();
+        let response = client.list_each::<NodePool>(path, known);
         let Fetched::Complete { value, etag } = self.await_list(response).await? else {
             return Ok(None);
         };
@@ -128,7 +129,8 @@ impl<K: MirroredKind> Lister<K> {
         let name = path.to_string();
         let known = self.memory.parts.get(&name).filter(|part| part.source == source);
         let etag = known.and_then(|part| part.etag.as_ref()).filter(|_| !is_doubted);
-        let response = self.cloud.client.list_each::<K::Object>(path, etag);
+        let client = self.retries.client();
+        let response = client.list_each::<K::Object>(path, etag);
         let part = match self.await_list(response).await? {
             Fetched::Unchanged => None,
             Fetched::Complete { value, etag } => {
