@@ -83,6 +83,16 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
+/// The text of an address for an error, as [`quoted`]; not shown if it contains an `@`, before which a password may stand.
+#[must_use]
+pub fn quoted_address(text: &str) -> String {
+    quoted(if text.contains('@') {
+        "(not shown: holds '@')"
+    } else {
+        text
+    })
+}
+
 /// The billing model of an instance, as far as labels depend on it.
 ///
 /// Source: `InstanceLifecycle` of EC2's `DescribeInstances`; an instance without one is on demand.

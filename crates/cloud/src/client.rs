@@ -37,7 +37,7 @@ pub use error::ClientError;
 pub use path::{Cluster, Organization, Path};
 pub use recovery::Recoveries;
 pub use request::{Answer, Body, ETag, Request};
-pub use settings::{BaseUrl, ClientSettings, CloudEnvironment, InvalidBaseUrl, SettingsError};
+pub use settings::{BaseUrl, ClientSettings, CloudEnvironment, InvalidBaseUrl, SettingsError, has_user};
 pub use token::{AccessToken, InvalidToken};
 pub use watch::Wake;
 

@@ -363,8 +363,13 @@ fn name_shown(key: String) -> String {
     format!("with a name of {} characters", key.chars().count())
 }
 
+/// A value for an error, unless it may be a URL with a password.
 fn shown(value: &Value) -> String {
-    serde_json::to_string(value).unwrap_or_default()
+    let json = serde_json::to_string(value).unwrap_or_default();
+    if json.contains('@') {
+        return "\"(not shown: holds '@')\"".to_owned();
+    }
+    json
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use anyhow::{Context as _, Result};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
+use tidewaiter_cloud::client::has_user;
 use tidewaiter_kit::role::LeaseName;
 use tidewaiter_kit::settings::to_yaml;
 use url::Url;
@@ -62,6 +63,11 @@ pub(crate) fn whole_seconds<'de, D: Deserializer<'de>>(value: D) -> Result<NonZe
 
 pub(crate) fn endpoint<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Url>, D::Error> {
     let url = Option::<Url>::deserialize(value).ok();
+    if url.iter().flatten().any(has_user) {
+        return Err(D::Error::custom(
+            "must not contain a user or a password, which logs and errors would show: omit them",
+        ));
+    }
     url.filter(|url| {
         url.as_ref()
             .is_none_or(|url| matches!(url.scheme(), "http" | "https") && url.has_host())

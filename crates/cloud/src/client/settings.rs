@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use tidewaiter_api::InvalidValue;
-use tidewaiter_api::values::quoted;
+use tidewaiter_api::values::{quoted, quoted_address};
 use tidewaiter_kit::duration;
 use url::{Host, Url};
 
@@ -35,6 +35,12 @@ pub struct InvalidBaseUrl {
     pub shown: String,
     /// The violated rule and the remedy.
     pub reason: &'static str,
+}
+
+/// Whether a URL contains a user or a password, which logs and errors would show.
+#[must_use]
+pub fn has_user(url: &Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
 }
 
 impl BaseUrl {
@@ -68,23 +74,16 @@ impl FromStr for BaseUrl {
     type Err = InvalidBaseUrl;
 
     fn from_str(text: &str) -> Result<Self, InvalidBaseUrl> {
-        let invalid = |reason| {
-            let shown = if text.contains('@') {
-                "(not shown: holds '@')"
-            } else {
-                text
-            };
-            InvalidBaseUrl {
-                shown: quoted(shown),
-                reason,
-            }
+        let invalid = |reason| InvalidBaseUrl {
+            shown: quoted_address(text),
+            reason,
         };
         // The parser removes line breaks and tabs.
         let plain = !text.contains(char::is_control);
         let url = Url::parse(text).ok().filter(|url| plain && url.has_host());
         let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && text.contains("://"));
         let url = url.ok_or_else(|| invalid("must be a URL of a host, for example https://cloud.example.com"))?;
-        if !url.username().is_empty() || url.password().is_some() {
+        if has_user(&url) {
             return Err(invalid(
                 "must not contain a user or password; the token is a separate setting",
             ));

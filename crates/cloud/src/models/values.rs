@@ -158,10 +158,9 @@ pub(super) fn invalid(kind: &'static str, text: &str, rule: &'static str) -> tid
 
 /// As [`invalid`], for an address, which is not shown because it may contain a password.
 pub(super) fn invalid_address(kind: &'static str, text: &str, rule: &'static str) -> tidewaiter_api::InvalidValue {
-    let shown = if text.contains('@') {
-        "(not shown: holds '@')"
-    } else {
-        text
-    };
-    invalid(kind, shown, rule)
+    tidewaiter_api::InvalidValue {
+        kind,
+        shown: tidewaiter_api::values::quoted_address(text),
+        rule,
+    }
 }

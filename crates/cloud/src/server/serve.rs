@@ -117,9 +117,6 @@ pub enum ServeError {
         "address is {0}, which is reachable from other hosts, but there is no certificate: set tlsCertificate and tlsKey, or listen on 127.0.0.1"
     )]
     Plain(SocketAddr),
-    /// The public URL contains a user or a password, which every token, the discovery document and the log would show.
-    #[error("publicUrl contains a user or a password, and everybody may read it: omit them")]
-    UserInIssuer,
     /// An error of the metrics.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
@@ -135,9 +132,6 @@ pub enum ServeError {
 pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<SocketAddr, ServeError> {
     if parts.tls.is_none() && !parts.address.ip().is_loopback() {
         return Err(ServeError::Plain(parts.address));
-    }
-    if !parts.issuer.username().is_empty() || parts.issuer.password().is_some() {
-        return Err(ServeError::UserInIssuer);
     }
     let certificate = match &parts.tls {
         Some((certificate, key)) => Some(Certificate::load(certificate, key)?),

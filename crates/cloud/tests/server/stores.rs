@@ -92,24 +92,3 @@ async fn a_file_is_served_by_one_process() {
     world.stop().await;
     again(&world).await.unwrap().owner().await;
 }
-
-#[tokio::test]
-async fn a_public_url_with_a_user_or_a_password_is_not_served() {
-    let folder = Arc::new(tempfile::tempdir().unwrap());
-    let database: url::Url = "sqlite:///nowhere/cloud.db".parse().unwrap();
-    for url in [
-        "https://u:hunter2@cloud.example.org/x/",
-        "https://hunter2@cloud.example.org",
-        "https://:hunter2@cloud.example.org",
-    ] {
-        let ids = (String::new(), String::new());
-        let served = World::served(database.clone(), Arc::clone(&folder), ids, |parts| {
-            parts.issuer = url.parse().unwrap();
-        });
-        let error = served.await.err().expect("everybody may read it").to_string();
-        assert!(
-            error.starts_with("publicUrl contains a user or a password") && !error.contains("hunter2"),
-            "{error}"
-        );
-    }
-}

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
-use tidewaiter_api::values::quoted;
+use tidewaiter_api::values::quoted_address;
+use tidewaiter_cloud::client::has_user;
 use tidewaiter_kit::Kit;
 use tidewaiter_kops::store::Scheme;
 use tidewaiter_kops::{StateStore, StoreOptions};
@@ -85,10 +86,10 @@ fn address(text: &str) -> Result<Url> {
         format!("https://{text}")
     };
     match full.parse::<Url>() {
-        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(url),
+        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() && !has_user(&url) => Ok(url),
         _ => bail!(
-            "S3_ENDPOINT is {}: must be HOST, https://HOST or http://HOST, with a port if need be",
-            quoted(text)
+            "S3_ENDPOINT is {}: must be HOST, https://HOST or http://HOST, with a port if need be, and without a user or a password",
+            quoted_address(text)
         ),
     }
 }
@@ -155,6 +156,13 @@ mod tests {
         assert_eq!(address_of("nyc3.example.com").unwrap(), "https://nyc3.example.com/");
         assert_eq!(address_of("minio:9000").unwrap(), "https://minio:9000/");
         assert_eq!(address_of("http://minio:9000").unwrap(), "http://minio:9000/");
+        for secret in ["me:hunter2@minio", "https://hunter2@minio", "ftp://me:hunter2@minio"] {
+            let error = address_of(secret).unwrap_err().to_string();
+            assert!(
+                error.contains("without a user or a password") && !error.contains("hunter2"),
+                "{error}"
+            );
+        }
         for bad in ["ftp://a", "https://", "a b"] {
             let error = address_of(bad).unwrap_err().to_string();
             assert!(

@@ -56,6 +56,17 @@ async fn settings_that_cannot_be_meant_are_refused_by_name() {
         let wanted = ["publicUrl", url, "without a query or fragment"];
         refused(&place, &["--public-url", url], &wanted).await;
     }
+    for url in [
+        "https://u:hunter2@cloud.example.org/x/",
+        "https://hunter2@cloud.example.org",
+        "https://:hunter2@cloud.example.org",
+    ] {
+        for also in [&[][..], &["--print-config"]] {
+            let words = [&["--public-url", url][..], also].concat();
+            let said = refused(&place, &words, &["publicUrl", "must not contain a user or a password"]).await;
+            assert!(!said.contains("hunter2"), "{said}");
+        }
+    }
     refused(
         &place,
         &["--address", "0.0.0.0:0"],

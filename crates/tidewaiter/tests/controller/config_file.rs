@@ -270,6 +270,16 @@ async fn a_wrong_variable_ends_it_with_one_line() {
             "stateEndpoint is \"ftp://a\": must be http://HOST or https://HOST",
         ),
         (
+            "EC2_ENDPOINT",
+            "https://me:hunter2@ec2",
+            "ec2Endpoint is \"(not shown: holds '@')\": must not contain a user or a password",
+        ),
+        (
+            "HETZNER_ENDPOINT",
+            "https://hunter2@api.example.com/v1",
+            "hetznerEndpoint is \"(not shown: holds '@')\": must not contain a user or a password",
+        ),
+        (
             "LEASE__NAME",
             "a/b",
             "lease.name is \"a/b\": must be 1 to 253 characters",

@@ -2,6 +2,7 @@
 //!
 //! Sources: RFC 9110 §11.6.1, and the distribution project's "Token Authentication Specification".
 
+use tidewaiter_cloud::client::has_user;
 use url::{Host, Url};
 
 /// The longest header that is read.
@@ -72,7 +73,7 @@ fn parameter(text: &str) -> Option<(&str, String, &str)> {
 /// (`co.uk`). Sources of realms that differ from their registry: Docker Hub (`auth.docker.io`), GitLab (`gitlab.com`
 /// for `registry.gitlab.com`).
 pub(super) fn is_trusted(realm: &Url, registry: &Url) -> bool {
-    if realm.scheme() != registry.scheme() || !realm.username().is_empty() || realm.password().is_some() {
+    if realm.scheme() != registry.scheme() || has_user(realm) {
         return false;
     }
     match (realm.host(), registry.host()) {
