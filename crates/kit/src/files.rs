@@ -34,6 +34,23 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The text of a file, without the byte order mark that PowerShell writes first: it would become a part of a password.
+///
+/// # Errors
+/// If it is not UTF-8.
+pub fn text(bytes: Vec<u8>) -> io::Result<String> {
+    let mut text = String::from_utf8(bytes).map_err(|_| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it is not a text in UTF-8: save it as UTF-8",
+        )
+    })?;
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
+    Ok(text)
+}
+
 /// Parses a file that must be one YAML mapping; an empty one is an empty mapping. Whatever else was named in its place
 /// may be secret, and is not shown.
 ///
@@ -67,7 +84,7 @@ pub fn name_of(found: FileType) -> &'static str {
 mod tests {
     use rustix::fs::{CWD, FileType, mknodat};
 
-    use super::{MAX_BYTES, Path, mapping, read};
+    use super::{MAX_BYTES, Path, mapping, read, text};
 
     #[test]
     fn what_is_no_mapping_is_not_quoted() {
@@ -85,6 +102,18 @@ mod tests {
         ] {
             let error = mapping(broken).unwrap_err();
             assert!(!error.contains("wJalr"), "{broken:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_text() {
+        for (found, wanted) in [
+            ("\u{feff}secret\r\n", "secret\r\n"),
+            ("\u{feff}", ""),
+            ("a\u{feff}", "a\u{feff}"),
+            ("", ""),
+        ] {
+            assert_eq!(text(found.as_bytes().to_vec()).unwrap(), wanted);
         }
     }
 

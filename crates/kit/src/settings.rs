@@ -224,9 +224,7 @@ impl Layer {
             path: shown.clone(),
             source,
         };
-        let bytes = files::read(path).map_err(failed)?;
-        let text =
-            String::from_utf8(bytes).map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+        let text = files::read(path).and_then(files::text).map_err(failed)?;
         let settings = files::mapping(&text).map_err(|reason| SettingsError::Parse {
             path: shown.clone(),
             reason,

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
+use tidewaiter_kit::files;
+
 /// Larger than anything that the cloud accepts.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
 
@@ -17,38 +19,12 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
     if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_BYTES) {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 32 MiB"));
     }
-    text(bytes)
-}
-
-/// The text, without the byte order mark that PowerShell writes first: it would become a part of a password.
-fn text(bytes: Vec<u8>) -> io::Result<String> {
-    let mut text = String::from_utf8(bytes).map_err(|_| {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            "it is not a text in UTF-8: save it as UTF-8",
-        )
-    })?;
-    if text.starts_with('\u{feff}') {
-        text.remove(0);
-    }
-    Ok(text)
+    files::text(bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_byte_order_mark_is_no_part_of_the_text() {
-        for (found, wanted) in [
-            ("\u{feff}secret\r\n", "secret\r\n"),
-            ("\u{feff}", ""),
-            ("a\u{feff}", "a\u{feff}"),
-            ("", ""),
-        ] {
-            assert_eq!(text(found.as_bytes().to_vec()).unwrap(), wanted);
-        }
-    }
 
     #[test]
     fn a_file_without_an_end_is_refused() {

@@ -86,8 +86,8 @@ impl TokenSource {
 
 /// The token in a file, without the white space around it. No error contains it.
 fn read(path: &Path) -> Result<AccessToken, String> {
-    let bytes = files::read(path).map_err(|error| error.to_string())?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| InvalidToken.to_string())?;
+    let text = files::read(path).and_then(files::text);
+    let text = text.map_err(|error| error.to_string())?;
     text.trim().parse().map_err(|error: InvalidToken| error.to_string())
 }
 
@@ -99,7 +99,16 @@ impl fmt::Debug for AccessToken {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
+
+    #[test]
+    fn what_an_editor_adds_to_the_file_is_no_part_of_it() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all("\u{feff}twk_hunter2\r\n".as_bytes()).unwrap();
+        assert_eq!(read(file.path()).unwrap().header(), "JWT twk_hunter2");
+    }
 
     #[test]
     fn no_log_of_headers_shows_it() {

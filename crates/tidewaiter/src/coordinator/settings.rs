@@ -20,6 +20,7 @@ use tidewaiter_coordinator::controllers::{
 use tidewaiter_coordinator::mirror::{BINDINGS_PER_SYNC, MassDeletion};
 use tidewaiter_coordinator::node_pools::NodePools;
 use tidewaiter_kit::SystemClock;
+use tidewaiter_kit::files;
 use tidewaiter_kit::role::address;
 use tidewaiter_kit::settings::Origins;
 
@@ -335,7 +336,7 @@ impl CloudSettings {
         let Some(path) = &self.api_key_file else {
             return Ok(None);
         };
-        let read = std::fs::read_to_string(path);
+        let read = files::read(path).and_then(files::text);
         let key = read.with_context(|| format!("cloud.apiKeyFile is {}: it cannot be read", path.display()))?;
         let key = key.trim();
         if key.is_empty() {

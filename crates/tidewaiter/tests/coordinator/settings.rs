@@ -479,6 +479,7 @@ fn the_key_is_read_from_its_file_and_only_when_the_role_starts() {
         (Some("\n"), "contains no key"),
         (Some("hunter2 hunter2"), "(not shown)"),
         (Some("twk_hunter2\n"), "/nowhere/kubeconfig"),
+        (Some("\u{feff}twk_hunter2\r\n"), "/nowhere/kubeconfig"),
     ] {
         if let Some(content) = content {
             write(&file, content);
