@@ -168,11 +168,10 @@ pub fn load_with<T: Extract>(
         }
     }
     for (name, value) in variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)) {
-        let with = figment.clone().merge(Layer::variable(&name, &value));
-        match T::extract(&with).map_err(|error| explain::<T>(&with, *error)) {
+        match with_variable::<T>(&figment, &name, &value) {
             Err(SettingsError::Unknown { .. }) => warnings.push(format!("{name} is not a setting and has no effect")),
             Err(error) => return Err(error),
-            Ok(_) => figment = with,
+            Ok(with) => figment = with,
         }
     }
     let figment = figment.merge(Layer::of("the flags", flags)?);
@@ -182,6 +181,21 @@ pub fn load_with<T: Extract>(
         warnings,
         origins: Origins(figment),
     })
+}
+
+/// The settings with a variable. Its name does not say which letters are capitals beyond the first of a word (`storageMiB`).
+fn with_variable<T: Extract>(figment: &Figment, name: &str, value: &str) -> Result<Figment, SettingsError> {
+    let mut path: Vec<String> = name[PREFIX.len()..].split("__").map(camel).collect();
+    loop {
+        let with = figment.clone().merge(Layer::variable(name, path.clone(), value));
+        match T::extract(&with).map_err(|error| explain::<T>(&with, *error)) {
+            Err(SettingsError::Unknown { key, nearest, .. }) if key.eq_ignore_ascii_case(&nearest) => {
+                let below = path.split_off(nearest.split('.').count());
+                path = nearest.split('.').map(str::to_owned).chain(below).collect();
+            }
+            extracted => return extracted.map(|_| with),
+        }
+    }
 }
 
 /// The variables of this process: the only place that reads the environment.
@@ -232,8 +246,7 @@ impl Layer {
         Self::of(&format!("the settings file {shown}"), &settings)
     }
 
-    fn variable(name: &str, text: &str) -> Self {
-        let path: Vec<String> = name[PREFIX.len()..].split("__").map(camel).collect();
+    fn variable(name: &str, path: Vec<String>, text: &str) -> Self {
         // As Figment parses a variable: numbers, booleans and lists if the text is one, otherwise a string.
         let value = text.parse().unwrap_or_else(|_| Value::from(text));
         Self::one(format!("the variable {name}"), path, value)

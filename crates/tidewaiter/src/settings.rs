@@ -108,3 +108,70 @@ pub(crate) const fn seconds(count: u32) -> NonZeroU32 {
         None => NonZeroU32::MIN,
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde::de::DeserializeOwned;
+    use serde_json::json;
+    use tidewaiter_kit::role::RoleSettings;
+    use tidewaiter_kit::settings::{PREFIX, load};
+
+    use super::*;
+
+    /// The names of the settings below `path`, which serde lists; `None` for a single setting.
+    fn below<T: DeserializeOwned>(path: &[String]) -> Option<Vec<String>> {
+        let unknown = path
+            .iter()
+            .rev()
+            .fold(json!({"": 0}), |value, name| json!({ name: value }));
+        let error = serde_json::from_value::<T>(unknown).err()?.to_string();
+        let names = error.strip_prefix("unknown field ``")?.split('`').skip(1).step_by(2);
+        Some(names.map(str::to_owned).collect())
+    }
+
+    /// `STORAGE_MIB` for `storageMiB`.
+    fn words(name: &str) -> String {
+        let letters: Vec<char> = name.chars().collect();
+        let is_lower = |place: usize| letters.get(place).is_some_and(char::is_ascii_lowercase);
+        let mut words = String::new();
+        for (place, letter) in letters.iter().enumerate() {
+            if place > 0 && letter.is_ascii_uppercase() && is_lower(place - 1) && is_lower(place + 1) {
+                words.push('_');
+            }
+            words.push(letter.to_ascii_uppercase());
+        }
+        words
+    }
+
+    /// A variable sets each setting of `T`: a text has an effect, or is refused as its value.
+    pub(crate) fn each_has_a_variable<T: Default + Serialize + DeserializeOwned>() {
+        let mut paths = vec![Vec::new()];
+        while let Some(path) = paths.pop() {
+            if let Some(names) = below::<T>(&path) {
+                paths.extend(names.into_iter().map(|name| [path.clone(), vec![name]].concat()));
+                continue;
+            }
+            let variable: Vec<_> = path.iter().map(|name| words(name)).collect();
+            let variable = format!("{PREFIX}{}", variable.join("__"));
+            let setting = path.join(".");
+            match load::<T>(None, [(variable.clone(), "?".to_owned())], &json!({})) {
+                Ok(settings) => {
+                    let origin = settings.origins.of(&setting);
+                    assert_eq!(origin, format!("the variable {variable}"), "{setting}");
+                }
+                Err(error) => assert!(error.to_string().contains(&setting), "{variable}: {error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn each_setting_of_every_role_has_a_variable() {
+        assert!(
+            below::<RoleSettings>(&["log".to_owned()])
+                .unwrap()
+                .contains(&"filter".to_owned())
+        );
+        each_has_a_variable::<RoleSettings>();
+        each_has_a_variable::<tidewaiter_agent::settings::AgentSettings>();
+    }
+}

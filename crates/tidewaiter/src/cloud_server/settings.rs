@@ -261,3 +261,13 @@ impl ServerSettings {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setting_has_a_variable() {
+        crate::settings::tests::each_has_a_variable::<ServerSettings>();
+    }
+}

@@ -137,3 +137,13 @@ impl ControllerSettings {
         Duration::from_secs(self.definitions_poll_seconds.get().into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setting_has_a_variable() {
+        crate::settings::tests::each_has_a_variable::<ControllerSettings>();
+    }
+}

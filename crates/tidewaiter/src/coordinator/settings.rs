@@ -381,3 +381,13 @@ fn with_origin(error: SettingsError, origins: &Origins) -> anyhow::Error {
         error => anyhow!(error).context(place),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setting_has_a_variable() {
+        crate::settings::tests::each_has_a_variable::<CoordinatorSettings>();
+    }
+}
