@@ -156,7 +156,7 @@ fn mapping(file: &File) -> Result<Map<String, Value>> {
 fn manifests(file: &File) -> Result<Value> {
     let documents = yaml::documents(&read(file)?)?;
     let manifests = match &documents[..] {
-        [document] if document.get("manifests").is_some() => manifests::groups(document.clone()),
+        [document] if document.get("manifests").is_some() => manifests::groups(document.clone())?,
         _ => json!({ "manifests": [objects(documents)?], "jobs": {} }),
     };
     parse::<PluginManifests>(manifests.to_string().as_bytes(), Unknown::Refuse)?;
@@ -168,7 +168,8 @@ fn objects(documents: Vec<Value>) -> Result<Vec<Value>> {
     const WANTED: &str = "must be one mapping with the field manifests, or Kubernetes objects, one per document";
     let mut objects = Vec::new();
     for (number, document) in documents.into_iter().enumerate() {
-        for object in manifests::objects(vec![document]) {
+        let found = manifests::objects(vec![document]);
+        for object in found.with_context(|| format!("document {}", number + 1))? {
             let is_missing = |field: &&str| object.get(*field).is_none_or(Value::is_null);
             let missing: Vec<_> = ["apiVersion", "kind"].into_iter().filter(is_missing).collect();
             if !missing.is_empty() {

@@ -3,6 +3,7 @@
 
 use std::mem;
 
+use anyhow::{Result, bail};
 use serde_json::Value;
 
 /// What the API server adds to `metadata`, and accepts from nobody. With any of the first three an object is exported.
@@ -16,22 +17,36 @@ const ADDED: [&str; 6] = [
 ];
 
 /// The document, in whose groups a list is its items.
-pub(super) fn groups(mut document: Value) -> Value {
+///
+/// # Errors
+/// As [`objects`].
+pub(super) fn groups(mut document: Value) -> Result<Value> {
     let groups = document.get_mut("manifests").and_then(Value::as_array_mut);
     for group in groups.into_iter().flatten().filter_map(Value::as_array_mut) {
-        *group = objects(mem::take(group));
+        *group = objects(mem::take(group))?;
     }
-    document
+    Ok(document)
 }
 
 /// The objects, where a list is its items. Without what the API server added to an exported object, its status
 /// included.
-pub(super) fn objects(documents: Vec<Value>) -> Vec<Value> {
-    let each = |document| match items(document) {
-        Ok(items) => objects(items),
-        Err(object) => vec![imported(object)],
-    };
-    documents.into_iter().flat_map(each).collect()
+///
+/// # Errors
+/// If an item of a list is empty, which kubectl refuses, too. It skips an empty document.
+pub(super) fn objects(documents: Vec<Value>) -> Result<Vec<Value>> {
+    let mut all = Vec::new();
+    for document in documents {
+        match items(document) {
+            Ok(items) => {
+                if let Some(place) = items.iter().position(Value::is_null) {
+                    bail!("item {} of a list is empty: remove it, or write an object", place + 1);
+                }
+                all.extend(objects(items)?);
+            }
+            Err(object) => all.push(imported(object)),
+        }
+    }
+    Ok(all)
 }
 
 /// The items of a list such as `List` or `RoleList`; otherwise the object.

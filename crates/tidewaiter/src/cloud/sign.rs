@@ -236,7 +236,7 @@ fn digest(args: &SignArgs) -> Result<String> {
     let (Some(document), true) = (documents.pop(), documents.is_empty()) else {
         return Err(anyhow!("must contain one document, with the field manifests"));
     };
-    let document = manifests::groups(document);
+    let document = manifests::groups(document)?;
     let manifests: PluginManifests = parse(document.to_string().as_bytes(), Unknown::Refuse)?;
     Ok(manifests_digest(&serde_json::to_value(manifests)?))
 }

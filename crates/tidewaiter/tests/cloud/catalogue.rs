@@ -33,6 +33,14 @@ async fn manifests_that_the_server_would_refuse_are_not_sent() {
             ["document 2 has no kind:", "objects.yaml"],
         ),
         (
+            &format!("{NAMESPACE}---\napiVersion: v1\nkind: List\nitems:\n- {{apiVersion: v1, kind: Pod}}\n-\n"),
+            ["document 2:", "item 2 of a list is empty: remove it"],
+        ),
+        (
+            "manifests: [[{apiVersion: v1, kind: PodList, items: [null]}]]\n",
+            ["objects.yaml", "item 1 of a list is empty: remove it"],
+        ),
+        (
             "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: 2024}\n",
             [
                 "manifests[0][0].metadata.namespace: is the number 2024",
