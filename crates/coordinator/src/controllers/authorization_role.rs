@@ -178,6 +178,7 @@ impl Reconciler for AuthorizationRoleController {
         self.refusals.set(&key, if is_held { &[] } else { &refused });
         held?;
         self.rbac.held.clear(key.name());
+        let others_apply = !rules.is_empty();
         let written = self.ensure(&key, cluster_role(key.name(), rules)).await;
         let is_foreign = |error: &&WriteError| error.is_foreign();
         let foreign = written.as_ref().err().filter(is_foreign);
@@ -187,7 +188,7 @@ impl Reconciler for AuthorizationRoleController {
         if refused.is_empty() {
             Ok(next)
         } else {
-            Err(RoleError::Refused(refused))
+            Err(RoleError::Refused { refused, others_apply })
         }
     }
 }

@@ -115,11 +115,14 @@ impl<V: Verify> Reconciler for RegistryController<V> {
         pass.about(registry.object_ref(&()));
         let result = self.refresh(pass, &id, &registry).await;
         let state = result.as_ref().map_or_else(RegistryError::state, |_| State::Ready);
-        let token = self.registries.pull_secret(&id);
-        let expires = token.and_then(|secret| secret.token().map(|token| token.expires));
+        let current = self.registries.pull_secret(&id);
+        let expires = current
+            .as_ref()
+            .and_then(|secret| secret.token().map(|token| token.expires));
         self.board.set(&id, state, expires);
         result.map_err(|why| Failed {
             registry: self.called(&id),
+            has_copies: current.is_some(),
             why,
         })
     }

@@ -14,9 +14,9 @@ use crate::controllers::rbac::notice;
 /// Why the `ClusterRole` is not what the `AuthorizationRole` says.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RoleError {
-    /// These rules are refused; the others apply.
-    #[error("{} of the rules are refused, the first: {}", .0.len(), .0[0])]
-    Refused(Vec<Refused>),
+    /// These rules are refused; the others apply, if there are any.
+    #[error("{} of the rules are refused, the first: {}", .refused.len(), .refused[0])]
+    Refused { refused: Vec<Refused>, others_apply: bool },
     /// The `ClusterRole` of another coordinator has these rules, which ours would not have.
     #[error("the ClusterRole is held as another coordinator left it; it would lose {} rules, the first: {}", .0.len(), .0[0])]
     Held(Vec<String>),
@@ -30,14 +30,14 @@ const NAMED: usize = 5;
 impl ReconcileError for RoleError {
     fn retry(&self) -> Retry {
         match self {
-            Self::Refused(_) | Self::Held(_) => Retry::Slow,
+            Self::Refused { .. } | Self::Held(_) => Retry::Slow,
             Self::Write(error) => error.retry(),
         }
     }
 
     fn class(&self) -> &'static str {
         match self {
-            Self::Refused(_) => "rules",
+            Self::Refused { .. } => "rules",
             Self::Held(_) => "held",
             Self::Write(error) => error.class(),
         }
@@ -45,16 +45,21 @@ impl ReconcileError for RoleError {
 
     fn is_refusal(&self) -> bool {
         match self {
-            Self::Refused(_) | Self::Held(_) => true,
+            Self::Refused { .. } | Self::Held(_) => true,
             Self::Write(error) => error.is_refusal(),
         }
     }
 
     fn notice(&self) -> Option<Notice> {
         match self {
-            Self::Refused(refused) => {
+            Self::Refused { refused, others_apply } => {
+                let others = if *others_apply {
+                    "The other rules of the role apply."
+                } else {
+                    "No rule of the role applies, so its bindings permit nothing."
+                };
                 let note = format!(
-                    "Not applied: {}. The other rules of the role apply. Change the role in the cloud, or the settings of the coordinator.",
+                    "Not applied: {}. {others} Change the role in the cloud, or the settings of the coordinator.",
                     named(refused)
                 );
                 Some(Notice::warning("RulesRefused", "Apply", note))
@@ -115,6 +120,26 @@ impl Refusals {
             let count = all.values().flatten().filter(|word| **word == reason).count();
             let count = i64::try_from(count).unwrap_or(i64::MAX);
             self.gauge.with_label_values(&[reason]).set(count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_event_says_whether_other_rules_apply() {
+        for (others_apply, words) in [
+            (true, "The other rules of the role apply."),
+            (false, "No rule of the role applies"),
+        ] {
+            let refused = Vec::new();
+            let note = RoleError::Refused { refused, others_apply }.notice().unwrap().note;
+            assert!(
+                note.contains(words) && note.contains("Change the role in the cloud"),
+                "{note}"
+            );
         }
     }
 }

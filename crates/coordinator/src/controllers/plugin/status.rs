@@ -10,7 +10,7 @@ use tidewaiter_api::{Condition, ConditionStatus};
 use super::health::Health;
 use super::object::ObjectId;
 use super::plan::Waits;
-use super::problem::Problem;
+use super::problem::{DENIED, Problem};
 use super::record::Record;
 
 /// How long a plugin may wait for its objects before it counts as stalled.
@@ -144,12 +144,28 @@ fn ready(facts: &Facts) -> Word {
         (State::Applied, Some((id, health))) => (ConditionStatus::False, "Unhealthy", words(id, health)),
         (State::Waits(waits), _) => (ConditionStatus::False, waits.reason, waits.message.clone()),
         (State::AwaitsApproval(pending), _) => (ConditionStatus::False, APPROVAL_NEEDED, approval_needed(pending)),
-        (State::Keeps(problem), _) => (ConditionStatus::False, problem.reason, problem.note.clone()),
+        (State::Keeps(problem), _) => {
+            let message = if problem.reason == DENIED {
+                format!("{} {}", problem.note, in_force(facts))
+            } else {
+                problem.note.clone()
+            };
+            (ConditionStatus::False, problem.reason, message)
+        }
     };
     Word {
         status,
         reason,
         message,
+    }
+}
+
+/// What is applied while nothing may be written.
+fn in_force(facts: &Facts) -> String {
+    match (facts.objects, facts.applied_version.as_str()) {
+        (0, _) => "Nothing of the plugin is applied.".to_owned(),
+        (_, "") => "What is applied of the version stays; none was applied to its end yet.".to_owned(),
+        (_, version) => format!("What is applied stays; the last version that was applied to its end is {version}."),
     }
 }
 

@@ -10,6 +10,12 @@ use super::board::State;
 use super::credential::InvalidSource;
 use super::ecr::EcrError;
 
+/// What becomes of the pull secrets, if there are any.
+const STAY: &str = "The pull secrets in the namespaces stay as they are.";
+
+/// What becomes of the pull secrets, if there are none.
+const NONE: &str = "No namespace gets a pull secret.";
+
 /// What becomes of the pull secrets meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copies {
@@ -26,6 +32,8 @@ pub(super) enum Copies {
 #[error("the registry {registry} is not as it should be")]
 pub(super) struct Failed {
     pub(super) registry: String,
+    /// Whether namespaces have a pull secret of an earlier credential.
+    pub(super) has_copies: bool,
     #[source]
     pub(super) why: RegistryError,
 }
@@ -68,14 +76,14 @@ impl RegistryError {
     }
 
     /// Why, what becomes of the pull secrets, and what helps.
-    fn notice(&self) -> Option<Notice> {
-        const STAY: &str = "The pull secrets in the namespaces stay as they are.";
+    fn notice(&self, has_copies: bool) -> Option<Notice> {
+        let stay = if has_copies { STAY } else { NONE };
         let (reason, action, note) = match self {
             Self::Missing { id } => (
                 "CredentialMissing",
                 "Read",
                 format!(
-                    "it has no credentials, because the Secret {CONTAINERSHIP_NAMESPACE}/{} with the label {REGISTRY_SECRET_LABEL}={id} does not exist. The coordinator makes it of what the cloud lists: if it stays away, kubectl describe cloudsync {CLOUD_SYNC} says why. {STAY}",
+                    "it has no credentials, because the Secret {CONTAINERSHIP_NAMESPACE}/{} with the label {REGISTRY_SECRET_LABEL}={id} does not exist. The coordinator makes it of what the cloud lists: if it stays away, kubectl describe cloudsync {CLOUD_SYNC} says why. {stay}",
                     registry_secret_name(id)
                 ),
             ),
@@ -83,13 +91,13 @@ impl RegistryError {
                 "CredentialEdited",
                 "Read",
                 format!(
-                    "somebody edited its credentials in the {object}, and the coordinator has not reached the cloud since it started. They are not used, and the edit is undone when the cloud answers: kubectl describe cloudsync {CLOUD_SYNC} says why it does not. {STAY}"
+                    "somebody edited its credentials in the {object}, and the coordinator has not reached the cloud since it started. They are not used, and the edit is undone when the cloud answers: kubectl describe cloudsync {CLOUD_SYNC} says why it does not. {stay}"
                 ),
             ),
             Self::Invalid(source) => (
                 "CredentialInvalid",
                 "Read",
-                format!("{source}. Correct the registry in the cloud. {STAY}"),
+                format!("{source}. Correct the registry in the cloud. {stay}"),
             ),
             Self::Name => (
                 "CredentialInvalid",
@@ -99,7 +107,7 @@ impl RegistryError {
             ),
             Self::Refused { host, copies } => {
                 let copies = match copies {
-                    Copies::None => "No namespace gets a pull secret.",
+                    Copies::None => NONE,
                     Copies::Same => "It is in the pull secrets of all namespaces, so nodes cannot pull with it.",
                     Copies::Earlier => copies.kept(),
                 };
@@ -120,7 +128,12 @@ impl RegistryError {
                     EcrError::Refused(_) => "Correct the key of the registry in the cloud, or permit ecr:GetAuthorizationToken to it.",
                     EcrError::Throttled | EcrError::Unavailable(_) => "It is tried again.",
                 };
-                let note = format!("{error}. A token that is in the pull secrets stays until it expires. {remedy}");
+                let stay = if has_copies {
+                    "The token in the pull secrets stays until it expires."
+                } else {
+                    NONE
+                };
+                let note = format!("{error}. {stay} {remedy}");
                 ("TokenNotRenewed", "Renew", note)
             }
             Self::NotWritten(error) => return error.notice(),
@@ -134,7 +147,7 @@ impl Copies {
     fn kept(self) -> &'static str {
         match self {
             Self::None => "It is used untried in all namespaces, because no earlier one worked.",
-            Self::Same => "The pull secrets in the namespaces stay as they are.",
+            Self::Same => STAY,
             Self::Earlier => "The pull secrets in the namespaces keep the credential that worked last.",
         }
     }
@@ -169,7 +182,7 @@ impl ReconcileError for Failed {
 
     /// An Event is read in a list of those of all objects, so it names the registry.
     fn notice(&self) -> Option<Notice> {
-        let mut notice = self.why.notice()?;
+        let mut notice = self.why.notice(self.has_copies)?;
         notice.note = format!("Registry {}: {}", self.registry, notice.note);
         Some(notice)
     }
@@ -259,7 +272,12 @@ mod tests {
             ),
         ] {
             let registry = "\"CI\" (f00d)".to_owned();
-            let note = Failed { registry, why }.notice().unwrap().note;
+            let failed = Failed {
+                registry,
+                has_copies: true,
+                why,
+            };
+            let note = failed.notice().unwrap().note;
             assert!(
                 note.starts_with("Registry \"CI\" (f00d): ") && note.ends_with('.'),
                 "{note}"
@@ -270,6 +288,24 @@ mod tests {
             for internal in ["mirror", "reconcile"] {
                 assert!(!note.contains(internal), "{note}");
             }
+        }
+    }
+
+    #[test]
+    fn without_an_earlier_credential_an_event_says_that_there_is_no_pull_secret() {
+        for why in [
+            RegistryError::Missing { id: "f00d".to_owned() },
+            RegistryError::Edited("Registry a".to_owned()),
+            InvalidSource::Region.into(),
+            EcrError::Throttled.into(),
+        ] {
+            let failed = Failed {
+                registry: "CI".to_owned(),
+                has_copies: false,
+                why,
+            };
+            let note = failed.notice().unwrap().note;
+            assert!(note.contains(NONE) && !note.contains(STAY), "{note}");
         }
     }
 }

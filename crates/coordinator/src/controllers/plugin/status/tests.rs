@@ -112,3 +112,19 @@ fn what_takes_too_long_is_stalled() {
     let done = status(&facts(State::Applied, None), &stalled, None, at(700));
     assert_eq!(states(&done), [True, True, False, False]);
 }
+
+#[test]
+fn while_requests_are_denied_the_condition_says_what_is_applied() {
+    let denied = |objects, version: &str| {
+        let facts = Facts {
+            objects,
+            applied_version: version.to_owned(),
+            ..facts(State::Keeps(Problem::dependency(DENIED, "no.".to_owned())), None)
+        };
+        let status = status(&facts, &PluginStatus::default(), Some(1), at(0));
+        status.conditions[0].message.clone()
+    };
+    assert_eq!(denied(0, ""), "no. Nothing of the plugin is applied.");
+    assert!(denied(2, "").contains("none was applied to its end yet"));
+    assert!(denied(2, "1.0.0").contains("the last version that was applied to its end is 1.0.0"));
+}
