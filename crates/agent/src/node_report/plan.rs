@@ -81,6 +81,7 @@ fn of_outcome(outcome: &Outcome, before: Option<&NodeReportStatus>, now: Timesta
 
 /// None before the first pass.
 fn applied(told: &Told, before: &[Condition], now: Timestamp) -> Option<Condition> {
+    let in_force = told.outcome.as_deref().map(in_force).unwrap_or_default();
     let (status, reason, message) = match (&told.error, &told.outcome) {
         (Some(error), _) => (ConditionStatus::False, "NotWritten", error.as_str()),
         (None, None) => return None,
@@ -99,9 +100,20 @@ fn applied(told: &Told, before: &[Condition], now: Timestamp) -> Option<Conditio
             "RemovalHeld",
             "most users would lose access, or the last one, or some since the agent started; their keys stay until CloudSync confirms it",
         ),
-        (None, Some(_)) => (ConditionStatus::True, "Applied", "authorized_keys is as the Users say"),
+        (None, Some(_)) => (ConditionStatus::True, "Applied", in_force.as_str()),
     };
     Some(Condition::new(APPLIED, status, reason, message, before, now))
+}
+
+/// What `authorized_keys` has, and why it lacks a key.
+fn in_force(outcome: &Outcome) -> String {
+    let in_force = "authorized_keys is as the Users say";
+    let Some(Refused { user, key, reason }) = outcome.refused.first() else {
+        return in_force.to_owned();
+    };
+    let key = if key.is_empty() { "all keys" } else { key };
+    let number = outcome.refused.len();
+    format!("{in_force}, without what is refused ({number}), first {key} of {user}: {reason}")
 }
 
 /// None while there are none, and while the file was not looked at.

@@ -35,6 +35,18 @@ const P521_ORDER: [u8; 33] = {
 };
 
 const FORM: &str = "must be \"TYPE BASE64\" or \"TYPE BASE64 COMMENT\" as in a .pub file, without options";
+const DATA: &str = "must be \"TYPE BASE64\" as in a .pub file: what follows the type is not a whole key of this type";
+const TYPES: [&str; 7] = [
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "ssh-rsa",
+    "sk-ssh-ed25519@openssh.com",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+];
+const TYPE: &str = "must be of type ssh-ed25519, ecdsa-sha2-nistp256, -nistp384, -nistp521, ssh-rsa, \
+                    sk-ssh-ed25519@openssh.com or sk-ecdsa-sha2-nistp256@openssh.com";
 
 /// A public key of a type that OpenSSH supports, in one line: the type, the key in base64 and an optional comment. The line is made from the
 /// parsed key, so two texts of one key differ in their comment at most.
@@ -67,7 +79,8 @@ impl SshKeyLine {
         let (kind, rest) = text.split_once(' ').ok_or(FORM)?;
         let rest = rest.trim_start_matches(' ');
         let (data, comment) = rest.split_once(' ').unwrap_or((rest, ""));
-        let key = PublicKey::from_openssh(&format!("{kind} {data} {}", comment.trim())).map_err(|_| FORM)?;
+        let key =
+            PublicKey::from_openssh(&format!("{kind} {data} {}", comment.trim())).map_err(|_| unreadable(kind))?;
         allowed(&key)?;
         if key.comment().chars().count() > MAX_COMMENT {
             return Err("must have a comment of at most 256 characters");
@@ -112,6 +125,16 @@ pub fn fingerprint(key: &str) -> Option<String> {
         Err(_) => PublicKey::from_openssh(key).ok()?.key_data().clone(),
     };
     Some(data.fingerprint(HashAlg::Sha256).to_string())
+}
+
+/// Why a line with this first word cannot be parsed. Certificates have types, too, and options may be words.
+fn unreadable(kind: &str) -> &'static str {
+    let is_type = ["ssh-", "ecdsa-", "sk-"].iter().any(|start| kind.starts_with(start));
+    match (TYPES.contains(&kind), is_type) {
+        (true, _) => DATA,
+        (false, true) => TYPE,
+        (false, false) => FORM,
+    }
 }
 
 fn has_small_order(key: &KeyData) -> bool {
@@ -197,10 +220,7 @@ fn allowed(key: &PublicKey) -> Result<(), &'static str> {
                 )
             }
         }
-        _ => Err(
-            "must be of type ssh-ed25519, ecdsa-sha2-nistp256, -nistp384, -nistp521, ssh-rsa, \
-                  sk-ssh-ed25519@openssh.com or sk-ecdsa-sha2-nistp256@openssh.com",
-        ),
+        _ => Err(TYPE),
     }
 }
 

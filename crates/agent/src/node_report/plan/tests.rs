@@ -88,6 +88,32 @@ fn each_state_has_its_condition() {
 }
 
 #[test]
+fn the_condition_says_why_a_key_is_refused() {
+    let refused = |key: &str| Refused {
+        user: "ada".to_owned(),
+        key: key.to_owned(),
+        reason: "the key must be of type x".to_owned(),
+    };
+    for (keys, words) in [
+        (
+            vec![refused("laptop"), refused("old")],
+            "(2), first laptop of ada: the key must be of type x",
+        ),
+        (
+            vec![refused("")],
+            "(1), first all keys of ada: the key must be of type x",
+        ),
+    ] {
+        let told = told(Outcome {
+            refused: keys,
+            ..outcome(&[(1, "a")])
+        });
+        let message = planned(None, &told, 1).unwrap().conditions[0].message.clone();
+        assert!(message.ends_with(words), "{message}");
+    }
+}
+
+#[test]
 fn expiry_is_announced_and_said() {
     let hour = Duration::from_hours(1);
     for (expiry, status, reason) in [

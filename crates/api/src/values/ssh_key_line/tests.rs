@@ -36,6 +36,21 @@ fn nothing_but_one_key_is_parsed() {
 }
 
 #[test]
+fn the_rule_says_which_part_is_wrong() {
+    let (kind, data) = KEY.split_once(' ').unwrap();
+    for (text, rule) in [
+        (format!("{kind} {}", &data[..40]), DATA),
+        (format!("ssh-rsa {data}"), DATA),
+        (format!("ssh-ed25519-cert-v01@openssh.com {data}"), TYPE),
+        (format!("ssh-ed448 {data}"), TYPE),
+        (format!("no-pty {KEY}"), FORM),
+        (data.to_owned(), FORM),
+    ] {
+        assert_eq!(SshKeyLine::parse(&text).unwrap_err(), rule, "{text}");
+    }
+}
+
+#[test]
 fn a_key_for_which_anybody_can_sign_is_refused() {
     use ssh_key::public::Ed25519PublicKey;
     for point in small_order::POINTS {
