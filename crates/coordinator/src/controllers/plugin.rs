@@ -263,7 +263,8 @@ impl PluginController {
                 self.save(key, record, saved).await?;
             }
             let only_namespaces = plan.actions.iter().flatten().all(Action::creates_namespace);
-            let performed = engine.perform(name, plan.actions, record).await;
+            let writes = engine.perform(name, plan.actions, record);
+            let performed = self.write(writes, plugin, &goal.spec.version, facts).await;
             self.tell(plugin, &performed);
             if !performed.failed.is_empty() {
                 self.save(key, record, saved).await?;

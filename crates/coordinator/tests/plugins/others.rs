@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tidewaiter_coordinator::controllers::{PluginSettings, PluginSync};
-use tidewaiter_testkit::{Action, ApiProxy, ApiRequest, Gate, eventually};
+use tidewaiter_testkit::{Action, ApiProxy, ApiRequest, Gate, Recorded, eventually};
 
 use crate::cluster::{SOON, coordinator};
 use crate::world::{World, config, id};
@@ -65,6 +65,10 @@ async fn a_plugin_that_hangs_delays_no_other() {
     world.offer(2, "1.0.0", &json!([[config("second", "1")]]));
     world.is_ready(2, "1.0.0").await;
     assert_eq!(gate.held(), 1, "the second one waited for the first one");
+    let message = world.condition(1, "1.0.0", "Reconciling", "True Applying").await;
+    assert!(message.contains("version 1.0.0 is being applied"), "{message}");
+    let is_status = |asked: &Recorded| asked.path.ends_with(&format!("/plugins/{}/status", id(1)));
+    assert_eq!(proxy.count(is_status), 1, "it is said once");
     gate.open();
     world.is_ready(1, "1.0.0").await;
 }

@@ -1,10 +1,12 @@
 //! Says how a plugin is: its history, its status and Events.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
 use serde_json::json;
+use tidewaiter_api::Condition;
 use tidewaiter_api::containership::{Plugin, PluginStatus};
 use tidewaiter_api::names::{PLUGIN_HISTORY_ANNOTATION, PLUGIN_LABEL};
 use tidewaiter_kit::backoff::jittered;
@@ -15,17 +17,61 @@ use super::PluginController;
 use super::engine::Performed;
 use super::fetch::REFRESH;
 use super::object::ObjectId;
+use super::plan::Waits;
 use super::problem::{PluginError, handing_over};
 use super::record::Record;
 use super::status::{Facts, State, manifests_outdated, status};
 
 const JITTER: f64 = 0.1;
+/// Writes that take longer are reported.
+const MOMENT: Duration = Duration::from_secs(3);
 /// Until the next look at a plugin that is not healthy. The watch of its objects shows sooner that it is.
 const UNHEALTHY: Duration = Duration::from_mins(1);
 /// Reason of `Ready`: somebody changes the objects again and again.
 pub(super) const CHANGED_OFTEN: &str = "ChangedOften";
 
 impl PluginController {
+    /// Awaits writes. That they take long is reported.
+    pub(super) async fn write<T>(
+        &self,
+        writes: impl Future<Output = T>,
+        plugin: &mut Plugin,
+        version: &str,
+        facts: &Facts,
+    ) -> T {
+        let mut writes = pin!(writes);
+        tokio::select! {
+            biased;
+            written = &mut writes => written,
+            () = self.clock.sleep(MOMENT) => tokio::join!(writes, self.report_applying(plugin, version, facts)).0,
+        }
+    }
+
+    /// Says that a version is being applied, if the plugin has no status of this generation yet.
+    async fn report_applying(&self, plugin: &mut Plugin, version: &str, facts: &Facts) {
+        let (before, generation) = (plugin.status.clone().unwrap_or_default(), plugin.metadata.generation);
+        let is_of_generation = |condition: &Condition| condition.observed_generation == generation;
+        if before.conditions.iter().any(is_of_generation) {
+            return;
+        }
+        let waits = Waits {
+            reason: "Applying",
+            message: format!("version {version} is being applied: the API server has not answered a write yet"),
+        };
+        let facts = Facts {
+            state: State::Waits(waits),
+            ..facts.clone()
+        };
+        let after = status(&facts, &before, generation, self.clock.now());
+        self.reported.set(&Key::of(&*plugin), &after);
+        let mut desired = Plugin::new("", plugin.spec.clone());
+        desired.status = Some(after);
+        // The end of the pass reports what keeps a status from being written.
+        if let Ok(written) = self.writer.apply_status(&desired, &plugin.metadata).await {
+            (plugin.metadata, plugin.status) = (written, desired.status);
+        }
+    }
+
     /// Writes the history and the status, also when the pass failed.
     pub(super) async fn report(
         &self,
