@@ -13,6 +13,26 @@ fn merge() -> PatchParams {
 }
 
 #[tokio::test]
+async fn a_role_of_which_no_rule_applies_is_written_once() {
+    let world = World::start().await;
+    let (empty, refused) = (id(), id());
+    world.role(&empty, &[]).await;
+    world.role(&refused, &[on(&["users"], &["impersonate"])]).await;
+    let mark = world.cluster.audit_mark().await;
+    let _running = world.run(RbacSettings::default()).await;
+    let note = world.event(&refused, "RulesRefused").await;
+    assert!(note.contains("No rule of the role applies"), "{note}");
+    let roles: Api<ClusterRole> = world.all();
+    for role in [&empty, &refused] {
+        let is_empty = |found: &Value| !found.is_null() && found["rules"].as_array().is_none_or(Vec::is_empty);
+        world.shows(&roles, role, is_empty).await;
+    }
+    world.is_quiet().await;
+    let written = world.access_written_since(mark).await;
+    assert_eq!(written.len(), 2, "{written:?}");
+}
+
+#[tokio::test]
 async fn roles_and_bindings_of_the_cloud_become_those_of_the_cluster_and_stay_so() {
     let world = World::start().await;
     let (role, everywhere, in_apps) = (id(), id(), id());

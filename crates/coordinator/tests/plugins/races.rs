@@ -43,6 +43,48 @@ fn writes(request: &ApiRequest, end: &str) -> bool {
 }
 
 #[tokio::test]
+async fn a_status_that_the_cache_does_not_show_yet_is_replaced() {
+    let world = World::start().await;
+    world.offer(1, "1.0.0", &json!([[config("one", "1")]]));
+    let proxy = ApiProxy::start(world.plane(), &coordinator());
+    let running = world.run_through(&proxy).await;
+    world.is_ready(1, "1.0.0").await;
+    world.is_quiet().await;
+
+    // From now on the cache has the Plugin as it is now.
+    let (gate, is_denied) = (Gate::new(), Arc::new(AtomicBool::new(true)));
+    let (held, denies) = (gate.clone(), Arc::clone(&is_denied));
+    proxy.hook(move |request| {
+        if request.is_watch() && request.resource() == "plugins" {
+            Action::Hold(held.clone())
+        } else if denies.load(Ordering::SeqCst) && writes(request, "/configmaps/one") {
+            Action::refuse(403, "Forbidden", "not now")
+        } else {
+            Action::Forward
+        }
+    });
+    proxy.cut_watches();
+    eventually("the watch of the plugins", SOON, async || {
+        if gate.held() > 0 {
+            Ok(())
+        } else {
+            Err("it is not there")
+        }
+    })
+    .await;
+    world.delete(&world.configs(), "one").await;
+    world.condition(1, "1.0.0", "Ready", "False Denied").await;
+    // The status becomes what the cache has all the time.
+    is_denied.store(false, Ordering::SeqCst);
+    world.is_ready(1, "1.0.0").await;
+    assert!(gate.held() > 0, "the cache shows nothing new");
+    gate.open();
+    proxy.clear_hook();
+    world.is_quiet().await;
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn a_takeover_in_the_middle_of_an_upgrade_changes_nothing_twice() {
     let world = World::start().await;
     let groups = |value: &str| json!([[config("a", value)], [config("b", value)], [config("c", value)]]);
