@@ -10,12 +10,12 @@
 //! - An offer that the host does not answer is repeated: a change of `current` while the host's service ends starts
 //!   nothing.
 
+mod error;
 mod on_host;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tidewaiter_api::cloud_sync::CLOUD_SYNC;
 use tidewaiter_api::containership::ClusterUpgrade;
@@ -25,23 +25,22 @@ use tidewaiter_kit::cache::TroubleCause;
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Backoff, Cache, Chain, Controller, ControllerContext, Events, Key, Next, Notice, Pass, Queue, ReconcileError,
-    Reconciler, Retry, SharedClock, Tasks,
+    Backoff, Cache, Chain, Controller, ControllerContext, Events, Key, Next, Notice, Pass, Queue, Reconciler,
+    SharedClock, Tasks,
 };
 use tidewaiter_upgrade::agent::{Ledger, Offer, Refused, offer};
-use tidewaiter_upgrade::signed::Untrusted;
 use tidewaiter_upgrade::{Upgrade, form, node_upgrade};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
-use super::files::{FileError, Order, Outcome};
-use super::relay::{Relay, RelayError};
+use super::files::{Order, Outcome};
+use super::relay::Relay;
 use super::report::{Found, ToldUpgrade, UpgradeMetrics};
-use super::trust::TrustError;
-use crate::host::{Host, HostError};
+use crate::host::Host;
 use crate::identity::Identity;
 use crate::watcher::Watcher;
+use error::UpgradeError;
 use on_host::{is_to_be_repeated, look, offer_checked};
 
 /// An operator corrects what is wrong, or the coordinator answers again.
@@ -55,68 +54,6 @@ const SOONEST: Duration = Duration::from_secs(1);
 
 /// Until it is known whether there is an order. Nothing is asked for it.
 const FIRST_LIST: Duration = Duration::from_secs(1);
-
-/// Why nothing is offered, although it is the turn of this node.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum UpgradeError {
-    #[error(transparent)]
-    Relay(#[from] RelayError),
-    #[error(transparent)]
-    Trust(#[from] TrustError),
-    #[error(transparent)]
-    Untrusted(#[from] Untrusted),
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error("the files were not written")]
-    Thread(#[source] tokio::task::JoinError),
-}
-
-impl UpgradeError {
-    /// Whether the script is wrong, or what is pinned: a person has to change it. A file that cannot be read may be
-    /// read later.
-    fn is_final(&self) -> bool {
-        match self {
-            Self::Trust(error) => error.is_final(),
-            Self::Untrusted(error) => error.is_final(),
-            Self::Relay(_) | Self::File(_) | Self::Thread(_) => false,
-        }
-    }
-
-    /// From when on the signature of the script counts, if it does not yet.
-    fn not_before(&self) -> Option<Timestamp> {
-        match self {
-            Self::Untrusted(Untrusted::Early(time)) => Some(*time),
-            _ => None,
-        }
-    }
-}
-
-impl From<HostError> for UpgradeError {
-    fn from(error: HostError) -> Self {
-        Self::File(error.into())
-    }
-}
-
-impl ReconcileError for UpgradeError {
-    fn retry(&self) -> Retry {
-        Retry::Backoff
-    }
-
-    fn class(&self) -> &'static str {
-        match self {
-            Self::Relay(_) => "relay",
-            Self::Trust(_) => "trust",
-            Self::Untrusted(_) => "untrusted",
-            Self::File(_) => "host",
-            Self::Thread(_) => "thread",
-        }
-    }
-
-    fn notice(&self) -> Option<Notice> {
-        let note = format!("No upgrade script runs on this node: {}.", Chain(self));
-        Some(Notice::warning("UpgradeScriptRefused", "Upgrade", note))
-    }
-}
 
 /// There is one turn.
 fn key() -> Key {

@@ -5,28 +5,28 @@
 //! the controllers pause or end. What changed is published as an Event on the object, and its state is recorded in
 //! `CloudSync`.
 
+mod notices;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use tidewaiter_kit::backoff::Backoff;
-use tidewaiter_kit::children::{Changes, Done, compare, execute};
+use tidewaiter_kit::children::{Changes, compare, execute};
 use tidewaiter_kit::{
-    Cache, Chain, ChildrenError, ControllerContext, Events, Key, Next, Notice, Pass, ReconcileError as _, Reconciler,
-    Writer,
+    Cache, Chain, ChildrenError, ControllerContext, Events, Key, Next, Pass, ReconcileError as _, Reconciler, Writer,
 };
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::board::{Applied, Board};
 use super::brake::{Brake, MassDeletion};
 use super::cloud_sync::Release;
-use super::kind::{MirroredKind, Refused};
+use super::kind::MirroredKind;
 use super::listing::Listing;
-use super::plan::{Hold, Plan, Rules, Traits, blocked, edited_while_deleted, plan};
+use super::plan::{Hold, Plan, Rules, Traits, edited_while_deleted, plan};
 use super::shared::{Known, Shared};
 use super::stored::StoredList;
 use super::window::Moment;
@@ -349,63 +349,5 @@ impl<K: MirroredKind> SyncController<K> {
             ..
         } = &self.context;
         self.shared.is_last(listing) && leadership.is_leader() && !pause.is_paused() && !shutdown.is_cancelled()
-    }
-
-    fn publish(&self, done: Done, object: &ObjectMeta, revision: &str) {
-        if matches!(done, Done::Deleted) {
-            let name = object.name.as_deref().unwrap_or_default();
-            info!(
-                kind = K::NAME,
-                name, revision, "deleted an object that the cloud does not list"
-            );
-        }
-        let (reason, action, note) = match done {
-            Done::Created => ("SyncCreate", "create", "Created as the cloud lists it."),
-            Done::Updated => ("SyncUpdate", "update", "Changed to what the cloud lists."),
-            Done::Deleted => (
-                "SyncDelete",
-                "delete",
-                "Deleted, because the cloud does not list it any more.",
-            ),
-        };
-        self.board.changed(K::NAME, action);
-        let reference = reference::<K>(object);
-        self.events.publish(&reference, Notice::normal(reason, "Sync", note));
-    }
-
-    /// Publishes which deleted object finalizers keep, and returns what to say in `CloudSync`.
-    fn report_blocked(&self, actual: &[Arc<K::Resource>]) -> Option<String> {
-        let (object, text) = blocked(actual, |object| self.shared.kind.ours(object), K::FINALIZER)?;
-        let kind = K::Resource::kind(&());
-        let note = format!("The {kind} {text}. Find out who added them, and remove them.");
-        let notice = Notice::warning("DeletionBlocked", "Sync", note);
-        self.events.publish(&reference::<K>(object.meta()), notice);
-        Some(text)
-    }
-
-    /// Publishes what is malformed in the cloud: on the object that stays as it is, or on `CloudSync`.
-    fn report_refused(&self, listing: &Listing<K::Resource>) {
-        for Refused { name, reason } in &listing.refused {
-            let object = self.cache.iter().find(|object| object.meta().name == *name);
-            let regarding = object.map_or_else(|| self.release.reference(), |object| reference::<K>(object.meta()));
-            let name = name.as_deref().unwrap_or("an object without a valid id");
-            let kind = K::Resource::kind(&());
-            let note = format!(
-                "The cloud lists a malformed {kind}, {name}, which is not mirrored: {reason}. Correct it in the cloud."
-            );
-            self.events
-                .publish(&regarding, Notice::warning("SyncRefused", "Sync", note));
-        }
-    }
-}
-
-fn reference<K: MirroredKind>(object: &ObjectMeta) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(K::Resource::api_version(&()).into_owned()),
-        kind: Some(K::Resource::kind(&()).into_owned()),
-        name: object.name.clone(),
-        namespace: object.namespace.clone(),
-        uid: object.uid.clone(),
-        ..ObjectReference::default()
     }
 }

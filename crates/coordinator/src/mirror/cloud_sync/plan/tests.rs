@@ -6,7 +6,7 @@ use tidewaiter_kit::cache::{TroubleCause, WatchTrouble};
 use super::*;
 use crate::mirror::board::Contents;
 use crate::mirror::brake::Additions;
-use crate::mirror::plan::Hold;
+use crate::mirror::plan::{Hold, HoldReason};
 
 const REVISION: &str = "0123456789ab";
 
