@@ -1,6 +1,7 @@
-//! Who may do what in the cluster, and by which binding: for a person who asks.
+//! The actions that a person or a team may perform in the cluster, and the bindings that permit them.
 //!
-//! - A user or a team may do what every binding that names them gives, whoever made it: the objects of the cluster decide, not the cloud.
+//! - A user or a team may do what every binding that names them gives, whoever made it: the objects of the cluster
+//!   decide, not the cloud.
 //! - Beside it stands what the cloud gives and the cluster does not: rules that are refused, and bindings that wait.
 //! - The cluster does not know who is in a team; whoever asks says so.
 //! - Nothing is written.
@@ -19,7 +20,7 @@ pub use answer::{
 use asked::Asked;
 use live::Live;
 
-/// What is asked.
+/// The question.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
     /// The user, by id or by the name that the cluster knows.
@@ -30,7 +31,7 @@ pub struct Question {
     pub namespace: Option<String>,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     /// No User has this name, and it is no id.
@@ -39,15 +40,15 @@ pub enum AccessError {
          nodes have no name in the cluster"
     )]
     NoUser {
-        /// What was asked.
+        /// The requested name.
         asked: String,
-        /// Those that there are.
+        /// The existing names.
         known: String,
     },
     /// Several Users have this name.
     #[error("{} Users are named {asked}: give one of the ids {}", .ids.len(), .ids.join(", "))]
     Ambiguous {
-        /// What was asked.
+        /// The requested name.
         asked: String,
         /// Their ids.
         ids: Vec<String>,
@@ -57,9 +58,9 @@ pub enum AccessError {
         "{asked} is no id of a team, and the cluster does not know the names of teams ({known}): give the id, which tidewaiter cloud get teams shows"
     )]
     NoTeam {
-        /// What was asked.
+        /// The requested name.
         asked: String,
-        /// Those that bindings name.
+        /// The names in the bindings.
         known: String,
     },
     /// The API server does not know the custom resources.
@@ -68,9 +69,9 @@ pub enum AccessError {
     /// The API server does not let itself be read.
     #[error("{what} cannot be read")]
     Read {
-        /// What was to be read.
+        /// The objects that could not be read.
         what: &'static str,
-        /// Why it was not.
+        /// The cause.
         source: kube::Error,
     },
 }

@@ -13,7 +13,7 @@ use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Leadership, Metrics, Tasks};
 use tokio::sync::Notify;
 
-/// Who is woken by which changes. Clones share it.
+/// The subscribers of the change stream. Clones share it.
 #[derive(Clone, Default)]
 pub struct Changes(Arc<Mutex<Vec<Woken>>>);
 
@@ -22,11 +22,11 @@ struct Woken {
     asked: Arc<Asked>,
 }
 
-/// What wakes one loop.
+/// The changes that wake one loop.
 #[derive(Debug, Default)]
 pub struct Asked {
     notify: Notify,
-    /// Whether the stream named a kind of the loop.
+    /// True if the stream named a kind of the loop.
     is_named: AtomicBool,
 }
 
@@ -37,7 +37,7 @@ impl Asked {
     }
 
     /// Completes when the loop is woken. Returns whether because the stream named one of its kinds: a list that does
-    /// not show the change may be of another replica of the cloud, which had not heard of it yet.
+    /// not show the change may be of another replica of the cloud, which had not received it yet.
     pub async fn asked(&self) -> bool {
         self.notify.notified().await;
         self.is_named.swap(false, Ordering::Relaxed)

@@ -46,35 +46,35 @@ use rbac::Rbac;
 use registry::RegistryLists;
 use tidewaiter_cloud::models::Kind;
 
-/// What the operator decides.
+/// The operator's settings.
 #[derive(Clone, Debug)]
 pub struct Decisions {
-    /// What lets a mass deletion take place.
+    /// The condition under which a mass deletion takes place.
     pub mass_deletion: MassDeletion,
-    /// How many role bindings the cloud may add within one sync interval before they are held.
+    /// The number of role bindings that the cloud may add within one sync interval before they are held.
     pub bindings_per_sync: u32,
     /// Pull secrets, and where the credentials of registries are stored.
     pub registries: RegistrySettings,
-    /// What decides in which node pool a Node is.
+    /// The source of each Node's node pool.
     pub node_pools: NodePools,
-    /// What limits the roles of the cloud.
+    /// The limits of the cloud's roles.
     pub rbac: RbacSettings,
-    /// What limits the plugins of the cloud.
+    /// The limits of the cloud's plugins.
     pub plugins: PluginSettings,
-    /// Whether nodes are upgraded.
+    /// The setting of node upgrades.
     pub upgrades: Upgrades,
 }
 
-/// How the controllers know in which node pool a Node is.
+/// The source of each Node's node pool.
 #[derive(Clone, Debug)]
 pub struct NodePoolSource {
-    /// What decides.
+    /// The setting.
     pub setting: NodePools,
-    /// Where the cloud lists the nodes. Without it, only [`NodePools::Label`] puts a Node into a node pool.
+    /// The cloud's list of nodes. Without it, only [`NodePools::Label`] puts a Node into a node pool.
     pub cloud: Option<CloudNodes>,
 }
 
-/// Why the role cannot start.
+/// The reason why the role cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The certificate of the endpoints cannot be used.
@@ -165,7 +165,7 @@ pub fn upgrade_nodes(clients: &Clients, context: &ControllerContext, tasks: &mut
     upgrade::start(&reader, clients, context, tasks)
 }
 
-/// What the mirror has of roles and of their bindings, and the roles that are held.
+/// The mirror's roles and role bindings, and the roles that are held.
 pub type MirroredAccess = (Mirrored<AuthorizationRole>, Mirrored<AuthorizationRoleBinding>, Held);
 
 /// Starts the controllers of roles and of their bindings, which the mirror has; without a mirror, the resources in the
@@ -256,12 +256,12 @@ fn label_cached(
     node_labels::start(parts, context, tasks)
 }
 
-/// What the controllers share.
+/// The parts that the controllers share.
 struct Shared<'a> {
     clients: &'a Clients,
     reader: kube::Client,
     namespaces: Cache<Metadata<Namespace>>,
-    /// What the cloud lists of registries; None without a mirror.
+    /// The cloud's lists of registries; None without a mirror.
     registry_lists: Option<RegistryLists>,
     context: &'a ControllerContext,
 }

@@ -1,8 +1,9 @@
-//! The endpoints of the coordinator: `GET /metadata` and `DELETE /terminate`, and the `relay` of files for upgrades, if upgrades are enabled. Every replica serves them.
+//! The endpoints of the coordinator: `GET /metadata` and `DELETE /terminate`, and the `relay` of files for upgrades, if
+//! upgrades are enabled. Every replica serves them.
 //!
-//! A caller sends a token of the cloud. The cloud is asked whose it is; while it is away, a token for this cluster is verified with the keys
-//! that the cloud publishes. Only members of the cluster's organization learn anything, and only its admins terminate. No token is logged or
-//! shown, and the body of a request is never read.
+//! A caller sends a token of the cloud. The cloud is asked whose it is; while it is away, a token for this cluster is
+//! verified with the keys that the cloud publishes. Only members of the cluster's organization learn anything, and only
+//! its admins terminate. No token is logged or shown, and the body of a request is never read.
 
 mod caller;
 mod relay;
@@ -38,16 +39,16 @@ use caller::{Denied, may_read, may_terminate};
 pub use relay::AUDIENCE;
 use relay::Relay;
 
-/// Requests to the cloud at once, for all callers with a token that one of the published keys signed, and as many for all others:
-/// so that a flood of forged tokens does not keep out those with a real one.
+/// Requests to the cloud at once, for all callers with a token that one of the published keys signed, and as many for
+/// all others: so that a flood of forged tokens does not keep out those with a real one.
 const QUESTIONS: usize = 8;
-/// How long the cloud may take to say whose a token is.
+/// The time that the cloud may take to identify the owner of a token.
 const ANSWER: Duration = Duration::from_secs(5);
-/// How often the published keys are read: the cloud publishes a key an hour before it signs with it.
+/// The interval at which the published keys are read: the cloud publishes a key an hour before it signs with it.
 const KEYS: Duration = Duration::from_mins(30);
 const KEYS_BACKOFF: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(5));
 const JITTER: f64 = 0.2;
-/// How often the certificate is read again.
+/// The interval at which the certificate is read again.
 const RELOAD: Duration = Duration::from_mins(1);
 
 /// The port that the endpoints are served on.
@@ -59,7 +60,7 @@ pub struct Port {
     pub certificate: Option<Arc<Certificate>>,
 }
 
-/// What the handlers share.
+/// The state that the handlers share.
 struct Endpoints {
     cloud: Cloud,
     termination: Termination,
@@ -136,7 +137,7 @@ fn router(endpoints: &Arc<Endpoints>) -> Router {
         .with_state(Arc::clone(endpoints))
 }
 
-/// Which cluster this is.
+/// Returns the identity of this cluster.
 async fn metadata(State(endpoints): State<Arc<Endpoints>>, headers: HeaderMap) -> Result<Response, Refusal> {
     let cluster = endpoints.cloud.cluster;
     let (caller, _) = endpoints.caller(&headers).await?;
@@ -171,7 +172,7 @@ async fn terminate(State(endpoints): State<Arc<Endpoints>>, headers: HeaderMap) 
     Ok((status, Json(progress)).into_response())
 }
 
-/// Who said whose a token is.
+/// The authority that identified the owner of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Cloud,
@@ -179,7 +180,7 @@ enum Source {
 }
 
 impl Endpoints {
-    /// Whose token the request contains.
+    /// The owner of the token in the request.
     async fn caller(&self, headers: &HeaderMap) -> Result<(Caller, Source), Refusal> {
         let text = token(headers).ok_or_else(unknown)?;
         let token: AccessToken = text.parse().map_err(|_| unknown())?;
@@ -309,7 +310,7 @@ fn unknown() -> Refusal {
     )
 }
 
-/// Nobody can say now whose the token is, or what its owner may do.
+/// The response if the owner of a token, or the owner's permissions, cannot be determined now.
 fn away() -> Refusal {
     Refusal::later(
         "the cloud cannot be asked now whose the token is: try again, or send a token for this cluster (tidewaiter credential)",

@@ -1,4 +1,4 @@
-//! What a failed request to the cloud means for the operator: the error, and the setting to check.
+//! The meaning of a failed request to the cloud for the operator: the error, and the setting to check.
 //!
 //! The text does not contain the request, so that several requests that fail in the same way are reported once.
 

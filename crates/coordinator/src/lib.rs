@@ -1,4 +1,5 @@
-//! The `coordinator` role: applies what the cloud says to the cluster as a whole. [`start()`] is the table of its controllers.
+//! The `coordinator` role: applies what the cloud says to the cluster as a whole. [`start()`] lists its
+//! controllers.
 
 pub mod access;
 pub mod changes;

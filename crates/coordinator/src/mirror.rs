@@ -59,10 +59,10 @@ pub(crate) use shown_upgrades::MirroredUpgrades;
 use stored::StoredList;
 use sync::SyncController;
 
-/// How many role bindings a sync may add, unless a setting says otherwise.
+/// The number of role bindings that a sync may add, unless a setting says otherwise.
 pub const BINDINGS_PER_SYNC: u32 = 10;
 
-/// What the mirror needs.
+/// The settings of the mirror.
 #[derive(Clone, Debug)]
 pub struct MirrorSettings {
     /// The client of the cloud.
@@ -71,22 +71,22 @@ pub struct MirrorSettings {
     pub cluster: Cluster,
     /// The sync interval.
     pub interval: std::time::Duration,
-    /// What lets a mass deletion take place.
+    /// The condition under which a mass deletion takes place.
     pub mass_deletion: MassDeletion,
-    /// How many role bindings may be added within one sync interval before they are held.
+    /// The number of role bindings that may be added within one sync interval before they are held.
     pub bindings_per_sync: u32,
-    /// Where the credentials of registries are stored.
+    /// The place in which the credentials of registries are stored.
     pub registry_credentials: RegistryCredentialsIn,
-    /// Whether nodes are upgraded.
+    /// The setting of node upgrades.
     pub upgrades: Upgrades,
 }
 
 /// A kind that is mirrored, as other controllers see it.
 #[derive(Clone, Debug)]
 pub struct Mirrored<R: Cacheable> {
-    /// What the cloud lists of it.
+    /// The cloud's list of the kind.
     pub list: CloudList<R>,
-    /// What the cluster has of it.
+    /// The cluster's objects of the kind.
     pub cache: Cache<R>,
 }
 

@@ -1,5 +1,5 @@
-//! The Node, as much of it as the role reads: a few hundred bytes of the 15 kB that the API server sends. One cache holds it for the
-//! controllers of labels and of reports.
+//! The Node, as much of it as the role reads: a few hundred bytes of the 15 kB that the API server sends. One cache
+//! holds it for the controllers of labels and of reports.
 //!
 //! A kubelet can write everything in it except the name and the uid.
 
@@ -79,13 +79,14 @@ impl Node {
         self.labels().get(NODE_POOL_LABEL).map(String::as_str)
     }
 
-    /// Whether another field manager has applied the label (server-side apply), and so states that it owns it.
+    /// Returns true if another field manager has applied the label (server-side apply), and so states that it owns it.
     pub(crate) fn is_applied_by_another(&self, key: &str) -> bool {
         let mut entries = self.metadata.managed_fields.iter().flatten();
         entries.any(|entry| applied_labels(entry).is_some_and(|labels| labels.contains_key(&format!("f:{key}"))))
     }
 
-    /// Whether the two differ in nothing that the label controllers read: a heartbeat changes only the resourceVersion.
+    /// Returns true if the two differ in nothing that the label controllers read: a heartbeat changes only the
+    /// resourceVersion.
     pub(crate) fn has_labels_of(&self, other: &Self) -> bool {
         let meta = (&self.metadata, &other.metadata);
         meta.0.uid == meta.1.uid && meta.0.labels == meta.1.labels && meta.0.managed_fields == meta.1.managed_fields
@@ -96,7 +97,7 @@ impl Node {
         self.status.ready.as_ref().map(|[ready]| ready)
     }
 
-    /// Whether it is ready to run pods.
+    /// Returns true if it is ready to run pods.
     pub(crate) fn is_ready(&self) -> bool {
         self.ready().is_some_and(|ready| &*ready.status == "True")
     }
@@ -107,7 +108,7 @@ impl Node {
         Some(label.parse::<NodeId>().ok()?.to_string())
     }
 
-    /// Whether the two lead to the same reports.
+    /// Returns true if the two lead to the same reports.
     pub(crate) fn has_report_of(&self, other: &Self) -> bool {
         self.labels().get(NODE_ID_LABEL) == other.labels().get(NODE_ID_LABEL) && self.status == other.status
     }

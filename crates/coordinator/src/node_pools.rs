@@ -1,5 +1,6 @@
-//! Which node pool each Node is in. The cloud decides, by the Node's name, which the certificate of its kubelet binds. A kubelet can write
-//! the label `containership.io/node-pool-id` of its own Node, so the label decides only where the cloud knows no names.
+//! The node pool of each Node. The cloud decides, by the Node's name, which the certificate of its kubelet binds. A
+//! kubelet can write the label `containership.io/node-pool-id` of its own Node, so the label decides only where the
+//! cloud knows no names.
 //!
 //! Until the cloud has been read once, nothing is decided. Pure, except for [`sync`].
 
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tidewaiter_api::{LabelValue, NodeName};
 use tokio::sync::watch;
 
-/// What decides which node pool a Node is in.
+/// The source of a Node's node pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodePools {
@@ -24,8 +25,8 @@ pub enum NodePools {
     Cloud,
     /// Only the label of the Node: everyone who may write it decides, its kubelet included.
     Label,
-    /// The cloud. The label decides for a Node that the cloud does not know by name, if it names a node pool of which the cloud knows
-    /// no node by name.
+    /// The cloud. The label decides for a Node that the cloud does not know by name, if it names a node pool of which
+    /// the cloud knows no node by name.
     #[default]
     CloudThenLabel,
 }
@@ -38,20 +39,21 @@ pub struct Members {
     pools: BTreeSet<LabelValue>,
 }
 
-/// The [`Members`] of the last complete response, shared between the loop that reads the cloud and the controllers. Clones share it.
+/// The [`Members`] of the last complete response, shared between the loop that reads the cloud and the controllers.
+/// Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct PoolMembers(Arc<watch::Sender<Option<Arc<Members>>>>);
 
-/// In which node pool a Node is, and who says so.
+/// The node pool of a Node, and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pool {
     /// The cloud decides, and has not been read yet.
     Unknown,
-    /// In none.
+    /// In no node pool.
     None,
-    /// The cloud says so. The label may say something else.
+    /// From the cloud. The label may name another one.
     ByCloud(LabelValue),
-    /// The label says so, and the cloud knows no Node of this node pool by name.
+    /// From the label, where the cloud knows no Node of this node pool by name.
     ByLabel(LabelValue),
     /// In none: the cloud does not have the Node in the node pool that the label names.
     Refused,
@@ -69,12 +71,12 @@ impl Members {
         self.by_node.len()
     }
 
-    /// Whether the cloud knows no Node by name.
+    /// Returns true if the cloud knows no Node by name.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_node.is_empty()
     }
 
-    /// Whether the cloud knows any Node of the pool by name.
+    /// Returns true if the cloud knows any Node of the pool by name.
     #[must_use]
     pub fn names_nodes_of(&self, pool: &str) -> bool {
         self.pools.contains(pool)
@@ -158,7 +160,7 @@ impl NodePools {
 }
 
 impl Pool {
-    /// Whether the label `claim` names another pool than the cloud.
+    /// Returns true if the label `claim` names another pool than the cloud.
     pub(crate) fn contradicts(&self, claim: Option<&str>) -> bool {
         match self {
             Self::ByCloud(pool) => claim.is_some_and(|claim| claim != pool.as_str()),

@@ -1,14 +1,13 @@
 //! Reports to the cloud: the status of each node and of the cluster, so that the cloud shows what is so.
 //!
-//! A status is sent when it differs from the one that the cloud shows. What the cloud shows is listed every few minutes, when the change
-//! stream names nodes, and when a Node appears that is not listed yet, so a status that somebody overwrote is sent again; at rest no other
-//! request is sent.
-//! Each node is a key of its own, with a request, a timeout and a backoff of its own: one that the cloud refuses, throttles or does not
-//! answer delays no other.
+//! A status is sent when it differs from the one that the cloud shows. What the cloud shows is listed every few
+//! minutes, when the change stream names nodes, and when a Node appears that is not listed yet, so a status that
+//! somebody overwrote is sent again; at rest no other request is sent. Each node is a key of its own, with a request, a
+//! timeout and a backoff of its own: one that the cloud refuses, throttles or does not answer delays no other.
 //!
-//! Which Node a node of the cloud is: if the cloud knows its name, the Node of that name, and no label counts. Otherwise the Node with the
-//! label `containership.io/node-id`, which a kubelet can write: a label that several Nodes have is reported for none of them, and a Node
-//! whose name the cloud knows is not asked for its label.
+//! Which Node a node of the cloud is: if the cloud knows its name, the Node of that name, and no label counts.
+//! Otherwise the Node with the label `containership.io/node-id`, which a kubelet can write: a label that several Nodes
+//! have is reported for none of them, and a Node whose name the cloud knows is not asked for its label.
 
 mod cloud_nodes;
 mod status;
@@ -39,10 +38,10 @@ use tidewaiter_cloud::models::Kind;
 const PERMITS: usize = 8;
 /// The wait after a failure: 5,000 nodes that all fail cost the cloud 8 requests a second.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_mins(10));
-/// How often the cloud's nodes are listed.
+/// The interval at which the cloud's nodes are listed.
 const REFRESH: Duration = Duration::from_mins(5);
 const JITTER: f64 = 0.2;
-/// The pause between two lists, whatever asks for the second.
+/// The pause between two lists, whatever requires the second.
 const PAUSE: Duration = Duration::from_secs(15);
 /// The pause between two reports of the cluster: it changes with every node.
 const CLUSTER_PAUSE: Duration = Duration::from_secs(10);

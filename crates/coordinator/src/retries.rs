@@ -1,9 +1,9 @@
-//! When a loop that asks the cloud retries a request that failed.
+//! The retries of failed requests to the cloud.
 //!
-//! Of the failures in a row, only the first request is retried by the client itself, for [`PATIENCE`]. The delay doubles
-//! from [`FIRST`] up to the sync interval, or is as long as the cloud asks for. It ends early when the cloud responds to
-//! another request after the failure: the first time after [`SHORTEST`], and later after the doubled delay, so that a
-//! request which fails for a reason of its own is never sent more often than that.
+//! Of the failures in a row, only the first request is retried by the client itself, for [`PATIENCE`]. The delay
+//! doubles from [`FIRST`] up to the sync interval, or is as long as the cloud requires. It ends early when the cloud
+//! responds to another request after the failure: the first time after [`SHORTEST`], and later after the doubled delay,
+//! so that a request which fails for a reason of its own is never sent more often than that.
 
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ pub(crate) struct Retries {
     client: Client,
     backoff: Backoff,
     failures: u32,
-    /// Whether a recovery ended one of the delays. If the request failed all the same, it fails for a reason of its own.
+    /// True if a recovery ended one of the delays. If the request failed all the same, it fails for a reason of its
+    /// own.
     was_woken: bool,
     recoveries: Recoveries,
     clock: SharedClock,
@@ -112,7 +113,7 @@ mod tests {
             assert_eq!(answered.is_ok(), is_well);
         }
 
-        /// How long a loop waits after a failure, while the cloud answers another request every second, or none.
+        /// The time that a loop waits after a failure, while the cloud answers another request every second, or none.
         async fn waits(&self, retries: &mut Retries, others_are_answered: bool) -> Duration {
             retries.begin();
             self.request(false).await;

@@ -11,25 +11,33 @@ use crate::mirror::{self, MirrorSettings};
 use crate::reports;
 use crate::terminate::Termination;
 
-/// Starts every controller of the role. They write when this replica leads, and while everything is to be removed, only `terminate` does.
+/// Starts every controller of the role. They write when this replica leads, and while everything is to be removed, only
+/// `terminate` does.
 ///
-/// | controller | reads | writes |
-/// | --- | --- | --- |
-/// | sync-…, cloud-sync | what the cloud lists | the mirrored kinds ([`mirror::start`] lists them), and `CloudSync` |
-/// | containership | Namespaces, service accounts, Registries | the service account `containership` in each namespace; `imagePullSecrets` of it and of the accounts that the settings name |
-/// | registry | Registries, Secrets of `containership-core` | the pull secret of each Registry in `containership-core` |
-/// | pullsecret | Namespaces, pull secrets, Registries | the pull secret of each Registry in each namespace |
-/// | unlabelled-pullsecret | Registries, pull secrets whose labels somebody took off | deletes those of registries that are gone |
-/// | authorization-role | `AuthorizationRole`s, `AuthorizationRoleBinding`s | `ClusterRole`s |
-/// | authorization-role-binding | `AuthorizationRoleBinding`s, `AuthorizationRole`s, `ClusterRole`s, Namespaces | `ClusterRoleBinding`s, `RoleBinding`s |
-/// | plugin | Plugins, their inventories, the manifests in the cloud, the objects of plugins | those objects, the inventories, the status of Plugins |
-/// | cluster-label, node-pool-label | `ClusterLabel`s, `NodePoolLabel`s | nothing: they report on those that do not count |
-/// | node-labels | Nodes, `ClusterLabel`s, `NodePoolLabel`s, the nodes of the cloud | labels of Nodes |
-/// | upgrade | `ClusterUpgrade`s, Nodes, the pods of the control plane | the progress and the status of `ClusterUpgrade`s; cordons Nodes and evicts pods |
-/// | node-upgrade | the progress of `ClusterUpgrade`s | a `NodeUpgrade` for each node in progress |
-/// | reports | Nodes, the nodes of the cloud | the status of the nodes and of the cluster, in the cloud |
-/// | reports of upgrades | the `ClusterUpgrade`s of the mirror | the progress of the upgrades, in the cloud |
-/// | terminate | the request to remove everything | deletes what its table lists |
+/// The controllers, each with what it reads and what it writes:
+/// - sync-…, cloud-sync: reads what the cloud lists; writes the mirrored kinds ([`mirror::start`] lists them), and
+///   `CloudSync`.
+/// - containership: reads Namespaces, service accounts, Registries; writes the service account `containership` in each
+///   namespace, and `imagePullSecrets` of it and of the accounts that the settings name.
+/// - registry: reads Registries, Secrets of `containership-core`; writes the pull secret of each Registry in
+///   `containership-core`.
+/// - pullsecret: reads Namespaces, pull secrets, Registries; writes the pull secret of each Registry in each namespace.
+/// - unlabelled-pullsecret: reads Registries, pull secrets whose labels somebody took off; deletes those of registries
+///   that are gone.
+/// - authorization-role: reads `AuthorizationRole`s, `AuthorizationRoleBinding`s; writes `ClusterRole`s.
+/// - authorization-role-binding: reads `AuthorizationRoleBinding`s, `AuthorizationRole`s, `ClusterRole`s, Namespaces;
+///   writes `ClusterRoleBinding`s, `RoleBinding`s.
+/// - plugin: reads Plugins, their inventories, the manifests in the cloud, the objects of plugins; writes those
+///   objects, the inventories, the status of Plugins.
+/// - cluster-label, node-pool-label: reads `ClusterLabel`s, `NodePoolLabel`s; writes nothing: they report on those that
+///   do not count.
+/// - node-labels: reads Nodes, `ClusterLabel`s, `NodePoolLabel`s, the nodes of the cloud; writes labels of Nodes.
+/// - upgrade: reads `ClusterUpgrade`s, Nodes, the pods of the control plane; writes the progress and the status of
+///   `ClusterUpgrade`s, cordons Nodes and evicts pods.
+/// - node-upgrade: reads the progress of `ClusterUpgrade`s; writes a `NodeUpgrade` for each node in progress.
+/// - reports: reads Nodes, the nodes of the cloud; writes the status of the nodes and of the cluster, in the cloud.
+/// - reports of upgrades: reads the `ClusterUpgrade`s of the mirror; writes the progress of the upgrades, in the cloud.
+/// - terminate: reads the request to remove everything; deletes what its table lists.
 ///
 /// # Errors
 /// [`StartError`]; nothing was written.

@@ -45,9 +45,9 @@ pub struct Termination {
 }
 
 impl Termination {
-    /// Starts the watch of the marker and the controller that removes everything. Returns what the other controllers pause by: it pauses
-    /// until it is known that there is no marker.
-    /// `accounts` are those as which plugins are removed.
+    /// Starts the watch of the marker and the controller that removes everything. Returns what the other controllers
+    /// pause by: it pauses until it is known that there is no marker. `accounts` are those as which plugins are
+    /// removed.
     pub fn start(accounts: &ByPlugin<PluginAccount>, role: &mut Role<'_>) -> (Self, Pause) {
         let context = role.context.clone();
         let reader = role.clients.for_controller("caches", DEFAULT_IN_FLIGHT);
@@ -75,7 +75,7 @@ impl Termination {
         (termination, pause)
     }
 
-    /// How far it is; `None` if it was not requested.
+    /// The progress; `None` if it was not requested.
     #[must_use]
     pub fn progress(&self) -> Option<Progress> {
         self.markers.get(&marker_key()).map(|marker| Progress::of(&marker))
@@ -94,8 +94,8 @@ impl Termination {
     }
 }
 
-/// How far the termination is that somebody requested in this cluster; `None` if nobody did. Needs what the role of the
-/// coordinator permits.
+/// The progress of the termination that somebody requested in this cluster; `None` if nobody did. Needs what the role
+/// of the coordinator permits.
 ///
 /// # Errors
 /// When the API server does not say it.

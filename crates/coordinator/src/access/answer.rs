@@ -3,19 +3,19 @@
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde::Serialize;
 
-/// What a user or a team may do.
+/// The actions that a user or a team may perform.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccessExplained {
-    /// The user, if one was asked for.
+    /// The user, if one was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<UserExplained>,
     /// The ids of the teams that were asked for.
     pub teams: Vec<String>,
-    /// The namespace that was asked for; absent for all.
+    /// The requested namespace; absent for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// What they may do now.
+    /// The grants that are in force now.
     pub grants: Vec<GrantExplained>,
     /// Rules of their roles in the cloud that the cluster does not have.
     pub refused: Vec<RefusedExplained>,
@@ -23,7 +23,7 @@ pub struct AccessExplained {
     pub waiting: Vec<WaitingExplained>,
     /// The last warnings about the roles of these rules, and about these bindings.
     pub events: Vec<EventExplained>,
-    /// What is not in this answer.
+    /// Limits of this answer.
     pub notes: Vec<String>,
 }
 
@@ -46,16 +46,16 @@ pub struct GrantExplained {
     pub what: String,
     /// The rule.
     pub rule: PolicyRule,
-    /// Where it applies; absent for the whole cluster.
+    /// The namespace; absent for the whole cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// The role.
     pub role: RoleExplained,
     /// The name of the `ClusterRoleBinding` or `RoleBinding`.
     pub binding: String,
-    /// Whether Tidewaiter made the binding, from one of the cloud.
+    /// True if Tidewaiter made the binding, from one of the cloud.
     pub managed: bool,
-    /// Whom of those asked for the binding names: `user`, `team ID`, or `everybody`, who is authenticated.
+    /// The queried subject that the binding names: `user`, `team ID`, or `everybody`, who is authenticated.
     pub to: String,
 }
 
@@ -80,7 +80,7 @@ pub struct RefusedExplained {
     pub what: String,
     /// The role.
     pub role: RoleExplained,
-    /// Why it does not apply.
+    /// The reason why it does not apply.
     pub why: String,
 }
 
@@ -92,10 +92,10 @@ pub struct WaitingExplained {
     pub binding: String,
     /// The role.
     pub role: RoleExplained,
-    /// Where it will apply; absent for the whole cluster.
+    /// The namespace in which it will apply; absent for the whole cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// What it waits for.
+    /// The condition that it waits for.
     pub why: String,
 }
 

@@ -1,4 +1,4 @@
-//! Who is asked about: names become ids.
+//! The queried subjects: names become ids.
 
 use k8s_openapi::api::rbac::v1::Subject as RbacSubject;
 use tidewaiter_api::access::{RBAC_GROUP, Subject};
@@ -16,7 +16,7 @@ const EVERYBODY: &str = "system:authenticated";
 /// Names and ids that an error lists.
 const LISTED: usize = 10;
 
-/// Those who are asked about.
+/// The queried subjects.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) user: Option<UserExplained>,
@@ -52,14 +52,14 @@ impl Asked {
         })
     }
 
-    /// Whom of them the subjects of a binding name.
+    /// The first queried subject in the binding.
     pub(super) fn named_in(&self, subjects: &[RbacSubject]) -> Option<&str> {
         let mut own = self.subjects.iter();
         let found = own.find(|(subject, _)| subjects.contains(subject))?;
         Some(&found.1)
     }
 
-    /// Whether the binding of the cloud is about them, here.
+    /// Returns true if the binding of the cloud is about them, here.
     pub(super) fn concerns(&self, binding: &AuthorizationRoleBinding) -> bool {
         let namespace = binding.spec.namespace.as_str();
         let here = self
@@ -119,7 +119,7 @@ fn check_team(live: &Live, asked: &str) -> Result<(), AccessError> {
     })
 }
 
-/// Some of them, for an error.
+/// The first of the names, for an error.
 fn listed(words: &str, all: impl Iterator<Item = String>, none: &str) -> String {
     let mut all: Vec<String> = all.map(|text| printable(&text)).collect();
     all.sort();

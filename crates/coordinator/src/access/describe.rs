@@ -56,7 +56,7 @@ fn role(live: &Live, kind: &str, id: &str) -> RoleExplained {
     }
 }
 
-/// What a binding gives to those whom it names as `to`.
+/// The grants of a binding to the subject `to`.
 fn granted(live: &Live, details: &Details, bound: &Bound, to: &str) -> Vec<GrantExplained> {
     let name = &bound.role.name;
     let of_role = |namespace: &String| details.rules.get(&(namespace.clone(), name.clone()));

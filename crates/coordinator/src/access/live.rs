@@ -31,9 +31,9 @@ pub(super) struct Live {
     pub(super) roles: Vec<AuthorizationRole>,
     pub(super) bindings: Vec<AuthorizationRoleBinding>,
     pub(super) cluster_roles: Vec<ClusterRole>,
-    /// Those of the cluster, in the namespace that is asked for or in all.
+    /// The bindings of the cluster, in the requested namespace or in all.
     pub(super) bound: Vec<Bound>,
-    /// What cannot be decoded, in words.
+    /// Objects that cannot be decoded, in words.
     pub(super) undecodable: Vec<String>,
 }
 
@@ -45,11 +45,11 @@ pub(super) struct Bound {
     pub(super) role: RoleRef,
     pub(super) subjects: Vec<RbacSubject>,
     pub(super) is_managed: bool,
-    /// Whether the API server made it of itself.
+    /// True if the API server made it of itself.
     pub(super) is_default: bool,
 }
 
-/// What is read only where those who are asked about need it.
+/// Objects that are read only if the queried subjects need them.
 #[derive(Debug, Default)]
 pub(super) struct Details {
     /// The rules of `Role`s, by namespace and name.

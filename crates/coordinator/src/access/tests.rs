@@ -1,4 +1,4 @@
-//! Who is meant.
+//! The subjects that a question means.
 
 use serde_json::json;
 use tidewaiter_api::containership::{AuthorizationRoleBinding, User};

@@ -1,14 +1,16 @@
-//! Authorization role controller: makes a `ClusterRole` of each `AuthorizationRole`, named by its id, with its rules for the cluster.
+//! Authorization role controller: makes a `ClusterRole` of each `AuthorizationRole`, named by its id, with its rules
+//! for the cluster.
 //!
-//! - What counts is what the cloud lists: what was made of a role stays when somebody deletes the `AuthorizationRole` or its definition,
-//!   and an `AuthorizationRole` that the cloud does not list takes no effect.
-//! - Rules that amount to full control, or that are beyond the ceiling, are refused one by one (`plan`), reported on the
-//!   `AuthorizationRole`, and counted.
-//! - A `ClusterRole` cannot have an owner in a namespace: the garbage collector would delete it. So a finalizer keeps an
-//!   `AuthorizationRole` that the cloud does not list any more until its `ClusterRole` is gone, and a `ClusterRole` that is left without is
-//!   deleted.
-//! - A `ClusterRole` that another coordinator wrote, and that permits what ours would not, is held as it is, reported, and changed when a
-//!   person releases it (`Held`). Only what the cloud does not list any more is taken from it meanwhile.
+//! - What counts is what the cloud lists: what was made of a role stays when somebody deletes the `AuthorizationRole`
+//!   or its definition, and an `AuthorizationRole` that the cloud does not list takes no effect.
+//! - Rules that amount to full control, or that are beyond the ceiling, are refused one by one (`plan`), reported on
+//!   the `AuthorizationRole`, and counted.
+//! - A `ClusterRole` cannot have an owner in a namespace: the garbage collector would delete it. So a finalizer keeps
+//!   an `AuthorizationRole` that the cloud does not list any more until its `ClusterRole` is gone, and a `ClusterRole`
+//!   that is left without is deleted.
+//! - A `ClusterRole` that another coordinator wrote, and that permits what ours would not, is held as it is, reported,
+//!   and changed when a person releases it (`Held`). Only what the cloud does not list any more is taken from it
+//!   meanwhile.
 //! - A `ClusterRole` that is not managed by Tidewaiter is reported and left alone. Its deletion starts a pass.
 //! - Rules are judged for the widest scope in which a binding exists or is being written (`Scopes`).
 
@@ -194,8 +196,8 @@ impl Reconciler for AuthorizationRoleController {
 }
 
 impl AuthorizationRoleController {
-    /// Holds the `ClusterRole` if another coordinator wrote it and it permits something of the refused rules. It keeps what the cloud
-    /// lists, and loses the rest.
+    /// Holds the `ClusterRole` if another coordinator wrote it and it permits something of the refused rules. It keeps
+    /// what the cloud lists, and loses the rest.
     async fn hold(&self, role: &Key, applied: &[PolicyRule], refused: &[Refused]) -> Result<(), RoleError> {
         let made = self.rbac.cluster_roles.get(&Key::new(role.name()));
         let Some(made) = made.filter(|made| !is_ours(&made.metadata)) else {
@@ -222,8 +224,9 @@ impl AuthorizationRoleController {
         Err(RoleError::Held(words))
     }
 
-    /// A role that takes no effect: deletes its `ClusterRole`, and then lets the `AuthorizationRole` go. If the cloud lists the role, the
-    /// `ClusterRole` stays: the `AuthorizationRole` was deleted in the cluster only, and the mirror restores it.
+    /// A role that takes no effect: deletes its `ClusterRole`, and then lets the `AuthorizationRole` go. If the cloud
+    /// lists the role, the `ClusterRole` stays: the `AuthorizationRole` was deleted in the cluster only, and the mirror
+    /// restores it.
     async fn without_effect(&self, key: &Key, found: Option<&AuthorizationRole>) -> Result<Next, RoleError> {
         let leaving =
             found.filter(|role| role.metadata.deletion_timestamp.is_some() && FINALIZER.is_on(&role.metadata));

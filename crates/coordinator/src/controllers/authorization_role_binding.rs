@@ -1,16 +1,16 @@
-//! Authorization role binding controller: makes a `ClusterRoleBinding` of each `AuthorizationRoleBinding`, or a `RoleBinding` in its
-//! namespace, to the `ClusterRole` of its role.
+//! Authorization role binding controller: makes a `ClusterRoleBinding` of each `AuthorizationRoleBinding`, or a
+//! `RoleBinding` in its namespace, to the `ClusterRole` of its role.
 //!
-//! - What counts is what the cloud lists: what was bound stays when somebody deletes the `AuthorizationRoleBinding`, the role or a
-//!   definition, and an `AuthorizationRoleBinding` that the cloud does not list takes no effect.
-//! - It binds only a `ClusterRole` that the authorization role controller made of an `AuthorizationRole`: a binding to another one of that
-//!   name would give what nobody decided.
-//! - A binding waits, and says so, while its role or its namespace does not exist. One to a role of which the cloud lists no rule for
-//!   clusters gives nothing, and waits for nothing: the list that has the role starts another pass.
-//! - The role of a binding cannot be changed. A stand-in with the new role exists while the binding is replaced (`plan`), so a right that
-//!   both roles give is never missing.
-//! - Ownership cannot cross namespaces, so a finalizer keeps an `AuthorizationRoleBinding` that the cloud does not list any more until its
-//!   binding is gone, and a binding that is left without is deleted.
+//! - What counts is what the cloud lists: what was bound stays when somebody deletes the `AuthorizationRoleBinding`,
+//!   the role or a definition, and an `AuthorizationRoleBinding` that the cloud does not list takes no effect.
+//! - It binds only a `ClusterRole` that the authorization role controller made of an `AuthorizationRole`: a binding to
+//!   another one of that name would give what nobody decided.
+//! - A binding waits, and says so, while its role or its namespace does not exist. One to a role of which the cloud
+//!   lists no rule for clusters gives nothing, and waits for nothing: the list that has the role starts another pass.
+//! - The role of a binding cannot be changed. A stand-in with the new role exists while the binding is replaced
+//!   (`plan`), so a right that both roles give is never missing.
+//! - Ownership cannot cross namespaces, so a finalizer keeps an `AuthorizationRoleBinding` that the cloud does not list
+//!   any more until its binding is gone, and a binding that is left without is deleted.
 //! - A binding that a finalizer of others keeps is emptied, and reported.
 //! - A binding of others is reported and left alone. Its deletion starts a pass. One of ours stays ours without our
 //!   label.
@@ -158,8 +158,8 @@ impl AuthorizationRoleBindingController {
         }
     }
 
-    /// The binding to make, unless something is missing. None if the cloud lists no such role for this cluster: a role without a rule for
-    /// clusters is not in its list, and gives nothing here.
+    /// The binding to make, unless something is missing. None if the cloud lists no such role for this cluster: a role
+    /// without a rule for clusters is not in its list, and gives nothing here.
     fn target(&self, name: &str, spec: &AuthorizationRoleBindingSpec) -> Result<Option<Target>, Wait> {
         let id = &spec.authorization_role_id;
         let namespace = (!spec.namespace.is_empty()).then(|| spec.namespace.clone());
@@ -188,7 +188,8 @@ impl AuthorizationRoleBindingController {
             return Err(Wait::Held(id.clone()));
         }
         if waits {
-            // The authorization role controller removes that rule when it sees this binding, or takes the ClusterRole over or holds it.
+            // The authorization role controller removes that rule when it sees this binding, or takes the ClusterRole
+            // over or holds it.
             return Err(Wait::ClusterRole(id.clone()));
         }
         if let Some(namespace) = &namespace {
@@ -204,7 +205,7 @@ impl AuthorizationRoleBindingController {
         }))
     }
 
-    /// Whether the binding of this name gives the subject the role in the namespace already.
+    /// Returns true if the binding of this name gives the subject the role in the namespace already.
     fn is_bound(&self, name: &str, namespace: Option<&str>, spec: &AuthorizationRoleBindingSpec) -> bool {
         let gives = |role: &str, subjects: Option<&Vec<_>>| {
             role == spec.authorization_role_id
@@ -222,7 +223,7 @@ impl AuthorizationRoleBindingController {
         }
     }
 
-    /// Whether a binding of this name exists and gives the subject nothing: it is that of a former subject.
+    /// Returns true if a binding of this name exists and gives the subject nothing: it is that of a former subject.
     fn is_of_another(&self, name: &str, spec: &AuthorizationRoleBindingSpec) -> bool {
         let everywhere = self.rbac.everywhere.get(&Key::new(name));
         let within = self.by_name.keys(&name.to_owned()).into_iter();
@@ -232,8 +233,9 @@ impl AuthorizationRoleBindingController {
         all.any(|subjects| !subjects.unwrap_or_default().contains(&subject))
     }
 
-    /// A binding that takes no effect: deletes what was made, and then lets the `AuthorizationRoleBinding` go. If the cloud lists the
-    /// binding, what was made stays: the `AuthorizationRoleBinding` was deleted in the cluster only, and the mirror restores it.
+    /// A binding that takes no effect: deletes what was made, and then lets the `AuthorizationRoleBinding` go. If the
+    /// cloud lists the binding, what was made stays: the `AuthorizationRoleBinding` was deleted in the cluster only,
+    /// and the mirror restores it.
     async fn without_effect(&self, name: &str, found: Option<&AuthorizationRoleBinding>) -> Result<Next, BindingError> {
         let leaving = found.filter(|it| it.metadata.deletion_timestamp.is_some() && FINALIZER.is_on(&it.metadata));
         if self.rbac.bindings.retains(name) {
@@ -308,7 +310,7 @@ impl AuthorizationRoleBindingController {
         }
     }
 
-    /// What is there; None while a cache does not show our last write.
+    /// The existing objects with this name; None while a cache does not show our last write.
     fn existing(&self, name: &str, target: Option<&Target>) -> Option<Vec<Existing>> {
         let names = [name.to_owned(), plan::stand_in(name)];
         let mut outdated = false;

@@ -41,7 +41,7 @@ const PERMITS: usize = 32;
 /// The field manager of the accounts.
 const MANAGER: &str = "tidewaiter/containership";
 
-/// How long after the first pass an account is not created without the pull secrets that are still to come.
+/// The time after the first pass in which an account is not created without the pull secrets that are still to come.
 const FIRST_ENTRIES: Duration = Duration::from_secs(5);
 
 struct ContainershipController {
@@ -99,7 +99,7 @@ pub(super) fn start(settings: &RegistrySettings, shared: &Shared<'_>, registries
         .start(shared.context.clone(), tasks);
 }
 
-/// Whether an account that changed is as desired.
+/// Returns a predicate that is true if an account that changed is as desired.
 fn is_settled(names: &BTreeSet<String>, registries: &Registries) -> impl Fn(&Account) -> bool + Send + Sync + use<> {
     let (names, registries) = (names.clone(), registries.clone());
     move |account| {
@@ -140,19 +140,19 @@ impl Reconciler for ContainershipController {
     }
 }
 
-/// Which pull secrets belong to an account.
+/// The pull secrets that belong to an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entries {
     /// To attach.
     pub(super) ready: BTreeSet<String>,
     /// Of registries that exist and have no working credential so far: left as they are.
     pub(super) pending: BTreeSet<String>,
-    /// Whether the cloud's list is not known yet: then every entry that is an id of the cloud is left as it is.
+    /// True if the cloud's list is not known yet: then every entry that is an id of the cloud is left as it is.
     pub(super) unknown: bool,
 }
 
 impl Entries {
-    /// Whether every registry has been answered.
+    /// Returns true if every registry has been answered.
     fn are_final(&self) -> bool {
         self.pending.is_empty() && !self.unknown
     }
@@ -249,7 +249,7 @@ impl Desired for DesiredAccount<'_> {
         Difference::Patch(patch)
     }
 
-    /// What has our label, and what we wrote, also after somebody took the label off.
+    /// Returns true if the object has our label, or if we wrote it and somebody took the label off.
     fn owns(&self, metadata: &ObjectMeta) -> bool {
         let labels = metadata.labels.as_ref();
         let is_labelled =

@@ -1,4 +1,5 @@
-//! What the cluster label controller and the node pool label controller share: which of their custom resources count.
+//! The rule that the cluster label controller and the node pool label controller share: which of their custom resources
+//! count.
 //!
 //! A resource counts if it takes effect ([`Listed`]), its key has the prefix of its kind, and no other resource for the
 //! same nodes with the same key was created later. One that does not count is reported on itself, and hides no other.
@@ -33,13 +34,12 @@ pub(super) trait LabelResource:
     /// The prefix of its keys. Within it the labels of a Node are exactly those of the resources.
     const PREFIX: &'static str;
 
-    /// The label.
     fn label(&self) -> (&LabelKey, &LabelValue);
 
     /// The node pool that it is for; None if it is for every node.
     fn pool(&self) -> Option<&LabelValue>;
 
-    /// When it was created, in milliseconds since 1970, as the cloud writes it.
+    /// The time when it was created, in milliseconds since 1970, as the cloud writes it.
     fn created_at(&self) -> &str;
 }
 
@@ -48,13 +48,13 @@ pub(super) trait LabelResource:
 pub(super) struct Desired {
     /// The prefix of the kind.
     pub(super) prefix: &'static str,
-    /// The labels.
     pub(super) labels: BTreeMap<LabelKey, LabelValue>,
-    /// Whether every resource of the kind can be read. If not, a label that no resource names may be that of one that cannot be read.
+    /// True if every resource of the kind can be read. If not, a label that no resource names may be that of one that
+    /// cannot be read.
     pub(super) complete: bool,
 }
 
-/// What two resources may not both have: the same nodes, and the same key.
+/// The pair that two resources may not both have: the same nodes, and the same key.
 type Slot = (Option<LabelValue>, LabelKey);
 
 /// The resources of one kind.
@@ -87,7 +87,7 @@ impl<K: LabelResource> Labels<K> {
         self.resources.cache()
     }
 
-    /// How often the cloud has changed the labels.
+    /// The number of times that the cloud has changed the labels.
     pub(super) fn revision(&self) -> u64 {
         self.resources.revision()
     }
@@ -109,7 +109,7 @@ impl<K: LabelResource> Labels<K> {
         }
     }
 
-    /// No label of this kind.
+    /// A state without labels.
     pub(super) fn nothing(&self) -> Desired {
         Desired {
             prefix: K::PREFIX,
@@ -118,7 +118,7 @@ impl<K: LabelResource> Labels<K> {
         }
     }
 
-    /// Whether any resource names the key, for whichever nodes.
+    /// Returns true if any resource names the key, for whichever nodes.
     pub(super) fn name(&self, key: &str) -> bool {
         let Ok(key) = key.parse::<LabelKey>() else {
             return false;
@@ -143,8 +143,8 @@ fn slot<K: LabelResource>(label: &K) -> Option<Slot> {
     has_prefix(label).then(|| (label.pool().cloned(), label.label().0.clone()))
 }
 
-/// Of the resources for the same nodes, the one that counts for each key: the one that was created last in the cloud; of several, the one
-/// whose name comes first.
+/// Of the resources for the same nodes, the one that counts for each key: the one that was created last in the cloud;
+/// of several, the one whose name comes first.
 fn winners<K: LabelResource>(labels: impl IntoIterator<Item = Arc<K>>) -> BTreeMap<LabelKey, Arc<K>> {
     let mut winners = BTreeMap::<LabelKey, Arc<K>>::new();
     for label in labels {
@@ -161,7 +161,7 @@ fn rank(label: &impl LabelResource) -> (u64, Reverse<&str>) {
     (label.created_at().parse().unwrap_or_default(), Reverse(name))
 }
 
-/// Why a resource does not count.
+/// The reason why a resource does not count.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LabelError {
     #[error("spec.key is {key}, must begin with {prefix}")]
@@ -224,7 +224,7 @@ impl<K: LabelResource> Reconciler for LabelController<K> {
     }
 }
 
-/// Whether the resource counts among those for the same nodes.
+/// Checks that the resource counts among those for the same nodes.
 fn judge<K: LabelResource>(label: &K, rivals: impl IntoIterator<Item = Arc<K>>) -> Result<(), LabelError> {
     let key = label.label().0.clone();
     if !has_prefix(label) {

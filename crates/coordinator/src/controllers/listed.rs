@@ -95,13 +95,14 @@ impl<K: Cacheable> Listed<K> {
         self.effective.get(&key_of(name))
     }
 
-    /// How often the cloud has listed something else: what becomes of the copies changes nothing. Without a mirror, how
-    /// often a resource has changed. It is counted before anything that reads the resources is told of the change.
+    /// The number of times that the cloud has listed something else: changes of the copies do not count. Without a
+    /// mirror, the number of times that a resource has changed. It is counted before anything that reads the resources
+    /// is notified of the change.
     pub(super) fn revision(&self) -> u64 {
         self.revision.load(Ordering::SeqCst)
     }
 
-    /// Whether what was made of the resource of this name stays, although the cluster may not have it.
+    /// Returns true if what was made of the resource of this name stays, although the cluster may not have it.
     pub(super) fn retains(&self, name: &str) -> bool {
         let found = self.copies.get(&key_of(name));
         let meta = found.as_ref().map(|found| found.meta());
@@ -111,17 +112,17 @@ impl<K: Cacheable> Listed<K> {
         }
     }
 
-    /// Whether there is a mirror, and it is known what the cloud does not list.
+    /// Returns true if there is a mirror, and it is known what the cloud does not list.
     pub(super) fn has_complete_list(&self) -> bool {
         self.list.as_ref().is_some_and(CloudList::is_complete)
     }
 
-    /// Whether the cloud has listed the kind since the start.
+    /// Returns true if the cloud has listed the kind since the start.
     pub(super) fn is_current(&self) -> bool {
         self.list.as_ref().is_none_or(CloudList::is_current)
     }
 
-    /// Whether the cluster has every resource that the cloud lists. What is missing was deleted, and the mirror
+    /// Returns true if the cluster has every resource that the cloud lists. What is missing was deleted, and the mirror
     /// restores it.
     pub(super) fn has_all(&self) -> bool {
         let present = |name: &str| self.get(name).is_some();

@@ -1,8 +1,8 @@
 //! Writes the labels of Nodes for the cluster label controller and the node pool label controller.
 //!
-//! A Node is reconciled when its labels, the resources or its node pool change: observe, from caches and the last response of the cloud;
-//! plan, purely; send one merge patch, conditional on the uid and the version that were observed, with only the keys that differ; report.
-//! A heartbeat starts no pass. Nothing is remembered in the cluster.
+//! A Node is reconciled when its labels, the resources or its node pool change: observe, from caches and the last
+//! response of the cloud; plan, purely; send one merge patch, conditional on the uid and the version that were
+//! observed, with only the keys that differ; report. A heartbeat starts no pass. Nothing is remembered in the cluster.
 
 mod plan;
 mod status;
@@ -32,23 +32,23 @@ use status::Status;
 /// Passes that write at once: a new label is written to every Node.
 const PERMITS: usize = 32;
 
-/// Our own write is not in the cache yet. Its change starts a pass; this is the fallback, should somebody have undone it.
+/// Our own write is not in the cache yet. Its change starts a pass; this is the fallback, should somebody have undone
+/// it.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// When labels are looked at again that stayed because a resource could not be read: that it is deleted is no change to the cache.
+/// The interval at which labels are checked again that stayed because a resource could not be read: that it is deleted
+/// is no change to the cache.
 const WITHHELD: Duration = Duration::from_mins(1);
 
-/// What writes the labels of Nodes.
+/// The parts that write the labels of Nodes.
 pub(super) struct NodeLabelParts {
-    /// The Nodes.
     pub(super) nodes: Cache<Node>,
-    /// The labels of the cluster.
     pub(super) cluster_labels: Arc<Labels<ClusterLabel>>,
     /// The labels of the node pools.
     pub(super) node_pool_labels: Arc<Labels<NodePoolLabel>>,
-    /// What decides in which node pool a Node is.
+    /// The source of each Node's node pool.
     pub(super) setting: NodePools,
-    /// What the cloud says about it.
+    /// The cloud's members of each node pool.
     pub(super) members: PoolMembers,
     /// The fenced client.
     pub(super) client: Client,
@@ -58,17 +58,17 @@ struct NodeLabelController {
     parts: NodeLabelParts,
     writer: Writer,
     write_limits: WriteLimits,
-    /// What the last write of each Node was planned from.
+    /// The basis of the last write of each Node.
     written: Mutex<BTreeMap<Key, Basis>>,
     status: Status,
     events: Events,
 }
 
-/// What the labels of a Node are planned from, apart from the Node itself. A write with another basis than the last one is caused by the
-/// cloud, and any other write by somebody who changed the Node.
+/// The basis of a plan for the labels of a Node, apart from the Node itself. A write with another basis than the last
+/// one is caused by the cloud, and any other write by somebody who changed the Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Basis {
-    /// How often the cloud has changed the labels of the cluster, and those of node pools.
+    /// The number of times that the cloud has changed the labels of the cluster, and those of node pools.
     revisions: [u64; 2],
     /// The node pool in which the cloud has the Node. One that the Node's label decides is the Node's own doing.
     pool: Option<LabelValue>,
@@ -137,7 +137,8 @@ fn notifies<K: LabelResource>(relabel: &Arc<watch::Sender<()>>) -> Trigger<K> {
     Trigger::calls(move |_| relabel.send_modify(|()| ())).unless(same)
 }
 
-/// Queues the Nodes that a change of the resources or of the node pools concerns: each once, however many resources change together.
+/// Queues the Nodes that a change of the resources or of the node pools concerns: each once, however many resources
+/// change together.
 async fn queue_nodes(
     queue: Queue,
     nodes: Cache<Node>,
@@ -208,7 +209,8 @@ impl Reconciler for NodeLabelController {
 }
 
 impl NodeLabelController {
-    /// Must be read before the resources: a change in between is then counted as the cloud's once more, and never as the Node's.
+    /// Must be read before the resources: a change in between is then counted as the cloud's once more, and never as
+    /// the Node's.
     fn basis(&self, node: &str) -> Basis {
         let NodeLabelParts {
             cluster_labels,
@@ -222,8 +224,9 @@ impl NodeLabelController {
         Basis { revisions, pool }
     }
 
-    /// Whether a write with this basis is the first one after a change in the cloud: then it is not limited, because only others can fight
-    /// with us. Each change counts for one attempt, so whoever changes the Node gains nothing by it.
+    /// Returns true if a write with this basis is the first one after a change in the cloud: then it is not limited,
+    /// because only others can fight with us. Each change counts for one attempt, so whoever changes the Node gains
+    /// nothing by it.
     fn is_caused_by_cloud(&self, node: &Key, basis: &Basis) -> bool {
         let last = self.written().insert(node.clone(), basis.clone());
         last.is_some_and(|last| last != *basis)

@@ -1,9 +1,11 @@
 //! Plugin controller: applies the manifests of each Plugin, removes what they do not have any more, and says how it is.
 //!
-//! - The cloud decides. A Plugin that the cloud does not list has no effect, and one that somebody deletes in the cluster loses nothing.
-//! - One pass observes, plans and writes until nothing is left to do or something has to be waited for. It waits for nothing itself, so that
-//!   a plugin that hangs delays no other.
-//! - An object is in the inventory before it is created, and only objects with the label of the plugin are changed or deleted.
+//! - The cloud decides. A Plugin that the cloud does not list has no effect, and one that somebody deletes in the
+//!   cluster loses nothing.
+//! - One pass observes, plans and writes until nothing is left to do or something has to be waited for. It waits for
+//!   nothing itself, so that a plugin that hangs delays no other.
+//! - An object is in the inventory before it is created, and only objects with the label of the plugin are changed or
+//!   deleted.
 //! - A version with a refused object is not applied at all.
 
 use std::collections::BTreeSet;
@@ -98,7 +100,7 @@ use wake::Wakes;
 const CATCH_UP: Duration = Duration::from_secs(1);
 /// Between two looks at something that a plugin waits for, when no watch shows it.
 const WAITS: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
-/// How often one pass may observe and write: each job is one of them.
+/// The number of times that one pass may observe and write: each job is one of them.
 const ROUNDS: usize = 100;
 
 struct PluginController {
@@ -113,14 +115,14 @@ struct PluginController {
     followed: Followed,
     wakes: Wakes,
     reported: Reported,
-    /// How long each plugin has waited without a change.
+    /// The time that each plugin has waited without a change.
     waits: Backoffs<Key>,
     writer: Writer,
     events: Events,
     clock: SharedClock,
-    /// How often the objects of each plugin are corrected.
+    /// Limits the corrections of each plugin's objects.
     limits: WriteLimits,
-    /// How often what a version would change is rendered.
+    /// Limits the renderings of each plugin's diff.
     renders: WriteLimits,
     board: Board,
 }
@@ -191,7 +193,7 @@ impl Reconciler for PluginController {
 }
 
 impl PluginController {
-    /// What there is of the version, and of what was applied before. It is followed from now on.
+    /// Observes the objects of the version, and those that were applied before. They are watched from now on.
     async fn observe(&self, goal: &Goal, record: &Record) -> Result<Observed, PluginError> {
         let Goal { identity, release, .. } = goal;
         let engine = self.engines.of(identity)?;
@@ -213,7 +215,8 @@ impl PluginController {
         Ok(observed)
     }
 
-    /// Applies the version as far as possible, beginning with what was observed. The facts are filled as far as they are known.
+    /// Applies the version as far as possible, beginning with what was observed. The facts are filled as far as they
+    /// are known.
     async fn pursue(
         &self,
         key: &Key,
@@ -375,7 +378,7 @@ async fn ended(engine: &Engine, end: End) -> Result<State, PluginError> {
     }
 }
 
-/// Whether any of the actions undoes what somebody did.
+/// Returns true if any of the actions undoes what somebody did.
 fn corrects(actions: &[Vec<Action<'_>>]) -> bool {
     actions
         .iter()

@@ -1,4 +1,5 @@
-//! What the two controllers of RBAC share: caches, settings, how objects of theirs are recognised, and when a custom resource is let go.
+//! The parts that the two RBAC controllers share: caches, settings, the recognition of their objects, and the release
+//! of a custom resource.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ use crate::mirror::Held;
 pub(super) use scopes::Place;
 use scopes::Scopes;
 
-/// What the controllers make.
+/// The ownership of the objects that the controllers make.
 pub(crate) const OURS: Ownership = Ownership {
     key: MANAGED_LABEL,
     value: MANAGED_VALUE,
@@ -34,18 +35,18 @@ pub(crate) const OURS: Ownership = Ownership {
 /// The wait for what a watch shows a moment later.
 pub(super) const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// What the operator decides about roles.
+/// The operator's settings for roles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RbacSettings {
     /// The `ClusterRole` beyond whose rules no role permits anything.
     pub ceiling: Option<String>,
-    /// Whether rules that amount to full control of the cluster are permitted.
+    /// True if rules that amount to full control of the cluster are permitted.
     pub allow_privileged: bool,
     /// The namespaces in which a binding counts as one for the whole cluster.
     pub system_namespaces: SystemNamespaces,
 }
 
-/// What both controllers read.
+/// The caches that both controllers read.
 #[derive(Clone)]
 pub(super) struct Rbac {
     pub(super) settings: RbacSettings,
@@ -54,21 +55,21 @@ pub(super) struct Rbac {
     pub(super) bindings: Listed<AuthorizationRoleBinding>,
     /// The roles that are held as another coordinator left them.
     pub(super) held: Held,
-    /// What each of the controllers must know of the writes of the other one.
+    /// The writes of each controller that the other one must know.
     pub(super) scopes: Scopes,
     /// The roles to reconcile.
     pub(super) role_queue: Queue,
     /// The bindings of a role, by its id.
     pub(super) bindings_of: Index<String>,
-    /// Those that the controller makes.
+    /// The `ClusterRole`s that the controller makes.
     pub(super) cluster_roles: Cache<ClusterRole>,
-    /// Those that the controller makes, for the whole cluster.
+    /// The `ClusterRoleBinding`s that the controller makes.
     pub(super) everywhere: Cache<ClusterRoleBinding>,
-    /// The same, by the name of their `ClusterRole`.
+    /// The `ClusterRoleBinding`s by the name of their `ClusterRole`.
     pub(super) bound_everywhere: Index<String>,
     /// The `RoleBinding`s that the controller makes.
     pub(super) in_namespaces: Cache<RoleBinding>,
-    /// Those in system namespaces, by the name of their `ClusterRole`.
+    /// The bindings in system namespaces, by the name of their `ClusterRole`.
     bound_in_system: Index<String>,
     /// The role that the setting names.
     pub(super) ceiling: Option<Cache<ClusterRole>>,
@@ -76,7 +77,8 @@ pub(super) struct Rbac {
 }
 
 impl Rbac {
-    /// Starts the caches. Without a mirror, also those of the custom resources, which are optional: a cluster may not have the definitions yet.
+    /// Starts the caches. Without a mirror, also those of the custom resources, which are optional: a cluster may not
+    /// have the definitions yet.
     pub(super) fn start(
         settings: RbacSettings,
         mirrored: Option<MirroredAccess>,
@@ -191,8 +193,8 @@ impl Rbac {
     }
 }
 
-/// Whether a coordinator of this project has applied the object; of one with our label that it has not, another coordinator has. A patch
-/// that takes rules away from a held role does not make it ours.
+/// Returns true if a coordinator of this project has applied the object; of one with our label that it has not, another
+/// coordinator has. A patch that takes rules away from a held role does not make it ours.
 pub(crate) fn is_ours(object: &ObjectMeta) -> bool {
     let mut entries = object.managed_fields.iter().flatten();
     entries.any(|entry| {
@@ -201,13 +203,13 @@ pub(crate) fn is_ours(object: &ObjectMeta) -> bool {
     })
 }
 
-/// Whether this field manager has written the object, also after somebody took our labels off.
+/// Returns true if this field manager has written the object, also after somebody took our labels off.
 pub(super) fn is_written_by(object: &ObjectMeta, manager: &str) -> bool {
     let mut entries = object.managed_fields.iter().flatten();
     entries.any(|entry| entry.manager.as_deref() == Some(manager))
 }
 
-/// Whether the controller that `wrote` has applied the object, also after somebody took our label off.
+/// Returns true if the controller that `wrote` has applied the object, also after somebody took our label off.
 pub(super) fn is_made(object: &ObjectMeta, wrote: &str) -> bool {
     let mut entries = object.managed_fields.iter().flatten();
     entries.any(|entry| {
@@ -227,7 +229,7 @@ where
     Ok(found.filter(|found| !OURS.owns(found) && is_made(found.meta(), wrote)))
 }
 
-/// What to say about a write that failed; of an object of others, also how to hand it over.
+/// The notice about a write that failed; of an object of others, also how to hand it over.
 pub(super) fn notice(error: &WriteError, kind: &str) -> Option<Notice> {
     let mut notice = error.notice()?;
     if error.is_foreign() {
@@ -248,8 +250,8 @@ fn selector() -> String {
     format!("{MANAGED_LABEL}={MANAGED_VALUE}")
 }
 
-/// Puts the finalizer on a custom resource, which keeps it until what was made of it is gone. From one that is being deleted although what
-/// was made of it stays, the finalizer is removed. `resource` must have all of its finalizers.
+/// Puts the finalizer on a custom resource, which keeps it until what was made of it is gone. From one that is being
+/// deleted although what was made of it stays, the finalizer is removed. `resource` must have all of its finalizers.
 pub(super) async fn keep<K>(finalizer: Finalizer, writer: &Writer, resource: &ObjectMeta) -> Result<(), WriteError>
 where
     K: Resource<DynamicType = ()>,

@@ -62,7 +62,7 @@ use crate::mirror::{Effect, RegistryCredentialsIn};
 /// The longest value of a label.
 const LABEL_VALUE: usize = 63;
 
-/// A credential that works is tried again after this time (±10 %), so that one that was revoked is reported.
+/// A credential that works is verified again after this time (±10 %), so that one that was revoked is reported.
 const RECHECK: Duration = Duration::from_hours(1);
 const JITTER: f64 = 0.1;
 
@@ -144,7 +144,7 @@ impl<V: Verify> RegistryController<V> {
         }
     }
 
-    /// What people call it, as the cloud says, with its id. Its Registry in the cluster may be forged.
+    /// The name that people know it by, from the cloud, with its id. Its Registry in the cluster may be forged.
     fn called(&self, id: &str) -> String {
         let listed = self.registries.lists().map(|lists| lists.registries.effect(id));
         let Some(Effect::Listed(listed)) = listed else {
@@ -194,7 +194,7 @@ impl<V: Verify> RegistryController<V> {
         Ok(Source::of_data(data)?)
     }
 
-    /// Whether the credentials have been missing for longer than the mirror takes to write them.
+    /// Returns true if the credentials have been missing for longer than the mirror takes to write them.
     fn is_missing_for_long(&self, id: &str) -> bool {
         let now = self.clock.monotonic();
         let since = *self.missing().entry(id.to_owned()).or_insert(now);
@@ -232,7 +232,7 @@ impl<V: Verify> RegistryController<V> {
         Ok(Next::After(jittered(RECHECK, JITTER)))
     }
 
-    /// What the registry says to it, or has said within the hour.
+    /// The result of a login at the registry, at most an hour old.
     async fn verdict(&self, pass: &mut Pass, id: &str, login: &Login, digest: &Digest) -> Verdict {
         let place = login.address.place();
         let is_exempt = |host: &String| host.eq_ignore_ascii_case(&place);

@@ -1,15 +1,17 @@
 //! Upgrade controller: upgrades the nodes of the cluster, one after the other, as a `ClusterUpgrade` says.
 //!
-//! - `tidewaiter_upgrade::step` decides. This controller observes, writes what it orders, and says it in Events and conditions. It writes to Nodes, and
-//!   evicts pods, only if the policy of the upgrade says so, and only after the progress says it.
+//! - `tidewaiter_upgrade::step` decides. This controller observes, writes what it orders, and says it in Events and
+//!   conditions. It writes to Nodes, and evicts pods, only if the policy of the upgrade says so, and only after the
+//!   progress says it.
 //! - Everything is in the `ClusterUpgrade`, nothing in memory: the progress is in `spec.status`, where the Go
 //!   coordinator wrote it. What the agents read, `node_upgrade` derives from it. A progress is written whole or not at
 //!   all, on the condition that the upgrade is as it was observed. So a replica that is killed, or that does not lead
 //!   any more, cannot make two nodes current.
-//! - An upgrade is decided about on the newest state of itself, and on a state of the others that is at least as new. [`step`] depends on that.
+//! - An upgrade is decided about on the newest state of itself, and on a state of the others that is at least as new.
+//!   [`step`] depends on that.
 //! - Conditions are for people. Nothing is decided by them.
-//! - What cannot be read (health, pods) is unknown to [`step`], which then starts nothing. It does not end the pass: nodes in progress are settled, and
-//!   deadlines, aborts and deletions take effect. The error is returned afterwards.
+//! - What cannot be read (health, pods) is unknown to [`step`], which then starts nothing. It does not end the pass:
+//!   nodes in progress are settled, and deadlines, aborts and deletions take effect. The error is returned afterwards.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +61,7 @@ const CATCH_UP: Duration = Duration::from_millis(100);
 /// A deadline takes effect this much later at most while something cannot be read.
 const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
-/// Where the pods of the control plane run.
+/// The namespace of the control plane's pods.
 const CONTROL_PLANE_NAMESPACE: &str = "kube-system";
 
 /// The labels of the pods of the control plane: as kubeadm sets them (source: the Go coordinator), and as kOps does
@@ -69,14 +71,14 @@ const CONTROL_PLANE_PODS: [&str; 2] = [
     "k8s-app in (kube-apiserver, kube-controller-manager, kube-scheduler)",
 ];
 
-/// Whether the coordinator upgrades nodes.
+/// The setting of node upgrades.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Upgrades {
-    /// No: what a `ClusterUpgrade` orders stays as it is.
+    /// Nodes are not upgraded: what a `ClusterUpgrade` orders stays as it is.
     #[default]
     Disabled,
-    /// Yes.
+    /// Nodes are upgraded.
     Enabled,
 }
 
@@ -93,7 +95,8 @@ struct UpgradeController {
     clock: SharedClock,
 }
 
-/// Starts it. A change of an upgrade concerns all of them, because one is in progress at a time; so does a change of a node.
+/// Starts it. A change of an upgrade concerns all of them, because one is in progress at a time; so does a change of a
+/// node.
 ///
 /// # Errors
 /// When a metric's name is taken.
@@ -219,7 +222,7 @@ impl Reconciler for UpgradeController {
 }
 
 impl UpgradeController {
-    /// Asks what no cache has. The version every client may read; if it cannot be read, nothing can be written either.
+    /// Performs the live reads. The version every client may read; if it cannot be read, nothing can be written either.
     async fn ask(&self, question: &Question) -> Result<Answer, UpgradeError> {
         let version = self
             .client
@@ -255,7 +258,8 @@ impl UpgradeController {
         Ok(answer)
     }
 
-    /// What is done to Nodes and pods, after it was written that it is. One that fails does not prevent the others; the first error is returned.
+    /// Performs the effects on Nodes and pods, after the progress was written. One that fails does not prevent the
+    /// others; the first error is returned.
     async fn affect(&self, seen: &Observation<'_>, step: &Step, pods: &NodePods) -> Result<(), UpgradeError> {
         let mut first = Ok(());
         for effect in &step.effects {
@@ -280,8 +284,8 @@ impl UpgradeController {
         Ok(())
     }
 
-    /// Says what is not healthy when an upgrade begins that does not wait for it. It is asked once, and decides nothing: without the permission, the
-    /// warning says that nobody knows.
+    /// Publishes a warning about an unhealthy cluster when an upgrade begins that does not wait for it. It is read
+    /// once, and decides nothing: without the permission, the warning says that the health is unknown.
     async fn warn(&self, about: &ObjectReference, seen: &Observation<'_>) {
         let health = health::read(&self.client).await.unwrap_or(Health {
             is_unknown: true,
@@ -297,8 +301,8 @@ impl UpgradeController {
         }
     }
 
-    /// Says when an upgrade begins which hosts would refuse its script, as their agents say. Without the permission, nobody knows, and each node says it when it
-    /// is its turn.
+    /// Publishes, when an upgrade begins, the hosts that would refuse its script, as their agents report. Without the
+    /// permission, nobody knows, and each node says it when it is its turn.
     async fn warn_of_hosts(&self, about: &ObjectReference, spec: &Spec, seen: &Observation<'_>) {
         let Ok(agents) = list_reports(&self.client).await else {
             return;
@@ -314,7 +318,7 @@ impl UpgradeController {
         }
     }
 
-    /// Says before the first cordon which pods will keep which node from being drained.
+    /// Publishes, before the first cordon, the pods that will prevent the drain of each node.
     async fn forecast(&self, about: &ObjectReference, spec: &Spec, seen: &Observation<'_>) -> Result<(), UpgradeError> {
         let pods = NodePods::read_all(&self.client).await.map_err(UpgradeError::Drain)?;
         let waiting = plan(seen, spec).into_iter().filter(|node| node.fate == Fate::Waits);
@@ -326,7 +330,7 @@ impl UpgradeController {
         Ok(())
     }
 
-    /// What is said when an upgrade begins.
+    /// Publishes the warnings when an upgrade begins.
     async fn preflight(
         &self,
         about: &ObjectReference,
@@ -348,8 +352,8 @@ impl UpgradeController {
         Ok(())
     }
 
-    /// Writes the progress, then the Events, then the conditions, which may be lost with the process. Returns whether the forecast could be made, which
-    /// decides nothing.
+    /// Writes the progress, then the Events, then the conditions, which may be lost with the process. Returns whether
+    /// the forecast could be made, which decides nothing.
     async fn perform(
         &self,
         object: &ClusterUpgrade,

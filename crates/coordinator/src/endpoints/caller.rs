@@ -1,8 +1,8 @@
-//! What a caller may do. Pure.
+//! The permissions of a caller. Pure.
 //!
-//! The claim `terminate` alone proves nothing about this cluster: the cloud gives it to the admins of any organization. So the caller
-//! must also administer this one, if the cloud says what the caller is in it. And a token for another cluster is worth nothing here: the
-//! kube-apiserver of that cluster has seen it.
+//! The claim `terminate` alone proves nothing about this cluster: the cloud gives it to the admins of any organization.
+//! So the caller must also administer this one, if the cloud says what the caller is in it. And a token for another
+//! cluster is worth nothing here: the kube-apiserver of that cluster has seen it.
 
 use tidewaiter_cloud::client::{Audience, Caller, Cluster};
 
@@ -11,7 +11,7 @@ const TERMINATE: &str = "terminate";
 /// The roles in an organization that include it.
 const ADMINS: [&str; 2] = ["owner", "admin"];
 
-/// Why not.
+/// The reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Denied {
     /// The token is for another cluster.
@@ -35,7 +35,7 @@ impl Denied {
     }
 }
 
-/// Whether the caller may learn which cluster this is.
+/// Checks that the caller may read the identity of this cluster.
 pub(super) fn may_read(caller: &Caller, cluster: Cluster) -> Result<(), Denied> {
     match caller.audience {
         Audience::Cluster(id) if id != cluster.id => return Err(Denied::Audience),
@@ -49,7 +49,7 @@ pub(super) fn may_read(caller: &Caller, cluster: Cluster) -> Result<(), Denied> 
     if member { Ok(()) } else { Err(Denied::Organization) }
 }
 
-/// Whether the caller may have everything removed.
+/// Checks that the caller may have everything removed.
 pub(super) fn may_terminate(caller: &Caller, cluster: Cluster) -> Result<(), Denied> {
     may_read(caller, cluster)?;
     let here = caller

@@ -1,7 +1,10 @@
-//! `GET /upgrade/kubernetes?version=1.36.3`: the upgrade script of a node, for the agent of that node alone. So no agent holds the API key of the cluster.
+//! `GET /upgrade/kubernetes?version=1.36.3`: the upgrade script of a node, for the agent of that node alone. So no
+//! agent holds the API key of the cluster.
 //!
-//! - Which node it is, the token says: the API server puts the name of the node into the token of each pod. Nothing in the request can name another one.
-//! - The token must be for the audience [`AUDIENCE`]. So whoever takes it on the way here cannot use it on the API server.
+//! - Which node it is, the token says: the API server puts the name of the node into the token of each pod. Nothing in
+//!   the request can name another one.
+//! - The token must be for the audience [`AUDIENCE`]. So whoever takes it on the way here cannot use it on the API
+//!   server.
 //! - The coordinator is not trusted with what a script does: the host checks its signature.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,23 +37,24 @@ pub const AUDIENCE: &str = "tidewaiter-coordinator";
 /// The service account of the agents.
 const AGENT: &str = "system:serviceaccount:tidewaiter-agent:tidewaiter-agent";
 
-/// Where the API server puts the name of the node.
+/// The key of the node's name in the API server's answer.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
-/// Questions to the API server whose a token is, at once. Further ones wait for their turn, in the order in which they came: any pod may send what it
-/// likes, and must not keep out the agents.
+/// Questions to the API server whose a token is, at once. Further ones wait for their turn, in the order in which they
+/// came: any pod may send what it likes, and must not keep out the agents.
 const QUESTIONS: usize = 8;
 
 /// Requests of agents at once, one for each node. Few nodes are upgraded at a time.
 const AT_ONCE: usize = 8;
 
-/// The minimum time between two lists of the nodes of the cloud: a node that the cloud does not have asks again and again.
+/// The minimum time between two lists of the nodes of the cloud: a node that the cloud does not have asks again and
+/// again.
 const MIN_LIST_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long the cloud may take.
+/// The time that the cloud may take.
 const CLOUD: Duration = Duration::from_secs(20);
 
-/// What the handler needs.
+/// The parts of the handler.
 pub(super) struct Relay {
     agents: Agents,
     cloud: Cloud,
@@ -68,7 +72,7 @@ struct ListedNodes {
     listed: Option<Duration>,
 }
 
-/// Whose a token is, and which agents are served now.
+/// The owners of tokens, and the agents that are served now.
 struct Agents {
     client: Client,
     clock: SharedClock,
@@ -121,8 +125,8 @@ impl Relay {
         Ok(Ok(script.as_str().to_owned()))
     }
 
-    /// The id of the node of this name in the cloud. The last list names it, and the object shows whether it still has the name: a list of all
-    /// nodes for each script would be megabytes, and each report of a status changes it.
+    /// The id of the node of this name in the cloud. The last list names it, and the object shows whether it still has
+    /// the name: a list of all nodes for each script would be megabytes, and each report of a status changes it.
     async fn find(&self, node: &str) -> Result<Option<NodeId>, ClientError> {
         let known = self.nodes().ids.get(node).copied();
         if let Some(id) = known
@@ -303,8 +307,8 @@ mod tests {
 
     use super::*;
 
-    /// An API server that knows the tokens of agents, `agent.NODE.x`, and answers no question about another one before it is told to. It counts the
-    /// questions.
+    /// An API server that knows the tokens of agents, `agent.NODE.x`, and answers no question about another one before
+    /// it is told to. It counts the questions.
     fn agents(answers: watch::Receiver<bool>, asked: Arc<AtomicUsize>) -> Agents {
         let api = tower::service_fn(move |request: http::Request<Body>| {
             let (mut answers, asked) = (answers.clone(), Arc::clone(&asked));
@@ -396,7 +400,6 @@ mod tests {
             })
         }
 
-        /// A relay to it.
         fn relay(self: &Arc<Self>, clock: &SharedClock) -> Arc<Relay> {
             let scripted = Arc::clone(self);
             let settings = ClientSettings::new("https://cloud.example.com".parse().unwrap());

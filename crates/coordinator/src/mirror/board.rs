@@ -1,4 +1,4 @@
-//! What each sync loop did last: for `CloudSync`, for the readiness checks and for the metrics.
+//! The last result of each sync loop: for `CloudSync`, for the readiness checks and for the metrics.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -28,59 +28,59 @@ pub(super) struct LoopState {
     pub(super) resource: Cow<'static, str>,
     /// The last complete response of the cloud.
     pub(super) last_success: Option<Timestamp>,
-    /// Why the cloud's last response could not be used.
+    /// The reason why the cloud's last response could not be used.
     pub(super) list_error: Option<String>,
-    /// What the cloud's last response contained.
+    /// The content of the cloud's last response.
     pub(super) contents: Option<Contents>,
-    /// Why the last writes to the cluster failed.
+    /// The reason why the last writes to the cluster failed.
     pub(super) write_error: Option<String>,
-    /// Whether the last complete response was compared with the cluster.
+    /// True if the last complete response was compared with the cluster.
     pub(super) is_applied: bool,
-    /// Whether objects have been written to the cluster for longer than a moment.
+    /// True if objects have been written to the cluster for longer than a moment.
     pub(super) is_writing: bool,
-    /// Which deleted objects finalizers keep.
+    /// The deleted objects that finalizers retain.
     pub(super) blocked: Option<String>,
-    /// Why nothing acts on an object.
+    /// The reason why nothing acts on an object.
     pub(super) idle: Option<String>,
-    /// How many objects of the kind the cluster has.
+    /// The number of objects of the kind in the cluster.
     pub(super) objects: usize,
-    /// What the brake holds, and since when.
+    /// The hold of the brake, and its start.
     pub(super) held: Option<(Hold, Timestamp)>,
     /// For how long it has waited for its first response, or for a response to be applied.
     pub(super) waited: Duration,
-    /// Why the objects of the cluster cannot be read.
+    /// The reason why the objects of the cluster cannot be read.
     pub(super) cache_error: Option<WatchTrouble>,
 }
 
 impl LoopState {
-    /// Why the objects of the cluster cannot be read any more, if time does not help.
+    /// The reason why the objects of the cluster cannot be read any more, if time does not help.
     pub(super) fn read_error(&self) -> Option<&str> {
         let lasts = |trouble: &&WatchTrouble| self.is_applied && trouble.cause != TroubleCause::Other;
         self.cache_error.as_ref().filter(lasts).map(|trouble| &*trouble.error)
     }
 
-    /// Whether it waits for its first response, or for a response to be applied.
+    /// Returns true if it waits for its first response, or for a response to be applied.
     pub(super) fn is_waiting(&self) -> bool {
         !self.is_applied && !self.is_writing && self.list_error.is_none()
     }
 }
 
-/// What became of a response in the cluster.
+/// The result of a response in the cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Applied {
-    /// What the brake holds, and since when.
+    /// The hold of the brake, and its start.
     pub(super) held: Option<(Hold, Timestamp)>,
-    /// Why writes failed.
+    /// The reason why writes failed.
     pub(super) error: Option<String>,
-    /// Which deleted objects finalizers keep.
+    /// The deleted objects that finalizers retain.
     pub(super) blocked: Option<String>,
-    /// Why nothing acts on an object.
+    /// The reason why nothing acts on an object.
     pub(super) idle: Option<String>,
-    /// How many objects of the kind the cluster has.
+    /// The number of objects of the kind in the cluster.
     pub(super) objects: usize,
 }
 
-/// What a complete response contained.
+/// The content of a complete response.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Contents {
     /// Names the response.
@@ -105,14 +105,14 @@ struct Shared {
 
 struct Entry {
     state: LoopState,
-    /// When the last request of the cloud ended, however it did, or, before it, of the start; monotonic.
+    /// The time when the last request of the cloud ended, whatever its result, or, before it, of the start; monotonic.
     since: Option<Duration>,
     /// The time from which it waits, once it was started; monotonic.
     waits_since: Option<Duration>,
     cache_error: CacheError,
 }
 
-/// Why the objects of the cluster cannot be read, if they cannot.
+/// The reason why the objects of the cluster cannot be read, if they cannot.
 type CacheError = Box<dyn Fn() -> Option<WatchTrouble> + Send>;
 
 struct SyncMetrics {
@@ -309,7 +309,7 @@ impl Board {
             .set(count.into());
     }
 
-    /// Whether the brake holds anything of the kind.
+    /// Returns true if the brake holds anything of the kind.
     pub(super) fn is_held(&self, kind: &'static str) -> bool {
         self.loops().get(kind).is_some_and(|entry| entry.state.held.is_some())
     }
@@ -332,7 +332,7 @@ impl Board {
         self.0.changed.subscribe()
     }
 
-    /// Whether the loop is stalled, in the words of `/readyz`.
+    /// Returns an error if the loop is stalled, in the words of `/readyz`.
     fn check(&self, kind: &'static str) -> Result<(), String> {
         let now = self.0.clock.monotonic();
         let Some(since) = self.loops().get(kind).and_then(|entry| entry.since) else {

@@ -35,7 +35,7 @@ use tidewaiter_kit::Key;
 use super::record::Record;
 use super::window::{Extent, Moment, Remembered, Scoped, Window};
 
-/// What lets a mass deletion take place, and many additions.
+/// The condition under which a mass deletion, or many additions, take place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum MassDeletion {
@@ -52,13 +52,14 @@ pub(super) struct Brake {
     deletions: Holding<Key>,
     additions: Holding<(Key, String)>,
     window: Window,
-    /// Whether the window stands still, because too much is missing and held.
+    /// True if the window stands still, because too much is missing and held.
     holds_list: bool,
-    /// When it began to hold what it holds.
+    /// The time when it began to hold what it holds.
     since: Option<Timestamp>,
-    /// What each object gave that the cloud listed before; None before the first response, and without a bound.
+    /// The rights that each object gave which the cloud listed before; None before the first response, and without a
+    /// bound.
     given: Option<BTreeMap<Key, String>>,
-    /// When objects were added that were not held, once for each.
+    /// The time when objects were added that were not held, once for each.
     added: Vec<Duration>,
 }
 
@@ -69,11 +70,11 @@ struct Holding<T>(Option<(BTreeSet<T>, Duration)>);
 /// A response that would delete or add objects, and the rule for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Response {
-    /// When the cloud last sent it.
+    /// The time when the cloud last sent it.
     pub(super) confirmed: Duration,
-    /// Whether a person released exactly this response.
+    /// True if a person released exactly this response.
     pub(super) released: bool,
-    /// What lets it pass.
+    /// The condition under which it passes.
     pub(super) rule: MassDeletion,
     /// The sync interval.
     pub(super) interval: Duration,
@@ -84,7 +85,7 @@ pub(super) struct Response {
 pub(super) struct Additions {
     /// The objects that the cloud did not list before.
     pub(super) new: BTreeSet<Key>,
-    /// Those that would give something else than before.
+    /// The objects that would give something else than before.
     pub(super) changed: BTreeSet<Key>,
 }
 
@@ -98,20 +99,20 @@ impl Additions {
     }
 }
 
-/// What is held of the deletions of a list.
+/// The held part of the deletions of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DeletionHold {
     /// These objects stay.
     pub(super) objects: BTreeSet<Key>,
-    /// Why there are too many of them, unless each is held for itself.
+    /// The reason why there are too many of them, unless each is held for itself.
     pub(super) too_many: Option<TooMany>,
-    /// How many objects were deleted before that count with these.
+    /// The number of objects deleted before that count with these.
     pub(super) counted: usize,
-    /// Whether the list adds nothing meanwhile, because it lacks too much to be right.
+    /// True if the list adds nothing meanwhile, because it lacks too much to be right.
     pub(super) holds_additions: bool,
 }
 
-/// Why deletions are held that the record does not forbid.
+/// The reason why deletions are held that the record does not forbid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TooMany {
     /// Nothing would be left of the kind or of a scope.
@@ -137,7 +138,7 @@ impl Brake {
         }
     }
 
-    /// What another process needs, besides the objects that are `stored`.
+    /// The memory for another process, besides the objects that are `stored`.
     pub(super) fn remembered(&self, stored: impl Fn(&Key) -> bool, at: Moment) -> Remembered {
         Remembered {
             since: self.since,
@@ -146,7 +147,7 @@ impl Brake {
         }
     }
 
-    /// When it began to hold, if anything `is_held` now.
+    /// The time when it began to hold, if anything `is_held` now.
     pub(super) fn held_since(&mut self, is_held: bool, now: Timestamp) -> Option<Timestamp> {
         self.since = is_held.then(|| self.since.unwrap_or(now));
         self.since
@@ -157,7 +158,7 @@ impl Brake {
         self.window.protected(before)
     }
 
-    /// What each object gave that the cloud listed before this process, if that is known.
+    /// The rights that each object gave which the cloud listed before this process, if that is known.
     pub(super) fn remember(&mut self, given: impl FnOnce() -> BTreeMap<Key, String>) {
         self.given.get_or_insert_with(given);
     }
@@ -167,7 +168,7 @@ impl Brake {
         self.deletions = Holding::default();
     }
 
-    /// What is held of a response that would delete `deletions`. `is_listed` contains what stays.
+    /// The hold of a response that would delete `deletions`. `is_listed` contains what stays.
     pub(super) fn hold(
         &mut self,
         deletions: &BTreeSet<Key>,
@@ -199,7 +200,7 @@ impl Brake {
         }
     }
 
-    /// Why these deletions are held as a mass deletion, if they are.
+    /// The reason why these deletions are held as a mass deletion, if they are.
     fn too_many(
         &mut self,
         deletions: &BTreeSet<Key>,
@@ -304,7 +305,7 @@ impl<T> Default for Holding<T> {
 }
 
 impl<T: Ord + Clone> Holding<T> {
-    /// Whether the response may change these.
+    /// Returns true if the response may change these.
     fn lets(&mut self, items: &BTreeSet<T>, response: Response) -> bool {
         if response.released {
             self.0 = Some((items.clone(), response.confirmed));
@@ -357,7 +358,8 @@ mod tests {
         }
     }
 
-    /// What is held: the objects, why there are too many of them, and a plus if the additions of the list are held.
+    /// The hold as a text: the objects, why there are too many of them, and a plus if the additions of the list are
+    /// held.
     fn text(held: &DeletionHold) -> String {
         let objects: String = held.objects.iter().map(Key::name).collect();
         let too_many = held.too_many.map_or(String::new(), |why| format!(" {why:?}"));
@@ -529,7 +531,7 @@ mod tests {
             holds(cluster, FEW, Confirm, &[first, early, (30, list, ABSENT, "")]);
             holds(cluster, FEW, Release, &[first, (999, list, ABSENT, held)]);
         }
-        // Fewer are confirmed, too; more are held anew.
+        // Fewer are confirmed, too; more are held again.
         holds(
             all,
             FEW,
@@ -714,7 +716,7 @@ mod tests {
         assert!(brake.all_additions(&listed("ab", "read")).is_empty());
     }
 
-    /// What the cloud lists at a second: a letter for each object, in upper case when it gives something else.
+    /// The cloud's list at a second: a letter for each object, in upper case when it gives something else.
     type Listed = (u64, &'static str);
 
     /// After each response, what is held: the new ones, and those that changed.

@@ -1,4 +1,4 @@
-//! Which objects of a kind the cloud lists, and as what, for the controllers that act on the objects in the cluster.
+//! The cloud's listed objects of a kind, for the controllers that act on the objects in the cluster.
 //!
 //! The objects in the cluster are the mirror's copy of that, and a person may delete, edit or forge one: a copy neither
 //! brings nor removes anything, and its spec counts only where it is not known how the cloud lists the object. An
@@ -46,12 +46,12 @@ pub(crate) struct Changed {
 }
 
 impl Changed {
-    /// Whether what is listed may be another set of names.
+    /// Returns true if what is listed may be another set of names.
     pub(crate) fn changes_names(&self) -> bool {
         self.all || !self.names.is_empty()
     }
 
-    /// Whether it may be listed and was not, or the other way round.
+    /// Returns true if it may be listed and was not, or the other way round.
     pub(crate) fn concerns(&self, name: &str) -> bool {
         self.all || self.names.contains(name)
     }
@@ -65,7 +65,7 @@ impl Changed {
     }
 }
 
-/// Where a list comes from.
+/// The origin of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Origin {
     /// The cloud was not asked yet.
@@ -77,7 +77,7 @@ enum Origin {
     Stored,
     /// The cloud.
     Cloud {
-        /// Whether it is known what it does not list.
+        /// True if it is known what it does not list.
         complete: bool,
     },
 }
@@ -85,7 +85,7 @@ enum Origin {
 struct Known<R> {
     origin: Origin,
     listed: Arc<Specs<R>>,
-    /// What the cloud lists and the brake holds.
+    /// Objects that the cloud lists and the brake holds.
     withheld: BTreeSet<String>,
 }
 
@@ -100,7 +100,7 @@ impl<R> Default for Known<R> {
 }
 
 impl<R: PartialEq> Known<R> {
-    /// What differs from the list before.
+    /// The difference from the list before.
     fn since(&self, before: &Self) -> Changed {
         if before.origin != self.origin {
             return Changed {
@@ -120,18 +120,18 @@ impl<R: PartialEq> Known<R> {
     }
 }
 
-/// What an object of the cluster is to be taken for.
+/// The effect of an object of the cluster.
 pub(crate) enum Effect<R> {
-    /// For what the cloud lists.
+    /// As the cloud lists it.
     Listed(Arc<R>),
-    /// It is not known as what the cloud lists it: for what it is, if nobody but the mirror has written it.
+    /// As it is, if nobody but the mirror has written it: it is not known as what the cloud lists it.
     Own,
-    /// For nothing.
+    /// No effect.
     Nothing,
 }
 
 impl<R: PartialEq> CloudList<R> {
-    /// What the mirror writes as `controller`.
+    /// An object as the mirror `controller` writes it.
     pub(crate) fn new(controller: &'static str) -> Self {
         Self(Arc::new(Shared {
             controller,
@@ -152,8 +152,8 @@ impl<R: PartialEq> CloudList<R> {
         });
     }
 
-    /// What an earlier process stored, if it did, unless the cloud has listed something since. It says what was listed,
-    /// but of nothing that it is not.
+    /// Restores the list that an earlier process stored, if it did, unless the cloud has listed something since. It
+    /// says what was listed, but of nothing that it is not.
     pub(crate) fn recall(&self, stored: Option<Arc<Specs<R>>>) {
         self.change(|known| {
             (known.origin == Origin::Unread).then(|| Known {
@@ -179,13 +179,13 @@ impl<R: PartialEq> CloudList<R> {
 }
 
 impl<R> CloudList<R> {
-    /// Whether there is neither a list nor the knowledge that none is stored: nothing takes effect yet, and nothing
-    /// goes.
+    /// Returns true if there is neither a list nor the knowledge that none is stored: nothing takes effect yet, and
+    /// nothing goes.
     pub(super) fn is_unread(&self) -> bool {
         self.known().origin == Origin::Unread
     }
 
-    /// Whether the cloud has listed the kind since the start.
+    /// Returns true if the cloud has listed the kind since the start.
     pub(crate) fn is_current(&self) -> bool {
         matches!(self.known().origin, Origin::Cloud { .. })
     }
@@ -195,7 +195,7 @@ impl<R> CloudList<R> {
         lock(&self.0.wakes).push(Box::new(wake));
     }
 
-    /// What an object of this name takes effect as.
+    /// The effect of an object of this name.
     pub(crate) fn effect(&self, name: &str) -> Effect<R> {
         let known = self.known();
         match known.listed.get(name) {
@@ -207,14 +207,15 @@ impl<R> CloudList<R> {
         }
     }
 
-    /// Whether `field` of the object, with this value, is as the mirror wrote it, and the object is not being deleted.
+    /// Returns true if `field` of the object, with this value, is as the mirror wrote it, and the object is not being
+    /// deleted.
     pub(crate) fn wrote(&self, object: &ObjectMeta, field: &str, value: &Value) -> bool {
         object.deletion_timestamp.is_none() && has_applied_all_of(self.0.controller, object, field, value)
     }
 
-    /// Whether what was made of the object of this name stays, although the cluster may have none (`present`). As long
-    /// as it is not known what the cloud lists, that of every id of the cloud does. People give other names: their
-    /// objects go when they are deleted.
+    /// Returns true if what was made of the object of this name stays, although the cluster may have none (`present`).
+    /// As long as it is not known what the cloud lists, that of every id of the cloud does. People give other names:
+    /// their objects go when they are deleted.
     pub(crate) fn retains(&self, name: &str, present: Option<&ObjectMeta>) -> bool {
         let known = self.known();
         if known.listed.contains_key(name) || known.withheld.contains(name) {
@@ -224,17 +225,17 @@ impl<R> CloudList<R> {
         !is_complete(&known) && (is_id(name) || lives())
     }
 
-    /// What the cloud lists, as far as it is known.
+    /// The cloud's list, as far as it is known.
     pub(crate) fn listed(&self) -> Arc<Specs<R>> {
         Arc::clone(&self.known().listed)
     }
 
-    /// Whether it is known what the cloud does not list.
+    /// Returns true if it is known what the cloud does not list.
     pub(crate) fn is_complete(&self) -> bool {
         is_complete(&self.known())
     }
 
-    /// Whether `present` is true for everything that the cloud lists, which is known.
+    /// Returns true if `present` is true for everything that the cloud lists, which is known.
     pub(crate) fn is_covered(&self, present: impl Fn(&str) -> bool) -> bool {
         let known = self.known();
         is_complete(&known) && known.listed.keys().all(|name| present(name))
@@ -345,7 +346,7 @@ mod tests {
         [WITHHELD.to_owned()].into()
     }
 
-    /// What copies take effect as, alive and being deleted, and one that the mirror wrote; whether what was made of it
+    /// The effect of copies, alive and being deleted, and of one that the mirror wrote; whether what was made of it
     /// stays, alive, being deleted and absent.
     fn judged(list: &CloudList<ClusterLabel>, name: &str) -> (String, [bool; 3]) {
         let (alive, deleted) = (copy(name, "edited", false), copy(name, "edited", true));

@@ -29,19 +29,20 @@ use plan::{Plan, patience, plan, release, release_ended};
 /// The name of the controller, under which the fields of `CloudSync` are written.
 pub(crate) const CLOUD_SYNC_CONTROLLER: &str = "cloud-sync";
 
-/// Between two writes with the same conditions and the same held: counts change with every object.
+/// The rest between two writes with the same conditions and the same hold: counts change with every object.
 const REST: Duration = Duration::from_secs(5);
 
-/// The same while the cluster is not as the cloud lists it.
+/// The rest while the cluster is not as the cloud lists it.
 const REST_IN_TROUBLE: Duration = Duration::from_secs(15);
 
-/// Nothing starts a pass when the API server begins to refuse the watch of a kind, or ends to.
+/// The interval of passes without a change: no change starts a pass when the API server begins to refuse the watch of a
+/// kind, or ends to.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Our own write is not in the cache yet: its change starts a pass. This is the fallback.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// What a person released, as the cluster shows it.
+/// The revision that a person released, as the cluster shows it.
 #[derive(Clone)]
 pub(super) struct Release(Cache<CloudSync>);
 
@@ -136,12 +137,12 @@ struct CloudSyncController {
     board: Board,
     /// Its id in the cloud.
     cluster: String,
-    /// What is held apart from the deletions of mirrored objects.
+    /// The holds apart from the deletions of mirrored objects.
     apart: [Held; 2],
     writer: Writer,
     events: Events,
     clock: SharedClock,
-    /// When the status was last written; monotonic.
+    /// The time when the status was last written; monotonic.
     written: Mutex<Option<Duration>>,
 }
 
@@ -210,8 +211,8 @@ impl Reconciler for CloudSyncController {
 }
 
 impl CloudSyncController {
-    /// How long a write that changes no condition waits. It waits longer while the sync fails, because the error may be
-    /// another one each time.
+    /// The time that a write waits which changes no condition. It waits longer while the sync fails, because the error
+    /// may be another one each time.
     fn rest(&self, status: &CloudSyncStatus) -> Duration {
         let synced = |condition: &Condition| condition.type_ == SYNCED && condition.status == ConditionStatus::True;
         let rest = if status.conditions.iter().any(synced) {

@@ -1,4 +1,4 @@
-//! What is held apart from the deletions of mirrored objects, until a person releases it: for `CloudSync`, and for a
+//! The holds apart from the deletions of mirrored objects, until a person releases them: for `CloudSync`, and for a
 //! release. A person sees all of a kind at once, and releases all of it by one revision.
 //!
 //! - The `ClusterRoles` that stay as another coordinator left them, because ours would permit less. The authorization
@@ -29,7 +29,7 @@ const EXPLAINED: usize = 3;
 /// Digits of a revision.
 const REVISION: usize = 12;
 
-/// What is held of one kind. Clones share it.
+/// The holds of one kind. Clones share it.
 #[derive(Clone)]
 pub struct Held(Arc<Shared>);
 
@@ -45,19 +45,19 @@ struct Shared {
 /// Is called with the name of each object that was released.
 type Wake = Box<dyn Fn(&str) + Send + Sync>;
 
-/// What each object would lose, in words, by its name.
+/// The losses of each object, in words, by its name.
 type Lost = BTreeMap<String, Vec<String>>;
 
 #[derive(Default)]
 struct State {
     held: Lost,
-    /// What a person released. An object that would lose something else is held again.
+    /// The losses that a person released. An object that would lose something else is held again.
     released: Lost,
     why: &'static str,
     since: Timestamp,
-    /// Whether anything was held since the start.
+    /// True if anything was held since the start.
     was_held: bool,
-    /// What people call the objects, by their names.
+    /// The display names of the objects, by their names.
     called: BTreeMap<String, String>,
 }
 
@@ -142,7 +142,7 @@ impl Held {
         }
     }
 
-    /// Whether the object is held.
+    /// Returns true if the object is held.
     pub(crate) fn contains(&self, name: &str) -> bool {
         self.state().held.contains_key(name)
     }
@@ -208,7 +208,7 @@ impl Held {
     }
 }
 
-/// Who loses what, and the remedy; at most as long as a reason of `CloudSync` may be.
+/// The roles with their losses, and the remedy; at most as long as a reason of `CloudSync` may be.
 fn roles(state: &State, revision: &str) -> String {
     let loses = |(role, lost): (&String, &Vec<String>)| {
         let lost = shortened(&lost.join("; "));

@@ -1,4 +1,4 @@
-//! What is particular to a kind that is mirrored from the cloud.
+//! The traits of a kind that is mirrored from the cloud.
 
 use kube::Client;
 use kube::core::ObjectMeta;
@@ -34,22 +34,22 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     const FINALIZER: Option<&'static str> = None;
     /// The most characters that are shown of what people call an object.
     const CALLED: usize = CALLED;
-    /// Whether its last list is stored, so that objects are restored and corrected by it when the coordinator starts
+    /// True if its last list is stored, so that objects are restored and corrected by it when the coordinator starts
     /// without the cloud.
     const STORED: bool = true;
-    /// What the cloud lists.
+    /// The object in the cloud's list.
     type Object: Model + Send;
-    /// What is written to the cluster.
+    /// The object in the cluster.
     type Resource: Cacheable + Serialize + DeserializeOwned + PartialEq;
 
     /// The objects of the cluster that are mirrored.
     fn cache(&self, reader: Client) -> CacheBuilder<Self::Resource>;
 
-    /// Where the cloud lists it.
+    /// The source in the cloud.
     fn listed(&self, cluster: Cluster) -> Listed;
 
-    /// Whether the object can be in the list of `source`. A response with an object of another cluster or organization
-    /// is refused whole.
+    /// Returns true if the object can be in the list of `source`. A response with an object of another cluster or
+    /// organization is refused whole.
     fn belongs(&self, _object: &Self::Object, _source: &Source) -> bool {
         true
     }
@@ -62,14 +62,14 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
         id.to_string()
     }
 
-    /// Whether an object of the cloud can have the resource of this name.
+    /// Returns true if an object of the cloud can have the resource of this name.
     fn is_name(name: &str) -> bool {
         let id = name.len().checked_sub(ID_LENGTH).and_then(|start| name.get(start..));
         id.and_then(|id| id.parse().ok())
             .is_some_and(|id| Self::name(id) == name)
     }
 
-    /// What the object becomes; `None` when it is not mirrored.
+    /// The resource of the object; `None` when it is not mirrored.
     fn resource(&self, object: Self::Object) -> Option<Self::Resource>;
 
     /// The name of the resource that must not exist although the cloud lists the object, so that the brake does not
@@ -78,7 +78,7 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
         None
     }
 
-    /// What the list of a source becomes.
+    /// The items in the list of a source.
     fn items(&self, _source: &Source, objects: Vec<Result<Self::Object, InvalidItem>>) -> Items<Self::Resource> {
         let mut items = Items::default();
         for object in objects {
@@ -93,8 +93,8 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
         items
     }
 
-    /// How many objects may be added within one sync interval before the brake holds them; None for a kind without a
-    /// bound.
+    /// The number of objects that may be added within one sync interval before the brake holds them; None for a kind
+    /// without a bound.
     fn bound(&self) -> Option<usize> {
         None
     }
@@ -104,8 +104,8 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
         FEW
     }
 
-    /// Whether only a person releases deletions that the brake holds, because they cannot be undone or nobody can work
-    /// meanwhile.
+    /// Returns true if only a person releases deletions that the brake holds, because they cannot be undone or nobody
+    /// can work meanwhile.
     fn is_released_by_person(&self) -> bool {
         false
     }
@@ -115,33 +115,33 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
         String::new()
     }
 
-    /// What a resource gives: one that gives something else counts as added. Only of a kind with a bound.
+    /// The right that a resource gives: one that gives something else counts as added. Only of a kind with a bound.
     fn gives(&self, _resource: &Self::Resource) -> String {
         String::new()
     }
 
-    /// What people call the resource; empty if they know it by its id alone.
+    /// The display name of the resource; empty if they know it by its id alone.
     fn called(&self, _resource: &Self::Resource) -> String {
         String::new()
     }
 
-    /// Whether the resource is created where it is missing.
+    /// Returns true if the resource is created where it is missing.
     fn creates(&self, _resource: &Self::Resource) -> bool {
         true
     }
 
-    /// Why nothing acts on an object that somebody expects to be acted on, and the remedy.
+    /// The reason why nothing acts on an object that somebody expects to be acted on, and the remedy.
     fn idle(&self, _resource: &Self::Resource) -> Option<String> {
         None
     }
 
-    /// Whether an object of the cluster is one that the mirror may change and delete.
+    /// Returns true if an object of the cluster is one that the mirror may change and delete.
     fn ours(&self, _resource: &Self::Resource) -> bool {
         true
     }
 }
 
-/// Where a kind is listed.
+/// The source of a kind.
 pub(crate) enum Listed {
     /// In one list.
     At(Path),
@@ -149,28 +149,27 @@ pub(crate) enum Listed {
     OfEachPool(fn(Cluster, NodePoolId) -> Path),
 }
 
-/// What a list is about.
+/// The subject of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Source {
-    /// The cluster.
     pub(crate) cluster: Cluster,
     /// The node pool, if the kind is listed for each pool.
     pub(crate) pool: Option<NodePool>,
 }
 
 impl Source {
-    /// Whether the list is that of this node pool.
+    /// Returns true if the list is that of this node pool.
     pub(crate) fn is_of_pool(&self, id: NodePoolId) -> bool {
         self.pool.as_ref().is_some_and(|pool| pool.id == id)
     }
 }
 
-/// What a list becomes.
+/// The items of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Items<R> {
-    /// What is mirrored.
+    /// The mirrored resources.
     pub(crate) desired: Vec<R>,
-    /// What is malformed.
+    /// The malformed objects.
     pub(crate) refused: Vec<Refused>,
     /// The names of resources that must not exist although the cloud has the objects.
     pub(crate) unmirrored: Vec<String>,
@@ -194,7 +193,7 @@ pub(super) fn named(id: &impl ToString) -> ObjectMeta {
     }
 }
 
-/// The same, with the finalizer of the controller that removes what it makes of the resource.
+/// The resource with the finalizer of the controller that removes the objects which it makes of the resource.
 pub(super) fn kept(id: &impl ToString, finalizer: &str) -> ObjectMeta {
     ObjectMeta {
         finalizers: Some(vec![finalizer.to_owned()]),
@@ -221,7 +220,7 @@ pub(crate) fn with_name(called: &str, most: usize, name: &str) -> String {
     }
 }
 
-/// Whether a name is an id of the cloud. People give their objects other names.
+/// Returns true if a name is an id of the cloud. People give their objects other names.
 pub(crate) fn is_id(name: &str) -> bool {
     name.parse::<Uuid>().is_ok()
 }
@@ -231,7 +230,7 @@ pub(crate) fn is_id(name: &str) -> bool {
 pub(crate) struct Refused {
     /// The name that it would have; None when not even its id can be read.
     pub(crate) name: Option<String>,
-    /// What is wrong, without its values where those may be secret.
+    /// The problem, without its values where those may be secret.
     pub(crate) reason: String,
 }
 

@@ -1,4 +1,4 @@
-//! One loop for each kind that asks the cloud what there should be.
+//! A loop for each kind that lists the desired objects from the cloud.
 //!
 //! It asks when the change stream names the kind, and otherwise polls with jitter. A response that cannot be used
 //! changes nothing: the last complete one stays. Only the leader asks, and not while everything that the coordinator
@@ -40,7 +40,7 @@ const QUIET_INTERVALS: u32 = 5;
 /// have to wait.
 const REST: Duration = Duration::from_millis(500);
 
-/// Until a list is asked for again that does not show the change that the stream announced.
+/// The delay before a list is requested again that does not show the change that the stream announced.
 pub(crate) const LIST_AGAIN: Duration = Duration::from_secs(2);
 
 /// The first list does not wait longer than this for the change stream.
@@ -52,14 +52,14 @@ const FIRST: Duration = Duration::from_secs(2);
 const RECHECKS: u32 = 8;
 const FIRST_RECHECK: Duration = Duration::from_secs(1);
 
-/// Why a kind could not be listed.
+/// The reason why a kind could not be listed.
 #[derive(Debug, thiserror::Error)]
 enum ListError {
     #[error(transparent)]
     Cloud(#[from] ClientError),
     #[error(transparent)]
     Foreign(#[from] Foreign),
-    /// Without the list of the process before, a forged object cannot be told from one of the cloud.
+    /// Without the list of the process before, a forged object cannot be distinguished from one of the cloud.
     #[error("the list that the coordinator stored last cannot be read from its Secrets")]
     Stored(#[from] kube::Error),
 }
@@ -89,14 +89,14 @@ impl ListError {
     }
 }
 
-/// When the cloud is asked next, if nothing changes.
+/// The next request of the cloud, if nothing changes.
 #[derive(Clone, Copy)]
 enum Poll {
     First,
     /// Soon, for the given time, because the last list deleted something or is held.
     Recheck(u32),
     /// Once more soon, because a change was announced that the list does not show: another replica of the cloud may
-    /// have answered, which had not heard of it yet.
+    /// have answered, which had not received it yet.
     Again,
     /// After [`QUIET_INTERVALS`], or after one interval while the brake holds something.
     Regularly,
@@ -124,9 +124,9 @@ pub(super) struct Lister<K: MirroredKind> {
     pub(super) clock: SharedClock,
     pub(super) memory: Memory<K::Resource>,
     pub(super) retries: Retries,
-    /// Whether the cloud has a record of deletions.
+    /// True once the cloud has answered with a record of deletions.
     pub(super) has_record: HasRecord,
-    /// Whether the cloud's record of deletions could not be read the last time.
+    /// True if the cloud's record of deletions could not be read the last time.
     pub(super) unread: AtomicBool,
 }
 
@@ -193,14 +193,14 @@ impl<K: MirroredKind> Lister<K> {
         if !self.shared.list.is_unread() {
             return;
         }
-        // An error is that of the request, which is tried again.
+        // An error is that of the request, which is retried.
         if let Ok(stored) = self.stored().await {
             self.shared.recall(stored);
             self.queue.push(super::key());
         }
     }
 
-    /// What an earlier process stored.
+    /// The list that an earlier process stored.
     async fn stored(&self) -> Result<Option<Arc<Specs<K::Resource>>>, kube::Error> {
         if K::STORED { self.stored.read().await } else { Ok(None) }
     }
@@ -227,7 +227,7 @@ impl<K: MirroredKind> Lister<K> {
         }
     }
 
-    /// Asks the cloud once. Returns whether its list has changed; fails with the pause that the cloud asks for.
+    /// Requests the lists once. Returns true if they have changed; fails with the pause that the cloud requires.
     async fn list(&mut self, poll: Poll) -> Result<bool, Duration> {
         match self.fetch(poll).await {
             Ok(changed) => {

@@ -1,4 +1,4 @@
-//! What the cloud lists for one kind, as it would be in the cluster. Pure.
+//! The cloud's list for one kind, as it would be in the cluster. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use super::kind::{Items, MirroredKind, Refused, Source};
 /// The characters of a revision: enough to tell two lists of one cluster apart, few enough to type.
 const REVISION_LENGTH: usize = 12;
 
-/// One complete response: a list of the cloud, translated.
+/// A complete response: a list of the cloud, translated.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Part<R> {
     /// The version of the list in the cloud.
     pub(super) etag: Option<ETag>,
-    /// What the list is about.
+    /// The subject of the list.
     pub(super) source: Source,
     items: Items<R>,
 }
@@ -99,7 +99,7 @@ impl<R: kube::Resource + Clone> Listing<R> {
         }
     }
 
-    /// As an earlier process stored it. It has no revision: nothing is released of it.
+    /// The listing that an earlier process stored. It has no revision: nothing is released of it.
     pub(super) fn stored(list: &Specs<R>) -> Self {
         let objects = list
             .values()
@@ -113,22 +113,22 @@ impl<R: kube::Resource + Clone> Listing<R> {
         }
     }
 
-    /// Whether the list contains the object, well-formed or not.
+    /// Returns true if the list contains the object, well-formed or not.
     pub(super) fn contains(&self, key: &Key) -> bool {
         self.desired.contains_key(key) || self.refuses(key.name())
     }
 
-    /// Whether the cloud has the object, and the cluster does not get it.
+    /// Returns true if the cloud has the object, and the cluster does not get it.
     pub(super) fn is_unmirrored(&self, name: &str) -> bool {
         self.unmirrored.contains(name)
     }
 
-    /// Whether the list contains a malformed object of this name.
+    /// Returns true if the list contains a malformed object of this name.
     pub(super) fn refuses(&self, name: &str) -> bool {
         self.refused.iter().any(|refused| refused.name.as_deref() == Some(name))
     }
 
-    /// What it lists, by the names as far as they can be read, and the names that take no new effect. A malformed
+    /// The listed objects, by the names as far as they can be read, and the names that take no new effect. A malformed
     /// object, and each of `held`, is listed as in the list `before`, and takes no new effect if that lacks it. Without
     /// such a list, it is not known as what it was listed.
     pub(super) fn specs<'a>(
@@ -155,7 +155,7 @@ impl<R: kube::Resource + Clone> Listing<R> {
         (listed, withheld)
     }
 
-    /// Whether it is known what the list does not contain.
+    /// Returns true if it is known what the list does not contain.
     pub(super) fn is_readable(&self) -> bool {
         self.refused.iter().all(|refused| refused.name.is_some())
     }

@@ -1,4 +1,4 @@
-//! What makes the cluster as the cloud says, for one kind. Pure, but for the memory of the brake.
+//! The changes that make the cluster as the cloud says, for one kind. Pure, but for the memory of the brake.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,49 +21,48 @@ pub(crate) const OF_KUBERNETES: [&str; 2] = ["foregroundDeletion", "orphan"];
 /// The longest text about objects that cannot be deleted.
 const MAX_TEXT: usize = 512;
 
-/// What a plan is made of, besides the objects.
+/// The input of a plan, besides the objects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules<'a> {
-    /// What lets a mass deletion take place.
+    /// The condition under which a mass deletion takes place.
     pub(super) mass_deletion: MassDeletion,
     /// The sync interval.
     pub(super) interval: Duration,
-    /// When the cloud said so last, on the monotonic clock.
+    /// The time when the cloud said so last, on the monotonic clock.
     pub(super) confirmed: Duration,
     /// The revision that a person released.
     pub(super) released: Option<&'a str>,
     /// The cloud's record of deletions.
     pub(super) record: &'a Record,
-    /// Whether only a person releases deletions, whatever `mass_deletion` is.
+    /// True if only a person releases deletions, whatever `mass_deletion` is.
     pub(super) by_person: bool,
-    /// How many objects may be added within one sync interval; None for a kind without a bound.
+    /// The number of objects that may be added within one sync interval; None for a kind without a bound.
     pub(super) bound: Option<usize>,
     /// The largest number of objects of which more than half may be deleted if the cloud's record names them.
     pub(super) few: usize,
 }
 
-/// What a plan knows of a kind.
+/// The traits of a kind in a plan.
 pub(super) struct Traits<'a, R> {
     /// The list that an earlier process stored, if there is one and the cloud has listed nothing since.
     pub(super) stored: Option<&'a Specs<R>>,
-    /// What that process remembered besides.
+    /// The memory of that process besides.
     pub(super) remembered: Option<&'a Remembered>,
-    /// Whether an object of the cloud can have this name.
+    /// True if an object of the cloud can have this name.
     pub(super) is_name: &'a dyn Fn(&str) -> bool,
-    /// Whether the mirror may change and delete an object of the cluster.
+    /// True if the mirror may change and delete an object of the cluster.
     pub(super) ours: &'a dyn Fn(&R) -> bool,
-    /// What an object gives: one that gives something else counts as added.
+    /// The right that an object gives: one that gives something else counts as added.
     pub(super) gives: &'a dyn Fn(&R) -> String,
     /// The scope of an object, which a list must not empty.
     pub(super) scope: &'a dyn Fn(&R) -> String,
 }
 
-/// What is to be done.
+/// The changes of a pass.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan<R> {
     /// The writes.
     pub(super) changes: Changes<R>,
-    /// What is held.
     pub(super) hold: Option<Hold>,
     /// The protected objects that the list deletes, when it is planned for the first time.
     pub(super) lost: BTreeSet<Key>,
@@ -76,15 +75,15 @@ pub(super) struct Hold {
     pub(super) deletions: BTreeSet<Key>,
     /// The objects that would be created, or changed so that they give something else.
     pub(super) additions: Additions,
-    /// How many objects were deleted within the last ten sync intervals that count with these.
+    /// The number of objects deleted within the last ten sync intervals that count with these.
     pub(super) counted: usize,
-    /// Why: that of the deletions, if any are held.
+    /// The reason: that of the deletions, if any are held.
     pub(super) reason: HoldReason,
-    /// What people call the first of the objects.
+    /// The display names of the first objects.
     pub(super) names: Vec<String>,
 }
 
-/// Why something is held.
+/// The reason why something is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HoldReason {
     /// The cloud's record of deletions does not name them.
@@ -118,7 +117,7 @@ impl HoldReason {
 }
 
 impl Hold {
-    /// Why, with what was deleted before, where that counts.
+    /// The reason, with the earlier deletions, where those count.
     pub(super) fn told(&self) -> String {
         let text = self.reason.text();
         match (self.reason, self.counted) {
@@ -129,7 +128,7 @@ impl Hold {
         }
     }
 
-    /// How many objects it holds.
+    /// The number of objects that it holds.
     pub(super) fn count(&self) -> usize {
         self.keys().count()
     }
@@ -269,7 +268,7 @@ impl Rules<'_> {
     }
 }
 
-/// What is held of the deletion of the missing objects, and why. A list with an unreadable object adds the others.
+/// The hold of the deletion of the missing objects, and its reason. A list with an unreadable object adds the others.
 fn held_deletions<R: Resource + Clone>(
     listing: &Listing<R>,
     missing: &BTreeSet<Key>,
@@ -404,7 +403,7 @@ mod tests {
         }
     }
 
-    /// What is created, updated, deleted and held.
+    /// The created, updated, deleted and held objects.
     fn planned(
         listing: &Listing<ServiceAccount>,
         actual: &[&str],

@@ -1,4 +1,4 @@
-//! What the cloud's record of deletions says of a kind. By it, a list that lacks an object is told from one that is
+//! The cloud's record of deletions for a kind. By it, a list that lacks an object is distinguished from one that is
 //! wrong.
 
 use std::collections::BTreeSet;
@@ -26,12 +26,12 @@ pub(crate) enum Record {
 }
 
 impl Record {
-    /// Whether it names the object.
+    /// Returns true if it names the object.
     pub(super) fn names(&self, name: &str) -> bool {
         matches!(self, Self::Names(names) if names.contains(name))
     }
 
-    /// Whether the cloud has a record that does not name the object, as far as it could be read.
+    /// Returns true if the cloud has a record that does not name the object, as far as it could be read.
     pub(crate) fn lacks(&self, name: &str) -> bool {
         match self {
             Self::Absent => false,
@@ -41,8 +41,8 @@ impl Record {
     }
 }
 
-/// Whether the cloud has ever answered with a record. It is remembered, also over restarts in a Secret beside the
-/// stored lists: a cloud that had a record and answers 404 is wrong, and not older than the record. Clones share it.
+/// True once the cloud has answered with a record. It is remembered, also over restarts in a Secret beside the stored
+/// lists: a cloud that had a record and answers 404 is wrong, and not older than the record. Clones share it.
 #[derive(Clone)]
 pub(crate) struct HasRecord(Arc<Remembered>);
 
@@ -85,7 +85,8 @@ impl HasRecord {
         }
     }
 
-    /// Whether the cloud is not known to have a record. While what is stored cannot be read, it counts as known.
+    /// Returns true if the cloud is not known to have a record. While what is stored cannot be read, it counts as
+    /// known.
     pub(crate) async fn is_unknown(&self) -> bool {
         if self.0.is_known.load(Ordering::Relaxed) {
             return false;

@@ -1,5 +1,4 @@
-//! What the loop that asks the cloud, and the controller that writes the objects of the cluster, know of a kind: the
-//! last complete list.
+//! The state of a kind that the cloud's loop and the controller of the cluster's objects share: the last complete list.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,10 +13,10 @@ use super::listing::Listing;
 use super::plan::Hold;
 use super::record::Record;
 
-/// What the loop that asks the cloud and the controller share.
+/// The state that the cloud's loop and the controller share.
 pub(super) struct Shared<K: MirroredKind> {
     pub(super) kind: K,
-    /// What the cloud lists, as other controllers see it.
+    /// The cloud's list, for other controllers.
     pub(super) list: CloudList<K::Resource>,
     /// Notified when the last response deletes something, or something of it is held: the next one may differ.
     pub(super) doubted: Notify,
@@ -27,7 +26,7 @@ pub(super) struct Shared<K: MirroredKind> {
 /// The last complete list.
 pub(super) struct Known<R> {
     pub(super) listing: Arc<Listing<R>>,
-    /// When the cloud sent it last, on the monotonic clock. None if an earlier process stored it.
+    /// The time when the cloud sent it last, on the monotonic clock. None if an earlier process stored it.
     pub(super) confirmed: Option<Duration>,
     /// The cloud's record of deletions; read only if the list lacks objects.
     pub(super) record: Arc<Record>,
@@ -53,8 +52,8 @@ impl<K: MirroredKind> Shared<K> {
         }
     }
 
-    /// What people call the first objects that are held: as the cloud lists them, or listed them last, because somebody
-    /// may have edited their copies.
+    /// The display names of the first objects that are held: as the cloud lists them, or listed them last, because
+    /// somebody may have edited their copies.
     pub(super) fn names(
         &self,
         hold: &Hold,
@@ -81,7 +80,7 @@ impl<K: MirroredKind> Shared<K> {
         *self.lock() = Some(known);
     }
 
-    /// What an earlier process stored, if it did. A response of the cloud that came earlier stays.
+    /// Restores the list that an earlier process stored, if it did. A response of the cloud that came earlier stays.
     pub(super) fn recall(&self, stored: Option<Arc<Specs<K::Resource>>>) {
         if let Some(list) = &stored {
             self.lock().get_or_insert_with(|| Known {
@@ -98,7 +97,7 @@ impl<K: MirroredKind> Shared<K> {
         self.lock().clone()
     }
 
-    /// Whether it is the last complete response.
+    /// Returns true if it is the last complete response.
     pub(super) fn is_last(&self, listing: &Arc<Listing<K::Resource>>) -> bool {
         let known = self.lock();
         known.as_ref().is_some_and(|known| Arc::ptr_eq(&known.listing, listing))

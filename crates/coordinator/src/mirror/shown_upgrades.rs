@@ -1,4 +1,4 @@
-//! What the cloud shows of its upgrades, for the reports of their progress.
+//! The upgrades as the cloud shows them, for the reports of their progress.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use tidewaiter_cloud::models::{UpgradeProgress, UpgradeStatus};
 use tidewaiter_kit::Cache;
 use tokio::sync::Notify;
 
-/// What the cloud shows of its upgrades: as it last listed them, with what was sent since. Clones share it.
+/// The upgrades as the cloud shows them: as it last listed them, with what was sent since. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShownUpgrades(Arc<Shown>);
 
@@ -25,7 +25,7 @@ type Upgrades = BTreeMap<UpgradeId, Option<UpgradeProgress>>;
 /// The upgrades of the cloud, in the cluster and as the cloud shows them.
 #[derive(Clone, Debug)]
 pub(crate) struct MirroredUpgrades {
-    /// As the cloud shows them.
+    /// The upgrades as the cloud shows them.
     pub(crate) shown: ShownUpgrades,
     /// All upgrades in the cluster.
     pub(crate) upgrades: Cache<ClusterUpgrade>,
@@ -45,18 +45,18 @@ impl ShownUpgrades {
         }
     }
 
-    /// Whether the cloud shows that the upgrade has ended.
+    /// Returns true if the cloud shows that the upgrade has ended.
     pub(super) fn is_over(&self, id: UpgradeId) -> bool {
         let shown = self.lock().get(&id).and_then(|shown| shown.as_ref()?.cluster_status);
         matches!(shown, Some(UpgradeStatus::Success | UpgradeStatus::Failed))
     }
 
-    /// Whether the cloud lists the upgrade.
+    /// Returns true if the cloud lists the upgrade.
     pub(super) fn lists(&self, id: UpgradeId) -> bool {
         self.lock().contains_key(&id)
     }
 
-    /// What it shows of each.
+    /// The state of each.
     pub(crate) fn all(&self) -> Upgrades {
         self.lock().clone()
     }

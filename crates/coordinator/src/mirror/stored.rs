@@ -46,10 +46,10 @@ const MAX_LIST_BYTES: usize = 64 << 20;
 
 type Data = BTreeMap<String, ByteString>;
 
-/// Why a list is not stored.
+/// The reason why a list is not stored.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StoreError {
-    /// What is stored cannot be read.
+    /// The stored list cannot be read.
     #[error("the stored list cannot be read")]
     Read(#[from] kube::Error),
     /// The list is too large.
@@ -65,13 +65,13 @@ pub(super) struct StoredList<R> {
     secrets: Api<Secret>,
     kind: &'static str,
     stored: Mutex<Stored<R>>,
-    /// What the brake remembers, as the Secrets have it.
+    /// The memory of the brake, as the Secrets have it.
     remembered: Mutex<Arc<Remembered>>,
-    /// Whether the Secrets are to be read again before the next list is taken for stored.
+    /// True if the Secrets are to be read again before the next list is taken for stored.
     doubted: AtomicBool,
 }
 
-/// What the Secrets have, as far as it is known.
+/// The content of the Secrets, as far as it is known.
 enum Stored<R> {
     /// They were not read yet.
     Unread,
@@ -101,7 +101,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
         }
     }
 
-    /// What is stored, as far as it is known.
+    /// The stored list, as far as it is known.
     pub(super) fn known(&self) -> Option<Arc<Specs<R>>> {
         match &*self.stored() {
             Stored::List(list) => Some(Arc::clone(list)),
@@ -109,7 +109,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
         }
     }
 
-    /// What an earlier process stored, which is read once. What is damaged is as if there were nothing.
+    /// The list that an earlier process stored, which is read once. A damaged list is treated as absent.
     pub(super) async fn read(&self) -> Result<Option<Arc<Specs<R>>>, kube::Error> {
         if !matches!(&*self.stored(), Stored::Unread) {
             return Ok(self.known());
@@ -121,7 +121,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
         Ok(found)
     }
 
-    /// What the Secrets have now.
+    /// The content of the Secrets now.
     async fn load(&self) -> Result<(Option<Specs<R>>, Remembered), kube::Error> {
         let Some(mut first) = self.part(0).await? else {
             return Ok((None, Remembered::default()));
@@ -145,7 +145,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
         Ok((found, remembered.flatten().unwrap_or_default()))
     }
 
-    /// What the brake of the process before remembered.
+    /// The memory of the brake of the process before.
     pub(super) fn remembered(&self) -> Arc<Remembered> {
         Arc::clone(&self.remembered.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -159,7 +159,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
         self.doubted.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the Secrets have the list, which they had when they were last read or written.
+    /// Returns true if the Secrets have the list, which they had when they were last read or written.
     async fn is_intact(&self, list: &Specs<R>, remembered: &Remembered) -> Result<bool, kube::Error> {
         if !self.doubted.load(Ordering::Relaxed) {
             return Ok(true);
@@ -250,7 +250,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
         Ok(())
     }
 
-    /// The Secrets were deleted: the next list is stored anew.
+    /// The Secrets were deleted: the next list is stored again.
     pub(super) fn forget(&self) {
         *self.stored() = Stored::Nothing;
     }
@@ -288,7 +288,7 @@ fn pack<R: Serialize>(list: &Specs<R>) -> Result<Vec<u8>, StoreError> {
     Ok(compress_prepend_size(&text))
 }
 
-/// What the brake remembers, compressed; nothing if that is nothing. What does not fit beside the list goes without the
+/// The memory of the brake, compressed; empty if there is none. A memory that does not fit beside the list loses the
 /// additions: the deletions are what a wrong list must not go on with.
 fn pack_remembered(remembered: &Remembered) -> Result<Vec<u8>, StoreError> {
     if *remembered == Remembered::default() {

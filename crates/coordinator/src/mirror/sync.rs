@@ -44,7 +44,6 @@ const MOMENT: Duration = Duration::from_secs(1);
 /// controllers that act on the objects, one by one.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The controller.
 pub(super) struct SyncController<K: MirroredKind> {
     pub(super) shared: Arc<Shared<K>>,
     pub(super) cache: Cache<K::Resource>,
@@ -62,17 +61,17 @@ pub(super) struct SyncController<K: MirroredKind> {
 
 /// The last pass.
 pub(super) struct Last<R> {
-    /// When it ended, on the monotonic clock.
+    /// The time when it ended, on the monotonic clock.
     ended: Option<Duration>,
     listing: Option<Arc<Listing<R>>>,
-    /// Whether it was shown to other controllers, and with which changes held.
+    /// True if it was shown to other controllers, and with which changes held.
     is_shown: bool,
     shown_hold: Option<Hold>,
     /// The versions of the objects that were as this response says.
     settled: BTreeMap<Key, Option<String>>,
     /// The objects whose deletion was held.
     held: BTreeSet<Key>,
-    /// How many times in a row the list could not be stored.
+    /// The number of times in a row that the list could not be stored.
     store_failures: u32,
 }
 
@@ -263,7 +262,7 @@ impl<K: MirroredKind> SyncController<K> {
         }
     }
 
-    /// What is to be done; None while the cache does not show our own last writes. By what an earlier process stored,
+    /// The plan; None while the cache does not show our own last writes. By a list that an earlier process stored,
     /// nothing is deleted.
     fn plan(&self, known: &Known<K::Resource>, actual: &[Arc<K::Resource>]) -> Option<Plan<K::Resource>> {
         let (listing, kind) = (&known.listing, &self.shared.kind);
@@ -339,8 +338,8 @@ impl<K: MirroredKind> SyncController<K> {
         (last.is_shown, last.shown_hold) = (true, hold.cloned());
     }
 
-    /// Whether the writes of this response go on: not when there is another one, and not when the controllers pause or
-    /// end.
+    /// Returns true if the writes of this response go on: not when there is another one, and not when the controllers
+    /// pause or end.
     fn goes_on(&self, listing: &Arc<Listing<K::Resource>>) -> bool {
         let ControllerContext {
             leadership,

@@ -20,29 +20,29 @@ pub(super) type Scoped = BTreeMap<Key, String>;
 pub(super) struct Window {
     /// None before the first response of the process.
     protected: Option<Scoped>,
-    /// When a list added an object.
+    /// The time when a list added an object.
     added: BTreeMap<Key, Duration>,
     /// The scope of a deleted object, and when a list deleted it.
     deleted: BTreeMap<Key, (String, Duration)>,
 }
 
-/// What outlasts the process: keys by their texts, with times of the wall clock.
+/// The memory that outlasts the process: keys by their texts, with times of the wall clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Remembered {
-    /// When the brake began to hold what it holds.
+    /// The time when the brake began to hold what it holds.
     pub(super) since: Option<Timestamp>,
-    /// Whether the window stands still, because the last list is held.
+    /// True if the window stands still, because the last list is held.
     pub(super) holds_list: bool,
     /// The scopes of the protected objects that are not stored as the cloud lists them.
     pub(super) protected: BTreeMap<String, String>,
     /// The scopes of the deleted objects, and when each was deleted.
     pub(super) deleted: BTreeMap<String, (String, Timestamp)>,
-    /// When each object was added.
+    /// The time when each object was added.
     pub(super) added: BTreeMap<String, Timestamp>,
 }
 
-/// One moment on both clocks.
+/// A moment on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) now: Timestamp,
@@ -63,8 +63,8 @@ impl Moment {
 }
 
 impl Remembered {
-    /// Whether it says what the other one does. What has left the window since may still be in it: it is too old when
-    /// it is read.
+    /// Returns true if it says what the other one does. What has left the window since may still be in it: it is too
+    /// old when it is read.
     pub(super) fn says(&self, other: &Self) -> bool {
         let has = |(key, (scope, _)): (&String, &(String, Timestamp))| {
             self.deleted.get(key).is_some_and(|(known, _)| known == scope)
@@ -85,7 +85,7 @@ pub(super) struct Extent {
 }
 
 impl Window {
-    /// Whether nothing was listed yet.
+    /// Returns true if nothing was listed yet.
     pub(super) fn is_new(&self) -> bool {
         self.protected.is_none()
     }
@@ -100,7 +100,7 @@ impl Window {
         self.added = added.map(|(key, time)| (Key::new(key), at.monotonic(*time))).collect();
     }
 
-    /// What another process needs, besides the objects that are `stored`.
+    /// The memory for another process, besides the objects that are `stored`.
     pub(super) fn remembered(&self, stored: impl Fn(&Key) -> bool, at: Moment) -> Remembered {
         let text = |key: &Key| key.text().to_string();
         let protected = self.protected.iter().flatten().filter(|(key, _)| !stored(key));
@@ -129,7 +129,7 @@ impl Window {
         self.protected.get_or_insert_with(before)
     }
 
-    /// Whether the object is protected, or was deleted within the window.
+    /// Returns true if the object is protected, or was deleted within the window.
     pub(super) fn contains(&self, key: &Key) -> bool {
         let is_protected = self
             .protected
@@ -151,7 +151,7 @@ impl Window {
         self.extent_of(&deleted.chain(self.protected.iter().flatten()).collect(), is_listed)
     }
 
-    /// Whether the list alone lacks more than half, or the last objects, of those that are protected.
+    /// Returns true if the list alone lacks more than half, or the last objects, of those that are protected.
     pub(super) fn lacks_most(&self, is_listed: impl Fn(&Key) -> bool) -> bool {
         let protected = self.protected.iter().flatten().collect();
         self.extent_of(&protected, is_listed) != Extent::default()

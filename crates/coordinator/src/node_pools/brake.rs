@@ -1,4 +1,5 @@
-//! The brake for the lists of Nodes of the cloud: a single wrong response must not take the labels of its node pool from most Nodes. Pure.
+//! The brake for the lists of Nodes of the cloud: a single wrong response must not take the labels of its node pool
+//! from most Nodes. Pure.
 //!
 //! A response is held if it contradicts the labels of more than half of the Nodes that have one, and of at least two.
 //! The same response, at least one sync interval later, confirms it. A response without any node of a pool is held if
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use super::{Members, NodePools};
 
-/// What becomes of a response.
+/// The verdict about a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It counts from now on.
@@ -56,7 +57,8 @@ impl Brake {
     }
 }
 
-/// Whether the response contradicts most of the labels. `labels` are the names of the Nodes with the pools that their labels name.
+/// Returns true if the response contradicts most of the labels. `labels` are the names of the Nodes with the pools that
+/// their labels name.
 pub(super) fn contradicts_most<'a>(
     labels: impl IntoIterator<Item = (&'a str, &'a str)>,
     setting: NodePools,

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(super) struct Freshness(AtomicU64);
 
 impl Freshness {
-    /// This replica does not lead, so it asks for nothing.
+    /// This replica does not lead, so it requests nothing.
     const IDLE: u64 = u64::MAX;
 
     pub(super) fn idle() -> Self {

@@ -31,7 +31,7 @@ type Form = BTreeMap<LabelValue, BTreeMap<String, NodeName>>;
 pub(super) struct StoredNodes {
     secrets: Api<Secret>,
     writer: Writer,
-    /// What the Secret has, as far as it is known.
+    /// The content of the Secret, as far as it is known.
     stored: Option<ById>,
 }
 
@@ -45,7 +45,7 @@ impl StoredNodes {
         }
     }
 
-    /// What an earlier process stored. What is damaged is as if there were nothing.
+    /// The members that an earlier process stored. A damaged Secret is treated as absent.
     pub(super) async fn read(&mut self) -> Result<ById, kube::Error> {
         self.stored = self.load().await?;
         Ok(self.stored.clone().unwrap_or_default())
@@ -75,7 +75,7 @@ impl StoredNodes {
         Ok(Some(nodes.collect()))
     }
 
-    /// Stores the nodes, if they are others than the Secret has. What cannot be stored is tried again after the next
+    /// Stores the nodes, if they are others than the Secret has. A failed write is retried after the next
     /// list.
     pub(super) async fn write(&mut self, nodes: &ById) {
         if self.stored.as_ref() == Some(nodes) {
@@ -115,7 +115,7 @@ impl StoredNodes {
         }
     }
 
-    /// The Secret was deleted: the next list is stored anew.
+    /// The Secret was deleted: the next list is stored again.
     pub(super) fn forget(&mut self) {
         self.stored = None;
     }

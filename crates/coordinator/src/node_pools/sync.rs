@@ -36,11 +36,12 @@ use crate::retries::{PATIENCE, Retries};
 /// Spreads the polls of many clusters.
 const JITTER: f64 = 0.1;
 
-/// While nothing is wrong, the nodes are listed again after this many sync intervals, in case the change stream lost an event.
+/// While nothing is wrong, the nodes are listed again after this many sync intervals, in case the change stream lost an
+/// event.
 const QUIET_INTERVALS: u32 = 5;
 
-/// The time between two requests. It doubles while the change stream names nodes all the time and none of them moves: every report of the
-/// status of a node changes the list.
+/// The time between two requests. It doubles while the change stream names nodes all the time and none of them moves:
+/// every report of the status of a node changes the list.
 const SHORTEST_REST: Duration = Duration::from_millis(500);
 const LONGEST_REST: Duration = Duration::from_secs(8);
 
@@ -50,11 +51,11 @@ const STALLED_INTERVALS: u32 = 10;
 /// The cloud may ask for a pause of five minutes, and a request has to end after it.
 const STALLED: Duration = Duration::from_mins(10);
 
-/// Why Nodes are held.
+/// The reason why Nodes are held.
 const UNRECORDED: &str = "the cloud's record of deletions does not name them";
 const UNREAD: &str = "the cloud's record of deletions cannot be read";
 
-/// Where the nodes of a cluster are listed.
+/// The source of a cluster's nodes.
 #[derive(Clone, Debug)]
 pub struct CloudNodes {
     /// The client of the cloud.
@@ -81,11 +82,11 @@ struct NodePoolSync {
     held: Held,
     /// A person has released something of it.
     released: Arc<Notify>,
-    /// Whether the cloud was older than the record of deletions when it was last asked for it.
+    /// True if the cloud was older than the record of deletions when it was last asked for it.
     is_without_record: bool,
     has_record: HasRecord,
     brake: Brake,
-    /// What the last request failed with; logged once.
+    /// The last error of a request; logged once.
     last_error: Option<String>,
     metrics: SyncMetrics,
     freshness: Arc<Freshness>,
@@ -93,16 +94,16 @@ struct NodePoolSync {
     clock: SharedClock,
 }
 
-/// What a request led to.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// No node is in another node pool than before.
     Unchanged,
-    /// Some are.
+    /// Nodes have moved to another node pool.
     Moved,
     /// Most would be, so nothing was changed yet.
     Held,
-    /// The response cannot be used. The cloud asks for this pause.
+    /// The response cannot be used. The cloud requires this pause.
     Failed(Duration),
 }
 
@@ -226,7 +227,7 @@ impl NodePoolSync {
                 }
             }
             rest = SHORTEST_REST;
-            // Another replica of the cloud may have answered, which had not heard of the change yet.
+            // Another replica of the cloud may have answered, which had not received the change yet.
             let is_unseen = named && outcome == Outcome::Unchanged;
             let wait = if is_unseen { LIST_AGAIN } else { self.wait(outcome) };
             (woken, named) = tokio::select! {
@@ -248,8 +249,8 @@ impl NodePoolSync {
         }
     }
 
-    /// Asks the cloud once. The request is conditional, except while something is held: a wrong list may have come with
-    /// the `ETag` of the right one.
+    /// Requests the nodes once. The request is conditional, except while something is held: a wrong list may have come
+    /// with the `ETag` of the right one.
     async fn list(&mut self, client: &Client) -> Outcome {
         if self.in_force.is_none() {
             match self.stored.read().await {

@@ -1,4 +1,5 @@
-//! The nodes of the cloud and the status that the cloud shows of them: as it last listed them, with what was sent since.
+//! The nodes of the cloud and the status that the cloud shows of them: as it last listed them, with what was sent
+//! since.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,6 @@ use tracing::warn;
 use super::status::Status;
 use crate::cloud::Cloud;
 
-/// A node of the cloud.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CloudNode {
     pub(super) id: NodeId,
@@ -22,7 +22,7 @@ pub(super) struct CloudNode {
     pub(super) status: Status,
 }
 
-/// All of them, by id.
+/// The nodes of the cloud, by id.
 #[derive(Debug, Default)]
 pub(super) struct CloudNodes(Mutex<Known>);
 
@@ -34,7 +34,7 @@ struct Known {
     cluster: Option<Status>,
     nodes_etag: Option<ETag>,
     cluster_etag: Option<ETag>,
-    /// What is wrong with the malformed nodes, so that it is logged once.
+    /// The problems of the malformed nodes, so that each is logged once.
     malformed: BTreeSet<String>,
 }
 
@@ -71,7 +71,7 @@ impl CloudNodes {
         self.lock().cluster = Some(status);
     }
 
-    /// Asks the cloud again. Returns whether anything is new.
+    /// Requests the nodes again. Returns true if anything is new.
     ///
     /// # Errors
     /// If there is no complete response. Then everything stays as it was.

@@ -1,6 +1,7 @@
-//! What is reported of a node and of the cluster. Pure.
+//! The reports of a node and of the cluster. Pure.
 //!
-//! A kubelet writes the conditions of its Node: only its word for the state of the condition and a reason that looks like one are passed on.
+//! A kubelet writes the conditions of its Node: only its word for the state of the condition and a reason that looks
+//! like one are passed on.
 
 use serde_json::{Value, json};
 use tidewaiter_cloud::models;
@@ -67,7 +68,7 @@ impl Status {
         }
     }
 
-    /// Whether it is one that a coordinator reports. Others come from the program that creates the machine.
+    /// Returns true if it is one that a coordinator reports. Others come from the program that creates the machine.
     pub(super) fn is_ours(&self) -> bool {
         [RUNNING, NOT_READY].contains(&self.kind.as_str())
     }

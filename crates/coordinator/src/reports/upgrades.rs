@@ -1,8 +1,9 @@
 //! Reports of the progress of upgrades: the cloud shows of each of its upgrades what the cluster says of it.
 //!
-//! A loop of its own sends them, so no upgrade waits for the cloud. It sends what differs from what the cloud shows, and then rests for [`PAUSE`]: what
-//! happens meanwhile is one report. What the cloud shows is in the list that the mirror asks for anyway, so at rest no request is sent, and a status that
-//! somebody overwrote is sent again. While the cloud is away, the loop retries at the pace of all loops ([`Retries`]), and then sends the last state alone.
+//! A loop of its own sends them, so no upgrade waits for the cloud. It sends what differs from what the cloud shows,
+//! and then rests for [`PAUSE`]: what happens meanwhile is one report. What the cloud shows is in the list that the
+//! mirror asks for anyway, so at rest no request is sent, and a status that somebody overwrote is sent again. While the
+//! cloud is away, the loop retries at the pace of all loops ([`Retries`]), and then sends the last state alone.
 //!
 //! An upgrade that a person created in the cluster is not the cloud's, whatever its `spec.id` is, and is not reported.
 
@@ -61,9 +62,9 @@ pub(crate) fn start(cloud: &Cloud, mirrored: MirroredUpgrades, context: &Control
 struct UpgradeReports {
     cloud: Cloud,
     mirrored: MirroredUpgrades,
-    /// What the cloud does not accept, which is not sent again.
+    /// Reports that the cloud does not accept, which are not sent again.
     rejected: BTreeMap<UpgradeId, UpgradeProgress>,
-    /// Whether it was logged that reports fail.
+    /// True if it was logged that reports fail.
     is_failing: bool,
 }
 
@@ -93,7 +94,7 @@ impl UpgradeReports {
         Ok(())
     }
 
-    /// Sends what differs. Fails with the pause that the cloud asks for.
+    /// Sends what differs. Fails with the pause that the cloud requires.
     async fn report(&mut self) -> Result<(), Duration> {
         for (id, progress) in differing(&self.mirrored) {
             if self.rejected.get(&id) == Some(&progress) {
@@ -132,7 +133,7 @@ impl UpgradeReports {
     }
 }
 
-/// What is reported of an upgrade; None before anything was decided about it. Pure.
+/// The report on an upgrade; None before anything was decided about it. Pure.
 fn report(object: &ClusterUpgrade) -> Option<UpgradeProgress> {
     let counted = object.status.as_ref().filter(|status| !status.conditions.is_empty());
     let stored = object.spec.status.clone().unwrap_or_default();
@@ -167,7 +168,7 @@ fn status(stored: Stored) -> Option<UpgradeStatus> {
     }
 }
 
-/// What the upgrade waits for, or how it ended, as far as the cloud accepts it.
+/// The condition that the upgrade waits for, or its end, as far as the cloud accepts it.
 fn message(status: &ClusterUpgradeStatus, is_over: bool) -> Option<Description> {
     let wanted = if is_over { SUCCEEDED } else { PROGRESSING };
     let condition = status.conditions.iter().find(|condition| condition.type_ == wanted)?;

@@ -21,14 +21,14 @@ const REMOVED: &str = "removed.";
 /// The message of a marker that no progress can be recorded in.
 const IMMUTABLE: &str = "everything is removed, but the marker is immutable, so the progress cannot be shown: delete the ConfigMap and request it again";
 
-/// How far it is.
+/// The state of a termination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum State {
     /// The leader has not begun.
     Requested,
     /// The leader removes objects.
     Removing,
-    /// Nothing is left.
+    /// Everything is removed.
     Removed,
 }
 
@@ -46,19 +46,19 @@ impl State {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Resource)]
 #[resource(inherit = ConfigMap)]
 pub struct Marker {
-    /// What a writer needs of it.
+    /// The metadata that a writer needs.
     #[serde(deserialize_with = "tidewaiter_kit::slim::for_writer")]
     pub(super) metadata: ObjectMeta,
     /// The request and its progress.
     #[serde(default)]
     pub(super) data: BTreeMap<String, String>,
-    /// Whether no progress can be recorded. Ours never is.
+    /// True if no progress can be recorded. Ours never is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) immutable: Option<bool>,
 }
 
 impl Marker {
-    /// Whether what it says is somebody else's, because no progress can be recorded in it.
+    /// Returns true if what it says is somebody else's, because no progress can be recorded in it.
     pub(super) fn is_immutable(&self) -> bool {
         self.immutable.unwrap_or_default()
     }
@@ -78,7 +78,7 @@ pub(super) fn requested(by: &str, now: Timestamp) -> Marker {
     }
 }
 
-/// What the leader writes to the marker.
+/// The marker that the leader writes.
 pub(super) fn progressed(state: State, message: &str, removed: &BTreeMap<&'static str, u64>) -> Marker {
     let counts = removed
         .iter()
@@ -93,7 +93,7 @@ pub(super) fn progressed(state: State, message: &str, removed: &BTreeMap<&'stati
     }
 }
 
-/// How many objects of the row were removed already, by the marker.
+/// The number of objects of the row that were removed already, by the marker.
 pub(super) fn removed(marker: &Marker, row: &str) -> u64 {
     let count = marker
         .data
@@ -102,19 +102,19 @@ pub(super) fn removed(marker: &Marker, row: &str) -> u64 {
     count.and_then(|count| count.parse().ok()).unwrap_or_default()
 }
 
-/// How far a termination is.
+/// The progress of a termination.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Progress {
     /// `Requested`, `Removing` or `Removed`.
     pub state: String,
-    /// What it waits for, or what failed.
+    /// The condition that it waits for, or the failure.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Who requested it first.
+    /// The first requester.
     pub requested_by: String,
-    /// When (RFC 3339).
+    /// The time of the request (RFC 3339).
     pub requested_at: String,
-    /// How many objects were removed, by kind.
+    /// The number of removed objects, by kind.
     pub removed: BTreeMap<String, u64>,
 }
 
@@ -138,13 +138,13 @@ impl Progress {
         }
     }
 
-    /// Whether nothing is left.
+    /// Returns true if nothing is left.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.state == State::Removed.word()
     }
 
-    /// What it means for an installation that is to work, and how that begins.
+    /// The remedy for an installation that should work, and the termination's meaning for it.
     #[must_use]
     pub fn remedy(&self) -> String {
         let what = if self.is_complete() { "was" } else { "is being" };

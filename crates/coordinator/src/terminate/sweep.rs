@@ -1,5 +1,5 @@
-//! Removes the objects of the table, as the leader. Every deletion names the uid and the version that was listed, so an object that was
-//! created again or changed meanwhile is left to the next sweep.
+//! Removes the objects of the table, as the leader. Every deletion names the uid and the version that was listed, so an
+//! object that was created again or changed meanwhile is left to the next sweep.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -60,14 +60,14 @@ pub(super) struct Terminator {
     counts: Mutex<Counts>,
 }
 
-/// How many objects were removed for one marker, by row.
+/// The number of objects removed for one marker, by row.
 #[derive(Default)]
 struct Counts {
     marker: Option<String>,
     removed: BTreeMap<&'static str, u64>,
 }
 
-/// What a row has come to.
+/// The result of a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Count {
     removed: u64,
@@ -75,7 +75,7 @@ pub(super) struct Count {
     waiting: u64,
 }
 
-/// One pass over the table.
+/// A pass over the table.
 pub(super) struct Sweep<'a> {
     terminator: &'a Terminator,
 }
@@ -315,7 +315,7 @@ fn list<T: Clone>(row: &Row, listed: Result<ObjectList<T>, kube::Error>) -> Resu
     }
 }
 
-/// Whether there is another page; then the parameters ask for it.
+/// Returns true if there is another page; then the parameters ask for it.
 fn turn(params: &mut ListParams, page: ListMeta) -> bool {
     params.continue_token = page.continue_.filter(|token| !token.is_empty());
     params.continue_token.is_some()

@@ -1,7 +1,7 @@
-//! What is removed: a line for each kind, in this order.
+//! The table of removals: a line for each kind, in this order.
 //!
-//! First what is made from the custom resources, then the custom resources, because each says what belongs to it. An entry goes before the
-//! Secret that it names.
+//! First what is made from the custom resources, then the custom resources, because each says what belongs to it. An
+//! entry goes before the Secret that it names.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -67,16 +67,16 @@ pub(super) struct Row {
     sweep: for<'a> fn(&'a Sweep<'_>, &'a Row) -> BoxFuture<'a, Result<Count, SweepError>>,
 }
 
-/// Which objects of a kind are ours.
+/// The objects of a kind that are ours.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ours {
-    /// Those with the label of what the coordinator makes.
+    /// The objects with the label of what the coordinator makes.
     Managed,
-    /// Those with this label.
+    /// The objects with this label.
     Labelled(&'static str),
-    /// Those with the label and this name.
+    /// The objects with the label and this name.
     ManagedNamed(&'static str),
-    /// Those that a field manager of ours applied, whose name begins so. The custom resources have no label.
+    /// The objects that a field manager of ours applied, whose name begins so. The custom resources have no label.
     AppliedBy(&'static str),
     /// Inventories of plugins, with what they name.
     Inventories,
@@ -145,7 +145,7 @@ impl Row {
 }
 
 impl Ours {
-    /// What the API server selects by.
+    /// The selectors of the API server.
     pub(super) fn selectors(self) -> (Option<String>, Option<String>) {
         let managed = Some(format!("{MANAGED_LABEL}={MANAGED_VALUE}"));
         match self {
@@ -156,7 +156,7 @@ impl Ours {
         }
     }
 
-    /// Whether an object that was selected is ours.
+    /// Returns true if an object that was selected is ours.
     pub(super) fn owns(self, object: &ObjectMeta) -> bool {
         match self {
             Self::Managed

@@ -1,6 +1,8 @@
-//! The pure functions say what the API server says (`SubjectAccessReview`), for random roles, bindings, users, teams and questions.
+//! The pure functions say what the API server says (`SubjectAccessReview`), for random roles, bindings, users, teams
+//! and questions.
 //!
-//! All that is random is created first, under names of its own for each history, and then asked about: one wait for all.
+//! All that is random is created first, under names of its own for each history, and then asked about: one wait for
+//! all.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +35,7 @@ const USERS: [&str; 3] = ["ann", "bob", "cid"];
 const TEAMS: [&str; 2] = ["ops", "web"];
 const NAMESPACES: [&str; 2] = ["red", "blue"];
 
-/// What is asked, owned.
+/// The question, owned.
 #[derive(Clone, Debug)]
 struct Question {
     verb: &'static str,
@@ -321,7 +323,7 @@ where
     }
 }
 
-/// What the pure functions say of a user, against what the API server says before and after.
+/// Compares the answers of the pure functions about a user with those of the API server before and after.
 fn agrees(history: &(Access, Access), told: &[Change], user: &str, question: &Question, answers: (bool, bool)) {
     let (before, after) = history;
     let (could, can) = answers;
@@ -416,8 +418,8 @@ fn teams_of(access: &Access, user: &str) -> Vec<String> {
     teams.map(|(team, _)| team.clone()).collect()
 }
 
-/// Rules about signers and about users to impersonate, which are no objects. For signers, the API server asks for the name
-/// and for `DOMAIN/*` (`IsAuthorizedForSignerName`).
+/// Rules about signers and about users to impersonate, which are no objects. For signers, the API server asks for the
+/// name and for `DOMAIN/*` (`IsAuthorizedForSignerName`).
 #[tokio::test]
 async fn names_of_signers_and_of_whom_to_impersonate_permit_what_the_api_server_says() {
     const CERTIFICATES: &str = "certificates.k8s.io";

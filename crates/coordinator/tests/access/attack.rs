@@ -1,8 +1,9 @@
-//! The attack suite `rbac`: each row of the table of full control, escalated for real with a role that the coordinator bound.
+//! The attack suite `rbac`: each row of the table of full control, escalated for real with a role that the coordinator
+//! bound.
 //!
-//! Each attack runs twice, on an API server with kube-controller-manager: with `allowPrivileged: true` it succeeds, so the row is no
-//! invention; by default each of its steps is forbidden, and the harmless neighbours of its rules stay. What only a kubelet could show is
-//! asked of the API server as the kubelet asks it (`SubjectAccessReview`).
+//! Each attack runs twice, on an API server with kube-controller-manager: with `allowPrivileged: true` it succeeds, so
+//! the row is no invention; by default each of its steps is forbidden, and the harmless neighbours of its rules stay.
+//! What only a kubelet could show is asked of the API server as the kubelet asks it (`SubjectAccessReview`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -89,7 +90,7 @@ fn user_name(user: &str) -> String {
     format!("containership.io/user_id#{user}")
 }
 
-/// Whether the API server lets the user do it.
+/// Returns true if the API server lets the user do it.
 async fn is_allowed(world: &World, user: &str, question: &Value) -> bool {
     let mut spec = question.clone();
     spec["user"] = json!(user_name(user));
@@ -169,7 +170,7 @@ impl Eve<'_> {
         if allowed { Ok(()) } else { Err(Forbidden) }
     }
 
-    /// Whether the holder of the token may give itself everything.
+    /// Checks if the holder of the token may give itself everything.
     async fn owns_the_cluster(&self, token: &str) {
         let mut config = self.world.cluster.config(&Identity::Admin);
         config.auth_info = AuthInfo {
@@ -188,8 +189,8 @@ impl Eve<'_> {
     }
 }
 
-/// The role of an attack, and the two users who have it: one attacks while it is allowed, the other by default, because the API server
-/// remembers for a while whom a user may impersonate.
+/// The role of an attack, and the two users who have it: one attacks while it is allowed, the other by default, because
+/// the API server remembers for a while whom a user may impersonate.
 struct Prepared {
     attack: &'static Attack,
     users: [String; 2],
@@ -223,7 +224,8 @@ impl Prepared {
         Scope::of(namespace, &RbacSettings::default().system_namespaces)
     }
 
-    /// Waits until the user may do what the rules of the table permit, or may not, and in any case what the others permit.
+    /// Waits until the user may do what the rules of the table permit, or may not, and in any case what the others
+    /// permit.
     async fn becomes(&self, world: &World, user: &str, of_table: bool) {
         for rule in self.attack.rules.iter().chain(self.attack.neighbours) {
             let is_of_table = full_control(&policy_rule(rule), self.scope()).is_some();
@@ -288,7 +290,7 @@ async fn each_row_escalates_where_it_is_allowed_and_is_refused_by_default() {
     assert!(missing.is_empty(), "no attack tries {missing:?}");
 }
 
-/// What an admin of an ordinary namespace has, and what is harmless in the whole cluster, applies by default.
+/// The rights of an admin of an ordinary namespace, and harmless rights in the whole cluster, apply by default.
 #[tokio::test]
 async fn an_admin_of_an_ordinary_namespace_is_not_hindered() {
     let world = World::start().await;
@@ -415,7 +417,7 @@ fn any_rule() -> impl Strategy<Value = PolicyRule> {
     prop_oneof![8 => on_resources, 1 => on_paths]
 }
 
-/// What the API server is asked to learn whether a rule permits anything of the row.
+/// The questions to the API server that show if a rule permits anything of the row.
 fn questions(row: &FullControl, rule: &PolicyRule, namespace: &str) -> Vec<Value> {
     let mut questions = Vec::new();
     if row.groups.is_empty() {

@@ -136,7 +136,7 @@ impl Scene {
         .await;
     }
 
-    /// What the cloud removes goes, even if its resource stays.
+    /// A role that the cloud removes goes, even if its resource stays.
     async fn goes(&self) {
         self.binds([binding(IN_APPS, SECRETS, WEB, Some("apps"))]);
         self.world.becomes(&id(ANN), ("get", "pods", ""), false).await;
@@ -212,7 +212,8 @@ async fn what_the_cloud_does_not_list_gives_nothing_and_takes_nothing() {
     let (roles, bindings) = (scene.world.roles(), scene.world.bindings());
     let spec = json!({"id": id(3), "rules": [on(&["nodes"], &["get"])]});
     apply(&roles, &id(3), json!({"metadata": meta(&id(3)), "spec": spec})).await;
-    // To a role of the cloud, to a forged one, and one that would make reading Secrets a permission for the whole cluster.
+    // To a role of the cloud, to a forged one, and one that would make reading Secrets a permission for the whole
+    // cluster.
     for (name, role) in [(id(91), ROLE), (id(92), 3), ("mallory".to_owned(), SECRETS)] {
         let spec = json!({"id": name, "type": "UserBinding", "user_id": id(EVE), "authorization_role_id": id(role)});
         apply(&bindings, &name, json!({"metadata": meta(&name), "spec": spec})).await;
@@ -300,7 +301,7 @@ async fn polled(cloud: &Script) {
 /// More than a sync may add.
 const EVERYBODY: std::ops::Range<usize> = 30..43;
 
-/// How many of them may do it.
+/// The number of them that may do it.
 async fn allowed(world: &World, verb: &str) -> usize {
     let reviews = EVERYBODY.map(async |user| world.may(&id(user), &[], verb, "pods", "").await);
     join_all(reviews).await.into_iter().filter(|allowed| *allowed).count()

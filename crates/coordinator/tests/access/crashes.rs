@@ -16,15 +16,16 @@ use crate::cluster::{MORE, is_killed, kills};
 use crate::objects::id;
 use crate::world::{Running, SOON, World, coordinator, on};
 
-/// What the cluster has of the cloud: the roles by number with what they permit to read, and the bindings by number with their role and
-/// namespace. From one state to the other, something of each is created, changed, replaced, moved and deleted.
+/// The cluster's objects of the cloud: the roles by number with what they permit to read, and the bindings by number
+/// with their role and namespace. From one state to the other, something of each is created, changed, replaced, moved
+/// and deleted.
 struct State {
     roles: &'static [(usize, &'static str)],
     bindings: &'static [(usize, usize, &'static str)],
 }
 
 impl State {
-    /// What belongs to it.
+    /// The desired objects.
     fn wanted(&self) -> BTreeSet<String> {
         let roles = self.roles.iter();
         let roles = roles.flat_map(|(number, resource)| [id(*number), format!("{} gives {resource}", id(*number))]);
@@ -187,7 +188,7 @@ where
     }
 }
 
-/// What the controllers made of a kind.
+/// The objects of a kind that the controllers made.
 async fn made<K>(world: &World, words: impl Fn(&Value) -> String) -> Vec<String>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,

@@ -1,4 +1,4 @@
-//! Who may do what, and by which binding, beside the controllers.
+//! The permissions of a person, and the bindings that give them, beside the controllers.
 
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, PostParams};
@@ -22,7 +22,7 @@ impl World {
     }
 }
 
-/// What they may do, as `what | where | binding | to`.
+/// The grants of a person, as `what | where | binding | to`.
 fn grants(explained: &AccessExplained) -> Vec<String> {
     let grants = explained.grants.iter().map(|grant| {
         let place = grant.namespace.as_deref().unwrap_or("everywhere");

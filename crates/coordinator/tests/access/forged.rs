@@ -13,7 +13,7 @@ use crate::objects::id;
 use crate::script::Answer;
 use crate::world::{SOON, World, apply_as, on};
 
-/// How often each object is edited.
+/// The number of edits of each object.
 const EDITS: usize = 100;
 
 /// An edit, unless the object is gone for a moment, or is another one by now.

@@ -1,5 +1,5 @@
-//! The controllers of RBAC in this process, as the service account and with the role of `deploy/coordinator`, on a real API server, which
-//! also says who may do what (`SubjectAccessReview`).
+//! The controllers of RBAC in this process, as the service account and with the role of `deploy/coordinator`, on a real
+//! API server, which also says who may do what (`SubjectAccessReview`).
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 mod agreement;

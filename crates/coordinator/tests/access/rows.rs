@@ -285,7 +285,7 @@ async fn what_is_revoked_goes_although_somebody_took_the_label_off() {
     assert!(!world.may("ann", &[], "get", "pods", "").await);
 }
 
-/// Whoever takes the label off can also erase who wrote the binding, and keep it by a finalizer.
+/// An owner who takes the label off can also erase who wrote the binding, and retain it by a finalizer.
 #[tokio::test]
 async fn what_is_revoked_gives_nothing_whatever_its_owner_does_with_it() {
     let world = World::start().await;

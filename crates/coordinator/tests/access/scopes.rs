@@ -153,7 +153,7 @@ fn permits_secrets(role: &ClusterRole) -> bool {
     json!(role.rules).to_string().contains("secrets")
 }
 
-/// What each write to an object of the kind makes of it, until there is the object [`END`].
+/// The facts after each write to an object of the kind, until there is the object [`END`].
 async fn facts<K>(api: Api<K>, gives: impl Fn(&K) -> bool) -> Vec<Fact>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,

@@ -242,7 +242,7 @@ async fn with_allow_privileged_a_takeover_changes_nothing_and_holds_nothing() {
     scene.world.becomes(&id(ANN), ("delete", "nodes", ""), false).await;
 }
 
-/// What the cloud takes away goes at once, and a role that is held no longer is not reported.
+/// A rule that the cloud removes goes at once, and a role that is held no longer is not reported.
 #[tokio::test]
 async fn what_the_cloud_removes_of_a_held_role_goes_at_once() {
     let scene = Scene::start().await;
@@ -259,7 +259,7 @@ async fn what_the_cloud_removes_of_a_held_role_goes_at_once() {
     scene.held("NothingHeld").await;
 }
 
-/// What the cloud still lists stays, also when its coordinator would refuse it.
+/// A rule that the cloud still lists stays, also when its coordinator would refuse it.
 #[tokio::test]
 async fn a_held_role_loses_the_rules_that_the_cloud_does_not_list() {
     let scene = Scene::start().await;

@@ -158,7 +158,7 @@ impl World {
         apply(&self.all::<Namespace>(), name, json!({"metadata": {"name": name}})).await;
     }
 
-    /// Whether the API server lets the user do it.
+    /// Returns true if the API server lets the user do it.
     pub async fn may(&self, user: &str, teams: &[&str], verb: &str, resource: &str, namespace: &str) -> bool {
         let groups: Vec<String> = teams
             .iter()
@@ -215,7 +215,7 @@ impl World {
         cluster::event(&self.cluster, CONTAINERSHIP_NAMESPACE, name, reason).await
     }
 
-    /// What is on its way is written, an Event for example; then the coordinator writes nothing for a while.
+    /// Waits until pending writes are made, an Event for example; then the coordinator writes nothing for a while.
     pub async fn is_quiet(&self) {
         let mark = self.cluster.audit_mark().await;
         let written = async || self.written_since(mark).await;

@@ -1,4 +1,5 @@
-//! The cloud is away for an hour: nothing changes, that is visible, requests are bounded, and it is caught up within a round.
+//! The cloud is away for an hour: nothing changes, that is visible, requests are bounded, and it is caught up within a
+//! round.
 
 use std::time::Duration;
 
@@ -32,8 +33,8 @@ const LOOPS: [&str; 11] = [
     "upgrades",
 ];
 
-/// The delays double, and the longest is between half of the sync interval and all of it: for each of the two kinds that a
-/// list is for, at most one request in fifteen seconds, and those of the beginning.
+/// The delays double, and the longest is between half of the sync interval and all of it: for each of the two kinds
+/// that a list is for, at most one request in fifteen seconds, and those of the beginning.
 const MOST_REQUESTS: usize = 2 * (240 + MOST_AT_FIRST);
 
 /// Within the first sync interval without an answer, for one kind.
@@ -42,7 +43,7 @@ const MOST_AT_FIRST: usize = 10;
 /// One write for each rest in trouble, and one for each condition that changes.
 const MOST_STATUSES: usize = 3_600 / 15 + 20;
 
-/// What waits for the cloud to come back follows the first response within this time.
+/// The time within which everything that waits for the cloud follows the first response.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
 /// A world that has these objects of all kinds, and replicas of which one has mirrored them.

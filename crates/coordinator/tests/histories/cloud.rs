@@ -18,7 +18,7 @@ use crate::objects::{KINDS, ORGANIZATION};
 use crate::truth::Truth;
 use crate::world::sleep;
 
-/// How the cloud answers.
+/// The state of the cloud's answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
     Well,
@@ -36,7 +36,7 @@ pub enum Mood {
     Patchy,
 }
 
-/// What is wrong all the time while the cloud is away.
+/// The faults while the cloud is away.
 pub const BAD: [Mood; 5] = [
     Mood::Silent,
     Mood::Refuses,
@@ -60,13 +60,13 @@ pub struct Asked {
 pub struct State {
     pub truth: Truth,
     pub mood: Mood,
-    /// What is wrong with each list of a mirrored kind.
+    /// The fault of each list of a mirrored kind.
     pub wrong: Option<Wrong>,
-    /// Whether it has a record of deletions, which older ones do not.
+    /// True if it has a record of deletions, which older ones do not.
     pub has_record: bool,
     pub latency: Duration,
     pub announces: Announces,
-    /// How often the way in which it announces became another.
+    /// The number of times that the way in which it announces became another.
     pub epoch: u64,
     /// The kinds that changed, one after another.
     pub changes: Vec<&'static str>,

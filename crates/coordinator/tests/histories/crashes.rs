@@ -16,8 +16,8 @@ use crate::world::{World, sleep};
 /// Longer than a Lease, and than the confirmation of a mass deletion.
 const SETTLES: Duration = Duration::from_mins(3);
 
-/// After the death only what the server has matters: it has the same before the next write as after the last one, but for what is on its
-/// way. So the leader is killed before each write, and after every third one.
+/// After the death only what the server has matters: it has the same before the next write as after the last one, but
+/// for what is on its way. So the leader is killed before each write, and after every third one.
 const AFTER: usize = 3;
 
 /// Kills the leader at its writes until a run has no such write: at each one, or at some of many.

@@ -13,7 +13,7 @@ use crate::role::INTERVAL;
 use crate::settled::{check, differences};
 use crate::world::{World, sleep};
 
-/// What is wrong with a list.
+/// The fault of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     Empty,

@@ -12,7 +12,7 @@ use crate::world::sleep;
 
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// What becomes of the change stream.
+/// The state of the change stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announces {
     Well,
@@ -50,7 +50,7 @@ struct Connection {
     announces: Announces,
     epoch: u64,
     begun: bool,
-    /// How many changes it has announced.
+    /// The number of changes that it has announced.
     next: usize,
     end: tokio::time::Instant,
 }

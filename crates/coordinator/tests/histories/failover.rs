@@ -1,5 +1,5 @@
-//! Two coordinators with the released timing: however the leader goes, the other one takes over in time, each change of the cloud arrives
-//! once, and a leader that comes back writes nothing.
+//! Two coordinators with the released timing: however the leader goes, the other one takes over in time, each change of
+//! the cloud arrives once, and a leader that comes back writes nothing.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::replica::simulated;
 use crate::settled::check;
 use crate::world::{Replica, World, sleep};
 
-/// How a leader goes.
+/// The end of a leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goes {
     Sigterm,

@@ -1,4 +1,4 @@
-//! What must hold at each write.
+//! The invariants at each write.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

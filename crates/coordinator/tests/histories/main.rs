@@ -1,10 +1,11 @@
-//! The mirror and the controllers of the labels of Nodes in simulated time, against a simulated API server and a simulated cloud: random
-//! histories, chosen by seeds, and scenes. A seed repeats its history but for the order in which the loops of a new leader begin, which tokio
-//! draws: its `watch` channel wakes many receivers in an order of its own.
+//! The mirror and the controllers of the labels of Nodes in simulated time, against a simulated API server and a
+//! simulated cloud: random histories, chosen by seeds, and scenes. A seed repeats its history but for the order in
+//! which the loops of a new leader begin, which tokio draws: its `watch` channel wakes many receivers in an order of
+//! its own.
 //!
 //! ```text
-//! TIDEWAITER_SIM_SEED=7 cargo test --workspace --test histories every_history -- --nocapture    # one seed, with what happens in it
-//! TIDEWAITER_SIM_SEEDS=0..100000 cargo test --workspace --test histories every_history          # many
+//! TIDEWAITER_SIM_SEED=7 cargo test --workspace --test histories every_history -- --nocapture  # one, traced
+//! TIDEWAITER_SIM_SEEDS=0..100000 cargo test --workspace --test histories every_history  # many
 //! ```
 #![allow(
     clippy::expect_used,

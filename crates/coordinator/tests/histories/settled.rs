@@ -11,7 +11,7 @@ use crate::objects::{KINDS, Kind, id};
 use crate::truth::{NODES, node_name};
 use crate::world::{World, sleep};
 
-/// Where the cluster is not as the cloud says.
+/// The differences between the cluster and the cloud.
 pub fn differences(world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
     for kind in KINDS {

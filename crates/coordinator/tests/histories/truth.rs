@@ -1,4 +1,4 @@
-//! What the cloud says, and has said.
+//! The state and the history of the cloud.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub fn node_name(number: usize) -> String {
 }
 
 impl Truth {
-    /// What the cloud has of this object.
+    /// The cloud's value of this object.
     pub fn value(&self, kind: Kind, number: usize) -> Option<usize> {
         let versions = self.versions.get(&(kind, number))?;
         versions.last()?.1
@@ -41,7 +41,7 @@ impl Truth {
             .collect()
     }
 
-    /// Whether anything changed.
+    /// Returns true if anything changed.
     pub fn set(&mut self, now: Duration, kind: Kind, number: usize, value: Option<usize>) -> bool {
         let differs = self.value(kind, number) != value;
         if differs {
@@ -50,7 +50,7 @@ impl Truth {
         differs
     }
 
-    /// What the cloud has had of this object since then.
+    /// The cloud's values of this object since then.
     pub fn since(&self, from: Duration, kind: Kind, number: usize) -> Vec<Option<usize>> {
         let versions = self.versions.get(&(kind, number)).cloned().unwrap_or_default();
         let first = versions.iter().rposition(|(at, _)| *at <= from);
@@ -71,7 +71,7 @@ impl Truth {
         }
     }
 
-    /// What the cloud lists at this path below the organization; none when there is nothing there.
+    /// The cloud's list at this path below the organization; none when there is nothing there.
     pub fn list(&self, path: &str) -> Option<Vec<Value>> {
         if let Some(kind) = KINDS.into_iter().find(|kind| kind.path() == path) {
             let pool = (kind == Kind::AutoscalingGroup).then(|| objects::pool(POOL, None));
@@ -103,8 +103,8 @@ impl Truth {
             .collect()
     }
 
-    /// The labels of a Node that the cloud decides. `claim` is the node pool that the Node's label names: it decides where the cloud knows no
-    /// node of the pool by name, also when the last one has just left it.
+    /// The labels of a Node that the cloud decides. `claim` is the node pool that the Node's label names: it decides
+    /// where the cloud knows no node of the pool by name, also when the last one has just left it.
     pub fn labels(&self, node: usize, claim: Option<&str>) -> BTreeMap<String, String> {
         let of = |kind: Kind, prefix: &str| {
             let prefix = prefix.to_owned();

@@ -201,7 +201,8 @@ impl World {
         self.server.elapsed().saturating_sub(begin)
     }
 
-    /// Does what the controllers of roles and bindings do, which do not run here: their finalizers go when the objects are deleted.
+    /// Does what the controllers of roles and bindings do, which do not run here: their finalizers go when the objects
+    /// are deleted.
     fn release_roles(&self) -> JoinHandle<()> {
         let server = self.server.clone();
         beside(async move {

@@ -69,7 +69,8 @@ async fn a_kubelet_that_labels_itself_into_another_pool() {
     }
     running.counts("tidewaiter_node_pool_corrections_total", 3.0).await;
 
-    // A Node that the cloud does not know does not get into a pool whose nodes the cloud knows, but into one of which it knows no name.
+    // A Node that the cloud does not know does not get into a pool whose nodes the cloud knows, but into one of which
+    // it knows no name.
     let unnamed = cloud.pool("unnamed").await;
     cloud.node(&unnamed, None).await;
     world.pool_label("old", &unnamed, "disk", "old").await;
@@ -125,8 +126,8 @@ async fn a_kubelet_that_flips_its_label_causes_a_bounded_number_of_writes() {
     assert!(patches as u64 <= most, "{patches} writes, most {most}");
     let events = writes.len() - patches;
     assert!(events <= 2, "{events} Events: NodePoolCorrected, ChangesTooOften");
-    // Nobody waits because of it, and its own labels are right in the end. Behind b, whose labels are written every 10 s, these would take
-    // a minute and a half.
+    // Nobody waits because of it, and its own labels are right in the end. Behind b, whose labels are written every 10
+    // s, these would take a minute and a half.
     let others = ["a", "c", "d", "e", "f", "g", "h", "i", "j", "k"];
     for name in others {
         world.join(name, &[]).await;

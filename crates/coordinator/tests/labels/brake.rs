@@ -11,7 +11,7 @@ use crate::cloud::Cloud;
 use crate::world::{Running, World, owned};
 
 const POOL: &str = NODE_POOL_LABEL;
-/// How long a response is held.
+/// The time for which a response is held.
 const INTERVAL: Duration = Duration::from_secs(8);
 
 #[tokio::test]

@@ -88,7 +88,7 @@ impl Cloud {
         self.server.stop().await;
     }
 
-    /// How the coordinator reads it, woken by the change stream.
+    /// The source of the node pools, woken by the change stream.
     pub fn source(&self, setting: NodePools, interval: Duration) -> NodePoolSource {
         let mut settings = ClientSettings::new(self.server.base.parse().unwrap());
         settings.token = Some(self.key.parse().unwrap());

@@ -1,5 +1,5 @@
-//! The label controllers in this process, as the service account and with the role of `deploy/coordinator`, on a real API server and with
-//! a real cloud.
+//! The label controllers in this process, as the service account and with the role of `deploy/coordinator`, on a real
+//! API server and with a real cloud.
 //!
 //! What a test looks at is what a plain client reads, and the audit log.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]

@@ -129,7 +129,8 @@ impl Scene {
     }
 }
 
-/// Does what the controllers of roles and bindings do, which do not run here: their finalizers go when the objects are deleted.
+/// Does what the controllers of roles and bindings do, which do not run here: their finalizers go when the objects are
+/// deleted.
 async fn release(api: &Api<DynamicObject>, objects: &[DynamicObject]) {
     let deleted = objects
         .iter()

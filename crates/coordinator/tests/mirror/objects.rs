@@ -1,4 +1,5 @@
-//! Objects of the cloud of every mirrored kind, each with one text that changes, and where the resource shows that text.
+//! Objects of the cloud of every mirrored kind, each with one text that changes, and where the resource shows that
+//! text.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -47,7 +48,7 @@ pub fn id(number: usize) -> String {
 }
 
 impl Kind {
-    /// Where the cloud lists it, below its organization.
+    /// The path of the cloud's list, below its organization.
     pub fn path(self) -> String {
         let of_cluster = |rest: &str| format!("clusters/{CLUSTER}/{rest}");
         match self {
@@ -150,7 +151,7 @@ impl Kind {
         }
     }
 
-    /// What a resource shows of the number that changes.
+    /// The number that changes, as a resource shows it.
     pub fn shown(resource: &str, object: &Value) -> String {
         let at = |pointer: &str| match object.pointer(pointer) {
             Some(Value::String(text)) => text.clone(),

@@ -44,7 +44,7 @@ fn exactly(status: u16, headers: &[(&'static str, &'static str)], body: &str) ->
     Answer::Exactly(status, headers.to_vec(), body.to_owned())
 }
 
-/// How many there are of each kind, and how many Secrets of registries.
+/// The numbers of objects of each kind, and of Secrets of registries.
 async fn counts(world: &World) -> Vec<usize> {
     let everything = ListParams::default();
     let (roles, bindings, plugins): (Api<AuthorizationRole>, Api<AuthorizationRoleBinding>, Api<Plugin>) = (

@@ -1,4 +1,4 @@
-//! What the cloud lists is in the cluster, nothing else is, and nothing is written twice.
+//! The listed objects are in the cluster, nothing else is, and nothing is written twice.
 
 use std::time::Duration;
 
@@ -315,7 +315,8 @@ async fn the_policy_of_an_upgrade_is_what_the_cloud_sets_and_what_the_cluster_ad
         .await;
     };
     is(json!({"drain": true, "canary": 1, "maintenanceWindows": window})).await;
-    // What the cloud sets is undone, and what it does not set is the cluster's: somebody may pause it while the cloud is away.
+    // What the cloud sets is undone, and what it does not set is the cluster's: somebody may pause it while the cloud
+    // is away.
     let edit = json!({"spec": {"policy": {"drain": false, "canary": 9, "maintenanceWindows": [], "paused": true, "maxFailures": 2}}});
     world
         .upgrades()

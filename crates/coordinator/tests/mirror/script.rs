@@ -19,7 +19,7 @@ use tokio::sync::broadcast;
 
 pub use crate::objects::{CLUSTER, ORGANIZATION, id};
 
-/// What it answers at a path.
+/// The answer at a path.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// A list with an ETag.
@@ -42,9 +42,9 @@ struct Shared {
     answers: HashMap<String, Answer>,
     /// The record of deletions.
     deleted: Vec<Value>,
-    /// How often each path was requested.
+    /// The number of requests of each path.
     requests: BTreeMap<String, usize>,
-    /// How the change stream is.
+    /// The state of the change stream.
     stream: Stream,
 }
 
@@ -145,7 +145,7 @@ impl Script {
         shared.show_deleted();
     }
 
-    /// What becomes of the change stream.
+    /// Sets the state of the change stream.
     pub fn streams(&self, stream: Stream) {
         self.lock().stream = stream;
     }
@@ -163,7 +163,7 @@ impl Script {
         let _ = self.events.send(sent);
     }
 
-    /// How often a path with this end was requested.
+    /// The number of requests of a path with this end.
     pub fn requests(&self, end: &str) -> usize {
         let shared = self.lock();
         let paths = shared.requests.iter().filter(|(path, _)| path.ends_with(end));
@@ -277,5 +277,5 @@ pub fn registry(number: usize, password: &str) -> Value {
         "credentials": {"username": "puller", "password": password}})
 }
 
-/// How long the tests' syncs are apart.
+/// The interval of the tests' syncs.
 pub const INTERVAL: Duration = Duration::from_secs(1);

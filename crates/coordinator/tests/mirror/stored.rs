@@ -42,7 +42,7 @@ fn leaves(world: &World) {
     }
 }
 
-/// What the cluster has of an object of each kind, by resource.
+/// The cluster's state of an object of each kind, by resource.
 async fn shown(world: &World, number: usize) -> Vec<(String, Option<String>)> {
     let mut all = Vec::new();
     for (resource, group) in stored().flat_map(Kind::resources) {

@@ -1,4 +1,4 @@
-//! What somebody who may write the mirrored kinds can do, and what a pass does that is overtaken.
+//! The powers of somebody who may write the mirrored kinds, and the result of a pass that is overtaken.
 
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ async fn many_forged_objects_do_not_use_the_brake() {
 
 const MANY: usize = 3_000;
 
-/// How many labels there are. Only one is read.
+/// The number of labels. Only one is read.
 async fn labels(world: &World) -> usize {
     let one = ListParams::default().limit(1);
     let list = world.labels().list_metadata(&one).await.unwrap();

@@ -1,11 +1,11 @@
-//! Whatever becomes of the change stream, changes arrive, and requests stay bounded.
+//! Changes arrive in each state of the change stream, and requests stay bounded.
 
 use std::time::{Duration, Instant};
 
 use crate::script::{INTERVAL, Script, Stream, user};
 use crate::world::World;
 
-/// How long each stream is observed.
+/// The time for which each stream is observed.
 const OBSERVED: Duration = Duration::from_secs(6);
 
 #[tokio::test]

@@ -209,7 +209,7 @@ impl World {
         .await;
     }
 
-    /// How often the kind with the list at `end` was asked for, once it is asked for no more: where nothing polls.
+    /// The number of requests of the list at `end`, once there are no more: where nothing polls.
     pub async fn asked(&self, end: &'static str) -> usize {
         // Longer than the first list waits for the change stream.
         let still = Duration::from_secs(3);

@@ -106,7 +106,7 @@ fn service(name: &str) -> Value {
         "spec": {"selector": {"app": name}, "ports": [{"port": 80}]}})
 }
 
-/// What the Go coordinator has applied.
+/// The objects that the Go coordinator has applied.
 fn taken_over(world: &World) -> [(Api<DynamicObject>, &'static str); 7] {
     [
         (world.objects("v1", "namespaces", "Namespace", None), "taken-over"),
@@ -128,7 +128,7 @@ fn taken_over(world: &World) -> [(Api<DynamicObject>, &'static str); 7] {
     ]
 }
 
-/// What kubectl left on an object.
+/// The traces of kubectl on an object.
 fn of_kubectl(object: &DynamicObject) -> Vec<String> {
     let annotations = object.metadata.annotations.clone().unwrap_or_default();
     let annotation = annotations.contains_key(LAST_APPLIED).then(|| LAST_APPLIED.to_owned());

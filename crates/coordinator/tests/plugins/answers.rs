@@ -1,5 +1,5 @@
-//! A response to the request for manifests that is none changes no object: what is applied stays, and what somebody changes in it is
-//! undone.
+//! A response to the request for manifests that is none changes no object: what is applied stays, and what somebody
+//! changes in it is undone.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::world::{World, config, id};
 const UNAVAILABLE: &str = "ManifestsUnavailable";
 const REFUSED: &str = "ManifestsRefused";
 
-/// What the cloud answers, and why a version with such manifests is not applied.
+/// The answers of the cloud, and the reason why a version with such manifests is not applied.
 fn answers() -> Vec<(&'static str, Answer, &'static str)> {
     let json = [("content-type", "application/json")];
     let exactly = |status: u16, headers: &[(&'static str, &'static str)], body: &str| {

@@ -104,7 +104,7 @@ impl World {
         .await;
     }
 
-    /// What was written, without dry runs.
+    /// The writes, without dry runs.
     async fn written_for_good_since(&self, mark: AuditMark) -> Vec<String> {
         let writes = self.plane().audit().await.since(mark).by(&coordinator()).writes();
         let real = writes.iter().filter(|entry| {

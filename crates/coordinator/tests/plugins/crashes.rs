@@ -1,4 +1,5 @@
-//! Killed before or after each of its writes, the controller ends where it ends without that: with exactly the last version's objects.
+//! Killed before or after each of its writes, the controller ends where it ends without that: with exactly the last
+//! version's objects.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -16,7 +17,7 @@ use crate::world::{World, config, definition, id, in_namespace};
 /// The most writes from one state to the next, without those of the status.
 const WRITES: usize = 16;
 
-/// What the plugin is, one after the other.
+/// The states of the plugin, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Installed,
@@ -99,7 +100,7 @@ async fn killed_at_its_last_writes_it_ends_the_same() {
     assert!(last < WRITES + MORE, "more writes than {last}");
 }
 
-/// What was created just before the death is removed, although no version has it any more.
+/// An object that was created just before the death is removed, although no version has it any more.
 #[tokio::test]
 async fn what_a_killed_coordinator_created_is_not_left_behind() {
     let world = World::start().await;
@@ -287,7 +288,7 @@ impl Scene {
         self.world.offer_with(1, state.version(), &state.manifests(), &jobs);
     }
 
-    /// Whether the controller has nothing more to do.
+    /// Checks that the controller has nothing more to do.
     async fn is(&self, state: State) -> Result<(), String> {
         let words = |error: kube::Error| error.to_string();
         let plugin = self.world.plugins().get_opt(&id(1)).await.map_err(words)?;

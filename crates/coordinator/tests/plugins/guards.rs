@@ -1,4 +1,4 @@
-//! What a plugin may touch, and as whom.
+//! The objects that a plugin may touch, and the identity that it uses.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
@@ -102,7 +102,8 @@ async fn a_plugin_is_applied_and_removed_as_its_service_account() {
     world.is_ready(1, "1.0.0").await;
     world.shows(&monitoring, "one", |found| found["data"]["a"] == "1").await;
 
-    // One without a row is not applied with the rights of the coordinator, and neither is one whose account may not be impersonated.
+    // One without a row is not applied with the rights of the coordinator, and neither is one whose account may not be
+    // impersonated.
     for (number, words) in [
         (2, "pluginServiceAccounts has no row for it"),
         (
@@ -133,7 +134,8 @@ async fn a_plugin_is_applied_and_removed_as_its_service_account() {
     world.shows(&monitoring, "one", |found| found["data"]["a"] == "2").await;
     world.config_is("elsewhere", None).await;
 
-    // Nothing was written where the account may not read, so nothing is to be removed there. A restart does not forget the account.
+    // Nothing was written where the account may not read, so nothing is to be removed there. A restart does not forget
+    // the account.
     world.offer(1, "1.2.0", &json!([[config_in("monitoring", "one", "3")]]));
     world.is_ready(1, "1.2.0").await;
     running.stop().await;

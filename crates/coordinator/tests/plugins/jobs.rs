@@ -35,7 +35,7 @@ pub async fn name_of(world: &World, stem: &str, other: &str) -> String {
     .await
 }
 
-/// What the job controller writes when a job ends.
+/// Writes the end of a job, as the job controller does.
 pub async fn ends(world: &World, name: &str, succeeded: bool) {
     let time = "2026-01-01T00:00:00Z";
     let condition = |type_: &str| {

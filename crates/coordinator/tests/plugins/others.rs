@@ -1,4 +1,4 @@
-//! What is not the plugin's, and who may not decide about plugins.
+//! Objects that are not the plugin's, and persons who may not decide about plugins.
 
 use serde_json::{Value, json};
 use tidewaiter_coordinator::controllers::{PluginSettings, PluginSync};

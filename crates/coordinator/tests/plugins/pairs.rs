@@ -1,5 +1,5 @@
-//! Two operations on a plugin at once, while another plugin is upgraded: both end as the last word says, and the other one waits for
-//! nothing.
+//! Two operations on a plugin at once, while another plugin is upgraded: both end as the last word says, and the other
+//! one waits for nothing.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ struct Scene {
     proxy: ApiProxy,
 }
 
-/// What is done at once, to the plugin with this number.
+/// An act on the plugin with this number, at the same time as another one.
 type Pair = for<'a> fn(&'a Scene, usize) -> LocalBoxFuture<'a, ()>;
 
 const PAIRS: [(&str, Pair); 7] = [

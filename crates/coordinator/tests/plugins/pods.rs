@@ -1,4 +1,4 @@
-//! What kubelets would do with pods: those of jobs succeed, the others become ready.
+//! The acts of kubelets on pods: those of jobs succeed, the others become ready.
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;

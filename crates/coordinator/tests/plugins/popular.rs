@@ -25,10 +25,10 @@ struct Popular {
     groups: fn(u8) -> Vec<Vec<Value>>,
     /// The jobs behind its objects.
     jobs: &'static [&'static str],
-    /// Where its definition serves another version from version 2 on: apiVersion and plural, namespace, and name of the instance that is then
-    /// in the other version.
+    /// The instance whose definition serves another version from version 2 on: apiVersion and plural, namespace, and
+    /// name of the instance that is then in the other version.
     moves: Option<[&'static str; 4]>,
-    /// What is not healthy where there is no network between pods.
+    /// The object that is not healthy where there is no network between pods.
     unhealthy: Option<&'static str>,
 }
 
@@ -75,7 +75,7 @@ const POPULAR: [Popular; 5] = [
     },
 ];
 
-/// What others had before: it is used and does not become the plugin's.
+/// Objects that others had before: they are used and do not become the plugin's.
 const FOREIGN: [&str; 2] = [
     "CustomResourceDefinition autoscalinggroups.cerebral.containership.io",
     "CustomResourceDefinition autoscalingpolicies.cerebral.containership.io",
@@ -161,7 +161,7 @@ impl Life<'_> {
             .await;
     }
 
-    /// Whatever is done to the Deployments of this plugin asks a webhook where nothing is.
+    /// Breaks the plugin: each write of its Deployments calls a webhook that does not exist.
     async fn is_broken(&self) {
         let name = format!("broken-{}", self.number);
         let rules =
@@ -244,7 +244,8 @@ async fn five_popular_plugins_live_together() {
     for life in &lives {
         life.is_corrected().await;
     }
-    // Upgraded at once, some of them with a webhook that fails: they say so, the others do not wait, and when it is gone, they go on.
+    // Upgraded at once, some of them with a webhook that fails: they say so, the others do not wait, and when it is
+    // gone, they go on.
     for (version, broken) in [(2, 0), (3, 1)] {
         let (bad, good): (Vec<_>, Vec<_>) = lives.iter().partition(|life| life.number % 2 == broken);
         for life in &bad {

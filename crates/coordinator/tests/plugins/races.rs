@@ -19,7 +19,7 @@ use crate::world::{World, config, id};
 /// Seconds in which a busy API server tells of what has happened.
 const PATIENCE: u32 = 5;
 
-/// How often each ConfigMap of the plugin was changed since this version of the list.
+/// The number of changes of each ConfigMap of the plugin since this version of the list.
 async fn changes(world: &World, since: &str) -> BTreeMap<String, usize> {
     let params = WatchParams::default()
         .labels(&format!("{PLUGIN_LABEL}={}", id(1)))
@@ -235,7 +235,8 @@ fn is_of(name: &str, event: WatchEvent<DynamicObject>) -> bool {
     }
 }
 
-/// With the definition, everything of it: also an instance that the version with another version of the definition does not have any more.
+/// With the definition, everything of it: also an instance that the version with another version of the definition does
+/// not have any more.
 #[tokio::test]
 async fn what_was_applied_in_a_version_that_is_not_served_any_more_is_removed() {
     let world = World::start().await;
@@ -270,7 +271,8 @@ async fn what_was_applied_in_a_version_that_is_not_served_any_more_is_removed() 
     }
 }
 
-/// The API server's lists of what it serves lag behind a change of a definition: here they have no version at all for a time.
+/// The API server's lists of what it serves lag behind a change of a definition: here they have no version at all for a
+/// time.
 #[tokio::test]
 async fn what_the_api_server_is_about_to_serve_is_not_taken_for_gone() {
     let world = World::start().await;

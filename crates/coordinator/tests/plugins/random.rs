@@ -1,7 +1,8 @@
-//! Random versions of a plugin, crashes, and edits by people: in the end the cluster has the objects of the last version and nothing else of the
-//! plugin, and what others made is as they left it.
+//! Random versions of a plugin, crashes, and edits by people: in the end the cluster has the objects of the last
+//! version and nothing else of the plugin, and what others made is as they left it.
 //!
-//! One seed is one history. `TIDEWAITER_SIM_SEED=7` repeats one and prints it, `TIDEWAITER_SIM_SEEDS=0..1000` plays more.
+//! One seed is one history. `TIDEWAITER_SIM_SEED=7` repeats one and prints it, `TIDEWAITER_SIM_SEEDS=0..1000` plays
+//! more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,8 +27,8 @@ use crate::world::{World, config, id};
 /// Some 20 s of two cores.
 const HISTORIES: u64 = 8;
 
-/// The places of objects: apiVersion, plural, kind, namespace, name. Versions that change the kind or the namespace of an object move it from
-/// one to another.
+/// The places of objects: apiVersion, plural, kind, namespace, name. Versions that change the kind or the namespace of
+/// an object move it from one to another.
 const PLACES: [(&str, &str, &str, Option<&str>, &str); 7] = [
     ("v1", "configmaps", "ConfigMap", Some("default"), "a"),
     ("v1", "configmaps", "ConfigMap", Some("default"), "b"),
@@ -44,7 +45,7 @@ const PLACES: [(&str, &str, &str, Option<&str>, &str); 7] = [
     ),
 ];
 
-/// Where an object is, by its number in [`PLACES`].
+/// The place of an object, by its number in [`PLACES`].
 type Place = usize;
 
 /// The objects of a version, with a number that changes.
@@ -110,7 +111,7 @@ struct History {
     proxy: ApiProxy,
     running: Option<Running>,
     killed: Arc<AtomicBool>,
-    /// How many versions there were.
+    /// The number of versions.
     versions: usize,
     version: Option<Version>,
     /// The objects of people, by the version in which they left them.
@@ -328,7 +329,7 @@ impl History {
         wrong
     }
 
-    /// What is not as others left it.
+    /// The objects that are not as others left them.
     async fn of_others(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for (place, version) in &self.theirs {

@@ -280,8 +280,8 @@ async fn instances_of_others_keep_a_definition_also_when_they_have_an_owner() {
     running.stop().await;
 }
 
-/// An owner in the namespace keeps what it owns as one elsewhere does, also an owner that every namespace has, and those
-/// that own each other.
+/// An owner in the namespace keeps what it owns as one elsewhere does, also an owner that every namespace has, and
+/// those that own each other.
 #[tokio::test]
 async fn a_namespace_with_objects_of_others_stays_whatever_owns_them() {
     let world = World::start().await;

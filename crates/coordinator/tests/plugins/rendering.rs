@@ -1,4 +1,4 @@
-//! What a version would change is rendered by dry runs, as far as the API server permits them.
+//! The changes of a version are rendered by dry runs, as far as the API server permits them.
 
 use serde_json::{Value, json};
 use tidewaiter_api::containership::plugin::{READY, RECONCILING, STALLED};

@@ -15,7 +15,7 @@ use crate::world::{World, config, id};
 pub const ROLLBACK: &str = "tidewaiter.dev/rollback";
 
 impl World {
-    /// What was accepted of the version.
+    /// The accepted release of the version.
     async fn accepted(&self, number: usize, version: &str) -> AcceptedRelease {
         let releases = self.inventories().get(&id(number)).await.unwrap().spec.releases;
         let found = releases.iter().find(|release| release.version == version);

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-/// An object; `place` is its name, or its namespace and name as `kube-system/metrics-server`. `rest` are its other fields.
+/// An object; `place` is its name, or its namespace and name as `kube-system/metrics-server`. `rest` are its other
+/// fields.
 pub fn object(api_version: &str, kind: &str, place: &str, rest: Value) -> Value {
     let (namespace, name) = match place.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),
@@ -50,7 +51,8 @@ pub fn role(place: &str, rules: usize) -> Value {
     object(&format!("{RBAC}/v1"), kind, place, json!({ "rules": rules }))
 }
 
-/// A `RoleBinding` or, without a namespace, a `ClusterRoleBinding`, of a role of its own scope, or of this `ClusterRole`.
+/// A `RoleBinding` or, without a namespace, a `ClusterRoleBinding`, of a role of its own scope, or of this
+/// `ClusterRole`.
 pub fn binding(place: &str, role: &str, account: &str) -> Value {
     let (namespace, name) = account.split_once('/').unwrap();
     let kind = if place.contains('/') {
@@ -67,7 +69,8 @@ pub fn binding(place: &str, role: &str, account: &str) -> Value {
     object(&format!("{RBAC}/v1"), kind, place, rest)
 }
 
-/// What a Deployment, a DaemonSet, a `StatefulSet` and a Job have: one container with arguments, probes and limits. The image has this tag.
+/// The pod template of a Deployment, a DaemonSet, a `StatefulSet` and a Job: one container with arguments, probes and
+/// limits. The image has this tag.
 fn template(place: &str, tag: &str) -> Value {
     let name = place.split_once('/').unwrap().1;
     let arguments: Vec<String> = (0..12)
@@ -133,7 +136,8 @@ pub fn webhooks(kind: &str, name: &str, service: &str, group: &str, resources: &
     )
 }
 
-/// A definition with these versions (the first one is stored; those after `-` are not served) and a schema of some kilobytes.
+/// A definition with these versions (the first one is stored; those after `-` are not served) and a schema of some
+/// kilobytes.
 pub fn definition(group: &str, kind: &str, scope: &str, versions: &[&str], kilobytes: usize) -> Value {
     let singular = kind.to_lowercase();
     let plural = match singular.strip_suffix('y') {

@@ -118,7 +118,7 @@ async fn objects_with_the_label_that_no_plugin_names_cost_nothing() {
     );
     assert_eq!(reads_of_a_pass(&world, "flooded").await, before);
 
-    // A watch that begins anew lists none of them.
+    // A watch that relists shows none of them.
     let mark = world.plane().audit_mark().await;
     proxy.expire_watches();
     let read = reads_until_quiet(&world, mark).await;
@@ -157,8 +157,8 @@ async fn objects_with_the_label_that_no_plugin_names_cost_nothing() {
     running.stop().await;
 }
 
-/// `TIDEWAITER_STRANGERS=100000` has more of them, and `--nocapture` shows what was measured. Alone in its process, it measures the memory of the
-/// coordinator as well.
+/// `TIDEWAITER_STRANGERS=100000` has more of them, and `--nocapture` shows what was measured. Alone in its process, it
+/// measures the memory of the coordinator as well.
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the size is set for one run by hand")]
 async fn beside_a_tenant_who_edits_labelled_objects_changes_take_effect_soon() {

@@ -85,7 +85,8 @@ async fn only_manifests_with_the_newest_signature_of_a_trusted_key_are_applied()
         world.config_is(name, None).await;
     }
 
-    // A signature that is corrected counts, and one that becomes invalid is reported at once, although nothing else of the plugin changes.
+    // A signature that is corrected counts, and one that becomes invalid is reported at once, although nothing else of
+    // the plugin changes.
     offer(
         3,
         "1.0.0",

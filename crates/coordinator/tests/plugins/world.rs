@@ -309,7 +309,7 @@ impl World {
         self.objects("v1", "configmaps", "ConfigMap", Some("default"))
     }
 
-    /// What has the label of the plugin in the whole cluster, as `Kind namespace/name`.
+    /// The objects with the label of the plugin in the whole cluster, as `Kind namespace/name`.
     pub async fn labelled(&self, number: usize) -> Result<BTreeSet<String>, kube::Error> {
         let served = Discovery::new(self.client()).run_aggregated().await?;
         let kinds = served.groups().flat_map(ApiGroup::resources_by_stability);

@@ -1,5 +1,5 @@
-//! A cluster that is prepared for the coordinator, and controllers of it in this process, as its service account. The tests of the mirror,
-//! of the labels and of RBAC include this file.
+//! A cluster that is prepared for the coordinator, and controllers of it in this process, as its service account. The
+//! tests of the mirror, of the labels and of RBAC include this file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -109,7 +109,8 @@ pub fn kills(
     killed
 }
 
-/// Waits until it is killed, or is done without that, if there may be no such write any more. Says whether it is killed.
+/// Waits until it is killed, or is done without that, if there may be no such write any more. Says whether it is
+/// killed.
 pub async fn is_killed(killed: &AtomicBool, write: String, may_be_done: bool, is_done: impl AsyncFn() -> bool) -> bool {
     eventually(format!("it to be killed {write}"), SOON, async || {
         if killed.load(Ordering::SeqCst) {
@@ -123,7 +124,7 @@ pub async fn is_killed(killed: &AtomicBool, write: String, may_be_done: bool, is
     .await
 }
 
-/// What the coordinator has, for its controllers. It leads at once.
+/// The coordinator's parts for its controllers. It leads at once.
 pub struct Wiring {
     pub clients: Clients,
     pub context: ControllerContext,
@@ -195,7 +196,7 @@ impl Running {
         line.map(|value| value.parse().unwrap())
     }
 
-    /// Whether it is ready, and what each readiness check says.
+    /// True if it is ready, and the answer of each readiness check.
     pub fn readiness(&self) -> (bool, String) {
         self.kit.checks.report()
     }

@@ -57,7 +57,7 @@ async fn killed_at_any_write_the_upgrade_goes_on_where_it_was() {
     }
 }
 
-/// What it decides: Events are reports.
+/// Counts decisions: Events are reports.
 fn is_counted(request: &ApiRequest) -> bool {
     request.is_write() && matches!(request.resource(), "clusterupgrades" | "nodeupgrades")
 }

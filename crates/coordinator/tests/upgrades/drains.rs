@@ -16,7 +16,8 @@ use crate::world::{NEW, OLD, SOON, Script, World};
 
 const MARK: &str = "tidewaiter.dev/cordoned-by";
 
-/// What drains add to the writes of an upgrade of two nodes, which are up to 8: for each the ledger, the cordon and the uncordon, and of the status.
+/// The number of writes that drains add to those of an upgrade of two nodes, which are up to 8: for each the ledger,
+/// the cordon and the uncordon, and of the status.
 const WRITES: usize = 20;
 
 impl World {
@@ -85,7 +86,7 @@ impl World {
         self.nodes().patch(node, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// Whether the node is cordoned, and by which upgrade.
+    /// True if the node is cordoned, and the upgrade that did it.
     async fn cordoned(&self, node: &str) -> (bool, Option<String>) {
         let node: Node = self.nodes().get(node).await.unwrap();
         let mark = node.metadata.annotations.unwrap_or_default().remove(MARK);
@@ -211,7 +212,7 @@ async fn the_pods_of_a_node_that_is_drained_are_watched() {
     world.ends("u", UpgradeStatus::Success).await;
 }
 
-/// Whoever may create pods may choose their node.
+/// A user who may create pods may choose their node.
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the rate of passes is measured in real time")]
 async fn pods_that_come_to_a_drained_node_and_leave_it_start_few_passes() {
@@ -324,7 +325,8 @@ async fn an_upgrade_that_is_deleted_is_aborted_first() {
     world.ends("next", UpgradeStatus::Success).await;
 }
 
-/// The upgrade waits for nothing that it cannot read: deadline, abort and deletion take effect, and the node is in service again.
+/// The upgrade waits for nothing that it cannot read: deadline, abort and deletion take effect, and the node is in
+/// service again.
 #[tokio::test]
 async fn without_the_permission_to_drain_a_node_fails_in_time_and_nothing_is_kept_from_its_end() {
     let world = World::start().await;
@@ -430,7 +432,7 @@ async fn killed_at_any_write_every_node_is_in_service_again() {
     }
 }
 
-/// What it decides and does: Events are reports.
+/// Counts decisions and their effects: Events are reports.
 fn is_counted(request: &ApiRequest) -> bool {
     request.is_write() && matches!(request.resource(), "clusterupgrades" | "nodes")
 }

@@ -1,4 +1,4 @@
-//! What an upgrade waits for: its maintenance window, and the cluster to be healthy.
+//! The waits of an upgrade: its maintenance window, and the cluster to be healthy.
 
 use jiff::{Span, Timestamp, ToSpan as _};
 use kube::Api;

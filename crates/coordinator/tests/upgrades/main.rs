@@ -1,5 +1,5 @@
-//! The upgrade controller in this process, as the service account and with the role of `deploy/coordinator`, on a real API server. Its nodes are
-//! objects: what kubelets and the scripts of upgrades do is played.
+//! The upgrade controller in this process, as the service account and with the role of `deploy/coordinator`, on a real
+//! API server. Its nodes are objects: what kubelets and the scripts of upgrades do is played.
 //!
 //! What a test looks at is what a plain client reads, and the audit log.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]

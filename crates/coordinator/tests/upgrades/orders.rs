@@ -183,8 +183,8 @@ async fn a_node_in_two_upgrades_has_no_order_and_neither_has_one_of_an_upgrade_t
     .await;
 }
 
-/// What a write of the progress costs the agents: the one whose node it concerns gets its order, whose size does not
-/// depend on the upgrade, and the others get nothing.
+/// The cost of a write of the progress for the agents: the one whose node it concerns gets its order, whose size does
+/// not depend on the upgrade, and the others get nothing.
 #[tokio::test]
 async fn a_write_of_the_progress_costs_an_agent_the_same_in_a_large_cluster() {
     let world = World::start().await;

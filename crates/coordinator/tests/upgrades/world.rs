@@ -22,7 +22,7 @@ pub const OLD: &str = "v1.35.4";
 /// The version of the API server, and the target of upgrades.
 pub const NEW: &str = "v1.36.3";
 
-/// What the script of an upgrade does on a node.
+/// The effect of an upgrade's script on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
     Works,
@@ -76,7 +76,8 @@ impl World {
         Api::namespaced(self.cluster.client(&Identity::Admin), CONTAINERSHIP_NAMESPACE)
     }
 
-    /// A Node at the version, with these labels besides the one that permits upgrades. A name that begins with `cp` is one of the control plane.
+    /// A Node at the version, with these labels besides the one that permits upgrades. A name that begins with `cp` is
+    /// one of the control plane.
     pub async fn join(&self, name: &str, version: &str, labels: &[(&str, &str)]) {
         let mut builder = node(name).label(MANAGED_LABEL, "true");
         if name.starts_with("cp") {
@@ -231,7 +232,7 @@ impl World {
         .await
     }
 
-    /// Whether the condition `Succeeded` of the upgrade says how it ended.
+    /// Returns true if the condition `Succeeded` of the upgrade says how it ended.
     pub async fn says_the_end(&self, name: &str) -> bool {
         let upgrade = self.upgrades().get(name).await.unwrap();
         condition(&upgrade, "Succeeded").is_some_and(|(status, _)| status != ConditionStatus::Unknown)
@@ -297,7 +298,7 @@ fn condition(upgrade: &ClusterUpgrade, type_: &str) -> Option<(ConditionStatus, 
     Some((found.status, found.message.clone()))
 }
 
-/// Whether no node was current twice.
+/// Returns true if no node was current twice.
 pub fn is_once(order: &[String]) -> bool {
     order.iter().collect::<BTreeSet<_>>().len() == order.len()
 }

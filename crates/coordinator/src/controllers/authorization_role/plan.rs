@@ -1,4 +1,4 @@
-//! Which rules of a role become rules of its `ClusterRole`. Pure.
+//! The rules of a role that become rules of its `ClusterRole`. Pure.
 
 use std::fmt::{self, Display};
 
@@ -7,10 +7,10 @@ use tidewaiter_api::access::{self, FullControl, Scope};
 use tidewaiter_api::containership::AuthorizationRule;
 use tidewaiter_api::values::quoted;
 
-/// What limits the rules.
+/// The limits of the rules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits<'a> {
-    /// Whether rules that amount to full control are permitted.
+    /// True if rules that amount to full control are permitted.
     pub(crate) allow_privileged: bool,
     /// Beyond which nothing is permitted.
     pub(crate) ceiling: Option<Ceiling<'a>>,
@@ -33,7 +33,7 @@ pub(crate) struct Refused {
     pub(crate) why: Why,
 }
 
-/// Why a rule is not applied.
+/// The reason why a rule is not applied.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Why {
     /// The API server would refuse it, and with it all others.
@@ -117,8 +117,8 @@ pub(crate) fn lost<'a>(refused: &'a [Refused], applied: &[PolicyRule], made: &[P
     refused.iter().filter(is_lost).collect()
 }
 
-/// What a held `ClusterRole` with the rules `made` keeps: what the cloud lists, in the applied rules and in the lost
-/// ones.
+/// The rules that a held `ClusterRole` with the rules `made` retains: those that the cloud lists, in the applied rules
+/// and in the lost ones.
 pub(super) fn kept(made: &[PolicyRule], applied: &[PolicyRule], lost: &[&Refused]) -> Vec<PolicyRule> {
     let lost = lost.iter().map(|refused| refused.rule.clone());
     let listed: Vec<PolicyRule> = applied.iter().cloned().chain(lost).collect();

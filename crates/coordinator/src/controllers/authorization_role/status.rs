@@ -1,4 +1,4 @@
-//! Which rules of a role do not apply, in Events and as a gauge.
+//! The rules of a role that do not apply, in Events and as a gauge.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use tidewaiter_kit::{Key, Metrics, Notice, ReconcileError, Retry, WriteError};
 use super::plan::{Refused, Why};
 use crate::controllers::rbac::notice;
 
-/// Why the `ClusterRole` is not what the `AuthorizationRole` says.
+/// The reason why the `ClusterRole` is not as the `AuthorizationRole` says.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RoleError {
     /// These rules are refused; the others apply, if there are any.

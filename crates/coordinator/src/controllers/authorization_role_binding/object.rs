@@ -12,7 +12,7 @@ const CLUSTER_ROLE: &str = "ClusterRole";
 pub(super) trait Binding: Cacheable + Serialize {
     fn new(metadata: ObjectMeta, role: &str, subject: &Subject) -> Self;
     fn role_ref(&self) -> &RoleRef;
-    /// Whether it gives nobody anything.
+    /// Returns true if it gives nobody anything.
     fn is_empty(&self) -> bool;
 }
 

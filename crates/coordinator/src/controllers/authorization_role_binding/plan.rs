@@ -1,7 +1,7 @@
 //! In which order bindings are written and deleted, so that a right that stays is never missing. Pure.
 //!
-//! A finalizer of others may keep a binding that is deleted. It is emptied, so that it gives nothing, and a stand-in gives what it gave until
-//! it is gone.
+//! A finalizer of others may keep a binding that is deleted. It is emptied, so that it gives nothing, and a stand-in
+//! gives what it gave until it is gone.
 
 use tidewaiter_api::access::Subject;
 
@@ -10,7 +10,7 @@ use super::object::{Binding, role_of};
 /// The end of the name of a stand-in.
 pub(crate) const STAND_IN: &str = "-next";
 
-/// What is to be bound, and where.
+/// The role and the place of a desired binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     /// None for the whole cluster.
@@ -26,11 +26,11 @@ pub(super) struct Existing {
     name: String,
     /// The `ClusterRole` that it binds.
     role: Option<String>,
-    /// Whether it is being deleted: a finalizer keeps it.
+    /// True if it is being deleted: a finalizer keeps it.
     deleting: bool,
-    /// Whether a finalizer will keep it when it is deleted.
+    /// True if a finalizer will keep it when it is deleted.
     finalizers: bool,
-    /// Whether it gives nobody anything.
+    /// True if it gives nobody anything.
     empty: bool,
 }
 
@@ -50,12 +50,13 @@ impl Existing {
         }
     }
 
-    /// Whether it gives the role in the namespace, or everywhere without one.
+    /// Returns true if it gives the role in the namespace, or everywhere without one.
     pub(super) fn gives(&self, role: &str, namespace: Option<&str>) -> bool {
         self.role.as_deref() == Some(role) && self.namespace.as_deref() == namespace
     }
 
-    /// What takes it away. What a finalizer keeps, or will keep, is emptied, and deleted when that is seen: each write is conditional.
+    /// The step that removes it. A binding that a finalizer retains, or will retain, is emptied, and deleted when that
+    /// is seen: each write is conditional.
     fn removal(&self) -> Option<Step> {
         let (namespace, name) = (self.namespace.clone(), self.name.clone());
         if !self.goes() && !self.empty {
@@ -65,7 +66,7 @@ impl Existing {
         }
     }
 
-    /// Whether its name is free once it is deleted.
+    /// Returns true if its name is free once it is deleted.
     fn goes(&self) -> bool {
         !self.deleting && !self.finalizers
     }
@@ -84,7 +85,8 @@ pub(super) fn kept(existing: &[Existing]) -> Vec<String> {
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Makes the binding of this name as the target. `fresh` when there was another one of the name, which the step before deleted.
+    /// Makes the binding of this name as the target. `fresh` when there was another one of the name, which the step
+    /// before deleted.
     Put {
         namespace: Option<String>,
         name: String,
@@ -105,7 +107,7 @@ impl Step {
         }
     }
 
-    /// Whether it takes a right away and gives none.
+    /// Returns true if it takes a right away and gives none.
     pub(super) fn removes(&self) -> bool {
         !matches!(self, Self::Put { .. })
     }
@@ -197,7 +199,7 @@ mod tests {
         }
     }
 
-    /// The same, with a finalizer.
+    /// A binding with a finalizer.
     fn held(it: Existing) -> Existing {
         Existing { finalizers: true, ..it }
     }

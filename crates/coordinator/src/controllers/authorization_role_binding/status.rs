@@ -1,4 +1,4 @@
-//! What a binding waits for, in Events and as a gauge.
+//! The waits of a binding, in Events and as a gauge.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,10 +10,10 @@ use tidewaiter_kit::{Key, Metrics, Notice, ReconcileError, Retry, SharedClock, W
 
 use crate::controllers::rbac::notice;
 
-/// How long the mirror and the role controller may take with a role before its bindings report that they wait.
+/// The time that the mirror and the role controller may take with a role before its bindings report that they wait.
 const A_MOMENT: Duration = Duration::from_secs(10);
 
-/// What a binding waits for.
+/// The condition that a binding waits for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Wait {
     #[error("there is no role {0}")]
@@ -42,13 +42,13 @@ impl Wait {
         }
     }
 
-    /// Whether what was bound before stays meanwhile.
+    /// Returns true if what was bound before stays meanwhile.
     pub(super) fn keeps(&self) -> bool {
         matches!(self, Self::ClusterRole(_) | Self::Held(_) | Self::Missing(_))
     }
 }
 
-/// Why a binding is not as desired.
+/// The reason why a binding is not as desired.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BindingError {
     #[error("the binding waits: {0}")]
@@ -128,7 +128,7 @@ impl ReconcileError for BindingError {
 
 /// The bindings that wait, as a gauge.
 pub(super) struct Waiting {
-    /// What each waits for, and since when (monotonic).
+    /// The condition that each waits for, and since when (monotonic).
     all: Mutex<BTreeMap<Key, (&'static str, Duration)>>,
     gauge: IntGaugeVec,
     clock: SharedClock,
@@ -165,7 +165,7 @@ impl Waiting {
         }
     }
 
-    /// Whether it has waited for a moment only, as each binding does that arrives before its role.
+    /// Returns true if it has waited for a moment only, as each binding does that arrives before its role.
     pub(super) fn has_just_begun(&self, key: &Key) -> bool {
         let now = self.clock.monotonic();
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,8 +13,8 @@ use crate::controllers::listed::key_of;
 use crate::controllers::rbac::{OURS, Place};
 
 impl AuthorizationRoleBindingController {
-    /// Whether no rule of the role that can be in force amounts to full control where the target gives it. What is
-    /// bound already, the authorization role controller judges its rules by.
+    /// Returns true if no rule of the role that can be in force amounts to full control where the target gives it. What
+    /// is bound already, the authorization role controller judges its rules by.
     pub(super) async fn may_bind(
         &self,
         name: &str,
@@ -74,7 +74,7 @@ impl AuthorizationRoleBindingController {
         Ok(all_left)
     }
 
-    /// Whether a binding of this name gives the role in the place, as the API server knows it.
+    /// Returns true if a binding of this name gives the role in the place, as the API server knows it.
     async fn gives(&self, name: &str, place: &Place) -> Result<bool, WriteError> {
         let namespace = place.namespace.as_deref();
         for name in [name.to_owned(), plan::stand_in(name)] {

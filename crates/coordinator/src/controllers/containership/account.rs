@@ -28,32 +28,32 @@ struct Read {
     managed: bool,
     attached: String,
     entries: Vec<String>,
-    /// Whether these are longer than [`TEXT`], and not cached.
+    /// True if these are longer than [`TEXT`], and not cached.
     too_long: bool,
 }
 
 impl Account {
-    /// Whether it is managed by Tidewaiter.
+    /// Returns true if it is managed by Tidewaiter.
     pub(super) fn is_managed(&self) -> bool {
         self.read.managed
     }
 
-    /// Whether its pull secrets are not cached, because they are too long: it is left alone.
+    /// Returns true if its pull secrets are not cached, because they are too long: it is left alone.
     pub(super) fn is_too_long(&self) -> bool {
         self.read.too_long
     }
 
-    /// Whether it has one of these names.
+    /// Returns true if it has one of these names.
     pub(super) fn is_one_of(&self, names: &BTreeSet<String>) -> bool {
         self.metadata.name.as_ref().is_some_and(|name| names.contains(name))
     }
 
-    /// Whether it is the account that Tidewaiter makes, which goes as a whole.
+    /// Returns true if it is the account that Tidewaiter makes, which goes as a whole.
     pub(crate) fn is_the_managed_one(&self) -> bool {
         self.is_managed() && self.metadata.name.as_deref() == Some(CONTAINERSHIP_ACCOUNT)
     }
 
-    /// Whether Tidewaiter attached a pull secret to it.
+    /// Returns true if Tidewaiter attached a pull secret to it.
     pub(super) fn has_entries_of_ours(&self) -> bool {
         !self.read.attached.is_empty()
     }
@@ -63,13 +63,13 @@ impl Account {
         &self.read.entries
     }
 
-    /// Those of them that Tidewaiter recorded as its own.
+    /// The pull secrets that Tidewaiter recorded as its own.
     pub(super) fn recorded(&self) -> BTreeSet<String> {
         let names = self.read.attached.split(',').filter(|name| !name.is_empty());
         names.map(str::to_owned).collect()
     }
 
-    /// Those of them that Tidewaiter attached. The Go coordinator recorded none: in its account, they are the ids of
+    /// The pull secrets that Tidewaiter attached. The Go coordinator recorded none: in its account, they are the ids of
     /// registries.
     pub(super) fn attached(&self) -> BTreeSet<String> {
         if self.has_entries_of_ours() || !self.is_the_managed_one() {
@@ -80,7 +80,7 @@ impl Account {
     }
 }
 
-/// As the API server sends it, or as the cache packed it.
+/// A service account as the API server sends it, or as the cache packed it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Received {

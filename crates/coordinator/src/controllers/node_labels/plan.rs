@@ -21,7 +21,7 @@ use crate::controllers::labels::Desired;
 use crate::node::Node;
 use crate::node_pools::Pool;
 
-/// What a plan rests on.
+/// The input of a plan.
 #[derive(Clone, Debug)]
 pub(super) struct Observation {
     /// The Node as it was last seen.
@@ -35,23 +35,23 @@ pub(super) struct Observation {
     pub(super) pool: Pool,
 }
 
-/// What to change, and what to report.
+/// The changes and the reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Plan {
     /// The labels to set, and those to remove.
     pub(super) labels: BTreeMap<String, Option<LabelValue>>,
-    /// Whether the label of the node pool contradicts the cloud.
+    /// True if the label of the node pool contradicts the cloud.
     pub(super) contradicted: bool,
-    /// Whether labels stay only because a resource cannot be read.
+    /// True if labels stay only because a resource cannot be read.
     pub(super) withheld: bool,
-    /// What is so.
+    /// Events to publish now.
     pub(super) notices: Vec<Notice>,
-    /// What is so once the patch is accepted.
+    /// Events to publish once the patch succeeds.
     pub(super) done: Vec<Notice>,
 }
 
 impl Plan {
-    /// Whether anything is to be written.
+    /// Returns true if anything is to be written.
     pub(super) fn writes(&self) -> bool {
         !self.labels.is_empty()
     }

@@ -1,4 +1,5 @@
-//! What the passes report: who decided about the node pool of each Node, and how often a label contradicted the cloud.
+//! The reports of the passes: the source of each Node's node pool, and the number of contradictions between a label and
+//! the cloud.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use tracing::info;
 use super::plan::{Observation, Plan};
 use crate::node_pools::Pool;
 
-/// What the owner of a Node should read that changes too often.
+/// The notice for the owner of a Node that changes too often.
 pub(super) fn changes_too_often() -> Notice {
     let note = format!(
         "The labels of this Node change so often that they are corrected only every {} s. Find out what changes them: its kubelet, or \

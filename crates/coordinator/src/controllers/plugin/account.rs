@@ -1,4 +1,4 @@
-//! As whom the objects of each plugin are read and written (`pluginServiceAccounts`).
+//! The identities by which the objects of each plugin are read and written (`pluginServiceAccounts`).
 //!
 //! The operator says it: the cloud must not choose its own rights.
 

@@ -1,4 +1,4 @@
-//! Which plugins need a person's approval for each version (`pluginApproval`). Pure.
+//! The plugins that need a person's approval for each version (`pluginApproval`). Pure.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::by_plugin::{ByPlugin, Identity};
 
-/// Who decides that a version is applied.
+/// The authority that decides that a version is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Approval {

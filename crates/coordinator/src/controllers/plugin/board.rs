@@ -1,4 +1,4 @@
-//! What is known of the plugins, as metrics: how many are in which state, and how many objects they have.
+//! The state of the plugins, as metrics: their number by state, and the number of their objects.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -25,7 +25,7 @@ pub(super) struct Board {
     corrected: IntCounterVec,
 }
 
-/// What the metrics count of one plugin.
+/// The metrics of one plugin.
 struct PluginCounts {
     state: &'static str,
     objects: u32,
@@ -102,7 +102,7 @@ impl Board {
         });
     }
 
-    /// So many objects were corrected.
+    /// Counts corrected objects.
     pub(super) fn correct(&self, objects: usize) {
         self.corrected.with_label_values::<&str>(&[]).inc_by(objects as u64);
     }
@@ -142,7 +142,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Whatever their number, there are as many series.
+    /// The number of series does not depend on the number of plugins.
     #[test]
     fn plugins_are_counted_by_state_and_their_objects_together() {
         let metrics = Metrics::new(&ManualClock::default().shared()).unwrap();

@@ -15,7 +15,7 @@ use tidewaiter_api::values::quoted;
 /// The key of the row for every plugin that has no other.
 const ALL: &str = "*";
 
-/// Which plugin it is, as the cloud says.
+/// The identity of a plugin, from the cloud.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Identity {
     pub(super) id: String,
@@ -32,13 +32,13 @@ impl Identity {
         }
     }
 
-    /// Whether `key` names this plugin: its id, `TYPE/IMPLEMENTATION` or `TYPE`, without regard to case, as in the
-    /// catalogue.
+    /// Returns true if `key` names this plugin: its id, `TYPE/IMPLEMENTATION` or `TYPE`, without regard to case, as in
+    /// the catalogue.
     pub(super) fn is(&self, key: &str) -> bool {
         self.rank(key).is_some()
     }
 
-    /// How closely the key names the plugin: 0 is the closest.
+    /// The closeness of the match: 0 is the closest.
     fn rank(&self, key: &str) -> Option<usize> {
         let names = [
             self.id.clone(),
@@ -61,7 +61,7 @@ impl Display for Identity {
 pub struct ByPlugin<T>(BTreeMap<String, T>);
 
 impl<T> ByPlugin<T> {
-    /// Whether there are no rows: then the setting is not set.
+    /// Returns true if there are no rows: then the setting is not set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -105,7 +105,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ByPlugin<T> {
     }
 }
 
-/// Whether it can name a plugin.
+/// Returns true if it can name a plugin.
 pub(super) fn is_key(text: &str) -> bool {
     let is_word = |word: &str| {
         (1..=63).contains(&word.len())

@@ -1,4 +1,4 @@
-//! Whose an object is that a plugin wants to have. Pure.
+//! The owner of an object that a plugin wants to have. Pure.
 //!
 //! An object is the plugin's if it has the plugin's label: whoever sets the label hands the object over. Without it, an
 //! object is adopted only if it is known to have been applied for the plugin. A name, or equal labels, prove nothing.
@@ -22,12 +22,12 @@ use crate::mirror::is_id;
 pub(super) struct Claimant<'a> {
     pub(super) plugin: &'a str,
     pub(super) record: &'a Record,
-    /// Whether a plugin of this id exists no more: neither in the cloud nor with an inventory.
+    /// True if a plugin of this id exists no more: neither in the cloud nor with an inventory.
     pub(super) is_gone: &'a (dyn Fn(&str) -> bool + Sync),
 }
 
 impl Claimant<'_> {
-    /// Whose the object is that has the name of `object`.
+    /// The owner of the object that has the name of `object`.
     pub(super) fn judge(&self, id: &ObjectId, object: &Object, metadata: &ObjectMeta, live: Live) -> Seen {
         let labels = metadata.labels.as_ref();
         match labels.and_then(|labels| labels.get(PLUGIN_LABEL)) {
@@ -51,14 +51,14 @@ impl Claimant<'_> {
         }
     }
 
-    /// Whether the plugin applied the object without a label.
+    /// Returns true if the plugin applied the object without a label.
     fn is_unlabelled(&self, id: &ObjectId, metadata: &ObjectMeta) -> bool {
         self.record.applied(id).is_some() && is_applied_by_us(metadata)
     }
 
-    /// Whether the Go coordinator has applied the manifest. It ran `kubectl apply` and labelled nothing, so what it
-    /// leaves is the annotation of that. It counts until a first version is applied to its end: what appears later was
-    /// not made by it.
+    /// Returns true if the Go coordinator has applied the manifest. It ran `kubectl apply` and labelled nothing, so
+    /// what it leaves is the annotation of that. It counts until a first version is applied to its end: what appears
+    /// later was not made by it.
     fn inherits(&self, object: &Object, metadata: &ObjectMeta) -> bool {
         let is_first = self.record.revision().is_empty();
         let applied = last_applied(metadata).filter(|_| is_first);
@@ -80,7 +80,7 @@ fn is_applied_by_us(metadata: &ObjectMeta) -> bool {
     metadata.managed_fields.iter().flatten().any(is_ours)
 }
 
-/// Whether `applied`, as `kubectl apply` remembers it, is this manifest of a plugin.
+/// Returns true if `applied`, as `kubectl apply` remembers it, is this manifest of a plugin.
 fn same_manifest(applied: &str, mut manifest: Map<String, Value>) -> bool {
     let Ok(Value::Object(mut applied)) = serde_json::from_str(applied) else {
         return false;
@@ -157,7 +157,7 @@ mod tests {
         Live::created("u".to_owned(), "ours".to_owned())
     }
 
-    /// Whose an object with this metadata is.
+    /// The owner of an object with this metadata.
     fn judged(record: &Record, metadata: Value) -> Seen {
         let release = release();
         let object = &release.groups[0][0];
@@ -174,7 +174,7 @@ mod tests {
         json!({"annotations": {"kubectl.kubernetes.io/last-applied-configuration": manifest.to_string()}})
     }
 
-    /// As kubectl remembers it, and as Go writes numbers.
+    /// The manifest as kubectl remembers it, and as Go writes numbers.
     fn remembered() -> Value {
         let mut remembered = manifest();
         remembered["metadata"] = json!({"name": "w", "namespace": "n", "annotations": {}});

@@ -1,7 +1,8 @@
 //! The requests of the plugin controller to the API server, about objects of any kind.
 //!
-//! Only objects that a version or an inventory names are read, in their namespaces ([`observe`]): what others create, with or without the label
-//! of a plugin, costs no request. Only an object with the label is ever changed or deleted, and each of these writes names its uid.
+//! Only objects that a version or an inventory names are read, in their namespaces ([`observe`]): what others create,
+//! with or without the label of a plugin, costs no request. Only an object with the label is ever changed or deleted,
+//! and each of these writes names its uid.
 //!
 //! What may not be read is observed as unreadable, object by object: it keeps no other.
 
@@ -54,7 +55,7 @@ pub(super) struct Kind {
     pub(super) namespaced: bool,
 }
 
-/// Where objects of a kind are listed and watched.
+/// The place in which objects of a kind are listed and watched.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) kind: Kind,
@@ -71,13 +72,13 @@ pub(super) struct Written {
 
 /// The API server.
 pub(super) struct Cluster {
-    /// Of the coordinator itself: which kinds there are is asked so.
+    /// Of the coordinator itself: it discovers the kinds.
     own: Client,
     /// For requests about objects.
     pub(super) client: Client,
-    /// As whom `client` acts; None is the coordinator itself.
+    /// The identity of `client`; None is the coordinator itself.
     pub(super) account: Option<PluginAccount>,
-    /// The kinds of each group and version. One that is missing is asked for again.
+    /// The kinds of each group and version. One that is missing is requested again.
     known: Mutex<HashMap<GroupVersion, Arc<Vec<Kind>>>>,
 }
 
@@ -126,7 +127,8 @@ impl Cluster {
         Ok(found)
     }
 
-    /// Applies the object. With `uid`, it changes that one only; without, it creates the object, and fails if one has appeared meanwhile.
+    /// Applies the object. With `uid`, it changes that one only; without, it creates the object, and fails if one has
+    /// appeared meanwhile.
     pub(super) async fn apply(&self, id: &ObjectId, object: &Object, uid: Option<&str>) -> Result<Written, Error> {
         let kind = self.served(id, &object.version).await?;
         let (params, body) = applied(&kind, id, object, uid)?;
@@ -141,7 +143,7 @@ impl Cluster {
         in_a_task(apply).await
     }
 
-    /// What [`Cluster::apply`] would make of the object, as the API server says without doing it.
+    /// The result of [`Cluster::apply`], from a dry run of the API server.
     pub(super) async fn dry_run(&self, id: &ObjectId, object: &Object, uid: Option<&str>) -> Result<Value, Error> {
         let kind = self.served(id, &object.version).await?;
         let (mut params, body) = applied(&kind, id, object, uid)?;
@@ -227,8 +229,8 @@ impl Cluster {
     }
 }
 
-/// Runs a request in a task of its own, which ends with the pass: the hundreds of requests of a plugin are written and read on all cores, and not one after
-/// the other in its pass.
+/// Runs a request in a task of its own, which ends with the pass: the hundreds of requests of a plugin are written and
+/// read on all cores, and not one after the other in its pass.
 async fn in_a_task<T: Send + 'static>(
     request: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<T, Error> {
@@ -242,7 +244,8 @@ async fn in_a_task<T: Send + 'static>(
     ended.unwrap_or_else(|| Err(Error::Service("the task of a request is gone".into())))
 }
 
-/// How the object is applied. With `uid`, that one only is changed; without, it is created, and nothing is changed.
+/// The request that applies the object. With `uid`, that one only is changed; without, it is created, and nothing is
+/// changed.
 fn applied(
     kind: &Kind,
     id: &ObjectId,
@@ -286,7 +289,8 @@ pub(super) fn with_metadata(metadata: ObjectMeta) -> DynamicObject {
     }
 }
 
-/// The objects, judged by the plugin's own expression if it has one for the kind: that may take some seconds, so it blocks a thread of its own.
+/// The objects, judged by the plugin's own expression if it has one for the kind: that may take some seconds, so it
+/// blocks a thread of its own.
 async fn all_live(
     kind: &Kind,
     objects: Vec<DynamicObject>,

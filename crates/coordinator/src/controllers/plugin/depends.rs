@@ -1,5 +1,5 @@
-//! Which plugins a plugin needs (`depends_on` of its manifests), and in which order they are applied and removed. Pure,
-//! but for [`Waiting`].
+//! The dependencies of plugins (`depends_on` of their manifests), and the order in which they are applied and removed.
+//! Pure, but for [`Waiting`].
 //!
 //! A version is applied when the plugins that it names are ready. Once it is applied, it does not wait for them any
 //! more: their upgrade stops no correction. A plugin that never becomes ready keeps only those that depend on it, and a
@@ -17,19 +17,19 @@ use super::by_plugin::Identity;
 use super::plan::Waits;
 use super::problem::Problem;
 
-/// What is known of a plugin.
+/// The state of a plugin.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     /// None if it is.
     pub(super) not_ready: Option<String>,
-    /// As far as its manifests were fetched.
+    /// The dependencies, as far as its manifests were fetched.
     pub(super) depends_on: Vec<String>,
 }
 
 /// The plugins that take effect, by identity.
 pub(super) type Plugins = BTreeMap<Identity, Known>;
 
-/// What keeps a plugin from being applied.
+/// The reason why a plugin is not applied.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Blocked {
     Waits(Waits),
@@ -50,7 +50,7 @@ impl Known {
     }
 }
 
-/// What keeps the plugin. `complete` says whether `plugins` has every plugin that the cloud lists.
+/// The reason why the plugin is blocked. `complete` says whether `plugins` has every plugin that the cloud lists.
 pub(super) fn blocked(plugin: &Identity, depends_on: &[String], plugins: &Plugins, complete: bool) -> Option<Blocked> {
     if let Some(cycle) = cycle(plugin, depends_on, plugins) {
         let path: Vec<String> = cycle.iter().map(ToString::to_string).collect();

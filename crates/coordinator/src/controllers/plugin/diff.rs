@@ -1,4 +1,4 @@
-//! What a version of a plugin would change in the cluster, object by object. Pure.
+//! The changes that a version of a plugin would make in the cluster, object by object. Pure.
 //!
 //! Only paths whose value differs are in it, so fields that the version does not touch, and those that the API server
 //! fills in, do not matter. The digest is over all that is shown but the notes: an approval of it is an approval of
@@ -29,7 +29,7 @@ const SERVERS_OWN: [&str; 6] = [
     "selfLink",
 ];
 
-/// What a version would change.
+/// The changes of a version.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginDiff {
@@ -44,26 +44,26 @@ pub struct PluginDiff {
     pub digest_of_all: Option<String>,
 }
 
-/// What would be done with one object.
+/// The change of one object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectChange {
-    /// What would be done.
+    /// The operation.
     pub operation: Operation,
     /// The object: `Deployment.apps monitoring/prometheus`.
     pub object: String,
-    /// Whether its values are secret.
+    /// True if its values are secret.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
-    /// Why it is shown otherwise than the API server would say, or is left alone.
+    /// The reason why it is shown otherwise than the API server would say, or is left alone.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
-    /// What differs.
+    /// The differences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,
 }
 
-/// What would be done with an object.
+/// The operation on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Operation {
@@ -75,14 +75,14 @@ pub enum Operation {
     Delete,
     /// The job is created.
     Run,
-    /// Nothing, because something is in the way.
+    /// No operation, because something is in the way.
     Blocked,
 }
 
 /// A value that differs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// Where it is: `spec.template.spec.containers[main].image`. Empty for the whole object.
+    /// The path: `spec.template.spec.containers[main].image`. Empty for the whole object.
     pub path: String,
     /// Before; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
@@ -98,7 +98,7 @@ fn present<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Value>, 
 }
 
 impl PluginDiff {
-    /// What an approval names: the SHA-256 of the revision and of all differences, in hexadecimal digits.
+    /// The digest that an approval names: the SHA-256 of the revision and of all differences, in hexadecimal digits.
     #[must_use]
     pub fn digest(&self) -> String {
         if let Some(digest) = &self.digest_of_all {
@@ -116,7 +116,7 @@ impl PluginDiff {
         )
     }
 
-    /// What the status says of it.
+    /// Its summary for the status.
     pub(super) fn pending(&self) -> PendingVersion {
         let count = |operation| {
             let of_it = self.changes.iter().filter(|change| change.operation == operation);
@@ -142,7 +142,7 @@ impl PluginDiff {
         self
     }
 
-    /// As it is stored.
+    /// Serializes the diff as it is stored.
     pub(super) fn pack(&self) -> Vec<u8> {
         compress_prepend_size(&serde_json::to_vec(self).unwrap_or_default())
     }
@@ -162,7 +162,7 @@ impl PluginDiff {
 const SHOWN_DIGITS: usize = 12;
 
 impl ObjectChange {
-    /// Whether nothing but the label of its plugin changes.
+    /// Returns true if nothing but the label of its plugin changes.
     pub(super) fn is_label_of_plugin(&self) -> bool {
         const LABELS: &str = "metadata.labels";
         self.differences.iter().all(|Difference { path, before, after }| {

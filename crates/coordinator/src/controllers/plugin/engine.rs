@@ -18,7 +18,7 @@ pub(super) struct Engine {
     pub(super) cluster: Cluster,
 }
 
-/// What became of the actions of a plan.
+/// The outcomes of the actions of a plan.
 #[derive(Default)]
 pub(super) struct Performed {
     /// Objects that could not be written, and why.
@@ -29,7 +29,7 @@ pub(super) struct Performed {
     pub(super) adopted: Vec<(ObjectId, Claim)>,
     /// Namespaces and definitions that stay, and what is in them.
     pub(super) kept: Vec<(ObjectId, String)>,
-    /// What was applied.
+    /// The applied objects.
     applied: Vec<(ObjectId, Written)>,
 }
 
@@ -61,7 +61,7 @@ impl Performed {
         }
     }
 
-    /// What there is after nothing but namespaces was created: they are ready at once, and nothing is in them.
+    /// The observation after nothing but namespaces was created: they are ready at once, and nothing is in them.
     pub(super) fn with_namespaces(self, mut observed: Observed) -> Observed {
         for (id, Written { uid, fields }) in self.applied {
             observed.seen.insert(id, Seen::Ours(Live::created(uid, fields)));
@@ -70,7 +70,7 @@ impl Performed {
     }
 }
 
-/// What became of one action.
+/// The outcome of one action.
 enum Outcome {
     Applied {
         id: ObjectId,

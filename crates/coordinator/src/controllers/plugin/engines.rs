@@ -1,4 +1,4 @@
-//! Which engine applies which plugin.
+//! The engine of each plugin.
 
 use std::collections::BTreeMap;
 

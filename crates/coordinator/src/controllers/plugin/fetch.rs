@@ -1,4 +1,5 @@
-//! Fetches the manifests of plugins from the cloud, and holds the last ones of each: they are parsed once, not in each pass.
+//! Fetches the manifests of plugins from the cloud, and holds the last ones of each: they are parsed once, not in each
+//! pass.
 //!
 //! After a restart, all of them are fetched and parsed, and a version has up to 16 MiB. So the responses share a
 //! budget, for which they wait, and one version at a time is parsed.
@@ -58,19 +59,19 @@ pub(super) struct Manifests {
 /// Manifests, and what they are for.
 #[derive(Clone)]
 struct Held {
-    /// What they were signed for, with the version.
+    /// The identity that they were signed for, with the version.
     identity: Identity,
     version: String,
     /// The digest of the signature, as the Plugin said.
     signature: Option<String>,
     previous: Option<String>,
     etag: Option<ETag>,
-    /// When they were fetched (monotonic).
+    /// The time when they were fetched (monotonic).
     at: Duration,
     release: Arc<Release>,
-    /// What the cloud sent, compressed, as it is stored. Empty if that is too large.
+    /// The cloud's response, compressed, as it is stored. Empty if that is too large.
     sent: Arc<[u8]>,
-    /// Why they could not be fetched again; None after a success.
+    /// The reason why they could not be fetched again; None after a success.
     outdated: Option<String>,
 }
 
@@ -190,19 +191,19 @@ impl Manifests {
         Ok(Some(Arc::new(Release { signed_at, ..release })))
     }
 
-    /// What the cloud sent when [`Manifests::fetch`] returned the release, compressed. Empty if that is too large to be
-    /// stored.
+    /// The cloud's response when [`Manifests::fetch`] returned the release, compressed. Empty if that is too large to
+    /// be stored.
     pub(super) fn sent(&self, plugin: &str) -> Option<Arc<[u8]>> {
         self.held().get(plugin).map(|held| Arc::clone(&held.sent))
     }
 
-    /// Why the manifests of the plugin could not be fetched again, if the last request failed.
+    /// The reason why the manifests of the plugin could not be fetched again, if the last request failed.
     pub(super) fn outdated(&self, plugin: &str) -> Option<String> {
         self.held().get(plugin)?.outdated.clone()
     }
 
-    /// Reads what was stored of a version, with the keys and the limits of today. `plugin` is the plugin as it was when the version was accepted.
-    /// A signature may be of any age: a person in the cluster decided about it.
+    /// Reads what was stored of a version, with the keys and the limits of today. `plugin` is the plugin as it was when
+    /// the version was accepted. A signature may be of any age: a person in the cluster decided about it.
     pub(super) async fn read_stored(&self, plugin: &PluginSpec, stored: &[u8]) -> Result<Release, String> {
         let _parsing = self.parsing.lock().await;
         let unreadable = "its content is not what was stored: delete it";
@@ -215,7 +216,7 @@ impl Manifests {
         Ok(Release { signed_at, ..release })
     }
 
-    /// What the plugins depend on, as far as their manifests were fetched.
+    /// The dependencies of the plugin, as far as its manifests were fetched.
     pub(super) fn dependencies(&self, plugin: &str) -> Vec<String> {
         let held = self.held();
         held.get(plugin)
@@ -254,7 +255,8 @@ fn too_large(size: usize, most: usize) -> Refused {
     refused("the manifests", why)
 }
 
-/// Whether the response is of the plugin's version, and not of another one. The cloud of the Go coordinator does not say it.
+/// Returns true if the response is of the plugin's version, and not of another one. The cloud of the Go coordinator
+/// does not say it.
 ///
 /// # Errors
 /// When it is of another plugin.

@@ -65,8 +65,8 @@ struct Watch {
     end: CancellationToken,
 }
 
-/// What a watch shows of an object that has changed. Its managed fields, which are most of its metadata, are not kept:
-/// there is an event for each object that is applied.
+/// The state of a changed object in a watch. Its managed fields, which are most of its metadata, are not kept: there is
+/// an event for each object that is applied.
 #[derive(Clone, Debug, Deserialize)]
 struct Changed {
     #[serde(deserialize_with = "tidewaiter_kit::slim::without_labels")]
@@ -278,8 +278,8 @@ impl Watch {
     }
 }
 
-/// Whether a watch can go on from its version after the error. After any other one it begins anew, as that of client-go
-/// does.
+/// Returns true if a watch can go on from its version after the error. After any other one it relists, as that of
+/// client-go does.
 fn keeps_version(error: &Error) -> bool {
     match error {
         Error::Api(status) => matches!(status.code, 401 | 403 | 408 | 429 | 500..),

@@ -1,7 +1,8 @@
-//! What may be applied of a plugin now: the version of the cloud, or, until a person approves that, what is applied; or the version that a person
-//! went back to.
+//! The version of a plugin that may be applied now: the version of the cloud, or, until a person approves that, what is
+//! applied; or the version that a person went back to.
 //!
-//! - An approval names the digest of the diff. The diff is rendered again before the approval is recorded, and another digest approves nothing.
+//! - An approval names the digest of the diff. The diff is rendered again before the approval is recorded, and another
+//!   digest approves nothing.
 //! - An approval is recorded before anything of the version is applied. From then on it is applied to its end.
 //! - An annotation that was used, or has no effect, is removed: it must not approve something later.
 
@@ -40,7 +41,7 @@ pub(super) struct Goal {
     /// The plugin with this version.
     pub(super) spec: PluginSpec,
     pub(super) release: Arc<Release>,
-    /// Whether it is a stored one.
+    /// True if it is a stored one.
     pub(super) stored: bool,
 }
 
@@ -53,14 +54,14 @@ impl Goal {
     }
 }
 
-/// What was rendered last of each plugin.
+/// The diff that was rendered last of each plugin.
 #[derive(Default)]
 pub(super) struct Rendered(Mutex<BTreeMap<Key, RenderedDiff>>);
 
 struct RenderedDiff {
-    /// Of what it was made of.
+    /// Digest of the diff's inputs.
     fingerprint: String,
-    /// When (monotonic).
+    /// The time (monotonic).
     at: Duration,
     pending: PendingVersion,
 }
@@ -70,7 +71,7 @@ impl Rendered {
         self.lock().remove(key);
     }
 
-    /// What was rendered of the revision, and whether that is still what it would do.
+    /// The last diff of the revision, and true if it is still up to date.
     fn last(&self, key: &Key, revision: &str, fingerprint: &str, now: Duration) -> Option<(PendingVersion, bool)> {
         let all = self.lock();
         let last = all.get(key).filter(|last| last.pending.revision == revision)?;
@@ -94,7 +95,7 @@ fn is_applied(pending: &PendingVersion, work: &Work<'_>) -> bool {
     work.saved.0.is_none() && [pending.creates, pending.changes, pending.deletes, pending.jobs] == [0; 4]
 }
 
-/// What a pass works on.
+/// The input of a pass.
 pub(super) struct Work<'a> {
     pub(super) plugin: &'a mut Plugin,
     pub(super) record: &'a mut Record,
@@ -135,7 +136,8 @@ impl PluginController {
         }
     }
 
-    /// Whether the version may be applied, with what was observed for that, if anything; or what awaits approval.
+    /// Decides if the version may be applied, and returns the observation made for that, if there is one, or the
+    /// proposal that awaits approval.
     async fn judge(
         &self,
         key: &Key,
@@ -159,8 +161,8 @@ impl PluginController {
         Ok(self.gate(key, goal, work).await?.map_or(Ok(None), Err))
     }
 
-    /// Whether the cloud has other manifests of the version that may be applied now, and they lack objects: an answer
-    /// that was cut short looks like that, and it would delete them. A new version says that it is meant.
+    /// Returns true if the cloud has other manifests of the version that may be applied now, and they lack objects: an
+    /// answer that was cut short looks like that, and it would delete them. A new version says that it is meant.
     async fn shrinks(&self, goal: &Goal, work: &Work<'_>) -> bool {
         let accepted = work.record.accepted(work.record.approved());
         let version = accepted.map_or_else(|| work.record.applied_version(), |entry| entry.version.as_str());
@@ -282,7 +284,8 @@ impl PluginController {
         self.pursue(key, &goal, observed, work).await
     }
 
-    /// What the version would change now. It is rendered when anything that decides about it changes, and from time to time, or `anew`.
+    /// The diff of the version as of now. It is rendered when anything that decides about it changes, and from time to
+    /// time, or `anew`.
     async fn propose(
         &self,
         key: &Key,
@@ -315,7 +318,7 @@ impl PluginController {
         Ok(pending)
     }
 
-    /// Whether these steps of the version await approval already: nothing has changed since they were rendered.
+    /// Returns true if these steps of the version await approval already: nothing has changed since they were rendered.
     pub(super) fn awaits_approval(&self, key: &Key, release: &Release, steps: &[Step<'_>]) -> bool {
         let now = self.clock.monotonic();
         let last = self
@@ -324,7 +327,7 @@ impl PluginController {
         last.is_some_and(|(_, is_current)| is_current)
     }
 
-    /// Stores the diff for who approves it, and says so once.
+    /// Stores the diff for its approver, and publishes an Event once.
     async fn show(&self, diff: &PluginDiff, pending: &PendingVersion, work: &Work<'_>) -> Result<(), WriteError> {
         let known = work.plugin.status.as_ref().and_then(|status| status.pending.as_ref());
         let is_new = known.is_none_or(|known| known.digest != pending.digest);

@@ -1,13 +1,13 @@
-//! Whether an object is as its controllers should have made it, by the rules of kstatus. Pure.
+//! The health of an object, by the rules of kstatus. Pure.
 //!
 //! Source: sigs.k8s.io/cli-utils, pkg/kstatus/status (`core.go`, `generic.go`).
 
 use serde_json::Value;
 
-/// How an object is.
+/// The health of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Health {
-    /// As it should be.
+    /// As desired.
     Current,
     /// On the way; what is missing.
     InProgress(String),
@@ -33,7 +33,7 @@ pub(super) fn is_inert(group: &str, kind: &str) -> bool {
     )
 }
 
-/// How the object is.
+/// The health of the object.
 pub(super) fn health(group: &str, kind: &str, object: &Value) -> Health {
     if object["metadata"].get("deletionTimestamp").is_some() {
         return Health::InProgress(deleting(group, kind, object));
@@ -60,7 +60,8 @@ pub(super) fn health(group: &str, kind: &str, object: &Value) -> Health {
     }
 }
 
-/// What keeps a namespace is in its conditions: an `APIService` that is not available, finalizers of what is in it.
+/// The obstacles to the deletion of a namespace, from its conditions: an `APIService` that is not available, finalizers
+/// of what is in it.
 fn deleting(group: &str, kind: &str, object: &Value) -> String {
     let mut text = "is being deleted".to_owned();
     let conditions = object["status"]["conditions"].as_array();
@@ -134,7 +135,7 @@ fn replicas(object: &Value) -> i64 {
     object["spec"]["replicas"].as_i64().unwrap_or(1)
 }
 
-/// Whether `have` of `want` are there.
+/// Compares the number `have` with `want`; None if all are there.
 fn some_of(have: i64, want: i64, what: &str) -> Option<Health> {
     (have < want).then(|| Health::InProgress(format!("{have} of {want} pods are {what}")))
 }

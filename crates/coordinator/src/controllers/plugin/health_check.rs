@@ -26,17 +26,17 @@ const MOST_CHECKS: usize = 32;
 const LONGEST: usize = 512;
 /// The most characters that are operators, or could be, and words `in`: each may nest the expression once.
 const MOST_OPERATORS: usize = 48;
-/// How deep brackets are nested: the library's parser calls itself some ten times for each, and a stack overflow would
-/// end the process.
+/// The maximum nesting of brackets: the library's parser calls itself some ten times for each, and a stack overflow
+/// would end the process.
 const DEEPEST: usize = 8;
 /// The most values in an object: what a loop goes over, and what a comparison in it compares. Each 256 bytes of text
 /// count as one.
 const MOST_VALUES: usize = 2_000;
-/// The same for an expression with one loop in another.
+/// The same limit for an expression with one loop in another.
 const MOST_NESTED_VALUES: usize = 200;
-/// How deep loops are nested.
+/// The maximum nesting of loops.
 const LOOPS: usize = 2;
-/// What an expression may call. Nothing here makes anything larger than its arguments.
+/// The functions that an expression may call. Nothing here makes anything larger than its arguments.
 const FUNCTIONS: [&str; 22] = [
     "_?_:_",
     "_&&_",
@@ -62,7 +62,7 @@ const FUNCTIONS: [&str; 22] = [
     "double",
 ];
 
-/// As the manifests have it.
+/// A health check in the manifests.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SentCheck {
@@ -73,7 +73,7 @@ pub(super) struct SentCheck {
     failed: Option<String>,
 }
 
-/// How objects of a kind are judged.
+/// The health check of a kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct HealthCheck {
     group: String,
@@ -128,12 +128,12 @@ impl HealthCheck {
         })
     }
 
-    /// Whether it is for this kind.
+    /// Returns true if it is for this kind.
     pub(super) fn is_for(&self, group: &str, version: &str, kind: &str) -> bool {
         (self.group.as_str(), self.version.as_str(), self.kind.as_str()) == (group, version, kind)
     }
 
-    /// How the object is. It may take some seconds.
+    /// The health of the object. It may take some seconds.
     pub(super) fn health(&self, object: &Value) -> Health {
         if object["metadata"].get("deletionTimestamp").is_some() {
             return Health::InProgress("is being deleted".to_owned());
@@ -257,7 +257,7 @@ impl Expression {
     }
 }
 
-/// How deep brackets are nested, those in texts included.
+/// The nesting depth of brackets, those in texts included.
 fn depth(text: &str) -> usize {
     let (mut now, mut most) = (0_usize, 0);
     for byte in text.bytes() {
@@ -271,7 +271,7 @@ fn depth(text: &str) -> usize {
     most
 }
 
-/// Whether everything in the expression is permitted, inside so many loops.
+/// Checks that everything in the expression is permitted, inside this many loops.
 fn permitted(expression: &IdedExpr, loops: usize) -> Result<(), String> {
     match &expression.expr {
         Expr::Ident(_) | Expr::Literal(_) => Ok(()),

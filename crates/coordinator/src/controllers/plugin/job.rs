@@ -1,8 +1,8 @@
-//! What became of a job. Pure.
+//! The outcome of a job. Pure.
 
 use serde_json::Value;
 
-/// What became of a job.
+/// The outcome of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobState {
     Running,

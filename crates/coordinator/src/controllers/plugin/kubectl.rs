@@ -1,4 +1,4 @@
-//! What `kubectl apply` without `--server-side` leaves on an object, and how its fields become those of server-side
+//! The traces of `kubectl apply` without `--server-side` on an object, and the transfer of its fields to server-side
 //! apply. Pure.
 //!
 //! A field that two managers own stays when one of them does not apply it any more. So the fields of kubectl become
@@ -21,14 +21,14 @@ pub(super) fn last_applied(metadata: &ObjectMeta) -> Option<&str> {
     annotations.get(LAST_APPLIED).map(String::as_str)
 }
 
-/// Whether fields of the object belong to `kubectl apply`. An object of the time before managed fields has no record of
-/// that.
+/// Returns true if fields of the object belong to `kubectl apply`. An object of the time before managed fields has no
+/// record of that.
 pub(super) fn has_fields(metadata: &ObjectMeta) -> bool {
     let entries = metadata.managed_fields.as_deref().unwrap_or_default();
     last_applied(metadata).is_some() && (entries.is_empty() || entries.iter().any(is_kubectls))
 }
 
-/// Whether `kubectl apply` gave the object the label of its plugin: the manifest had it.
+/// Returns true if `kubectl apply` gave the object the label of its plugin: the manifest had it.
 pub(super) fn has_label(metadata: &ObjectMeta) -> bool {
     let label = metadata.labels.as_ref().and_then(|labels| labels.get(PLUGIN_LABEL));
     let applied = last_applied(metadata).filter(|applied| applied.contains(PLUGIN_LABEL));
@@ -39,8 +39,8 @@ pub(super) fn has_label(metadata: &ObjectMeta) -> bool {
     applied["metadata"]["labels"][PLUGIN_LABEL] == **label
 }
 
-/// Whether the entry has the fields of a `kubectl apply`, whose name differs from version to version: it owns the
-/// annotation.
+/// Returns true if the entry has the fields of a `kubectl apply`, whose name differs from version to version: it owns
+/// the annotation.
 fn is_kubectls(entry: &ManagedFieldsEntry) -> bool {
     let fields = entry
         .fields_v1

@@ -1,7 +1,7 @@
-//! What has the name of an object that the lists of a plugin do not show, whoever owns it.
+//! Reads the occupants of the names of a plugin's objects that the lists of the plugin do not show, whoever owns them.
 //!
-//! Many objects of one kind in one namespace are looked for in a few pages of a list, unless others have too many there:
-//! a plugin of 500 objects would ask 500 times before it creates them. Only metadata is read.
+//! Many objects of one kind in one namespace are looked for in a few pages of a list, unless others have too many
+//! there: a plugin of 500 objects would ask 500 times before it creates them. Only metadata is read.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ struct Place<'a> {
 }
 
 impl Cluster {
-    /// What has these names. What is absent does not exist.
+    /// Returns the existing objects with these names. What is absent does not exist.
     pub(super) async fn look(
         &self,
         unseen: Vec<Wanted<'_>>,
@@ -80,7 +80,7 @@ impl Cluster {
         Ok(seen)
     }
 
-    /// What as many pages of a list show as the objects fill; the place when there are more.
+    /// Returns the objects on as many pages of a list as the objects fill; the place when there are more.
     async fn pages<'a>(
         &self,
         place: Place<'a>,

@@ -1,7 +1,7 @@
 //! In which namespaces a plugin may have objects (`pluginNamespaces`). Pure.
 //!
-//! The limit refuses a whole version before anything of it is written. It says what is applied, not what the applied objects do: a pod in
-//! a permitted namespace has the rights of its service account.
+//! The limit refuses a whole version before anything of it is written. It says what is applied, not what the applied
+//! objects do: a pod in a permitted namespace has the rights of its service account.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -15,7 +15,7 @@ use super::refused::{Refused, refused};
 use super::release::Release;
 use super::scope::is_namespaced;
 
-/// What a plugin may have.
+/// The namespaces and cluster-wide objects that a plugin may have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PluginNamespaces {

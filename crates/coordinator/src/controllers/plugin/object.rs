@@ -1,4 +1,4 @@
-//! How objects of plugins are named.
+//! The names of plugins' objects.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -13,7 +13,8 @@ use serde_json::{Error, Map, Value};
 use tidewaiter_api::names::PLUGIN_LABEL;
 use tidewaiter_api::values::printable;
 
-/// Names an object, whatever the version of its group. The name is compared first: the other fields of most objects of a plugin are equal.
+/// Names an object, whatever the version of its group. The name is compared first: the other fields of most objects of
+/// a plugin are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ObjectId {
     pub(super) name: String,
@@ -36,7 +37,7 @@ pub(super) struct Object {
     pub(super) sent: String,
     /// The digest of the manifest: with another one, the object is applied again.
     pub(super) digest: String,
-    /// Whether it may be deleted and created again when a field cannot be changed.
+    /// True if it may be deleted and created again when a field cannot be changed.
     pub(super) replaces: bool,
     /// True for a Job with `ttlSecondsAfterFinished`: it runs once for each version, and stays until the next one.
     pub(super) expires: bool,
@@ -85,7 +86,7 @@ impl Object {
 }
 
 impl ObjectId {
-    /// Whether other objects of a plugin may need it first, and others than the plugin use it.
+    /// Returns true if other objects of a plugin may need it first, and others than the plugin use it.
     pub(super) fn is_prerequisite(&self) -> bool {
         matches!(
             (self.group.as_str(), self.kind.as_str()),

@@ -23,9 +23,9 @@ pub(super) struct Live {
     pub(super) health: Health,
     /// Of a job, what became of it.
     pub(super) job: Option<JobState>,
-    /// Whether fields of it belong to `kubectl apply` without `--server-side`, or to nobody although that applied it.
+    /// True if fields of it belong to `kubectl apply` without `--server-side`, or to nobody although that applied it.
     pub(super) is_kubectls: bool,
-    /// Whether `kubectl apply` gave it the label of the plugin, which the manifest had, and not a person who hands it
+    /// True if `kubectl apply` gave it the label of the plugin, which the manifest had, and not a person who hands it
     /// over.
     pub(super) is_labelled_by_kubectl: bool,
 }
@@ -47,7 +47,7 @@ impl Live {
     }
 }
 
-/// Why an object without the label of the plugin becomes the plugin's.
+/// The reason why an object without the label of the plugin becomes the plugin's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Claim {
     /// The plugin applied it, and somebody took the label off.
@@ -88,12 +88,12 @@ pub(super) enum Seen {
 pub(super) struct Observed {
     /// By kind (group, version, kind), whether it is namespaced. Kinds that the API server does not serve are absent.
     pub(super) kinds: BTreeMap<(String, String, String), bool>,
-    /// What there is; what is absent does not exist.
+    /// The existing objects; what is absent does not exist.
     pub(super) seen: BTreeMap<ObjectId, Seen>,
 }
 
 impl Observed {
-    /// Whether the kind of the object is namespaced; None while it is not served.
+    /// Returns true if the kind of the object is namespaced; None while it is not served.
     pub(super) fn is_namespaced(&self, object: &Object) -> Option<bool> {
         // A plugin has many objects of few kinds: to compare all is less work than to make a key.
         let found = self.kinds.iter().find(|((group, version, kind), _)| {

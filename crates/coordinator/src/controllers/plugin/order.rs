@@ -1,4 +1,4 @@
-//! What is to be applied of a plugin now, and what it waits for: the mirror, and the plugins that it depends on.
+//! The objects of a plugin that are applied now, and the waits: for the mirror, and for the plugins that it depends on.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl PluginController {
         Ok(waits.map_or(Ok(release), Err))
     }
 
-    /// What a version that is not applied yet waits for.
+    /// The dependencies that a version which is not applied yet waits for.
     pub(super) fn dependencies(
         &self,
         key: &Key,

@@ -1,7 +1,8 @@
-//! What is to be done for a plugin now. Pure.
+//! The next actions for a plugin. Pure.
 //!
-//! One plan covers what may be done without waiting: prerequisites, or the next job, or all groups, or removals. The caller does it,
-//! observes again, and plans again, until nothing is left to do. Whatever a crash interrupted is planned again in the same way.
+//! One plan covers what may be done without waiting: prerequisites, or the next job, or all groups, or removals. The
+//! caller does it, observes again, and plans again, until nothing is left to do. Whatever a crash interrupted is
+//! planned again in the same way.
 
 use std::collections::BTreeSet;
 
@@ -24,9 +25,9 @@ pub(super) enum Action<'a> {
         id: ObjectId,
         object: &'a Object,
         uid: Option<String>,
-        /// Somebody changed or deleted it.
+        /// True if somebody changed or deleted it.
         drift: bool,
-        /// How it becomes the plugin's, if it was not.
+        /// The reason why it becomes the plugin's, if it was not.
         claim: Option<Claim>,
         /// Fields of the object belong to `kubectl apply`, and become the plugin's.
         moves_fields: bool,
@@ -49,14 +50,14 @@ impl Action<'_> {
     }
 }
 
-/// What the plugin waits for.
+/// The condition that the plugin waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Waits {
     pub(super) reason: &'static str,
     pub(super) message: String,
 }
 
-/// How far the plugin is when nothing more can be done now.
+/// The state of the plugin when nothing more can be done now.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum End {
     /// Everything is applied, and nothing else is left.
@@ -67,10 +68,10 @@ pub(super) enum End {
     Problems(Vec<Problem>),
 }
 
-/// What is to be done, and what is known afterwards.
+/// The actions, and the record afterwards.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
-    /// One after the other; what is in one may be done at the same time.
+    /// Groups of actions in order; what is in one may be done at the same time.
     pub(super) actions: Vec<Vec<Action<'a>>>,
     /// If there are no actions.
     pub(super) end: End,
@@ -127,7 +128,7 @@ struct Planner<'a, 'b> {
     problems: Vec<Problem>,
     /// The groups that the release defines.
     defined: BTreeSet<&'a str>,
-    /// What keeps the plugin from going on behind its objects.
+    /// The reason why the plan stops after the groups.
     waits: Option<Waits>,
 }
 
@@ -178,7 +179,8 @@ impl<'a> Planner<'a, '_> {
         (self.plan.actions.is_empty() && !problems.is_empty()).then_some(End::Problems(problems))
     }
 
-    /// Plans what the objects of a group need. They are independent of each other: a problem of one does not keep the others.
+    /// Plans what the objects of a group need. They are independent of each other: a problem of one does not keep the
+    /// others.
     fn group(&mut self, objects: &'a [Object]) {
         let mut actions = Vec::new();
         for object in objects {
@@ -283,7 +285,7 @@ impl<'a> Planner<'a, '_> {
         Some(action)
     }
 
-    /// What the prerequisites wait for, unless they are there.
+    /// The wait of the prerequisites, unless they are there.
     fn unready(&self, objects: &[Object]) -> Option<End> {
         objects.iter().find_map(|object| {
             let id = self.observed.place(object)?;

@@ -1,4 +1,4 @@
-//! Why a plugin, or one of its objects, is not as it should be, and what helps.
+//! The reasons why a plugin, or one of its objects, is not as desired, with the remedy.
 
 use kube::Error;
 use kube::core::Status;
@@ -20,13 +20,13 @@ const SAID: usize = 500;
 /// Reason of a problem: the service account that is used may not do it.
 pub(super) const DENIED: &str = "Denied";
 
-/// Something that keeps a plugin.
+/// The reason why a plugin is blocked.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Problem {
     pub(super) reason: &'static str,
-    /// What is wrong with which object, and what to do.
+    /// The object, its problem, and the remedy.
     pub(super) note: String,
-    /// Whether it goes on by itself: then the plugin is not stalled.
+    /// True if it goes on by itself: then the plugin is not stalled.
     pub(super) passes: bool,
 }
 
@@ -241,7 +241,7 @@ pub(super) fn handing_over(id: &ObjectId, plugin: &str) -> String {
     format!("kubectl label {} {PLUGIN_LABEL}={plugin}", id.as_argument())
 }
 
-/// What helps when the API server denies a request about an object of a plugin.
+/// The remedy when the API server denies a request about an object of a plugin.
 fn denied(said: &str, account: Option<&PluginAccount>) -> String {
     match account {
         None => "Bind the service account of the coordinator to what the plugin needs (deploy/coordinator/plugins), and look for a quota or \
@@ -258,8 +258,8 @@ fn denied(said: &str, account: Option<&PluginAccount>) -> String {
     }
 }
 
-/// Whether the API server refused a change that it would accept as a new object. Source: its validation functions,
-/// which say so in words only.
+/// Returns true if the API server refused a change that it would accept as a new object. Source: its validation
+/// functions, which say so in words only.
 pub(super) fn is_immutable(message: &str) -> bool {
     [
         "immutable",
@@ -280,7 +280,7 @@ pub(super) fn is_immutable(message: &str) -> bool {
     .any(|words| message.contains(words))
 }
 
-/// Why a pass did not end well.
+/// The reason why a pass did not end well.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PluginError {
     #[error("{}", .0.first().map_or("", |problem| &problem.note))]
@@ -302,7 +302,7 @@ impl From<Problem> for PluginError {
 }
 
 impl PluginError {
-    /// What the status says of it.
+    /// The problem in the status.
     pub(super) fn problem(&self) -> Option<Problem> {
         match self {
             Self::Problems(problems) => problems.first().cloned(),

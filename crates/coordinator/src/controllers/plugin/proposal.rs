@@ -1,4 +1,4 @@
-//! What applying a version to its end would do, as far as the cluster shows it now. Pure.
+//! The effect of applying a version to its end, as far as the cluster shows it now. Pure.
 //!
 //! The plan says what may be done without waiting; this is all of it, deletions at the end included, for a person to
 //! approve. It says the same as the plans that follow as long as nothing changes meanwhile.
@@ -14,7 +14,7 @@ use super::release::Release;
 use super::settings::PluginDrift;
 use crate::digest::digest;
 
-/// What would be done with an object.
+/// The planned operation on an object.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step<'a> {
     /// The object is created or changed.
@@ -34,9 +34,9 @@ pub(super) struct Applied<'a> {
     pub(super) object: &'a Object,
     /// The object that exists.
     pub(super) live: Option<&'a Live>,
-    /// Why the API server cannot say yet what becomes of the object.
+    /// The reason why the API server cannot render the object yet.
     pub(super) unrendered: Option<&'static str>,
-    /// How it becomes the plugin's, if it is not yet.
+    /// The reason why it becomes the plugin's, if it is not yet.
     pub(super) claim: Option<&'a Claim>,
 }
 
@@ -184,7 +184,7 @@ impl<'a> Proposer<'a, '_> {
         })
     }
 
-    /// What the release does not have: namespaces and definitions after all else.
+    /// The objects that the release lacks: namespaces and definitions after all else.
     fn deletions(&self) -> Vec<Step<'a>> {
         let wanted: BTreeSet<ObjectId> = self
             .release

@@ -1,4 +1,4 @@
-//! What is remembered of a plugin: its inventory, as maps. Pure.
+//! The record of a plugin: its inventory, as maps. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub(super) struct Record {
 /// In the place of the digest of our fields: the Job has succeeded, and may be gone.
 const SUCCEEDED: &str = "succeeded";
 
-/// What was applied of an object.
+/// The applied state of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Applied {
     /// The version of its group.
@@ -100,8 +100,8 @@ impl Record {
         }
     }
 
-    /// Whether an inventory has every object that may come to be, every job that has succeeded, and how the plugin is to be removed and verified: the
-    /// rest can be found out again.
+    /// Returns true if an inventory has every object that may come to be, every job that has succeeded, and how the
+    /// plugin is to be removed and verified: the rest can be found out again.
     pub(super) fn is_kept_by(&self, inventory: &PluginInventorySpec) -> bool {
         let kept = inventory.objects();
         let kept: BTreeMap<ObjectId, &str> = kept
@@ -119,7 +119,7 @@ impl Record {
         self.rest == rest && self.objects().all(is_kept)
     }
 
-    /// Which plugin it is, when the plugin itself is gone.
+    /// The identity of the plugin, when the plugin itself is gone.
     pub(super) fn identity(&self, inventory: &PluginInventory) -> Identity {
         Identity {
             id: inventory.metadata.name.clone().unwrap_or_default(),
@@ -128,7 +128,8 @@ impl Record {
         }
     }
 
-    /// The release may be applied. Before anything of it is, so that it can be removed as it was applied, and that a crash does not end it.
+    /// The release may be applied. Before anything of it is, so that it can be removed as it was applied, and that a
+    /// crash does not end it.
     pub(super) fn begin(&mut self, plugin: &Identity, release: &Release) {
         plugin.type_.clone_into(&mut self.rest.type_);
         plugin.implementation.clone_into(&mut self.rest.implementation);
@@ -195,7 +196,7 @@ impl Record {
             .collect()
     }
 
-    /// When the manifests that were accepted last were signed.
+    /// The time when the manifests that were accepted last were signed.
     pub(super) fn signed_at(&self) -> Option<i64> {
         self.rest.signed_at
     }
@@ -223,7 +224,7 @@ impl Record {
         release.all().filter_map(move |object| lacks(&object.id)).flatten()
     }
 
-    /// Whether it has objects that the release does not have.
+    /// Returns true if it has objects that the release does not have.
     pub(super) fn exceeds(&self, release: &Release) -> bool {
         // A cluster-scoped object may have a namespace in the manifests.
         let names: BTreeSet<ObjectId> = release.all().map(|object| object.id.in_scope(false)).collect();
@@ -234,7 +235,7 @@ impl Record {
         self.objects.len()
     }
 
-    /// What was applied of the object, if it was.
+    /// The applied state of the object, if there is one.
     pub(super) fn applied(&self, id: &ObjectId) -> Option<&Applied> {
         self.objects.get(id).filter(|applied| !applied.digest.is_empty())
     }
@@ -286,7 +287,7 @@ impl Record {
         }
     }
 
-    /// Whether the Job has succeeded since it was applied with this manifest.
+    /// Returns true if the Job has succeeded since it was applied with this manifest.
     pub(super) fn has_succeeded(&self, id: &ObjectId, digest: &str) -> bool {
         let applied = self.applied(id);
         applied.is_some_and(|applied| applied.digest == digest && applied.fields == SUCCEEDED)
@@ -305,7 +306,8 @@ impl Record {
         self.rest.completed_jobs.push(job.to_owned());
     }
 
-    /// The version whose upgrade to `version` the jobs are for. It stays the same after the upgrade, and so do the manifests.
+    /// The version whose upgrade to `version` the jobs are for. It stays the same after the upgrade, and so do the
+    /// manifests.
     pub(super) fn previous(&self, version: &str) -> Option<&str> {
         let applied = self.rest.applied.as_ref()?;
         if applied.version != version {

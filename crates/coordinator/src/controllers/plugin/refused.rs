@@ -1,9 +1,9 @@
-//! Why a version of a plugin is refused. Nothing of a refused version is applied.
+//! The reasons why a version of a plugin is refused. Nothing of a refused version is applied.
 
 /// The remedy for a value that is no text.
 pub(super) const QUOTES: &str = "numbers and true/false that are meant as texts need quotes in YAML";
 
-/// Why a version is refused.
+/// The reason why a version is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {why}")]
 pub(super) struct Refused {

@@ -1,7 +1,8 @@
 //! The manifests of a plugin's version, as the cloud sent them, made into objects to apply. Pure.
 //!
-//! What the cloud sends is not trusted: the number of objects and the depth of lists are limited, and an object that has no plain name,
-//! occurs twice, is one of Tidewaiter's own or is of a denied kind refuses the whole version. Nothing of a refused version is applied.
+//! What the cloud sends is not trusted: the number of objects and the depth of lists are limited, and an object that
+//! has no plain name, occurs twice, is one of Tidewaiter's own or is of a denied kind refuses the whole version.
+//! Nothing of a refused version is applied.
 
 use std::collections::BTreeSet;
 
@@ -60,9 +61,9 @@ pub(super) struct Release {
     pub(super) after: Vec<Object>,
     /// The plugins that must be ready before: ids, `TYPE/IMPLEMENTATION` or `TYPE`.
     pub(super) depends_on: Vec<String>,
-    /// How objects of some kinds are judged.
+    /// The health checks of some kinds.
     pub(super) health_checks: Vec<HealthCheck>,
-    /// When the manifests were signed, in seconds since 1970, if a signature was needed.
+    /// The time when the manifests were signed, in seconds since 1970, if a signature was needed.
     pub(super) signed_at: Option<i64>,
     /// The kinds that its definitions define.
     pub(super) defined: Vec<DefinedKind>,
@@ -118,8 +119,9 @@ impl Release {
         Ok(release)
     }
 
-    /// The same as a version of this plugin. Its type and implementation decide which limits and which service account it has, so they are a part of the
-    /// revision: whoever writes another type into the inventory names a version that nobody has accepted.
+    /// A release as a version of this plugin. Its type and implementation decide which limits and which service account
+    /// it has, so they are a part of the revision: whoever writes another type into the inventory names a version that
+    /// nobody has accepted.
     pub(super) fn of(self, plugin: &PluginSpec) -> Self {
         let parts = [&self.revision, &plugin.type_, &plugin.implementation];
         Self {
@@ -135,7 +137,7 @@ impl Release {
         digest(std::iter::once(rest.as_str()).chain(objects))
     }
 
-    /// How objects of this kind are judged, if the plugin says it.
+    /// The health check of this kind, if the plugin has one.
     pub(super) fn health_check(&self, group: &str, version: &str, kind: &str) -> Option<&HealthCheck> {
         self.health_checks
             .iter()
@@ -152,8 +154,8 @@ impl Release {
         self.in_order().map(|(_, object)| object)
     }
 
-    /// The same, each with its position: 0 before the groups, the number of its group from 1, and one more for the jobs
-    /// after them.
+    /// The objects in order, each with its position: 0 before the groups, the number of its group from 1, and one more
+    /// for the jobs after them.
     pub(super) fn in_order(&self) -> impl Iterator<Item = (i64, &Object)> {
         let first = [(0, &self.prerequisites), (0, &self.before)];
         let then = (1..).zip(self.groups.iter().chain([&self.after]));
@@ -161,7 +163,7 @@ impl Release {
         parts.flat_map(|(position, objects)| objects.iter().map(move |object| (position, object)))
     }
 
-    /// Whether it lacks any of these objects. A Job that has ended is no loss.
+    /// Returns true if it lacks any of these objects. A Job that has ended is no loss.
     pub(super) fn lacks<'a>(&self, mut ids: impl Iterator<Item = &'a ObjectId>) -> bool {
         let places = |object: &Object| [object.id.clone(), object.id.in_scope(true)];
         let has: BTreeSet<ObjectId> = self.all().flat_map(places).collect();

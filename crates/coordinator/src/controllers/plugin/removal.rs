@@ -23,12 +23,12 @@ use super::settings::PluginDrift;
 /// The rounds of observing and deleting in one removal, besides one for each object: each may have a phase of its own.
 const ROUNDS: usize = 8;
 
-/// What a removal came to.
+/// The result of a removal.
 #[derive(Default)]
 pub(crate) struct Removed {
     /// Objects that were deleted.
     pub(crate) objects: u64,
-    /// What is waited for. Without it and without problems, nothing is left.
+    /// The condition that it waits for. Without it and without problems, nothing is left.
     pub(super) waits: Option<Waits>,
     /// Objects that cannot be removed, and why. Everything else is.
     pub(crate) problems: Vec<Problem>,
@@ -40,7 +40,7 @@ pub(crate) struct Removed {
 }
 
 impl Removed {
-    /// Whether nothing is left.
+    /// Returns true if nothing is left.
     pub(crate) fn is_complete(&self) -> bool {
         self.waits.is_none() && self.problems.is_empty()
     }

@@ -129,12 +129,12 @@ fn is_replaced(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 422 && is_immutable(&status.message))
 }
 
-/// Whether a webhook is in the way that has side effects. Source: `NewDryRunUnsupportedErr` of the API server.
+/// Returns true if a webhook is in the way that has side effects. Source: `NewDryRunUnsupportedErr` of the API server.
 fn permits_no_dry_run(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 400 && status.message.contains("does not support dry run"))
 }
 
-/// As it is stored, without the differences if they are larger than that.
+/// The rendered diff as it is stored, without the differences if they are larger than that.
 pub(super) fn packed(diff: &PluginDiff, most: usize) -> Vec<u8> {
     let packed = diff.pack();
     if packed.len() <= most {

@@ -1,4 +1,4 @@
-//! Says how a plugin is: its history, its status and Events.
+//! Reports the state of a plugin: its history, its status and Events.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl PluginController {
         }
     }
 
-    /// Says that a version is being applied, if the plugin has no status of this generation yet.
+    /// Reports that a version is being applied, if the plugin has no status of this generation yet.
     async fn report_applying(&self, plugin: &mut Plugin, version: &str, facts: &Facts) {
         let (before, generation) = (plugin.status.clone().unwrap_or_default(), plugin.metadata.generation);
         let is_of_generation = |condition: &Condition| condition.observed_generation == generation;
@@ -123,7 +123,8 @@ impl PluginController {
         Next::Pending(self.waits.next(key, self.clock.monotonic()))
     }
 
-    /// Why what is applied may not be what the cloud has now. An earlier version that a person went back to is not fetched.
+    /// The reason why the applied manifests may not be those of the cloud now. An earlier version that a person went
+    /// back to is not fetched.
     fn outdated(&self, plugin: &Plugin, facts: &Facts) -> Option<String> {
         let outdated = self.manifests.outdated(Key::of(plugin).name());
         let outdated = outdated.filter(|_| facts.rolled_back.is_none());
@@ -204,7 +205,7 @@ impl PluginController {
     }
 }
 
-/// Says of each object that somebody took its label off: nothing remembers it afterwards.
+/// Logs each object whose label somebody took off: nothing remembers it afterwards.
 pub(super) fn log_left(plugin: &str, left: &[ObjectId]) {
     for id in left {
         warn!(plugin, "{}", stays(id));

@@ -8,7 +8,7 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 
 /// Writes at once before any has ended.
 const FEW: usize = 4;
-/// The same of reads: a quarter of the permits of the controller.
+/// The limit of concurrent reads: a quarter of the permits of the controller.
 const FEW_READS: usize = 8;
 /// The most at once: three quarters of the permits of the controller.
 const MOST: usize = 24;

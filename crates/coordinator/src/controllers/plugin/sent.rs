@@ -1,4 +1,4 @@
-//! What the cloud sent of a plugin, divided into objects.
+//! The cloud's response for a plugin, divided into objects.
 //!
 //! JSON takes up to twenty times the memory of its text when it becomes values, and hostile JSON takes a hundred times.
 //! So the text is divided into parts, which are texts, and one part at a time becomes values.
@@ -31,7 +31,7 @@ const MOST_ITEMS: usize = 2 * MOST_OBJECTS;
 #[serde(transparent)]
 pub(super) struct Part(Box<RawValue>);
 
-/// What the cloud sent. Each part may be `null`.
+/// The cloud's response. Each part may be `null`.
 #[derive(Deserialize)]
 #[serde(expecting = "must be an object with manifests")]
 pub(super) struct Sent {
@@ -156,7 +156,7 @@ impl Part {
         serde_json::from_str(self.0.get()).ok()
     }
 
-    /// As it is signed: without spaces, with sorted keys.
+    /// The signed form: without spaces, with sorted keys.
     fn canonical(&self, at: &str) -> Result<String, Refused> {
         self.read::<Value>(at).map(|value| value.to_string())
     }

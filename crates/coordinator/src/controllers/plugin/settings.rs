@@ -1,4 +1,4 @@
-//! What the operator decides about plugins.
+//! The operator's settings for plugins.
 
 use serde::{Deserialize, Serialize};
 use tidewaiter_cloud::signed::TrustedKey;
@@ -11,7 +11,7 @@ use super::namespaces::PluginNamespaces;
 /// The type of the plugins that are the cluster manager itself.
 const CLUSTER_MANAGEMENT: &str = "cluster_management";
 
-/// Which plugins of the cloud are applied. Those that are not are left as they are.
+/// The plugins of the cloud that are applied. Those that are not are left as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PluginSync {
@@ -24,7 +24,7 @@ pub enum PluginSync {
     None,
 }
 
-/// What becomes of an object of a plugin that somebody changed or deleted.
+/// The treatment of an object of a plugin that somebody changed or deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PluginDrift {
@@ -35,14 +35,14 @@ pub enum PluginDrift {
     Report,
 }
 
-/// What the operator decides about plugins.
+/// The operator's settings for plugins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginSettings {
-    /// Which plugins are applied.
+    /// The plugins that are applied.
     pub sync: PluginSync,
-    /// What becomes of objects that somebody changed.
+    /// The treatment of objects that somebody changed.
     pub drift: PluginDrift,
-    /// Which plugins need a person's approval for each version.
+    /// The plugins that need a person's approval for each version.
     pub approval: PluginApproval,
     /// The kinds that plugins may not have: `ClusterRoleBinding.rbac.authorization.k8s.io`, `Secret`.
     pub deny: Vec<String>,
@@ -50,12 +50,13 @@ pub struct PluginSettings {
     pub trust: Vec<TrustedKey>,
     /// In which namespaces plugins may have objects. Once it is set, a plugin without a row may have none.
     pub namespaces: ByPlugin<PluginNamespaces>,
-    /// As whom the objects of plugins are read and written. Once it is set, a plugin without a row is not applied.
+    /// The identities by which the objects of plugins are read and written. Once it is set, a plugin without a row is
+    /// not applied.
     pub accounts: ByPlugin<PluginAccount>,
 }
 
 impl PluginSync {
-    /// Whether plugins of this type are applied.
+    /// Returns true if plugins of this type are applied.
     pub(super) fn includes(self, plugin_type: &str) -> bool {
         match self {
             Self::All => true,

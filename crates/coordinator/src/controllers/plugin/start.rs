@@ -31,7 +31,7 @@ use crate::mirror::Mirrored;
 
 /// Plugins at once: each has few requests under way.
 const PERMITS: usize = 64;
-/// How long the cloud may take with manifests, retries included.
+/// The time that the cloud may take with manifests, retries included.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Looks at the plugins that wait for others.

@@ -13,7 +13,7 @@ use super::plan::Waits;
 use super::problem::{DENIED, Problem};
 use super::record::Record;
 
-/// How long a plugin may wait for its objects before it counts as stalled.
+/// The time that a plugin may wait for its objects before it counts as stalled.
 pub(super) const TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Reason of `Ready`: the version of the cloud is applied.
@@ -23,18 +23,18 @@ const ROLLED_BACK: &str = "RolledBack";
 /// Reason of `Ready`, and of an Event: a version awaits approval.
 pub(super) const APPROVAL_NEEDED: &str = "ApprovalNeeded";
 
-/// What a pass came to.
+/// The result of a pass.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum State {
     /// Everything is applied.
     Applied,
     Waits(Waits),
-    /// What is applied stays so until a person approves this version.
+    /// The applied version stays until a person approves this one.
     AwaitsApproval(PendingVersion),
     Keeps(Problem),
 }
 
-/// What the status is made of.
+/// The input of the status.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) state: State,
@@ -48,12 +48,12 @@ pub(super) struct Facts {
     pub(super) pending: Option<PendingVersion>,
     /// The version of the cloud, in place of which a person went back to another one.
     pub(super) rolled_back: Option<String>,
-    /// Why the manifests that are applied could not be fetched again.
+    /// The reason why the applied manifests could not be fetched again.
     pub(super) outdated: Option<String>,
 }
 
 impl Facts {
-    /// What the record says, before anything else is known.
+    /// The state in the record, before anything else is known.
     pub(super) fn of(record: &Record) -> Self {
         Self {
             state: State::Applied,
@@ -101,7 +101,7 @@ pub(super) fn status(facts: &Facts, before: &PluginStatus, generation: Option<i6
     }
 }
 
-/// Whether the plugin has been on the way for too long.
+/// Returns true if the plugin has been on the way for too long.
 fn is_over(before: &[Condition], now: Timestamp) -> bool {
     let on_the_way =
         |condition: &&Condition| condition.type_ == RECONCILING && condition.status == ConditionStatus::True;
@@ -112,7 +112,7 @@ fn is_over(before: &[Condition], now: Timestamp) -> bool {
     since.is_some_and(|since| Duration::try_from(now.duration_since(since)).is_ok_and(|waited| waited > TIMEOUT))
 }
 
-/// What the plugin waits for; None if it has what it needs, or nothing helps but a change.
+/// The condition that the plugin waits for; None if it has what it needs, or nothing helps but a change.
 fn waits(facts: &Facts) -> Option<Waits> {
     match &facts.state {
         State::Waits(waits) => Some(waits.clone()),
@@ -160,7 +160,7 @@ fn ready(facts: &Facts) -> Word {
     }
 }
 
-/// What is applied while nothing may be written.
+/// The version in force while nothing may be written.
 fn in_force(facts: &Facts) -> String {
     match (facts.objects, facts.applied_version.as_str()) {
         (0, _) => "Nothing of the plugin is applied.".to_owned(),
@@ -187,7 +187,7 @@ fn healthy(facts: &Facts) -> Word {
     }
 }
 
-/// Whether a version is applied to its end.
+/// Returns true if a version is applied to its end.
 fn is_kept(facts: &Facts) -> bool {
     match facts.state {
         State::Applied => true,
@@ -204,7 +204,7 @@ fn applied(outdated: Option<&str>) -> String {
     )
 }
 
-/// What the condition and the Event say while the cloud cannot be asked whether the manifests changed.
+/// The text of the condition and the Event while the cloud cannot be asked whether the manifests changed.
 pub(super) fn manifests_outdated(why: &str) -> String {
     format!(
         "its manifests could not be fetched again from the cloud ({why}), so those that were fetched before stay applied"
@@ -217,7 +217,7 @@ fn rolled_back(applied: &str, clouds: &str) -> String {
     )
 }
 
-/// What the condition and the Event say of a version that awaits approval. It names no object.
+/// The text of the condition and the Event about a version that awaits approval. It names no object.
 pub(super) fn approval_needed(pending: &PendingVersion) -> String {
     let PendingVersion {
         version,

@@ -1,8 +1,10 @@
-//! The Secrets in `containership-core` with the versions that were accepted, and with the diff of the one that awaits approval.
+//! The Secrets in `containership-core` with the versions that were accepted, and with the diff of the one that awaits
+//! approval.
 //!
-//! The cloud serves its current version only, so what is accepted is stored before anything of it is applied: as the cloud sent it, with its
-//! signature, compressed. When it is read back, it is treated as if the cloud sent it now. A Secret with a version is immutable, and is made once.
-//! It says which version it has, because the inventory may be lost with its definition.
+//! The cloud serves its current version only, so what is accepted is stored before anything of it is applied: as the
+//! cloud sent it, with its signature, compressed. When it is read back, it is treated as if the cloud sent it now. A
+//! Secret with a version is immutable, and is made once. It says which version it has, because the inventory may be
+//! lost with its definition.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,7 +38,7 @@ const MOST: usize = 1_000_000;
 /// Secrets with versions that are in memory at the same time: after a restart, all of them are read.
 const READS: usize = 8;
 
-/// What is stored of all plugins.
+/// The stored versions of all plugins.
 pub(super) struct Store {
     secrets: Api<Secret>,
     /// The Secrets that there are.
@@ -50,7 +52,7 @@ pub(super) struct Store {
 /// A version, and its manifests.
 type Held = (AcceptedRelease, Arc<Release>);
 
-/// Whether it is too large for a Secret. Of such a one, nothing is held.
+/// Returns true if it is too large for a Secret. Of such a one, nothing is held.
 pub(super) fn is_too_large(compressed: &[u8]) -> bool {
     compressed.is_empty() || compressed.len() > MOST
 }
@@ -106,7 +108,7 @@ impl Store {
         writer.apply(&secret, None).await.map(drop)
     }
 
-    /// Whether the diff of the plugin is stored, or is being stored.
+    /// Returns true if the diff of the plugin is stored, or is being stored.
     pub(super) fn has_diff(&self, writer: &Writer, plugin: &str) -> bool {
         self.has(writer, &plugin_diff_secret(plugin))
     }
@@ -155,7 +157,7 @@ impl Store {
         Ok(found)
     }
 
-    /// What the Secret of the version has; empty if that is not what was stored.
+    /// The content of the version's Secret; empty if that is not what was stored.
     async fn stored(&self, plugin: &str, entry: &AcceptedRelease) -> Result<Vec<u8>, PluginError> {
         let name = plugin_release_secret(plugin, &entry.revision);
         let secret = self.secrets.get_opt(&name).await.map_err(PluginError::Stored)?;
@@ -202,8 +204,8 @@ impl Store {
     }
 }
 
-/// The plugin as it was when the version was accepted: its limits and its service account are those of then, because a signature says which type
-/// it has.
+/// The plugin as it was when the version was accepted: its limits and its service account are those of then, because a
+/// signature says which type it has.
 pub(super) fn then(today: &PluginSpec, entry: &AcceptedRelease) -> PluginSpec {
     PluginSpec {
         version: entry.version.clone(),

@@ -1,4 +1,4 @@
-//! What becomes of objects that exist before a plugin is applied for the first time, and of plugins that the cloud
+//! The treatment of objects that exist before a plugin is applied for the first time, and of plugins that the cloud
 //! cannot be asked about.
 
 use kube::Resource as _;
@@ -17,15 +17,15 @@ use super::status::{Facts, State};
 use super::{PluginController, Saved};
 
 impl PluginController {
-    /// Whether a plugin of this id exists no more: the cloud does not list it, and nothing is remembered of it.
+    /// Returns true if a plugin of this id exists no more: the cloud does not list it, and nothing is remembered of it.
     pub(super) fn is_gone(&self, plugin: &str) -> bool {
         let key = Key::namespaced(CONTAINERSHIP_NAMESPACE, plugin);
         self.plugins.has_complete_list() && !self.plugins.retains(plugin) && self.inventories.get(&key).is_none()
     }
 
-    /// Whether the version would change objects that the Go coordinator applied from the same manifests: somebody has
-    /// changed them since, which it did not undo. One whose change cannot be rendered counts as changed: the whole diff
-    /// says why.
+    /// Returns true if the version would change objects that the Go coordinator applied from the same manifests:
+    /// somebody has changed them since, which it did not undo. One whose change cannot be rendered counts as changed:
+    /// the whole diff says why.
     pub(super) async fn changes_inherited(
         &self,
         key: &Key,

@@ -14,7 +14,7 @@ use super::plan::Action;
 pub(super) enum Tier {
     Namespace,
     Definition,
-    /// What limits, or ranks, the pods that follow.
+    /// Limits and ranks of the pods that follow.
     Policy,
     /// Service accounts and roles.
     Account,
@@ -26,7 +26,7 @@ pub(super) enum Tier {
     Workload,
     /// Every other kind: custom resources, Ingresses.
     Other,
-    /// What stands between the API server and everybody: webhooks and `APIService`s, which the workloads serve.
+    /// Layers between the API server and its clients: webhooks and `APIService`s, which the workloads serve.
     Admission,
 }
 

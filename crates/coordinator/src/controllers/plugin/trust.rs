@@ -1,8 +1,9 @@
-//! Which manifests are accepted (`pluginTrust`): those that a trusted key has signed for this cluster, plugin and version. Pure.
+//! The manifests that are accepted (`pluginTrust`): those that a trusted key has signed for this cluster, plugin and
+//! version. Pure.
 //!
-//! A signature that is older than the last accepted one is refused, because it could be that of an older version, or of older manifests of the
-//! same version: whoever wants to go back signs again. The inventory remembers the time, so a plugin that is removed and added again is a new
-//! one.
+//! A signature that is older than the last accepted one is refused, because it could be that of an older version, or of
+//! older manifests of the same version: whoever wants to go back signs again. The inventory remembers the time, so a
+//! plugin that is removed and added again is a new one.
 
 use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::containership::PluginSpec;
@@ -13,7 +14,7 @@ use super::record::Record;
 use super::refused::Refused;
 use super::sent::Sent;
 
-/// How far the clock of whoever signs may be ahead.
+/// The maximum time by which the signer's clock may be ahead.
 const AHEAD: SignedDuration = SignedDuration::from_mins(5);
 
 /// The keys, and the cluster that signatures must be for.
@@ -22,7 +23,7 @@ pub(super) struct Trust {
     cluster: String,
 }
 
-/// Why manifests are not accepted.
+/// The reason why manifests are not accepted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Untrusted {
     #[error(
@@ -57,7 +58,7 @@ impl Trust {
         }
     }
 
-    /// When the manifests of the cloud were signed; None if no signature is needed.
+    /// The time when the manifests of the cloud were signed; None if no signature is needed.
     pub(super) fn verify(
         &self,
         plugin: &PluginSpec,
@@ -73,7 +74,7 @@ impl Trust {
         }
     }
 
-    /// When the manifests were signed, however long ago; None if no signature is needed.
+    /// The time when the manifests were signed, however long ago; None if no signature is needed.
     pub(super) fn signed_at(&self, plugin: &PluginSpec, sent: &Sent, now: Timestamp) -> Result<Option<i64>, Untrusted> {
         if self.keys.is_empty() {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Which plugins a change in the cluster wakes, and how often.
+//! The plugins that a change in the cluster wakes, with a limit of the rate.
 //!
 //! - Only objects that a `PluginInventory` names wake a plugin, and those of others that are in its way. An object is
 //!   in the inventory before it is created, and a change of an inventory starts a pass by itself, so nothing is missed.
@@ -28,7 +28,7 @@ const PASSES: Allowance = Allowance {
     refill: Duration::from_secs(2),
 };
 
-/// What wakes which plugin. Clones share it.
+/// The objects and plugins that wake each plugin. Clones share it.
 #[derive(Clone)]
 pub(super) struct Wakes(Arc<Shared>);
 
@@ -49,11 +49,11 @@ struct Named {
     obstacles: BTreeSet<ObjectId>,
     /// The objects that are being observed and that the inventory does not name.
     observed: BTreeSet<ObjectId>,
-    /// Whether the current pass has observed the cluster.
+    /// True if the current pass has observed the cluster.
     has_observed: bool,
     /// The namespaces of the objects.
     namespaces: BTreeSet<String>,
-    /// When the allowance of passes is full again (monotonic).
+    /// The time when the allowance of passes is full again (monotonic).
     full_at: Option<Duration>,
     next: NextPass,
 }
@@ -65,7 +65,7 @@ impl Named {
     }
 }
 
-/// The pass that the last change asks for.
+/// The pass that the last change requires.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum NextPass {
     /// It has begun.

@@ -38,7 +38,7 @@ struct State {
     rules: BTreeMap<String, Rules>,
     /// By the name of the `AuthorizationRoleBinding`.
     bindings: BTreeMap<String, Vec<Entered>>,
-    /// How many bindings are entered, by the id of the role and the scope.
+    /// The number of bindings that are entered, by the id of the role and the scope.
     counts: BTreeMap<(String, Scope), usize>,
 }
 
@@ -99,7 +99,7 @@ impl Scopes {
         }
     }
 
-    /// Where the binding is entered.
+    /// The places in which the binding is entered.
     pub(in crate::controllers) fn places(&self, binding: &str) -> Vec<Place> {
         let state = self.state();
         let entries = state.bindings.get(binding).into_iter().flatten();
@@ -154,8 +154,8 @@ impl Scopes {
         })
     }
 
-    /// Whether the role can be bound in the scope: whether none of the rules that may be in force amounts to full
-    /// control there. None if that is not known.
+    /// Returns true if the role can be bound in the scope: that is, none of the rules that may be in force amounts to
+    /// full control there. None if that is not known.
     pub(in crate::controllers) fn permits(&self, role: &str, scope: Scope) -> Option<bool> {
         let now = self.clock.monotonic();
         let mut state = self.state();

@@ -1,4 +1,4 @@
-//! What is cached of a `RoleBinding`: what shows whether it is as desired, in at most a few kilobytes.
+//! The cached parts of a `RoleBinding`: those that show that it is as desired, in at most a few kilobytes.
 //!
 //! An admin of a namespace creates as many `RoleBinding`s with our label as the API server takes, each of up to 1.5 MB:
 //! subjects, labels, annotations, owners, names, and fields in the name of our field manager. So each list is cut where
@@ -16,7 +16,7 @@ const SUBJECTS: usize = 2;
 /// prefix.
 const TEXT: usize = 512;
 
-/// As whom we write.
+/// The field manager.
 const MANAGER: &str = "tidewaiter/authorization-role-binding";
 
 /// We write by applies and by patches.
@@ -25,7 +25,7 @@ const ENTRIES: usize = 2;
 /// The longest record of what a manager of ours applied, in bytes of JSON. Ours has 200.
 const FIELDS: usize = 4096;
 
-/// Whether it has a name that a binding of ours can have.
+/// Returns true if it has a name that a binding of ours can have.
 pub(super) fn may_be_ours(binding: &RoleBinding) -> bool {
     binding.metadata.name.as_ref().is_some_and(|name| name.len() <= TEXT)
 }

@@ -1,9 +1,9 @@
-//! Where a registry is: parsed once, before anything is sent to it or written about it.
+//! The address of a registry: parsed once, before anything is sent to it or written about it.
 //!
-//! The key in a pull secret is one under which the kubelet looks for the images of the registry (`pkg/credentialprovider/keyring.go`): host and
-//! port as in the name of the image, in lower case, and a path with which the name begins. `/v1/` and `/v2/` are no part of that path, but `/v1`
-//! and `/v2` are. Nothing in a path is a pattern or a tag. The images of Docker Hub are at `docker.io` for it, or have
-//! the key `index.docker.io`.
+//! The key in a pull secret is one under which the kubelet looks for the images of the registry
+//! (`pkg/credentialprovider/keyring.go`): host and port as in the name of the image, in lower case, and a path with
+//! which the name begins. `/v1/` and `/v2/` are no part of that path, but `/v1` and `/v2` are. Nothing in a path is a
+//! pattern or a tag. The images of Docker Hub are at `docker.io` for it, or have the key `index.docker.io`.
 //!
 //! A registry has a DNS name with a dot, or an IP address that is not of this machine or its link: neither a name that
 //! the resolver of the cluster completes (`kube-system`) nor a metadata service is one.
@@ -149,12 +149,12 @@ impl ServerAddress {
         })
     }
 
-    /// Whether it says that the registry has no TLS.
+    /// Returns true if it says that the registry has no TLS.
     pub(super) fn is_plain_http(&self) -> bool {
         self.plain_http
     }
 
-    /// Where the API of the registry is: `https://HOST[:PORT]/v2/`.
+    /// The address of the registry's API: `https://HOST[:PORT]/v2/`.
     pub(super) fn api(&self) -> String {
         let place = self.place();
         let place = if DOCKER_HUB_HOSTS.contains(&place.as_str()) {
@@ -245,7 +245,8 @@ fn is_dns_name(name: &str) -> bool {
     name.len() <= 253 && name.contains('.') && name.split('.').all(is_label) && !name.ends_with(".localhost")
 }
 
-/// Whether a registry may be there: not this machine, not its link with the metadata services, not many machines.
+/// Returns true if a registry may be there: not this machine, not its link with the metadata services, not many
+/// machines.
 pub(super) fn is_reachable(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {

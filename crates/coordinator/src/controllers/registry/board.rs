@@ -1,4 +1,4 @@
-//! What is known of each registry, as metrics: how many are in which state, and when the first token expires.
+//! The state of each registry, as metrics: their number by state, and the first expiry of a token.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

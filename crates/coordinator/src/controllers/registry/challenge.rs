@@ -1,4 +1,4 @@
-//! What a registry asks for: the header `WWW-Authenticate`. Pure.
+//! The challenge of a registry: the header `WWW-Authenticate`. Pure.
 //!
 //! Sources: RFC 9110 §11.6.1, and the distribution project's "Token Authentication Specification".
 
@@ -8,7 +8,7 @@ use url::{Host, Url};
 /// The longest header that is read.
 const LIMIT: usize = 4_096;
 
-/// What a registry asks for.
+/// The challenge of a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
     /// Name and password with each request.
@@ -65,8 +65,8 @@ fn parameter(text: &str) -> Option<(&str, String, &str)> {
     None
 }
 
-/// Whether a password of the registry at `host` may be sent to this realm: it has TLS, and is the registry itself or of
-/// the same site.
+/// Returns true if a password of the registry at `host` may be sent to this realm: it has TLS, and is the registry
+/// itself or of the same site.
 ///
 /// The registry names the realm, and anybody who can make it name another one would get the password. A site is what
 /// two names have in common at their end: two labels, and three where the second last is a part of a country's domain

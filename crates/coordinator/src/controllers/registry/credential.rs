@@ -1,4 +1,4 @@
-//! How the credentials of a registry become what a container runtime needs, by provider.
+//! The conversion of a registry's credentials for a container runtime, by provider.
 //!
 //! No error and no `Debug` shows a value: they name the field.
 
@@ -37,7 +37,7 @@ const ECR_LABELS: [&str; 4] = ["ecr", "ecr-fips", "dkr-ecr", "dkr-ecr-fips"];
 /// The account of Google's registries that takes a JSON key for a password.
 const JSON_KEY_ACCOUNT: &str = "_json_key";
 
-/// What the cloud says of a registry.
+/// The cloud's description of a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Source {
     pub(super) provider: String,
@@ -57,7 +57,7 @@ impl From<RegistrySpec> for Source {
     }
 }
 
-/// How to get into a registry.
+/// The way to authenticate at a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Credential {
     /// With a name and a password.
@@ -157,7 +157,7 @@ impl Source {
         Ok(spec.into())
     }
 
-    /// What its provider requires.
+    /// The credential that its provider requires.
     pub(super) fn credential(&self) -> Result<Credential, InvalidSource> {
         match self.provider.to_ascii_lowercase().as_str() {
             "amazon_ec2_registry" => self.ecr().map(Credential::Ecr),
@@ -299,8 +299,8 @@ impl Source {
     }
 }
 
-/// The region of a name of ECR: `ACCOUNT.dkr.ecr.REGION.amazonaws.com`, `ACCOUNT.dkr-ecr.REGION.on.aws`, or the name of an endpoint in
-/// a VPC.
+/// The region of a name of ECR: `ACCOUNT.dkr.ecr.REGION.amazonaws.com`, `ACCOUNT.dkr-ecr.REGION.on.aws`, or the name of
+/// an endpoint in a VPC.
 fn region_of(domain: &str) -> Option<&str> {
     let is_ecr = ECR_DOMAINS.iter().any(|suffix| domain.ends_with(suffix));
     let mut labels = domain
@@ -311,7 +311,7 @@ fn region_of(domain: &str) -> Option<&str> {
 }
 
 impl EcrLogin {
-    /// What the token depends on.
+    /// The digest of the token's inputs.
     pub(super) fn digest(&self) -> Digest {
         let address = self.address.as_ref().map_or("", |address| address.key());
         let token = self.session_token.as_ref().map_or("", SecretText::expose);

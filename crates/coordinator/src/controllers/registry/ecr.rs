@@ -32,7 +32,7 @@ pub(super) struct EcrToken {
     pub(super) expires: Timestamp,
 }
 
-/// Why there is no token.
+/// The reason why there is no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum EcrError {
     #[error("ECR has had too many requests")]
@@ -57,7 +57,7 @@ const REFUSALS: [&str; 10] = [
     "UnrecognizedClientException",
 ];
 
-/// Asks ECR for a token, once.
+/// Requests a token from ECR, once.
 pub(super) async fn token(login: &EcrLogin, calls: &CloudCalls) -> Result<EcrToken, EcrError> {
     let asked = ask(login).await;
     let outcome = match &asked {

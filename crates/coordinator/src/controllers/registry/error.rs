@@ -1,4 +1,4 @@
-//! Why a registry is not as it should be, what could help, and what its Registry says in an Event.
+//! The reasons why a registry is not as desired, with the remedy, and the Event on its Registry.
 //!
 //! No error contains a credential, or what a registry said.
 
@@ -10,13 +10,13 @@ use super::board::State;
 use super::credential::InvalidSource;
 use super::ecr::EcrError;
 
-/// What becomes of the pull secrets, if there are any.
+/// The text about the pull secrets, if there are any.
 const STAY: &str = "The pull secrets in the namespaces stay as they are.";
 
-/// What becomes of the pull secrets, if there are none.
+/// The text about the pull secrets, if there are none.
 const NONE: &str = "No namespace gets a pull secret.";
 
-/// What becomes of the pull secrets meanwhile.
+/// The effect on the pull secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copies {
     /// No copy exists.
@@ -32,13 +32,13 @@ pub(super) enum Copies {
 #[error("the registry {registry} is not as it should be")]
 pub(super) struct Failed {
     pub(super) registry: String,
-    /// Whether namespaces have a pull secret of an earlier credential.
+    /// True if namespaces have a pull secret of an earlier credential.
     pub(super) has_copies: bool,
     #[source]
     pub(super) why: RegistryError,
 }
 
-/// Why a registry is not as it should be.
+/// The reason why a registry is not as desired.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RegistryError {
     #[error("there is no Secret with its credentials")]
@@ -75,7 +75,7 @@ impl RegistryError {
         }
     }
 
-    /// Why, what becomes of the pull secrets, and what helps.
+    /// The reason, the effect on the pull secrets, and the remedy.
     fn notice(&self, has_copies: bool) -> Option<Notice> {
         let stay = if has_copies { STAY } else { NONE };
         let (reason, action, note) = match self {
@@ -143,7 +143,7 @@ impl RegistryError {
 }
 
 impl Copies {
-    /// What the pull secrets have while the credential does not count as one that works.
+    /// The content of the pull secrets while the credential does not count as one that works.
     fn kept(self) -> &'static str {
         match self {
             Self::None => "It is used untried in all namespaces, because no earlier one worked.",

@@ -40,7 +40,7 @@ const ANNOTATIONS: [&str; 3] = [
     TOKEN_SOURCE_ANNOTATION,
 ];
 
-/// What the pull secret of a registry is in every namespace.
+/// The content of a registry's pull secret in every namespace.
 #[derive(Clone, Debug)]
 pub(super) struct PullSecret {
     name: String,
@@ -51,7 +51,7 @@ pub(super) struct PullSecret {
     digest: Digest,
 }
 
-/// How long a token is good.
+/// The lifetime of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TokenLife {
     pub(super) expires: Timestamp,
@@ -89,7 +89,7 @@ impl PullSecret {
         Self::new(name, JSON_FORM, config.to_string().into_bytes(), Some(life))
     }
 
-    /// What was written before, by us or by the Go coordinator.
+    /// Parses a pull secret that was written before, by us or by the Go coordinator.
     pub(super) fn of_stored(name: &str, stored: &StoredSecret) -> Option<Self> {
         let form = [JSON_FORM, OLD_FORM].into_iter().find(|form| form.0 == stored.type_)?;
         let time = |key| stored.annotation(key).and_then(|text| text.parse().ok());
@@ -197,8 +197,8 @@ impl Desired for PullSecret {
     }
 }
 
-/// Whether we wrote it, also if somebody took our labels off. The labels alone do not say it: other Secrets have them,
-/// too, such as those with the credentials.
+/// Returns true if we wrote it, also if somebody took our labels off. The labels alone do not say it: other Secrets
+/// have them, too, such as those with the credentials.
 pub(super) fn is_written(metadata: &ObjectMeta) -> bool {
     is_written_by(metadata, MANAGER)
 }
@@ -241,20 +241,20 @@ struct Read {
 }
 
 impl SecretCopy {
-    /// Whether its name and its label are those of the pull secret of a registry: other managed Secrets are not
+    /// Returns true if its name and its label are those of the pull secret of a registry: other managed Secrets are not
     /// touched. If there is such a registry, one of another type is replaced: it has our labels, and nothing of ours
     /// has another type.
     pub(super) fn is_named_as_pull_secret(&self) -> bool {
         self.read.named
     }
 
-    /// The same, with the type of a pull secret: it is deleted when its registry is gone.
+    /// Returns true if it is ours and has the type of a pull secret: it is deleted when its registry is gone.
     pub(super) fn is_pull_secret(&self) -> bool {
         self.read.named && self.read.old_form.is_some()
     }
 }
 
-/// As the API server sends it, or as the cache packed it.
+/// A Secret as the API server sends it, or as the cache packed it.
 #[derive(Deserialize)]
 struct Received {
     #[serde(deserialize_with = "tidewaiter_kit::slim::annotated")]

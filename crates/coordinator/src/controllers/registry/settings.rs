@@ -8,7 +8,7 @@ use tidewaiter_api::{InvalidValue, ServiceAccountName};
 use super::address::ServerAddress;
 use crate::mirror::RegistryCredentialsIn;
 
-/// What the operator decides about pull secrets.
+/// The operator's settings for pull secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct RegistrySettings {
@@ -16,12 +16,12 @@ pub struct RegistrySettings {
     /// that does not exist is not created. The role must permit to patch accounts of these names.
     #[serde(deserialize_with = "accounts")]
     pub pull_secret_service_accounts: Vec<ServiceAccountName>,
-    /// Where the mirror stores the credentials of registries. `secret`: in the Secret `registry-<id>`, with provider
-    /// and address, and the Registry's own are not read, so who may write Registries cannot direct a credential to
-    /// another host. `inline`: in the Registry, as the Go coordinator did, so who may write Registries decides where a
-    /// credential goes.
+    /// The place in which the mirror stores the credentials of registries. `secret`: in the Secret `registry-<id>`,
+    /// with provider and address, and the Registry's own are not read, so who may write Registries cannot direct a
+    /// credential to another host. `inline`: in the Registry, as the Go coordinator did, so who may write Registries
+    /// decides where a credential goes.
     pub registry_credentials: RegistryCredentialsIn,
-    /// Whether a credential is tried against its registry before it replaces one that works.
+    /// True if a credential is tried against its registry before it replaces one that works.
     pub verify_credentials: bool,
     /// Hosts (`HOST` or `HOST:PORT`) of registries that the coordinator cannot reach: their credentials are used
     /// untried.

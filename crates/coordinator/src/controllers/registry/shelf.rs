@@ -1,5 +1,5 @@
-//! Which registries there are, and the pull secret that works for each: made by one controller, read by those that act
-//! in each namespace.
+//! The registries, and the pull secret that works for each: made by one controller, read by those that act in each
+//! namespace.
 //!
 //! A registry exists while the cloud lists it. Its Registry may vanish meanwhile, because a person deletes it or its
 //! definition: the mirror restores it, and nothing that was made of it goes.
@@ -29,10 +29,9 @@ pub(in crate::controllers) struct Registries {
     shelf: Arc<Shelf>,
 }
 
-/// What the cloud lists of registries.
+/// The cloud's lists of registries.
 #[derive(Clone, Debug)]
 pub(in crate::controllers) struct RegistryLists {
-    /// The registries.
     pub(in crate::controllers) registries: CloudList<Registry>,
     /// The Secrets with their credentials.
     pub(in crate::controllers) credentials: CloudList<Secret>,
@@ -62,8 +61,8 @@ impl Registries {
         registries
     }
 
-    /// Whether namespaces lack or have too much after this change of the list: a registry went, or came back before the
-    /// controller removed it. A new registry affects no namespace until its credential works.
+    /// Returns true if namespaces lack or have too much after this change of the list: a registry went, or came back
+    /// before the controller removed it. A new registry affects no namespace until its credential works.
     fn is_affected(&self, changed: &Changed) -> bool {
         let affects = |name: &String| !self.exists(name) || self.pull_secret(name).is_some();
         changed.all || changed.names.iter().any(affects)
@@ -97,7 +96,7 @@ impl Registries {
         lock(&self.shelf.wakes).push(Box::new(wake));
     }
 
-    /// What the cloud lists; None without a mirror.
+    /// The cloud's lists; None without a mirror.
     pub(super) fn lists(&self) -> Option<&RegistryLists> {
         self.lists.as_ref()
     }
@@ -114,12 +113,12 @@ impl Registries {
         counts.then_some(registry)
     }
 
-    /// Whether the registries are known.
+    /// Returns true if the registries are known.
     pub(super) fn are_known(&self) -> bool {
         self.resources.is_synced()
     }
 
-    /// Whether the registry exists, so that what was made of it stays.
+    /// Returns true if the registry exists, so that what was made of it stays.
     pub(super) fn exists(&self, id: &str) -> bool {
         let found = self.resources.get(&key_of(id));
         let meta = found.as_ref().map(|found| found.meta());
@@ -129,7 +128,7 @@ impl Registries {
         }
     }
 
-    /// What to attach to service accounts; None while the registries are not known.
+    /// The pull secrets to attach to service accounts; None while the registries are not known.
     pub(in crate::controllers) fn entries(&self) -> Option<Entries> {
         let known = self.are_known();
         known.then(|| {
@@ -160,7 +159,7 @@ impl Registries {
         lock(&self.shelf.ready).get(id).cloned()
     }
 
-    /// From now on this one works.
+    /// Stores the verified pull secret and wakes the subscribers if it changed.
     pub(super) fn put(&self, id: &str, secret: Arc<PullSecret>) {
         let digest = secret.digest().clone();
         let before = lock(&self.shelf.ready).insert(id.to_owned(), secret);

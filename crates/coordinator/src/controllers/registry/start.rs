@@ -36,7 +36,7 @@ pub(in crate::controllers) fn start(
     Ok(start_with(verifier, settings, shared, tasks)?)
 }
 
-/// The same with another verifier.
+/// Starts the controller with another verifier.
 pub(super) fn start_with<V: Verify>(
     verifier: V,
     settings: &RegistrySettings,
@@ -125,7 +125,7 @@ pub(super) fn start_with<V: Verify>(
     Ok(registries)
 }
 
-/// Whether a copy that changed is as desired.
+/// Returns a predicate that is true if a copy that changed is as desired.
 fn is_settled(registries: &Registries) -> impl Fn(&SecretCopy) -> bool + Send + Sync + use<> {
     let registries = registries.clone();
     move |copy| {

@@ -1,4 +1,4 @@
-//! What the controller reads of a Registry, and of the Secrets in `containership-core`.
+//! The parts that the controller reads of a Registry, and of the Secrets in `containership-core`.
 //!
 //! `Debug` shows no content.
 
@@ -37,7 +37,6 @@ pub(super) struct StoredSecret {
     pub(super) data: Hidden<Option<SecretData>>,
 }
 
-/// The data of a Secret.
 pub(super) type SecretData = BTreeMap<String, ByteString>;
 
 impl StoredSecret {

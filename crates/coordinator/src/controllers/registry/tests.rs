@@ -21,7 +21,7 @@ use crate::mirror::CloudList;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What registries say, by host. A host that is not scripted accepts.
+/// The scripted answers of registries, by host. A host that is not scripted accepts.
 #[derive(Clone)]
 struct Scripted {
     answers: Arc<Mutex<BTreeMap<String, Verdict>>>,
@@ -50,9 +50,9 @@ struct World {
     server: ApiServer,
     registries: Scripted,
     clock: SharedClock,
-    /// What the coordinators of this test are called, one after the other.
+    /// The number of coordinators that were started, which is in their names.
     starts: u32,
-    /// What the cloud lists; None without a mirror.
+    /// The cloud's lists; None without a mirror.
     lists: Option<RegistryLists>,
 }
 
@@ -93,7 +93,7 @@ impl World {
         assert!(self.server.create("a person", &namespace));
     }
 
-    /// What the mirror of the cloud writes for a registry at `ID.example.com`.
+    /// Writes the objects of the mirror for a registry at `ID.example.com`.
     fn registry(&self, id: &str) {
         self.credentials(id);
         self.without_credentials(id);

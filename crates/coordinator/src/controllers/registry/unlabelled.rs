@@ -1,6 +1,6 @@
 //! Pull secrets of ours whose labels were removed, so that no cache contains them. While the registry exists, the pass
-//! over the namespace finds them by name and corrects them. When the cloud no longer lists the registry, this controller
-//! deletes them: removing a label must not preserve a revoked credential.
+//! over the namespace finds them by name and corrects them. When the cloud no longer lists the registry, this
+//! controller deletes them: removing a label must not preserve a revoked credential.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Tries a credential against its registry: `GET /v2/`, with a token where the registry asks for one.
+//! Tries a credential against its registry: `GET /v2/`, with a token where the registry requires one.
 //!
 //! - Only over TLS, to the host that the credential is for, and to the realm that this host names if it is of its site.
 //!   No redirect is followed. Names that lead to this machine or to a metadata service are not contacted.
@@ -29,29 +29,29 @@ const CONNECT: Duration = Duration::from_secs(5);
 const REQUEST: Duration = Duration::from_secs(10);
 const ALL: Duration = Duration::from_secs(20);
 
-/// How long a connection is open after its last request. The last request of a check uses the connection of the first
-/// one.
+/// The time that a connection is open after its last request. The last request of a check uses the connection of the
+/// first one.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// The largest response with a token, in bytes.
 const BODY: usize = 64 * 1024;
 
-/// What a 403 of a token endpoint means.
+/// The meaning of a 403 of a token endpoint.
 const FORBIDDEN_REALM: &str = "its token endpoint answers 403 Forbidden: it blocks the account or the address of this cluster, or the account \
     lacks a permission";
 
-/// What a registry says to a credential.
+/// The result of a login attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It lets it in.
+    /// The registry accepts the credential.
     Accepted,
-    /// It does not.
+    /// The registry rejects the credential.
     Refused,
-    /// It could not be asked.
+    /// The registry could not be reached.
     Unknown(&'static str),
 }
 
-/// What tries credentials.
+/// A client that tries credentials.
 pub(super) trait Verify: Send + Sync + 'static {
     /// Tries `login` once. Ends within [`ALL`].
     fn check(&self, login: &Login) -> impl Future<Output = Verdict> + Send;
@@ -166,8 +166,8 @@ async fn send(request: RequestBuilder) -> Result<Response, Verdict> {
     Ok(response)
 }
 
-/// Whether the response is a page for people: a proxy, a portal or a maintenance page in place of the registry lets
-/// everybody in.
+/// Returns true if the response is a page for people: a proxy, a portal or a maintenance page in place of the registry
+/// lets everybody in.
 fn is_page(response: &Response) -> bool {
     let content_type = response.headers().get(reqwest::header::CONTENT_TYPE);
     let text = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! What the agents say of their nodes in their `NodeReport`s: what became of the script of the upgrade, which decides
-//! when its node is done or has failed; whether they follow the status of their own node, without which no several
-//! workers are upgraded at once; and why their host would refuse every script.
+//! The agents' `NodeReport`s: the outcome of the upgrade's script, which decides when its node is done or has failed; a
+//! flag that they follow the status of their own node, without which one worker is upgraded at a time; and the reason
+//! why their host would refuse every script.
 //!
 //! The reports of the nodes in progress are read by name in each pass, and not watched: they have more than this, and
 //! matter only while an upgrade is in progress. What is final stays so, so a report that is read late delays a decision
@@ -20,7 +20,7 @@ use tidewaiter_kit::cache::list_all;
 use tidewaiter_kit::{Clock, Guarded, slim};
 use tidewaiter_upgrade::HostReport;
 
-/// How old a list may be.
+/// The maximum age of a list.
 const AGE: Duration = Duration::from_mins(1);
 
 /// This many reports at most are read by name.
@@ -29,7 +29,7 @@ const BY_NAME: usize = 16;
 /// The length of a host's message in a condition.
 const MESSAGE: usize = 300;
 
-/// Where kubelets renew the Leases of their Nodes (KEP-589).
+/// The namespace in which kubelets renew the Leases of their Nodes (KEP-589).
 const LEASES: &str = "kube-node-lease";
 
 const DISABLED: &str = "its agent has upgrades disabled (agent.settings.upgrades)";
@@ -41,7 +41,6 @@ const BLOCKED: &str = "Blocked";
 /// The states in which something of the upgrade runs on the node.
 const RUNNING: [&str; 2] = ["Running", "RollingBack"];
 
-/// A slim report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
 #[resource(inherit = NodeReport)]
 struct SlimReport {
@@ -57,14 +56,14 @@ struct Status {
     upgrade: Option<Agent>,
 }
 
-/// What an agent says of upgrades on its node.
+/// The report of an agent on upgrades of its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Agent {
     /// The upgrade that it concerns.
     #[serde(default)]
     id: String,
-    /// What became of its script. A text, because an agent may be newer than the coordinator.
+    /// The outcome of its script. A text, because an agent may be newer than the coordinator.
     #[serde(default)]
     state: String,
     #[serde(default)]
@@ -72,22 +71,22 @@ pub(super) struct Agent {
     /// From when on the signature of its script counts. A text, like the state.
     #[serde(default)]
     not_before: Option<String>,
-    /// Whether it follows the status of its own node.
+    /// True if it follows the status of its own node.
     #[serde(default)]
     pub(super) follows_own_status: bool,
-    /// Why its host would refuse every script. Empty if it would not.
+    /// The reason why its host would refuse every script. Empty if it would not.
     #[serde(default)]
     pub(super) host_problem: String,
 }
 
-/// What the agents say.
+/// The reports of the agents.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AgentReports {
     /// By node. None: its report does not exist, or has nothing about upgrades.
     nodes: BTreeMap<String, Option<Agent>>,
-    /// Whether all reports were read.
+    /// True if all reports were read.
     is_complete: bool,
-    /// When the kubelets have renewed the Leases of their Nodes, of those that were read by name.
+    /// The time when the kubelets have renewed the Leases of their Nodes, of those that were read by name.
     renewed: BTreeMap<String, Timestamp>,
 }
 
@@ -100,17 +99,17 @@ impl AgentReports {
         }
     }
 
-    /// When the kubelet of a node has renewed its Lease; None if there is none, or it was not read.
+    /// The time when the kubelet of a node has renewed its Lease; None if there is none, or it was not read.
     pub(super) fn renewed(&self, node: &str) -> Option<Timestamp> {
         self.renewed.get(node).copied()
     }
 
-    /// What the agent of a node says; None if it says nothing, or was not asked.
+    /// The report of a node's agent; None if it says nothing, or was not asked.
     pub(super) fn of(&self, node: &str) -> Option<&Agent> {
         self.nodes.get(node)?.as_ref()
     }
 
-    /// Why the host of a node would refuse every script, as far as that is known.
+    /// The reason why the host of a node would refuse every script, as far as that is known.
     pub(super) fn problem(&self, node: &str) -> Option<&str> {
         let problem = match self.nodes.get(node)? {
             Some(agent) => agent.host_problem.as_str(),
@@ -119,7 +118,7 @@ impl AgentReports {
         Some(problem).filter(|problem| !problem.is_empty())
     }
 
-    /// What the host of a node says of the upgrade with this id.
+    /// The report of a node's host on the upgrade with this id.
     pub(super) fn host(&self, node: &str, upgrade: &str) -> HostReport {
         match self.nodes.get(node) {
             None if !self.is_complete => HostReport::Pending,
@@ -200,7 +199,7 @@ impl Agents {
     }
 }
 
-/// What the agent of a node says of upgrades; None if it says nothing. A list of one needs no other permission than the
+/// The report of a node's agent on upgrades; None if it says nothing. A list of one needs no other permission than the
 /// list of all.
 async fn read_report(client: &Client, node: &NodeName) -> kube::Result<Option<Agent>> {
     let api = Api::<Guarded<SlimReport>>::all(client.clone());
@@ -217,8 +216,8 @@ async fn read_report(client: &Client, node: &NodeName) -> kube::Result<Option<Ag
     }))
 }
 
-/// When the kubelet of a node has renewed its Lease. A cluster may have no Leases of Nodes, or keep them from us: then
-/// the condition `Ready` has to do.
+/// The time when the kubelet of a node has renewed its Lease. A cluster may have no Leases of Nodes, or keep them from
+/// us: then the condition `Ready` has to do.
 async fn read_lease(client: &Client, node: &NodeName) -> kube::Result<Option<Timestamp>> {
     let api = Api::<Lease>::namespaced(client.clone(), LEASES);
     let lease = match api.get(node.as_str()).await {

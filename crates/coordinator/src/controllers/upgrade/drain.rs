@@ -1,8 +1,8 @@
-//! Cordons, drains and uncordons nodes, as a step says. The pods of all nodes may be very many, so only those of nodes that are drained are
-//! watched.
+//! Cordons, drains and uncordons nodes, as a step says. The pods of all nodes may be very many, so only those of nodes
+//! that are drained are watched.
 //!
-//! Every write may be repeated. A Node is patched on the condition of its version, and a pod is evicted on that of its uid, because another one may have its
-//! name by now.
+//! Every write may be repeated. A Node is patched on the condition of its version, and a pod is evicted on that of its
+//! uid, because another one may have its name by now.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,8 @@ use super::node::UpgradeNode;
 /// Evictions at once.
 const CONCURRENCY: usize = 8;
 
-/// What the eviction API says of a pod that several budgets select, with the code 500. Source: `pkg/registry/core/pod/storage/eviction.go`.
+/// The message of the eviction API for a pod that several budgets select, with the code 500. Source:
+/// `pkg/registry/core/pod/storage/eviction.go`.
 const SEVERAL_BUDGETS: &str = "more than one PodDisruptionBudget";
 
 /// Of a pod that the kubelet runs from a file.
@@ -131,7 +132,7 @@ impl NodePods {
         })
     }
 
-    /// Evicts the pods that must leave the node. One that a budget keeps is tried again in the next pass.
+    /// Evicts the pods that must leave the node. One that a budget keeps is retried in the next pass.
     ///
     /// # Errors
     /// The first that is neither that nor that the pod is gone.
@@ -175,8 +176,9 @@ struct Target {
     seen: DeleteParams,
 }
 
-/// Whether the eviction API says that the pod is gone (404), that another one has its name (409), or that budgets keep it, as the condition says
-/// already: one (429), or several (500). Another 500 is an error, such as an admission webhook that fails.
+/// Returns true if the eviction API says that the pod is gone (404), that another one has its name (409), or that
+/// budgets keep it, as the condition says already: one (429), or several (500). Another 500 is an error, such as an
+/// admission webhook that fails.
 fn stays_or_gone(code: u16, message: &str) -> bool {
     matches!(code, 404 | 409 | 429) || (code == 500 && message.contains(SEVERAL_BUDGETS))
 }
@@ -216,7 +218,7 @@ impl DrainPod {
         }
     }
 
-    /// Whether it has to leave its node before the node is drained.
+    /// Returns true if it has to leave its node before the node is drained.
     pub(super) fn must_leave(&self) -> bool {
         self.observed().treatment() != Treatment::Stays
     }

@@ -168,8 +168,8 @@ async fn follow(client: Client, node: NodeName, nodes: Nodes, queue: Queue, cloc
 }
 
 impl Watched {
-    /// Whether a pod has left the node, or the list of its pods is complete. As in a list, a pod that cannot be decoded
-    /// is left out.
+    /// Returns true if a pod has left the node, or the list of its pods is complete. As in a list, a pod that cannot be
+    /// decoded is left out.
     fn apply(&mut self, event: Event<Guarded<DrainPod>>, listing: &mut BTreeMap<Key, DrainPod>) -> bool {
         match event {
             Event::Init => listing.clear(),

@@ -1,9 +1,9 @@
-//! Why a pass over an upgrade failed.
+//! The reasons why a pass over an upgrade failed.
 
 use tidewaiter_kit::{Chain, Notice, ReconcileError, Retry, WriteError};
 use tidewaiter_upgrade::InvalidVersion;
 
-/// Why a pass failed.
+/// The reason why a pass failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UpgradeError {
     #[error("the version of the API server cannot be read")]

@@ -28,7 +28,7 @@ pub(super) async fn read(client: &Client) -> kube::Result<Health> {
     })
 }
 
-/// What the first `ClusterHealth` that is not Healthy says. Without its definition, there is none.
+/// The message of the first `ClusterHealth` that is not Healthy. Without its definition, there is none.
 async fn unhealthy(client: &Client) -> kube::Result<Option<String>> {
     let (all, undecodable) = match list_all(&Api::<Guarded<ClusterHealth>>::all(client.clone())).await {
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
@@ -55,7 +55,8 @@ fn words(name: &str, condition: Option<&Condition>) -> String {
     }
 }
 
-/// Whether the check of etcd fails. An API server that does not tell, or does not tell us, is not asked for more.
+/// Returns true if the check of etcd fails. An API server that does not tell, or does not tell us, is not asked for
+/// more.
 async fn etcd_failed(client: &Client) -> kube::Result<bool> {
     let request = http::Request::get(CHECKS)
         .body(Vec::new())

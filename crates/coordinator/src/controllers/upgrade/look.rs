@@ -32,7 +32,7 @@ pub struct SeenUpgrade {
     left: BTreeMap<NodeName, Vec<Left>>,
 }
 
-/// Why an upgrade cannot be read.
+/// The reason why an upgrade cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
     /// There is no such upgrade.
@@ -40,9 +40,9 @@ pub enum LookError {
         "there is no ClusterUpgrade {asked} in the namespace {CONTAINERSHIP_NAMESPACE}: those that exist are {known}"
     )]
     NotFound {
-        /// What was asked.
+        /// The requested name.
         asked: String,
-        /// Those that there are.
+        /// The existing names.
         known: String,
     },
     /// The kind is not defined.
@@ -51,9 +51,9 @@ pub enum LookError {
     /// The API server does not answer, or does not permit it.
     #[error("cannot list {what}")]
     Read {
-        /// What was read.
+        /// The objects that could not be read.
         what: &'static str,
-        /// Why not.
+        /// The cause.
         #[source]
         source: kube::Error,
     },
@@ -124,7 +124,8 @@ pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade,
 }
 
 impl SeenUpgrade {
-    /// The pods that would have to leave a node, and what the eviction API would say of them now. Empty if the upgrade does not drain.
+    /// The pods that would have to leave a node, and what the eviction API would say of them now. Empty if the upgrade
+    /// does not drain.
     #[must_use]
     pub fn left(&self, node: &NodeName) -> &[Left] {
         self.left.get(node).map_or(&[], Vec::as_slice)

@@ -1,7 +1,7 @@
-//! What is known of the upgrades, as metrics: how many are in which state, and how far those in progress are.
+//! The state of the upgrades, as metrics: their number by state, and the progress of those that run.
 //!
-//! The state is what the conditions say, so it is the same after a restart. Nobody deletes an upgrade that is over: a failed one counts as failed only until
-//! another one has begun after its end.
+//! The state is what the conditions say, so it is the same after a restart. Nobody deletes an upgrade that is over: a
+//! failed one counts as failed only until another one has begun after its end.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -45,7 +45,7 @@ pub(super) struct UpgradeMetrics {
     nodes: IntGaugeVec,
 }
 
-/// What the metrics count of one upgrade.
+/// The metrics of one upgrade.
 struct Entry {
     state: &'static str,
     place: Option<Place>,
@@ -53,8 +53,8 @@ struct Entry {
     nodes: [u32; 3],
 }
 
-/// The place of an upgrade that has begun among the others: what is in progress comes last, and before it what ended last. An upgrade may be created
-/// before another one and begin after its end.
+/// The place of an upgrade that has begun among the others: what is in progress comes last, and before it what ended
+/// last. An upgrade may be created before another one and begin after its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     /// It ended then.
@@ -160,7 +160,8 @@ mod tests {
 
     use super::*;
 
-    /// `progressing` is the status and the reason of the condition. `minute` is when `Succeeded` got its status. All were created at the same time.
+    /// `progressing` is the status and the reason of the condition. `minute` is when `Succeeded` got its status. All
+    /// were created at the same time.
     fn upgrade(minute: u8, progressing: [&str; 2], succeeded: &str) -> ClusterUpgrade {
         let condition = |type_: &str, status: &str, reason: &str| json!({"type": type_, "status": status, "reason": reason, "message": "", "lastTransitionTime": format!("2026-01-01T00:{minute:02}:00Z")});
         let [status, reason] = progressing;
@@ -184,7 +185,7 @@ mod tests {
         }
     }
 
-    /// Whatever their number, there are as many series.
+    /// The number of series does not depend on the number of upgrades.
     #[test]
     fn upgrades_are_counted_by_state_and_their_nodes_while_they_are_in_progress() {
         let metrics = Metrics::new(&ManualClock::default().shared()).unwrap();
@@ -242,7 +243,8 @@ mod tests {
         assert_eq!(series(&metrics.encode().unwrap()), before);
     }
 
-    /// How many count as failed, and as superseded, of these: when each ended, and whether it succeeded; None for one in progress.
+    /// The numbers that count as failed, and as superseded, of these: when each ended, and whether it succeeded; None
+    /// for one in progress.
     fn failed(upgrades: &[Option<(u8, bool)>]) -> (i64, i64) {
         let metrics = Metrics::new(&ManualClock::default().shared()).unwrap();
         let shown = UpgradeMetrics::new(&metrics).unwrap();

@@ -1,4 +1,4 @@
-//! What the upgrade controller reads of Nodes, and of the pods of the control plane on them.
+//! The parts that the upgrade controller reads of Nodes, and of the pods of the control plane on them.
 //!
 //! A kubelet writes all of it on its own Node, except the name and the labels of roles.
 
@@ -89,7 +89,7 @@ fn ready<'de, D: Deserializer<'de>>(conditions: D) -> Result<Vec<Condition>, D::
 }
 
 impl UpgradeNode {
-    /// Whether an upgrade decides the same about both: a heartbeat changes nothing.
+    /// Returns true if an upgrade decides the same about both: a heartbeat changes nothing.
     pub(super) fn is_as(&self, other: &Self) -> bool {
         let (mine, theirs) = (&self.metadata, &other.metadata);
         let same = mine.labels == theirs.labels && mine.annotations == theirs.annotations;
@@ -154,7 +154,7 @@ struct Container {
 }
 
 impl ComponentPod {
-    /// Whether an upgrade decides the same about both.
+    /// Returns true if an upgrade decides the same about both.
     pub(super) fn is_as(&self, other: &Self) -> bool {
         self.spec == other.spec
     }
@@ -191,8 +191,8 @@ where
         .collect()
 }
 
-/// The version in the image of a part of the control plane: `registry.k8s.io/kube-apiserver:v1.36.3`. In old releases the name ends with the
-/// architecture.
+/// The version in the image of a part of the control plane: `registry.k8s.io/kube-apiserver:v1.36.3`. In old releases
+/// the name ends with the architecture.
 fn component(image: &str) -> Option<Version> {
     let image = image.split_once('@').map_or(image, |(image, _)| image);
     let (repository, tag) = image.rsplit_once(':')?;

@@ -1,4 +1,5 @@
-//! The write of the progress: a merge patch with what differs. With thousands of nodes the whole would be hundreds of kilobytes for each.
+//! The write of the progress: a merge patch with what differs. With thousands of nodes the whole would be hundreds of
+//! kilobytes for each.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +58,8 @@ fn changes<T: PartialEq + Serialize>(before: &BTreeMap<String, T>, after: &BTree
     changed.chain(removed.map(|name| (name.clone(), Value::Null))).collect()
 }
 
-/// Adds to the patch that the upgrade has the finalizer while it is in progress, and not otherwise. None if there is nothing to write.
+/// Adds to the patch that the upgrade has the finalizer while it is in progress, and not otherwise. None if there is
+/// nothing to write.
 pub(super) fn with_finalizer(patch: Option<Value>, object: &ObjectMeta, in_progress: bool) -> Option<Value> {
     let finalizers = object.finalizers.clone().unwrap_or_default();
     let has = finalizers.iter().any(|finalizer| finalizer == UPGRADE_FINALIZER);

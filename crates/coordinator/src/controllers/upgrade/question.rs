@@ -1,4 +1,4 @@
-//! What a pass asks the API server for, because no cache has it.
+//! The live reads of a pass, which no cache answers.
 
 use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
@@ -8,10 +8,10 @@ use super::agents::AgentReports;
 use super::drain::NodePods;
 use super::error::UpgradeError;
 
-/// What a pass asks the API server for.
+/// The live reads of a pass.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Question {
-    /// Whether the upgrade requires the cluster to be healthy.
+    /// True if the upgrade requires the cluster to be healthy.
     pub(super) health: bool,
     /// The nodes whose pods must leave.
     pub(super) drained: Vec<NodeName>,
@@ -19,18 +19,17 @@ pub(super) struct Question {
     pub(super) in_progress: Vec<NodeName>,
     /// The uid of the upgrade.
     pub(super) upgrade: String,
-    /// Whether the reports of all agents are needed: several workers may be upgraded at once; or nothing was started,
+    /// True if the reports of all agents are needed: several workers may be upgraded at once; or nothing was started,
     /// and an object of the same upgrade that is gone may have started something.
     pub(super) all: bool,
 }
 
-/// What it answers.
 pub(super) struct Answer {
     pub(super) api_server: Version,
     pub(super) health: Health,
     pub(super) pods: NodePods,
     pub(super) agents: AgentReports,
-    /// Why one of these cannot be read.
+    /// The reason why one of these cannot be read.
     pub(super) unread: Option<UpgradeError>,
 }
 
@@ -53,7 +52,7 @@ impl Question {
     }
 }
 
-/// Whether the upgrade waits for the cluster to be healthy.
+/// Returns true if the upgrade waits for the cluster to be healthy.
 pub(super) fn requires_health(object: &ClusterUpgrade) -> bool {
     let policy = object.spec.policy.as_ref();
     policy.is_some_and(|policy| policy.require_healthy || policy.canary.is_some())

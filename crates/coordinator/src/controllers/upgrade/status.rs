@@ -1,4 +1,4 @@
-//! What people read of an upgrade: its conditions and its Events. Pure.
+//! The conditions and the Events of an upgrade. Pure.
 
 use jiff::Timestamp;
 use kube::api::ObjectMeta;
@@ -10,14 +10,14 @@ use tidewaiter_kit::{Finalizer, Notice};
 use tidewaiter_upgrade::drain::{Left, Why};
 use tidewaiter_upgrade::{Counts, Ending, NodeState, Observation, Order, Progress, Step, Upgrade};
 
-/// How many pods a forecast names: an Event has room for 1,024 characters.
+/// The maximum number of pods that a forecast names: an Event has room for 1,024 characters.
 const FORECAST: usize = 4;
 
 /// The reason of the condition `Progressing` of an upgrade that is over.
 const FINISHED: &str = "Finished";
 
-/// The message of the condition `Succeeded` until the upgrade is over. What follows it, after a semicolon, is the first node that failed: the end of
-/// the upgrade may be many steps later, and nothing else records why a node failed.
+/// The message of the condition `Succeeded` until the upgrade is over. What follows it, after a semicolon, is the first
+/// node that failed: the end of the upgrade may be many steps later, and nothing else records why a node failed.
 const NOT_OVER: &str = "the upgrade is not over";
 
 /// The conditions after a step. The upgrade of `seen` has the progress that the step made.
@@ -68,7 +68,7 @@ fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Whether the upgrade is over, and its conditions say so.
+/// Returns true if the upgrade is over, and its conditions say so.
 pub(super) fn is_reported(object: &ClusterUpgrade) -> bool {
     let progress = object.spec.status.as_ref();
     let is_over = progress
@@ -77,8 +77,8 @@ pub(super) fn is_reported(object: &ClusterUpgrade) -> bool {
     is_over && is_free && object.status.as_ref().is_some_and(is_final)
 }
 
-/// Whether two states of an upgrade differ in their conditions alone, which decide nothing. A pass writes them, and may
-/// name other pods each time: if that started another pass, the passes would not end.
+/// Returns true if two states of an upgrade differ in their conditions alone, which decide nothing. A pass writes them,
+/// and may name other pods each time: if that started another pass, the passes would not end.
 pub(super) fn differs_in_conditions(before: &ClusterUpgrade, after: &ClusterUpgrade) -> bool {
     // Another spec is another generation.
     let decisive = |object: &ClusterUpgrade| ObjectMeta {
@@ -89,14 +89,14 @@ pub(super) fn differs_in_conditions(before: &ClusterUpgrade, after: &ClusterUpgr
     decisive(before) == decisive(after) && is_reported(before) == is_reported(after)
 }
 
-/// Whether the conditions say that the upgrade is over.
+/// Returns true if the conditions say that the upgrade is over.
 fn is_final(status: &ClusterUpgradeStatus) -> bool {
     let mut conditions = status.conditions.iter();
     conditions.any(|condition| condition.type_ == SUCCEEDED && condition.status != ConditionStatus::Unknown)
 }
 
-/// The first node that failed, and why, if it is known: from the condition, or else from this step. A process that was killed before it wrote the
-/// conditions has not recorded it.
+/// The first node that failed, and why, if it is known: from the condition, or else from this step. A process that was
+/// killed before it wrote the conditions has not recorded it.
 fn first_failure(progress: &Progress, step: &Step, known: Option<&Condition>) -> Option<String> {
     if progress.count(NodeState::Failed) == 0 {
         return None;
@@ -114,7 +114,8 @@ fn node_failed(node: &NodeName, why: Option<&str>) -> String {
     format!("node {node} failed{why}")
 }
 
-/// The condition `Progressing` of an upgrade that is over. `kubectl get -o wide` shows its message, so it says in one sentence why the upgrade failed.
+/// The condition `Progressing` of an upgrade that is over. `kubectl get -o wide` shows its message, so it says in one
+/// sentence why the upgrade failed.
 fn finished(progress: &Progress, succeeded: &Word, failure: Option<String>) -> Word {
     let mut failed = progress.nodes.iter().filter(|(_, state)| **state == NodeState::Failed);
     let first = failed.next().map(|(node, _)| node_failed(node, None));
@@ -128,7 +129,7 @@ fn finished(progress: &Progress, succeeded: &Word, failure: Option<String>) -> W
     Word::new(ConditionStatus::False, FINISHED, message)
 }
 
-/// Whether nodes that failed are why the upgrade ended.
+/// Returns true if nodes that failed are why the upgrade ended.
 fn is_of_nodes(succeeded: &Word) -> bool {
     let endings = [Ending::Failures(1), Ending::TooManyFailures(1), Ending::CanaryFailed];
     endings.iter().any(|ending| ending.reason() == succeeded.reason)
@@ -147,9 +148,9 @@ fn ending(order: &Order) -> Option<&Ending> {
     }
 }
 
-/// How the upgrade ended, and which node failed first. That comes first where it is the reason: after a node of the
-/// control plane has failed, its workers are refused. When the process was killed before it could say it, the progress
-/// has to do.
+/// The end of the upgrade, and the node that failed first. The node comes first where it is the reason: after a node of
+/// the control plane has failed, its workers are refused. When the process was killed before it could say it, the
+/// progress has to do.
 fn over(upgrade: &Upgrade, ending: Option<&Ending>, failure: Option<&str>) -> Word {
     let failed = upgrade.progress.count(NodeState::Failed);
     let guess = match upgrade.progress.cluster {
@@ -292,7 +293,7 @@ fn notice(order: &Order, target: &str) -> Option<Notice> {
     })
 }
 
-/// Which pods will keep which node from being drained; None if there are none.
+/// The pods that will prevent the drain of each node; None if there are none.
 pub(super) fn forecast<'a>(nodes: impl Iterator<Item = (&'a NodeName, &'a Vec<Left>)>) -> Option<String> {
     let kept = nodes.flat_map(|(node, left)| {
         let kept = left.iter().filter(|left| left.why != Why::Leaving);
@@ -301,7 +302,7 @@ pub(super) fn forecast<'a>(nodes: impl Iterator<Item = (&'a NodeName, &'a Vec<Le
     some_of("Pods would not leave their nodes now", &kept.collect::<Vec<_>>())
 }
 
-/// Which hosts would refuse the script; None if there are none.
+/// The hosts that would refuse the script; None if there are none.
 pub(super) fn unprepared(nodes: &[String]) -> Option<String> {
     some_of(
         "These nodes would not run the script, and fail when it is their turn",

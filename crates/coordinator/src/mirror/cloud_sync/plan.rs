@@ -1,4 +1,4 @@
-//! What `CloudSync` should say of the sync loops, if it does not say so already. Pure.
+//! The desired part of `CloudSync` about the sync loops, if it differs from the written one. Pure.
 
 mod held;
 
@@ -30,10 +30,10 @@ const CONFIRMED_EVERY: SignedDuration = SignedDuration::from_hours(1);
 /// The reason of the conditions while deletions are held.
 const DELETIONS_HELD: &str = "DeletionsHeld";
 
-/// The same while only additions are held.
+/// The reason while only additions are held.
 const ADDITIONS_HELD: &str = "AdditionsHeld";
 
-/// The same while only `ClusterRoles` of another coordinator are held.
+/// The reason while only `ClusterRoles` of another coordinator are held.
 const ROLES_HELD: &str = "RolesHeld";
 
 /// The longest text of an Event, whose note begins with the type of the condition.
@@ -45,8 +45,8 @@ const MAX_SHOWN: usize = 64;
 /// The longest text of an object.
 const MAX_REASON: usize = 1024;
 
-/// What becomes of the annotation by which a person releases a revision. It is removed after its use, because the same
-/// list, an empty one for example, has the same revision when it comes again.
+/// Handles the annotation by which a person releases a revision. It is removed after its use, because the same list, an
+/// empty one for example, has the same revision when it comes again.
 pub(super) fn release(annotated: Option<&str>, loops: &[LoopState]) -> Option<Notice> {
     let annotated = annotated?;
     let holds = |state: &LoopState| state.held.is_some() && revision(state) == annotated;
@@ -79,11 +79,11 @@ pub(super) fn release_ended() -> Notice {
     Notice::normal("ReleaseEnded", "Release", note)
 }
 
-/// What to write.
+/// The write.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
     pub(super) status: CloudSyncStatus,
-    /// What to tell of the conditions that become others.
+    /// Events about conditions that change.
     pub(super) notices: Vec<Notice>,
     /// Something else is held than before: whoever releases it names its revision, and waits for its end.
     pub(super) changes_hold: bool,
@@ -98,7 +98,7 @@ pub(super) fn patience(standing: &CloudSync, loops: &[LoopState]) -> Option<Dura
     PATIENCE.checked_sub(longest).filter(|left| !left.is_zero())
 }
 
-/// What is to be written over `standing`; nothing when it says the same but for the times. `cluster` is its id in the
+/// The status to write over `standing`; nothing when it says the same but for the times. `cluster` is its id in the
 /// cloud, and `apart` are the `ClusterRoles` and the Nodes that are held.
 pub(super) fn plan(
     standing: &CloudSync,
@@ -143,7 +143,7 @@ fn held_of(status: &CloudSyncStatus) -> impl Iterator<Item = (&str, &HeldDeletio
     kinds.filter_map(|kind| Some((kind.kind.as_str(), kind.held.as_ref()?)))
 }
 
-/// Whether something is held in `after` of a kind of which nothing is held in `before`.
+/// Returns true if something is held in `after` of a kind of which nothing is held in `before`.
 fn holds_another_kind(before: &CloudSyncStatus, after: &CloudSyncStatus) -> bool {
     let held = |status: &CloudSyncStatus| -> BTreeSet<String> {
         let kinds = status.kinds.iter().filter(|kind| kind.held.is_some());
@@ -152,7 +152,7 @@ fn holds_another_kind(before: &CloudSyncStatus, after: &CloudSyncStatus) -> bool
     !held(after).is_subset(&held(before))
 }
 
-/// Whether the two differ only in when the cloud last answered.
+/// Returns true if the two differ only in when the cloud last answered.
 fn is_same(before: &CloudSyncStatus, after: &CloudSyncStatus) -> bool {
     let timeless = |status: &CloudSyncStatus| {
         let mut status = status.clone();
@@ -164,8 +164,8 @@ fn is_same(before: &CloudSyncStatus, after: &CloudSyncStatus) -> bool {
     timeless(before) == timeless(after)
 }
 
-/// Whether the time at which the cloud last answered is so old in the status that agents could take the users for not
-/// confirmed.
+/// Returns true if the time at which the cloud last answered is so old in the status that agents could take the users
+/// for not confirmed.
 fn is_stale(before: &CloudSyncStatus, after: &CloudSyncStatus) -> bool {
     before.kinds.iter().zip(&after.kinds).any(|(before, after)| {
         let times = before.last_success.zip(after.last_success);
@@ -209,8 +209,8 @@ fn headline(condition: &Condition) -> &str {
     }
 }
 
-/// Whether the last response of the cloud was applied, for every kind. The first trouble in this order decides the
-/// reason.
+/// The condition `Synced`: the last response of the cloud was applied, for every kind. The first trouble in this order
+/// decides the reason.
 fn synced(loops: &[LoopState], before: &[Condition], now: Timestamp) -> Condition {
     let is_first = before.iter().all(|old| old.type_ != SYNCED);
     let failed = |trouble: &dyn Fn(&LoopState) -> Option<String>| by_reason(loops, trouble);
@@ -271,7 +271,7 @@ fn by_reason(loops: &[LoopState], trouble: &dyn Fn(&LoopState) -> Option<String>
     told.collect()
 }
 
-/// What a loop waits for.
+/// The state that a loop waits for.
 fn awaited(state: &LoopState) -> String {
     match (&state.contents, &state.cache_error) {
         (None, _) => "the cloud has not listed it yet".to_owned(),
@@ -289,7 +289,7 @@ fn joined(told: &[String]) -> String {
     parts.join("; ")
 }
 
-/// What an earlier process wrote of a kind, until this one has listed it.
+/// The part about a kind that an earlier process wrote, until this one has listed it.
 fn earlier<'a>(state: &LoopState, before: &'a CloudSyncStatus) -> Option<&'a KindSync> {
     let mut kinds = before.kinds.iter().filter(|_| state.contents.is_none());
     kinds.find(|known| known.kind == state.resource)

@@ -11,7 +11,6 @@ use tidewaiter_kit::cache::CacheBuilder;
 
 use crate::mirror::kind::{Listed, MirroredKind, named};
 
-/// The labels of the cluster.
 pub(crate) struct ClusterLabels;
 
 impl MirroredKind for ClusterLabels {

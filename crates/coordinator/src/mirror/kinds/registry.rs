@@ -16,7 +16,7 @@ use tidewaiter_kit::cache::CacheBuilder;
 use super::or_empty;
 use crate::mirror::kind::{Listed, MirroredKind, Source, named};
 
-/// Where the credentials of registries are stored in the cluster.
+/// The place in which the credentials of registries are stored in the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RegistryCredentialsIn {

@@ -16,7 +16,7 @@ use crate::mirror::kind::{CALLED, Listed, MirroredKind, Source, kept};
 
 /// The role bindings that apply to the cluster.
 pub(crate) struct RoleBindings {
-    /// How many may be added within one sync interval.
+    /// The number that may be added within one sync interval.
     pub(crate) per_sync: u32,
     /// The roles, which have names.
     pub(crate) roles: CloudList<AuthorizationRole>,

@@ -21,14 +21,14 @@ use crate::mirror::shown_upgrades::ShownUpgrades;
 
 /// The upgrades of the cluster that the cloud ordered.
 pub(crate) struct Upgrades {
-    /// What the cloud shows of their progress.
+    /// The cloud's view of their progress.
     pub(crate) shown: ShownUpgrades,
-    /// Whether nodes are upgraded.
+    /// The setting of node upgrades.
     pub(crate) setting: controllers::Upgrades,
 }
 
-/// Whether the mirror created it. What a person or another program created is left alone, also if it has an id and the
-/// label: people copy upgrades to repeat them.
+/// Returns true if the mirror created it. What a person or another program created is left alone, also if it has an id
+/// and the label: people copy upgrades to repeat them.
 pub(crate) fn is_of_cloud(upgrade: &ClusterUpgrade) -> bool {
     let manager = format!("tidewaiter/{}", Upgrades::CONTROLLER);
     let fields = upgrade.managed_fields();
@@ -111,9 +111,9 @@ impl MirroredKind for Upgrades {
 }
 
 impl Upgrades {
-    /// Whether it is an upgrade that the cloud lists and that the cloud put into the cluster itself, as it did beside
-    /// the Go coordinator: under its id, with the label. A copy of a person has another name. One that the cloud does
-    /// not list is nobody's to delete.
+    /// Returns true if it is an upgrade that the cloud lists and that the cloud put into the cluster itself, as it did
+    /// beside the Go coordinator: under its id, with the label. A copy of a person has another name. One that the cloud
+    /// does not list is nobody's to delete.
     fn adopts(&self, upgrade: &ClusterUpgrade) -> bool {
         let (name, labels) = (upgrade.name_any(), upgrade.labels());
         labels.get(MANAGED_LABEL).is_some_and(|value| value == MANAGED_VALUE)

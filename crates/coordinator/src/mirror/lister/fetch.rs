@@ -22,7 +22,7 @@ use crate::mirror::record::Record;
 /// A request without a complete response for this long is reported in `CloudSync`, while it is still awaited.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// The same for the record of deletions: no list that lacks something is in force meanwhile.
+/// The silence of the record of deletions: no list that lacks something is in force meanwhile.
 const RECORD_SILENCE: Duration = Duration::from_secs(2);
 
 /// Lists that are requested at once.
@@ -63,7 +63,7 @@ impl<R: kube::Resource + Clone> Memory<R> {
 }
 
 impl<K: MirroredKind> Lister<K> {
-    /// Asks for every list of the kind; true when one of them changed. An error leaves the memory as it was.
+    /// Requests every list of the kind; true when one of them changed. An error leaves the memory as it was.
     ///
     /// The requests are conditional, except while the last list is doubted: a wrong list may have come with the `ETag`
     /// of the right one, and 304 would confirm it.
@@ -124,7 +124,7 @@ impl<K: MirroredKind> Lister<K> {
         Ok((latest != self.memory.pools).then_some(latest))
     }
 
-    /// One list by its name, unless it is unchanged.
+    /// Requests one list by its name, unless it is unchanged.
     async fn part(&self, path: Path, source: Source, is_doubted: bool) -> Result<NamedPart<K::Resource>, ListError> {
         let name = path.to_string();
         let known = self.memory.parts.get(&name).filter(|part| part.source == source);

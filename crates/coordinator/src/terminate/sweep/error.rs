@@ -13,7 +13,6 @@ pub(in crate::terminate) struct SweepError {
     pub(super) failed: Box<Failure>,
 }
 
-/// What failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     List(kube::Error),

@@ -1,4 +1,5 @@
-//! What the attackers do. Each succeeds only by what makes its row one of full control, and leaves nothing that the next one needs.
+//! The acts of the attackers. Each succeeds only by what makes its row one of full control, and leaves nothing that the
+//! next one needs.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -28,7 +29,6 @@ const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIa01JR
 /// A request for a certificate of the node `victim-node`.
 const NODE_REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIek1JR2JBZ0VBTURreEZUQVRCZ05WQkFvTURITjVjM1JsYlRwdWIyUmxjekVnTUI0R0ExVUVBd3dYYzNsegpkR1Z0T201dlpHVTZkbWxqZEdsdExXNXZaR1V3V1RBVEJnY3Foa2pPUFFJQkJnZ3Foa2pPUFFNQkJ3TkNBQVE2CmdHY2xNRjdybEhBT1h5MEhKeWVvaXZESFBUYUYwdEJGb01Sd0xrOFBnaHBWSU5jRGxBd000K1pWUmhPOHNhaWcKYWtsUENCU0RndVR0ZkJVUWRrN1lvQUF3Q2dZSUtvWkl6ajBFQXdJRFJ3QXdSQUlnWVMzOEh4R0kvaCtSaGdRQwpiSTZhanJxUkw3bTdiVnNndlpNaGxLbWp2eGNDSUNXUFZXUWJsRVo3WE9xVVdwR1FpUGJteVBYWm1DN0JRanh6CjI3VEZuVE5HCi0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
 
-/// The victims.
 const VICTIMS: &str = r#"
 {apiVersion: v1, kind: Secret, metadata: {name: crown, namespace: containership-core}, data: {key: Y3Jvd24gamV3ZWxz}}
 ---

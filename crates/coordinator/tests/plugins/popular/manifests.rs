@@ -8,7 +8,7 @@ fn tag(version: u8) -> String {
     format!("v0.{version}.0")
 }
 
-/// What only the first version has.
+/// The objects that only the first version has.
 fn in_first(version: u8, objects: impl IntoIterator<Item = Value>) -> impl Iterator<Item = Value> {
     objects.into_iter().filter(move |_| version == 1)
 }

@@ -1,4 +1,4 @@
-//! Who owns which fields of an object.
+//! The owners of an object's fields.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::Error;
@@ -56,7 +56,7 @@ pub(super) fn our_fields(meta: &ObjectMeta) -> String {
     digest(fields.iter().map(String::as_str))
 }
 
-/// Whether the entry has the fields that we applied.
+/// Returns true if the entry has the fields that we applied.
 pub(in crate::controllers::plugin) fn is_ours(entry: &ManagedFieldsEntry) -> bool {
     entry.manager.as_deref() == Some(MANAGER)
         && entry.operation.as_deref() == Some("Apply")

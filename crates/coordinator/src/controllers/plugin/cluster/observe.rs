@@ -24,7 +24,7 @@ struct Expected<'a> {
 }
 
 impl Cluster {
-    /// What there is of the release and of the record of the plugin, and where that is.
+    /// Observes the objects of the release and of the record of the plugin, with their places.
     pub(in crate::controllers::plugin) async fn observe(
         &self,
         release: &Release,
@@ -102,7 +102,7 @@ impl Cluster {
         Ok(incomplete)
     }
 
-    /// Where the objects of the release and of the record may be. Fills the kinds of `observed`.
+    /// The places in which the objects of the release and of the record may be. Fills the kinds of `observed`.
     async fn expected<'a>(
         &self,
         release: &'a Release,

@@ -1,4 +1,4 @@
-//! What a namespace or a definition of a plugin has of others: it would be deleted with it.
+//! Objects of others in a namespace or a definition of a plugin: they would be deleted with it.
 
 use std::collections::HashMap;
 
@@ -21,14 +21,14 @@ const OWNERS: usize = 16;
 /// in a namespace, each with another object between it and its pods, has fewer.
 const LOOKUPS: usize = 5_000;
 
-/// What would be deleted with everything in it.
+/// An object that is deleted with everything in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whole {
     Namespace,
     Definition,
 }
 
-/// One search, and the owners that it has met: whoever creates objects decides how many owners they name.
+/// A search, and the owners that it has met: whoever creates objects decides how many owners they name.
 struct Search<'a> {
     cluster: &'a Cluster,
     plugin: &'a str,
@@ -137,8 +137,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether an object without the label of the plugin is there for others: it has no owner, or one that is of
-    /// others. One whose owners are the plugin's, or gone, is deleted by the garbage collector.
+    /// Returns true if an object without the label of the plugin is there for others: it has no owner, or one that is
+    /// of others. One whose owners are the plugin's, or gone, is deleted by the garbage collector.
     async fn is_of_others(&mut self, metadata: &ObjectMeta) -> Result<bool, Error> {
         let mut unseen = metadata.owner_references.clone().unwrap_or_default();
         if unseen.is_empty() {
@@ -223,8 +223,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Whether objects of the kind are in a namespace for others. What cannot be deleted, such as the measurements and
-/// catalogues of aggregated API servers, is computed, and goes with what it describes.
+/// Returns true if objects of the kind are in a namespace for others. What cannot be deleted, such as the measurements
+/// and catalogues of aggregated API servers, is computed, and goes with what it describes.
 fn keeps_namespace(resource: &ApiResource, capabilities: &ApiCapabilities) -> bool {
     let lasting = !matches!(
         resource.kind.as_str(),

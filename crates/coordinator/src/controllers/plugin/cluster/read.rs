@@ -23,7 +23,7 @@ use super::{Cluster, PAGE, Place, all_live, is_forbidden, with_metadata};
 /// Named objects in one place that are read with one request, or a few pages.
 pub(super) struct Read<'a> {
     pub(super) place: &'a Place,
-    /// How the plugin judges the kind, if it does.
+    /// The plugin's health check of the kind, if there is one.
     pub(super) check: Option<&'a HealthCheck>,
     /// Each with its manifest if the version has it.
     pub(super) named: Vec<(&'a ObjectId, Option<&'a Object>)>,
@@ -197,13 +197,13 @@ impl Cluster {
     }
 }
 
-/// Whether the health of the objects depends on more than their metadata.
+/// Returns true if the health of the objects depends on more than their metadata.
 fn needs_content(read: &Read<'_>) -> bool {
     let resource = &read.place.kind.resource;
     read.check.is_some() || !is_inert(&resource.group, &resource.kind)
 }
 
-/// Whether the API server has no object of this name. Without the name, the response may be about the kind.
+/// Returns true if the API server has no object of this name. Without the name, the response may be about the kind.
 pub(super) fn is_absent(error: &Error, name: &str) -> bool {
     let Error::Api(status) = error else { return false };
     let named = status.details.as_ref().is_some_and(|details| details.name == name);

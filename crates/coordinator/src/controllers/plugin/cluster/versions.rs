@@ -2,7 +2,7 @@
 //! is still there.
 //!
 //! After a change of a definition, the API server's lists of what it serves lag behind what it serves, for some seconds
-//! if it is busy. So the definitions are asked, and what they serve is not gone.
+//! if it is busy. So the definitions are read, and objects that they serve are not gone.
 
 use kube::api::ListParams;
 use kube::core::{ApiResource, Object};
@@ -17,7 +17,7 @@ use super::{Cluster, Kind};
 /// Definitions in a page of a list: each may have some hundred kilobytes.
 const DEFINITIONS: u32 = 20;
 
-/// What counts here of a `CustomResourceDefinition`.
+/// The parts of a `CustomResourceDefinition` that count here.
 #[derive(Clone, Debug, Deserialize)]
 struct DefinitionSpec {
     group: String,
@@ -55,7 +55,8 @@ struct Condition {
 
 type Definition = Object<DefinitionSpec, DefinitionStatus>;
 
-/// One whose names conflict with those of another is not established, and has no objects.
+/// Returns true if the definition is established: one whose names conflict with those of another is not established,
+/// and has no objects.
 fn is_established(definition: &Definition) -> bool {
     let conditions = definition.status.iter().flat_map(|status| &status.conditions);
     conditions

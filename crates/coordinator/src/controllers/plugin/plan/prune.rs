@@ -57,9 +57,9 @@ impl Step {
     }
 }
 
-/// The order of the objects of a removal. It lets custom resources go early that the manifests have before the workloads
-/// that serve them. Groups are not awaited at an installation, so that is permitted, and to remove the workloads first
-/// would leave the custom resources with finalizers that nobody removes.
+/// The order of the objects of a removal. It lets custom resources go early that the manifests have before the
+/// workloads that serve them. Groups are not awaited at an installation, so that is permitted, and to remove the
+/// workloads first would leave the custom resources with finalizers that nobody removes.
 struct Order<'a> {
     record: &'a Record,
     /// The first group with an instance of a kind that the plugin defines itself. From it on, no custom resource waits
@@ -166,7 +166,7 @@ impl<'b> Planner<'_, 'b> {
         self.problem().or_else(|| waits.map(End::Waits))
     }
 
-    /// What the release does not have: what is there of it, and what may not be read or deleted.
+    /// The objects that the release lacks: those that exist, and those that may not be read or deleted.
     fn surplus(&mut self, release: &Release) -> (Vec<(ObjectId, &'b Live)>, Vec<ObjectId>) {
         let observed = self.observed;
         let wanted: BTreeSet<ObjectId> = release.all().filter_map(|object| observed.place(object)).collect();
@@ -213,7 +213,7 @@ fn removal_waits(id: &ObjectId, live: &Live, others: usize, later: usize) -> Wai
     }
 }
 
-/// Whether the object would go with the namespace or the definition.
+/// Returns true if the object would go with the namespace or the definition.
 fn is_within(object: &ObjectId, prerequisite: &ObjectId) -> bool {
     match Tier::of(prerequisite) {
         Tier::Namespace => object.namespace == prerequisite.name,

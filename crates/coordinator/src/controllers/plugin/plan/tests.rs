@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// What is planned, and the end if that is nothing.
+    /// The plan, and the end if that is empty.
     fn plan(&mut self) -> (Vec<Vec<String>>, End) {
         let plan = plan(&self.release, &self.record, &self.observed, self.drift);
         let word = |action: &Action<'_>| match action {
@@ -413,7 +413,8 @@ fn what_may_not_be_read_is_neither_written_nor_forgotten() {
     assert!(denied(&end), "{end:?}");
     assert!(world.record.ids().all(|id| id.name != "a"));
 
-    // One that is stays, also when the plugin goes, and so does its namespace, if that is the plugin's. Nothing else does.
+    // One that is stays, also when the plugin goes, and so does its namespace, if that is the plugin's. Nothing else
+    // does.
     for (own, expected) in [
         (false, &["delete ConfigMap default/b", "delete Namespace n"][..]),
         (true, &["delete ConfigMap default/b"]),

@@ -1,4 +1,4 @@
-//! What names an object, and which objects no plugin may have by their name. Pure.
+//! The identity of an object, and the objects that no plugin may have by their name. Pure.
 
 use std::fmt::Display;
 
@@ -9,7 +9,7 @@ use super::{ObjectId, QUOTES, Refused, refused};
 use crate::controllers::authorization_role_binding::STAND_IN;
 use crate::mirror::is_id;
 
-/// Whether the object is, or could be taken for, one of the coordinator's or the controller's.
+/// Returns true if the object is, or could be taken for, one of the coordinator's or the controller's.
 pub(super) fn is_tidewaiters(id: &ObjectId) -> bool {
     let is_our_group = |group: &str| {
         let ours = ["tidewaiter.dev", "containership.io"];

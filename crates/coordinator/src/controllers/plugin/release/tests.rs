@@ -258,7 +258,8 @@ fn what_the_api_server_writes_is_not_applied() {
     assert_eq!(fields, ["labels", "name"]);
 }
 
-/// The type of an accepted version chooses its limits and its service account, and lies in the inventory, which others may be able to write.
+/// The type of an accepted version chooses its limits and its service account, and lies in the inventory, which others
+/// may be able to write.
 #[test]
 fn another_type_is_another_revision() {
     let revision = |type_: &str, implementation: &str| {

@@ -22,7 +22,7 @@ struct FakeRegistry {
     url: String,
     /// The path and the credential of each request.
     seen: Arc<Mutex<Vec<(String, String)>>>,
-    /// Where each connection came from.
+    /// The peer of each connection.
     peers: Arc<Mutex<BTreeSet<SocketAddr>>>,
     _serving: JoinSet<()>,
 }
@@ -90,7 +90,7 @@ impl FakeRegistry {
         verdict
     }
 
-    /// Where the password went.
+    /// The hosts that received the password.
     fn told(&self) -> Vec<String> {
         let seen = self.seen.lock().unwrap();
         seen.iter()

@@ -1,4 +1,4 @@
-//! What the brake holds, in the words of the condition `Held`. Pure.
+//! The holds of the brake, in the words of the condition `Held`. Pure.
 
 use jiff::Timestamp;
 use tidewaiter_api::cloud_sync::{CLUSTER_ROLE, HELD};
@@ -8,13 +8,13 @@ use super::{ADDITIONS_HELD, DELETIONS_HELD, ROLES_HELD, earlier, joined, revisio
 use crate::mirror::board::LoopState;
 use crate::mirror::plan::HoldReason;
 
-/// Why something of the kind is held: only additions, or deletions as well.
+/// The reason why something of the kind is held: only additions, or deletions as well.
 pub(super) fn held_because(state: &LoopState, only_additions: bool) -> Option<String> {
     let (hold, _) = state.held.as_ref()?;
     (hold.deletions.is_empty() == only_additions).then(|| hold.reason.text().to_owned())
 }
 
-/// Whether something is held, and how a person releases it.
+/// The condition `Held`, with the way to release it.
 pub(super) fn held(loops: &[LoopState], apart: &[KindSync], status: &CloudSyncStatus, now: Timestamp) -> Condition {
     let before = &status.conditions;
     let held_apart = apart.iter().filter(|kind| kind.held.is_some());
@@ -44,7 +44,7 @@ pub(super) fn held(loops: &[LoopState], apart: &[KindSync], status: &CloudSyncSt
     Condition::new(HELD, ConditionStatus::True, reason, &joined(&told), before, now)
 }
 
-/// What is held of a kind, and what to do.
+/// The hold of a kind, and the remedy.
 fn what_is_held(state: &LoopState) -> Option<String> {
     let (hold, since) = state.held.as_ref()?;
     let (deleted, added) = (hold.deletions.len(), hold.count() - hold.deletions.len());

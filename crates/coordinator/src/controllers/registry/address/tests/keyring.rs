@@ -1,7 +1,8 @@
 //! The kubelet's keyring: with which of the keys in a pull secret it pulls an image.
 //!
-//! Its rules are those of `pkg/credentialprovider/keyring.go` of Kubernetes 1.36, whose own tables are rows here. It gets the normalized name of
-//! an image, so `nginx` is `docker.io/library/nginx`. No key here has a `*`, and those with `[` never match without a port.
+//! Its rules are those of `pkg/credentialprovider/keyring.go` of Kubernetes 1.36, whose own tables are rows here. It
+//! gets the normalized name of an image, so `nginx` is `docker.io/library/nginx`. No key here has a `*`, and those with
+//! `[` never match without a port.
 
 use super::*;
 
