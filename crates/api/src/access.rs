@@ -1,7 +1,7 @@
-//! What the rules of roles permit, who has them by which binding, and who gains or loses what by a change. Pure.
+//! The actions that the rules of roles permit, their holders by binding, and the gains and losses by a change. Pure.
 //!
-//! Source: Kubernetes' RBAC authorizer (`RuleAllows`) and its escalation check (`Covers` of `rbac/validation`). So an API server decides the
-//! same about the same rules.
+//! Source: Kubernetes' RBAC authorizer (`RuleAllows`) and its escalation check (`Covers` of `rbac/validation`). So an
+//! API server decides the same about the same rules.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
@@ -43,7 +43,7 @@ pub enum Action<'a> {
     },
 }
 
-/// Whether the rule permits the action.
+/// Returns true if the rule permits the action.
 #[must_use]
 pub fn permits(rule: &PolicyRule, action: Action<'_>) -> bool {
     match action {
@@ -66,8 +66,8 @@ pub fn permits(rule: &PolicyRule, action: Action<'_>) -> bool {
     }
 }
 
-/// The first part of `rule`, as a rule with one of each, that no rule of `held` includes. None if they include all of it: an API server
-/// lets the holder of `held` give `rule` to others.
+/// The first part of `rule`, as a rule with one of each, that no rule of `held` includes. None if they include all of
+/// it: an API server lets the holder of `held` give `rule` to others.
 #[must_use]
 pub fn beyond(held: &[PolicyRule], rule: &PolicyRule) -> Option<PolicyRule> {
     parts(rule)
@@ -106,7 +106,7 @@ pub fn parts(rule: &PolicyRule) -> Vec<PolicyRule> {
     parts
 }
 
-/// Whether `own` includes `part`, which [`parts`] made.
+/// Returns true if `own` includes `part`, which [`parts`] made.
 #[must_use]
 pub fn includes(own: &PolicyRule, part: &PolicyRule) -> bool {
     let names = list(own.resource_names.as_ref());
@@ -128,7 +128,7 @@ pub fn includes(own: &PolicyRule, part: &PolicyRule) -> bool {
         })
 }
 
-/// What a rule of the cloud becomes in the cluster; None if it applies only in the cloud.
+/// The rule of the cluster for a rule of the cloud; None if it applies only in the cloud.
 #[must_use]
 pub fn cluster_rule(rule: &AuthorizationRule) -> Option<PolicyRule> {
     let some = |texts: &Vec<String>| (!texts.is_empty()).then(|| texts.clone());
@@ -141,7 +141,7 @@ pub fn cluster_rule(rule: &AuthorizationRule) -> Option<PolicyRule> {
     })
 }
 
-/// Why an API server would refuse the rule, and with it the whole role. Source: `ValidatePolicyRule`.
+/// The reason why an API server would refuse the rule, and with it the whole role. Source: `ValidatePolicyRule`.
 #[must_use]
 pub fn invalid(rule: &PolicyRule) -> Option<&'static str> {
     let is_set = |texts: &Option<Vec<String>>| texts.as_ref().is_some_and(|texts| !texts.is_empty());

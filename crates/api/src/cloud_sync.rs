@@ -1,9 +1,10 @@
-//! `CloudSync`: for each kind that the coordinator mirrors from the cloud, how far the mirror is, and what it does not do and why.
+//! `CloudSync`: for each kind that the coordinator mirrors from the cloud, how far the mirror is, and what it does not
+//! do and why.
 //!
-//! There is one object, named [`CLOUD_SYNC`]. It is cluster-scoped. Only the leader of the coordinator writes it, and only when something
-//! changes. It has the status subresource, unlike `ClusterHealth`: a person who may annotate it, to release what the brake holds, cannot forge
-//! its status, and `metadata.generation` does not change with the status, so that `kubectl wait`, which compares it with a condition's
-//! `observedGeneration`, works.
+//! There is one object, named [`CLOUD_SYNC`]. It is cluster-scoped. Only the leader of the coordinator writes it, and
+//! only when something changes. It has the status subresource, unlike `ClusterHealth`: a person who may annotate it, to
+//! release what the brake holds, cannot forge its status, and `metadata.generation` does not change with the status, so
+//! that `kubectl wait`, which compares it with a condition's `observedGeneration`, works.
 
 #![allow(
     unreachable_pub,
@@ -23,7 +24,8 @@ use crate::schema::kubernetes_integer;
 /// The name of the only `CloudSync`.
 pub const CLOUD_SYNC: &str = "cloud";
 
-/// Condition type: whether the last response of the cloud was applied, for every kind (`kubectl wait --for=condition=Synced`).
+/// Condition type: whether the last response of the cloud was applied, for every kind
+/// (`kubectl wait --for=condition=Synced`).
 pub const SYNCED: &str = "Synced";
 
 /// Condition type: whether the brake holds deletions or additions of any kind.
@@ -32,7 +34,8 @@ pub const HELD: &str = "Held";
 /// Annotation of the `CloudSync` whose value is the revision for which the brake releases what it holds.
 pub const RELEASE_ANNOTATION: &str = "tidewaiter.dev/release";
 
-/// The entry of [`CloudSyncStatus::kinds`] for roles that are held as another coordinator left them. They are not mirrored.
+/// The entry of [`CloudSyncStatus::kinds`] for roles that are held as another coordinator left them. They are not
+/// mirrored.
 pub const CLUSTER_ROLE: &str = "ClusterRole";
 
 /// The kind of held Nodes, which would lose the labels of their node pools.

@@ -1,7 +1,7 @@
 //! `ClusterHealth`: the health of the cluster, as a condition that users and other controllers can wait for.
 //!
-//! There is one object. It is cluster-scoped and has the name of the cluster. Only the leader writes it, and only when its
-//! content changes. It has no status subresource, because one write updates everything.
+//! There is one object. It is cluster-scoped and has the name of the cluster. Only the leader writes it, and only when
+//! its content changes. It has no status subresource, because one write updates everything.
 
 #![allow(
     unreachable_pub,

@@ -1,7 +1,7 @@
 //! Conditions as the Kubernetes API conventions define them.
 //!
-//! The transition time changes only when the status changes, so that an unchanged condition is equal to the previous one and
-//! causes no write.
+//! The transition time changes only when the status changes, so that an unchanged condition is equal to the previous
+//! one and causes no write.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -53,14 +53,14 @@ pub struct Condition {
 /// The maximum length of a condition's message, in bytes. [`Condition::new`] truncates longer messages.
 pub const MAX_MESSAGE: usize = 1024;
 
-/// The timestamps that a schema accepts beside `format: date-time`: UTC, in years that [`Timestamp`] can represent. The API
-/// server's `date-time` alone also accepts 9999-12-31 and offsets such as `+99:99`, which [`Timestamp`] refuses.
+/// The timestamps that a schema accepts beside `format: date-time`: UTC, in years that [`Timestamp`] can represent. The
+/// API server's `date-time` alone also accepts 9999-12-31 and offsets such as `+99:99`, which [`Timestamp`] refuses.
 pub(crate) const TIMESTAMP_PATTERN: &str =
     r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$";
 
 impl Condition {
-    /// A condition whose transition time is `now`, unless `previous` contains a condition of the same type and status: then
-    /// the transition time of that condition is kept.
+    /// A condition whose transition time is `now`, unless `previous` contains a condition of the same type and status:
+    /// then the transition time of that condition is kept.
     #[must_use]
     pub fn new(
         type_: &str,

@@ -1,14 +1,16 @@
-//! The kinds of the Containership cluster manager, which the coordinator mirrors from the cloud: names and fields as its Go coordinator
-//! wrote them (its newest state, September 2019), and the two kinds of Cerebral, its autoscaler.
+//! The kinds of the Containership cluster manager, which the coordinator mirrors from the cloud: names and fields as
+//! its Go coordinator wrote them (its newest state, September 2019), and the two kinds of Cerebral, its autoscaler.
 //!
-//! - An object that the Go coordinator wrote can be decoded, and each of its fields is written back with its value. An empty list or map,
-//!   which Go writes as `null`, is written as empty. A field that Go always writes is always written, also when it is empty.
-//! - The schemas refuse only values that would do harm: on a node, in a path, in a label. The same object is harmless as long as it is
-//!   stored, because the API server checks writes only; so each reader must parse a text before it uses it.
-//! - Unknown fields are preserved by the API server. The types here ignore them, so write these objects with server-side apply, never
-//!   with PUT.
-//! - The resources lie in the namespace `containership-core`, except those of Cerebral, which are cluster-scoped. Unless a kind says
-//!   otherwise, `metadata.name` is `spec.id`.
+//! - An object that the Go coordinator wrote can be decoded, and each of its fields is written back with its value. An
+//!   empty list or map, which Go writes as `null`, is written as empty. A field that Go always writes is always
+//!   written, also when it is empty.
+//! - The schemas refuse only values that would do harm: on a node, in a path, in a label. The same object is harmless
+//!   as long as it is stored, because the API server checks writes only; so each reader must parse a text before it
+//!   uses it.
+//! - Unknown fields are preserved by the API server. The types here ignore them, so write these objects with
+//!   server-side apply, never with PUT.
+//! - The resources lie in the namespace `containership-core`, except those of Cerebral, which are cluster-scoped.
+//!   Unless a kind says otherwise, `metadata.name` is `spec.id`.
 //! - The default printer columns are name and age, as they were; `kubectl get -o wide` shows more.
 
 mod authorization_role;

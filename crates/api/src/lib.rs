@@ -1,5 +1,5 @@
-//! The types that all roles share: custom resources (one file per kind), names, conditions, and the value types that strings
-//! are parsed into.
+//! The types that all roles share: custom resources (one file per kind), names, conditions, and the value types that
+//! strings are parsed into.
 //!
 //! This crate does no I/O, reads no clock and has no client, so that a pure plan function can depend on all of it.
 
@@ -75,8 +75,9 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
 mod tests {
     use super::*;
 
-    /// Cerebral writes the status of its groups through the subresource. Whoever may release the brake cannot forge a `CloudSync`. The
-    /// conditions of a Plugin name the generation of its spec. The status of a `ClusterUpgrade` says in words what its spec decides.
+    /// Cerebral writes the status of its groups through the subresource. Whoever may release the brake cannot forge a
+    /// `CloudSync`. The conditions of a Plugin name the generation of its spec. The status of a `ClusterUpgrade` says
+    /// in words what its spec decides.
     #[test]
     fn these_kinds_alone_have_a_status_subresource() {
         let crds = crds();

@@ -20,19 +20,22 @@ pub const KOPS_CONTROLLER_PKI_LABEL: &str = "kops.k8s.io/kops-controller-pki";
 /// Label that keeps a node out of cloud load balancers.
 pub const EXCLUDE_FROM_LOAD_BALANCERS_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// Label of nodes with a GPU that the device plugin of kOps manages: the plugin's `DaemonSet` selects nodes by this label.
+/// Label of nodes with a GPU that the device plugin of kOps manages: the plugin's `DaemonSet` selects nodes by this
+/// label.
 pub const GPU_LABEL: &str = "kops.k8s.io/gpu";
 
 /// Label of nodes that run containers in gVisor: kOps' `RuntimeClass` selects nodes by this label.
 pub const GVISOR_LABEL: &str = "kops.k8s.io/gvisor";
 
-/// Name of the service account that the coordinator ensures in every namespace. Source: the Containership cluster manager.
+/// Name of the service account that the coordinator ensures in every namespace. Source: the Containership cluster
+/// manager.
 pub const CONTAINERSHIP_ACCOUNT: &str = "containership";
 
 /// Namespace of the coordinator and of what it mirrors.
 pub const CONTAINERSHIP_NAMESPACE: &str = "containership-core";
 
-/// Name of the ConfigMap in [`CONTAINERSHIP_NAMESPACE`] that requests the removal of everything that the coordinator manages.
+/// Name of the ConfigMap in [`CONTAINERSHIP_NAMESPACE`] that requests the removal of everything that the coordinator
+/// manages.
 pub const TERMINATE_MARKER: &str = "tidewaiter-terminate";
 
 /// The label of a Node, and of a `NodePoolLabel`, whose value is the id of the node pool in the cloud.
@@ -53,10 +56,12 @@ pub const AUTHORIZATION_ROLE_BINDING_FINALIZER: &str = "authorizationrolebinding
 /// Finalizer of a `ClusterUpgrade` in progress: its deletion aborts it.
 pub const UPGRADE_FINALIZER: &str = "clusterupgrade.finalizers.containership.io";
 
-/// Annotation of a Node that an upgrade has cordoned: the name of the `ClusterUpgrade`. Without it, the node stays cordoned.
+/// Annotation of a Node that an upgrade has cordoned: the name of the `ClusterUpgrade`. Without it, the node stays
+/// cordoned.
 pub const CORDONED_BY_ANNOTATION: &str = "tidewaiter.dev/cordoned-by";
 
-/// Before the id of a user of the cloud, this is the name of the user in the cluster: in the tokens of the cloud, and in bindings.
+/// Before the id of a user of the cloud, this is the name of the user in the cluster: in the tokens of the cloud, and
+/// in bindings.
 pub const USER_PREFIX: &str = "containership.io/user_id#";
 
 /// Before the id of a team of the cloud, this is the name of its group in the cluster.
@@ -89,7 +94,8 @@ pub mod secret_keys {
     pub const CREDENTIALS: &str = "credentials.json";
 }
 
-/// Label of a pull secret, whose value is the id of its registry, and so its name. Source: the Containership cluster manager.
+/// Label of a pull secret, whose value is the id of its registry, and so its name. Source: the Containership cluster
+/// manager.
 pub const CONTROLLER_LABEL: &str = "controller";
 
 /// Label of the objects of a plugin, whose value is the plugin's id.
@@ -101,7 +107,8 @@ pub const PLUGIN_HISTORY_ANNOTATION: &str = "containership.io/plugin-history";
 /// On a Plugin: the digest (SHA-256) of the signature that the cloud has for it, so that a corrected one is noticed.
 pub const SIGNATURE_ANNOTATION: &str = "tidewaiter.dev/signature";
 
-/// Annotation of an object in a plugin's manifests: `replace` deletes and creates the object when a field cannot be changed.
+/// Annotation of an object in a plugin's manifests: `replace` deletes and creates the object when a field cannot be
+/// changed.
 pub const ON_IMMUTABLE_ANNOTATION: &str = "tidewaiter.dev/on-immutable";
 
 /// Annotation of a service account: the pull secrets that the coordinator attached, separated by commas.
@@ -121,8 +128,8 @@ pub const TOKEN_SOURCE_ANNOTATION: &str = "tidewaiter.dev/token-source";
 /// Source: kops-controller removes exactly these three and leaves every other unknown label unchanged.
 pub const EXCLUSIVE_ROLE_LABELS: [&str; 3] = [ROLE_API_SERVER_LABEL, ROLE_NODE_LABEL, ROLE_CONTROL_PLANE_LABEL];
 
-/// The labels by which kOps places what it schedules on a split control plane. The node's own kops-channels sets them, so they
-/// belong to no group and are never removed from a proven Node.
+/// The labels by which kOps places what it schedules on a split control plane. The node's own kops-channels sets them,
+/// so they belong to no group and are never removed from a proven Node.
 ///
 /// Source: `ClusterComponentLabel` in `pkg/nodelabels` of kOps.
 pub const ROLE_COMPONENT_LABELS: [&str; 5] = [
@@ -133,10 +140,11 @@ pub const ROLE_COMPONENT_LABELS: [&str; 5] = [
     "node-role.kops.k8s.io/capi-manager",
 ];
 
-/// Labels that kubelets and cloud controllers set on a Node from its properties, besides those under [`OBSERVED_PREFIXES`].
+/// Labels that kubelets and cloud controllers set on a Node from its properties, besides those under
+/// [`OBSERVED_PREFIXES`].
 ///
-/// Source: the kubelet's `pkg/kubelet/apis/well_known_labels.go`; Kubernetes' well-known labels; the AWS cloud controller
-/// (`k8s.io/cloud-provider-aws`); the Hetzner CSI driver, whose topology the kubelet sets.
+/// Source: the kubelet's `pkg/kubelet/apis/well_known_labels.go`; Kubernetes' well-known labels; the AWS cloud
+/// controller (`k8s.io/cloud-provider-aws`); the Hetzner CSI driver, whose topology the kubelet sets.
 const OBSERVED_LABELS: [&str; 7] = [
     "kubernetes.io/arch",
     "kubernetes.io/hostname",
@@ -147,8 +155,8 @@ const OBSERVED_LABELS: [&str; 7] = [
     "csi.hetzner.cloud/location",
 ];
 
-/// Deprecated prefixes of such labels, prefixes of topology labels (`topology.kubernetes.io/`, `topology.ebs.csi.aws.com/`,
-/// `topology.k8s.aws/`, …), and that of the Hetzner cloud controller.
+/// Deprecated prefixes of such labels, prefixes of topology labels (`topology.kubernetes.io/`,
+/// `topology.ebs.csi.aws.com/`, `topology.k8s.aws/`, …), and that of the Hetzner cloud controller.
 const OBSERVED_PREFIXES: [&str; 4] = [
     "beta.kubernetes.io/",
     "failure-domain.beta.kubernetes.io/",
@@ -156,8 +164,8 @@ const OBSERVED_PREFIXES: [&str; 4] = [
     "instance.hetzner.cloud/",
 ];
 
-/// Labels of Nodes that the controller never writes, and prefixes of such labels: by them a kubelet names its machine, or they are the
-/// coordinator's. The admission policy `tidewaiter-controller-nodes` has the same list.
+/// Labels of Nodes that the controller never writes, and prefixes of such labels: by them a kubelet names its machine,
+/// or they are the coordinator's. The admission policy `tidewaiter-controller-nodes` has the same list.
 const OF_OTHERS: [&str; 7] = [
     "kubernetes.io/hostname",
     "kubernetes.io/os",
@@ -168,7 +176,7 @@ const OF_OTHERS: [&str; 7] = [
     "tidewaiter.dev/",
 ];
 
-/// Whether a label of a Node is one that the controller never writes, whatever a group defines.
+/// Returns true if a label of a Node is one that the controller never writes, whatever a group defines.
 #[must_use]
 pub fn belongs_to_others(key: &str) -> bool {
     OF_OTHERS.iter().any(|other| {
@@ -180,16 +188,16 @@ pub fn belongs_to_others(key: &str) -> bool {
     })
 }
 
-/// Whether a kubelet or a cloud controller sets this label from the properties of the Node. Most are set only when the Node
-/// registers, so a label that is removed does not come back: Tidewaiter never removes one.
+/// Returns true if a kubelet or a cloud controller sets this label from the properties of the Node. Most are set only
+/// when the Node registers, so a label that is removed does not come back: Tidewaiter never removes one.
 #[must_use]
 pub fn is_observed(key: &str) -> bool {
     let prefixed = |prefix: &&str| key.contains('/') && key.starts_with(*prefix);
     OBSERVED_LABELS.contains(&key) || OBSERVED_PREFIXES.iter().any(prefixed)
 }
 
-/// Whether a label never belongs to an `InstanceGroup`, even if one defines it. It [`is_observed`], [`belongs_to_others`], or
-/// excludes the Node from load balancers. The latter grants nothing: the kubelet may set it
+/// Returns true if a label never belongs to an `InstanceGroup`, even if one defines it. It [`is_observed`],
+/// [`belongs_to_others`], or excludes the Node from load balancers. The latter grants nothing: the kubelet may set it
 /// (`NodeRestriction` permits it), administrators set it on workers, and its removal would send traffic to the Node.
 #[must_use]
 pub fn belongs_to_no_group(key: &str) -> bool {
@@ -214,11 +222,12 @@ pub const API_GROUP: &str = "tidewaiter.dev";
 /// Annotation of a Plugin: the digest of the diff that a person approves. The plugin controller removes it.
 pub const APPROVE_ANNOTATION: &str = "tidewaiter.dev/approve";
 
-/// Annotation of a Plugin: `REVISION@VERSION`, the revision to go back to, and the version of the cloud that is gone back from. The plugin
-/// controller removes it when the cloud has another version.
+/// Annotation of a Plugin: `REVISION@VERSION`, the revision to go back to, and the version of the cloud that is gone
+/// back from. The plugin controller removes it when the cloud has another version.
 pub const ROLLBACK_ANNOTATION: &str = "tidewaiter.dev/rollback";
 
-/// Label of the Secrets in [`CONTAINERSHIP_NAMESPACE`] with the stored versions of a plugin, whose value is the plugin's id.
+/// Label of the Secrets in [`CONTAINERSHIP_NAMESPACE`] with the stored versions of a plugin, whose value is the
+/// plugin's id.
 pub const PLUGIN_STORE_LABEL: &str = "tidewaiter.dev/plugin-store";
 
 /// Label of the Secrets in [`CONTAINERSHIP_NAMESPACE`] with the last list of the cloud, whose value is the kind in the
@@ -250,7 +259,7 @@ pub fn plugin_diff_secret(plugin: &str) -> String {
     format!("{}diff", plugin_secret_prefix(plugin))
 }
 
-/// What the names of the Secrets of a plugin begin with.
+/// The prefix of the names of a plugin's Secrets.
 #[must_use]
 pub fn plugin_secret_prefix(plugin: &str) -> String {
     format!("tidewaiter-plugin-{plugin}-")

@@ -1,8 +1,8 @@
 //! `NodeIdentity`: the identity of a Node according to the cloud, and the labels that follow from it.
 //!
-//! A record is cluster-scoped, has the name of its Node and is owned by it. Only the NodeController writes it, so it has no
-//! status subresource: one write updates everything. A kubelet cannot write it, so it is where the controller stores the label
-//! keys that it has set; an annotation of the Node could be forged.
+//! A record is cluster-scoped, has the name of its Node and is owned by it. Only the NodeController writes it, so it
+//! has no status subresource: one write updates everything. A kubelet cannot write it, so it is where the controller
+//! stores the label keys that it has set; an annotation of the Node could be forged.
 
 #![allow(
     unreachable_pub,
@@ -26,7 +26,8 @@ pub const VERIFIED: &str = "Verified";
 /// Condition type: whether every label of the definition is valid and was set.
 pub const LABELS_VALID: &str = "LabelsValid";
 
-/// Condition type: whether a proven Node has labels that only other groups define. Absent while this was never determined.
+/// Condition type: whether a proven Node has labels that only other groups define. Absent while this was never
+/// determined.
 pub const FOREIGN_LABELS: &str = "ForeignLabels";
 
 /// Condition type: whether a forged Node is quarantined, that is, has lost the labels that only a proven Node may have.

@@ -1,9 +1,9 @@
-//! `NodeReport`: what the agent of a node has done to the node's files: who can log in there with which key, what was refused, and what
-//! others changed.
+//! `NodeReport`: what the agent of a node has done to the node's files: who can log in there with which key, what was
+//! refused, and what others changed.
 //!
 //! A report is cluster-scoped, has the name of its Node and is owned by it. Only the agent of that node writes it: a
-//! `ValidatingAdmissionPolicy` compares the name with the node in the agent's token. It has no status subresource, because one write
-//! updates everything.
+//! `ValidatingAdmissionPolicy` compares the name with the node in the agent's token. It has no status subresource,
+//! because one write updates everything.
 
 #![allow(
     unreachable_pub,
@@ -25,8 +25,8 @@ use crate::schema::{kubernetes_integer, without_status_subresource};
 /// Condition type: whether the node's `authorized_keys` is as the Users of the cluster say.
 pub const APPLIED: &str = "Applied";
 
-/// Condition type: whether keys are removed soon, or were removed, because the mirror has not confirmed them for `keysExpireAfter`. Absent
-/// while keys do not expire.
+/// Condition type: whether keys are removed soon, or were removed, because the mirror has not confirmed them for
+/// `keysExpireAfter`. Absent while keys do not expire.
 pub const KEYS_EXPIRING: &str = "KeysExpiring";
 
 /// Condition type: lines of others let somebody log in. With the reason `Grace`, they are removed at

@@ -1,8 +1,8 @@
 //! `PluginInventory`: what the plugin controller applied for a plugin of the cloud, so that it can be removed again.
 //!
-//! It has the name and the namespace of its `Plugin`, and no owner reference: a `Plugin` that somebody deletes in the cluster must not take the
-//! memory of its objects with it. Only the leader of the coordinator writes it. It holds digests, no content. It has no status subresource,
-//! because one write updates everything.
+//! It has the name and the namespace of its `Plugin`, and no owner reference: a `Plugin` that somebody deletes in the
+//! cluster must not take the memory of its objects with it. Only the leader of the coordinator writes it. It holds
+//! digests, no content. It has no status subresource, because one write updates everything.
 
 #![allow(
     unreachable_pub,

@@ -1,4 +1,4 @@
-//! What the derived schemas of the definitions still need.
+//! Additions to the derived schemas of the definitions.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -14,8 +14,8 @@ pub(crate) fn kubernetes_integer(schema: &mut Schema) {
     }
 }
 
-/// The definition without the status subresource that the derive adds for every type with a status: for kinds of which one write
-/// updates everything.
+/// The definition without the status subresource that the derive adds for every type with a status: for kinds of which
+/// one write updates everything.
 pub(crate) fn without_status_subresource(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     for version in &mut crd.spec.versions {
         version.subresources = None;
@@ -23,11 +23,14 @@ pub(crate) fn without_status_subresource(mut crd: CustomResourceDefinition) -> C
     crd
 }
 
-/// The definition of a kind that the Go coordinator defined before, so that it can replace the old definition in a cluster with objects.
+/// The definition of a kind that the Go coordinator defined before, so that it can replace the old definition in a
+/// cluster with objects.
 ///
-/// - It sets `preserveUnknownFields: false`, because `kubectl apply` leaves a field that it is not given at the old value, `true`.
-/// - Unknown fields are preserved in each object, as they were without a schema, but for the policy of an upgrade, which
-///   the Go coordinator did not have: there, kubectl refuses a misspelled field, which would be a hold that does not hold.
+/// - It sets `preserveUnknownFields: false`, because `kubectl apply` leaves a field that it is not given at the old
+///   value, `true`.
+/// - Unknown fields are preserved in each object, as they were without a schema, but for the policy of an upgrade,
+///   which the Go coordinator did not have: there, kubectl refuses a misspelled field, which would be a hold that does
+///   not hold.
 /// - Lists and maps may be `null`: Go writes an empty one so.
 /// - No field has a default, so that each object is served as it was written.
 pub(crate) fn replacing(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
@@ -43,8 +46,8 @@ pub(crate) fn replacing(mut crd: CustomResourceDefinition) -> CustomResourceDefi
     crd
 }
 
-/// The definition with a spec that is one value for server-side apply, for kinds of which the cloud decides the whole spec: an apply
-/// removes what others added.
+/// The definition with a spec that is one value for server-side apply, for kinds of which the cloud decides the whole
+/// spec: an apply removes what others added.
 pub(crate) fn atomic(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     for version in &mut crd.spec.versions {
         let schema = version

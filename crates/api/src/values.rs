@@ -1,8 +1,9 @@
 //! Value types: every string is parsed into one of these where it enters the process.
 //!
-//! Each type refuses what its source refuses, with an error that names the value and the rule. No value contains a control
-//! character, a path separator where it becomes part of a path, or more text than its source allows. A type that is part of a
-//! `CustomResourceDefinition` carries the same rule as a JSON schema, so that the API server refuses what the type refuses.
+//! Each type refuses what its source refuses, with an error that names the value and the rule. No value contains a
+//! control character, a path separator where it becomes part of a path, or more text than its source allows. A type
+//! that is part of a `CustomResourceDefinition` carries the same rule as a JSON schema, so that the API server refuses
+//! what the type refuses.
 
 mod label;
 mod name;
@@ -44,9 +45,9 @@ impl InvalidValue {
     }
 }
 
-/// `text` with every character escaped that must not reach a terminal: control characters, invisible characters and those
-/// that change the text direction. Accents behind their letter, as macOS writes an umlaut, are not escaped. The result is
-/// neither quoted nor truncated.
+/// `text` with every character escaped that must not reach a terminal: control characters, invisible characters and
+/// those that change the text direction. Accents behind their letter, as macOS writes an umlaut, are not escaped. The
+/// result is neither quoted nor truncated.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -70,8 +71,8 @@ fn is_invisible_mark(character: char) -> bool {
     matches!(character, '\u{34f}' | '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
-/// `text` in quotes, with control characters escaped and truncated after 80 characters, so that untrusted text is safe to
-/// print.
+/// `text` in quotes, with control characters escaped and truncated after 80 characters, so that untrusted text is safe
+/// to print.
 #[must_use]
 pub fn quoted(text: &str) -> String {
     const SHOWN: usize = 80;
@@ -83,7 +84,8 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// The text of an address for an error, as [`quoted`]; not shown if it contains an `@`, before which a password may stand.
+/// The text of an address for an error, as [`quoted`]; not shown if it contains an `@`, before which a password may
+/// stand.
 #[must_use]
 pub fn quoted_address(text: &str) -> String {
     quoted(if text.contains('@') {

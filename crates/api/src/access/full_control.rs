@@ -16,7 +16,7 @@ mod table;
 
 pub use table::ROWS;
 
-/// Where a role is bound. A wider scope is greater.
+/// The scope of a binding. A wider scope is greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// Ordinary namespaces only, or nowhere.
@@ -53,7 +53,7 @@ impl SystemNamespaces {
         Self(more)
     }
 
-    /// Whether the namespace is one of them.
+    /// Returns true if the namespace is one of them.
     #[must_use]
     pub fn contains(&self, namespace: &str) -> bool {
         let more = self.0.iter().map(String::as_str);
@@ -119,7 +119,7 @@ impl FullControl {
             && !names.iter().any(|name| name.starts_with(TRUSTED_SIGNERS))
     }
 
-    /// Whether the rule, which has no names, permits anything of the row.
+    /// Returns true if the rule, which has no names, permits anything of the row.
     fn is_permitted_by(&self, rule: &PolicyRule) -> bool {
         if self.groups.is_empty() {
             let paths = list(rule.non_resource_urls.as_ref()).iter();
@@ -141,7 +141,7 @@ impl FullControl {
     }
 }
 
-/// Whether the rule permits the verb on the resource; with `/*` at its end, on any subresource of it.
+/// Returns true if the rule permits the verb on the resource; with `/*` at its end, on any subresource of it.
 fn permits_any(rule: &PolicyRule, verb: &str, group: &str, resource: &str) -> bool {
     let Some(parent) = resource.strip_suffix("/*") else {
         let name = "";
@@ -165,7 +165,7 @@ fn permits_any(rule: &PolicyRule, verb: &str, group: &str, resource: &str) -> bo
         && list(rule.resources.as_ref()).iter().any(is_about)
 }
 
-/// Whether some path matches both the path of a rule and the row's.
+/// Returns true if some path matches both the path of a rule and the row's.
 fn overlaps(own: &str, path: &str) -> bool {
     covers_path(own, path) || path.strip_suffix(ALL).is_some_and(|stem| own.starts_with(stem))
 }

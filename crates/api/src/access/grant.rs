@@ -1,4 +1,4 @@
-//! Who may do what by roles, bindings and teams. Pure.
+//! Permissions of users by roles, bindings and teams. Pure.
 //!
 //! - A user may do what the bindings of the user and of the user's teams give.
 //! - A binding in a namespace gives nothing outside of it, so no path outside the resources either.
@@ -12,7 +12,7 @@ use super::{ALL, Action, RBAC_GROUP, covers_path, includes, list, parts, permits
 use crate::containership::{AuthorizationRoleBindingSpec, BindingType};
 use crate::names::{TEAM_PREFIX, USER_PREFIX};
 
-/// Who gets a role, by the id in the cloud.
+/// The subject of a binding, by its id in the cloud.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// A user.
@@ -52,13 +52,13 @@ impl From<&AuthorizationRoleBindingSpec> for Subject {
 pub struct Binding {
     /// The id of the role.
     pub role: String,
-    /// Who gets it.
+    /// The subject that gets the role.
     pub subject: Subject,
-    /// Where it applies; None for the whole cluster.
+    /// The namespace; None for the whole cluster.
     pub namespace: Option<String>,
 }
 
-/// What is given in a cluster.
+/// The roles, bindings and teams of a cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Access {
     /// The rules of each role, by its id.
@@ -70,13 +70,13 @@ pub struct Access {
 }
 
 impl Access {
-    /// Whether the user may do it in the namespace; None for a request about no namespace or about all of them.
+    /// Returns true if the user may do it in the namespace; None for a request about no namespace or about all of them.
     #[must_use]
     pub fn allows(&self, user: &str, action: Action<'_>, namespace: Option<&str>) -> bool {
         self.of_user(user).iter().any(|grant| grant.permits(action, namespace))
     }
 
-    /// What the bindings of the subject give, in parts.
+    /// The grants of the bindings of the subject, in parts.
     pub(super) fn given(&self, subject: &Subject) -> Vec<Grant> {
         let bindings = self.bindings.iter().filter(|binding| binding.subject == *subject);
         let given = bindings.flat_map(|binding| {
@@ -90,7 +90,7 @@ impl Access {
         given.collect()
     }
 
-    /// What the user has by whatever binding.
+    /// The grants of the user by all bindings, those of teams included.
     pub(super) fn of_user(&self, user: &str) -> Vec<Grant> {
         let mut grants = self.given(&Subject::User(user.to_owned()));
         for team in self.teams_of(user) {
@@ -108,14 +108,15 @@ impl Access {
 /// Something that is permitted, and where.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
-    /// What is permitted.
+    /// The permitted actions.
     pub rule: PolicyRule,
-    /// Where; None for the whole cluster.
+    /// The namespace; None for the whole cluster.
     pub namespace: Option<String>,
 }
 
 impl Grant {
-    /// Whether it permits the action in the namespace; None for a request about no namespace or about all of them.
+    /// Returns true if it permits the action in the namespace; None for a request about no namespace or about all of
+    /// them.
     #[must_use]
     pub fn permits(&self, action: Action<'_>, namespace: Option<&str>) -> bool {
         self.reaches(namespace) && permits(&self.rule, action)
@@ -130,12 +131,14 @@ impl Grant {
         self.namespace.is_none() || self.namespace.as_deref() == namespace
     }
 
-    /// Whether it permits all that `part` permits, which has one verb, one resource or path, and at most one name.
+    /// Returns true if it permits all that `part` permits, which has one verb, one resource or path, and at most one
+    /// name.
     pub(super) fn includes(&self, part: &Self) -> bool {
         self.reaches(part.namespace.as_deref()) && includes(&self.rule, &part.rule)
     }
 
-    /// What both permit, if there is anything; both have one verb, one resource or path, and at most one name.
+    /// The grant that both have in common, if there is one; both have one verb, one resource or path, and at most one
+    /// name.
     pub(super) fn common(&self, other: &Self) -> Option<Self> {
         let rule = common_part(&self.rule, &other.rule)?;
         let namespace = match (&self.namespace, &other.namespace) {
@@ -157,7 +160,7 @@ impl Display for Grant {
     }
 }
 
-/// What both rules permit, in rules with one verb, one resource or path, and at most one name.
+/// The intersection of two rules, in rules with one verb, one resource or path, and at most one name.
 #[must_use]
 pub fn common(one: &PolicyRule, another: &PolicyRule) -> Vec<PolicyRule> {
     let (ours, theirs) = (parts(one), parts(another));
@@ -165,7 +168,7 @@ pub fn common(one: &PolicyRule, another: &PolicyRule) -> Vec<PolicyRule> {
     pairs.filter_map(|(own, other)| common_part(own, other)).collect()
 }
 
-/// What both permit, if there is anything; both have one verb, one resource or path, and at most one name.
+/// The intersection of two rules, if it is not empty; both have one verb, one resource or path, and at most one name.
 fn common_part(ours: &PolicyRule, theirs: &PolicyRule) -> Option<PolicyRule> {
     Some(PolicyRule {
         verbs: narrower(Some(&ours.verbs), Some(&theirs.verbs), either)?.unwrap_or_default(),

@@ -1,7 +1,7 @@
-//! Who gains and who loses what when roles, bindings and teams change. Pure.
+//! The gains and losses of each subject when roles, bindings and teams change. Pure.
 //!
-//! - Teams and users are told apart: what a team gains, its users gain, and a user is named only for what the user's own bindings and changes
-//!   of teams make. So a change for a team of a hundred users is one change.
+//! - Teams and users are separate: what a team gains, its users gain, and a user is named only for what the user's
+//!   own bindings and changes of teams make. So a change for a team of a hundred users is one change.
 //! - Nobody gains what they have by another binding, and nobody loses what another binding still gives.
 //! - What is left of a wildcard has no end, so a difference is what was given, except what stays.
 
@@ -12,35 +12,36 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use super::grant::{Access, Grant, Subject};
 use super::{Action, list};
 
-/// What changes for a subject.
+/// The change for one subject.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Who gains or loses.
+    /// The subject that gains or loses.
     pub subject: Subject,
-    /// What was not permitted before.
+    /// Actions that were not permitted before.
     pub gains: Vec<Difference>,
-    /// What is no longer permitted.
+    /// Actions that are no longer permitted.
     pub loses: Vec<Difference>,
 }
 
-/// What is permitted on one side of a change and not on the other.
+/// Actions that are permitted on one side of a change and not on the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// What is permitted on the one side.
+    /// The grant of the one side.
     pub grant: Grant,
-    /// What of it is permitted on both sides.
+    /// The parts of it that both sides permit.
     pub except: Vec<Grant>,
 }
 
 impl Difference {
-    /// Whether the action in the namespace is permitted on one side only; the namespace is as in [`Grant::permits`].
+    /// Returns true if the action in the namespace is permitted on one side only; the namespace is as in
+    /// [`Grant::permits`].
     #[must_use]
     pub fn permits(&self, action: Action<'_>, namespace: Option<&str>) -> bool {
         let stays = |grant: &Grant| grant.permits(action, namespace);
         self.grant.permits(action, namespace) && !self.except.iter().any(stays)
     }
 
-    /// Whether its parts have the same verbs.
+    /// Returns true if its parts have the same verbs.
     fn is_uniform(&self) -> bool {
         self.except
             .iter()
@@ -94,8 +95,8 @@ fn subjects(before: &Access, after: &Access) -> BTreeSet<Subject> {
     of(before).into_iter().chain(of(after)).collect()
 }
 
-/// `grants`, and those of the teams in which the user is on `this` side only. The change of a team that is not there at all on the `other`
-/// side is a change for the team.
+/// `grants`, and those of the teams in which the user is on `this` side only. The change of a team that is not there at
+/// all on the `other` side is a change for the team.
 fn with_changed_teams(mut grants: Vec<Grant>, user: &str, this: &Access, other: &Access) -> Vec<Grant> {
     for team in this.teams_of(user) {
         let subject = Subject::Team(team.clone());
@@ -110,7 +111,7 @@ fn with_changed_teams(mut grants: Vec<Grant>, user: &str, this: &Access, other: 
     grants
 }
 
-/// What `ours` permit and `others` do not.
+/// The grants of `ours` that `others` lack.
 fn difference(ours: Vec<Grant>, others: &[Grant]) -> Vec<Difference> {
     let missing = ours
         .into_iter()
@@ -163,7 +164,8 @@ fn widest(grants: Vec<Grant>) -> Vec<Grant> {
     widest
 }
 
-/// The same in fewer rules, for people: names, then verbs, then resources and paths of what is otherwise equal become one.
+/// Merges `grants` into fewer rules, for people: names, then verbs, then resources and paths of what is otherwise equal
+/// become one.
 fn merged(grants: Vec<Grant>) -> Vec<Grant> {
     let grants = merge(grants, |rule| &mut rule.resource_names);
     let mut by_verbs: Vec<Grant> = Vec::new();

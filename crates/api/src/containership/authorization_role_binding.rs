@@ -1,4 +1,5 @@
-//! `AuthorizationRoleBinding`: gives a role to a user or a team. It becomes a `ClusterRoleBinding`, or a `RoleBinding` in a namespace.
+//! `AuthorizationRoleBinding`: gives a role to a user or a team. It becomes a `ClusterRoleBinding`, or a `RoleBinding`
+//! in a namespace.
 
 #![allow(
     unreachable_pub,

@@ -1,7 +1,8 @@
-//! `AutoscalingGroup` of Cerebral: the nodes that it scales together. The coordinator writes one for each node pool with autoscaling.
+//! `AutoscalingGroup` of Cerebral: the nodes that it scales together. The coordinator writes one for each node pool
+//! with autoscaling.
 //!
-//! The name of a mirrored group is the id of its node pool. People may create others. Cerebral writes the status, through the status
-//! subresource, as in its own definition.
+//! The name of a mirrored group is the id of its node pool. People may create others. Cerebral writes the status,
+//! through the status subresource, as in its own definition.
 //!
 //! Source: Cerebral's documentation of its custom resources and its definition.
 

@@ -1,7 +1,8 @@
 //! `ClusterUpgrade`: an upgrade of Kubernetes on the nodes, one node after the other.
 //!
-//! Its progress is in `spec.status`, so that a coordinator that restarts continues where it was. The object must have the label
-//! `containership.io/managed=true`; without it, the upgrade does not begin. A person may create one, with any name.
+//! Its progress is in `spec.status`, so that a coordinator that restarts continues where it was. The object must have
+//! the label `containership.io/managed=true`; without it, the upgrade does not begin. A person may create one, with any
+//! name.
 //!
 //! `status`, which the Go coordinator did not have, says in words how it goes. Nothing decides by it.
 
@@ -29,7 +30,8 @@ pub use policy::{Day, MaintenanceWindow, OnDrainTimeout, UpgradePolicy};
 /// Condition type: whether the upgrade goes on, and what it waits for.
 pub const PROGRESSING: &str = "Progressing";
 
-/// Condition type: whether the upgrade has succeeded (`kubectl wait --for=condition=Succeeded`). Unknown until it is over.
+/// Condition type: whether the upgrade has succeeded (`kubectl wait --for=condition=Succeeded`). Unknown until it is
+/// over.
 pub const SUCCEEDED: &str = "Succeeded";
 
 /// An upgrade, and its progress.

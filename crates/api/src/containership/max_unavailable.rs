@@ -1,9 +1,10 @@
-//! How many nodes may be unavailable at once: a number, or a percentage.
+//! The number of nodes that may be unavailable at once: a number, or a percentage.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// How many workers of a node pool may be upgraded at once: a number from 1, or a percentage of the pool such as `25%`.
+/// The number of workers of a node pool that may be upgraded at once: a number from 1, or a percentage of the pool such
+/// as `25%`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MaxUnavailable {

@@ -1,6 +1,7 @@
 //! `NodePoolLabel`: a label of every node of a node pool.
 //!
-//! The object itself has the label `containership.io/node-pool-id` with the id of the node pool: clients of the Go coordinator list by it.
+//! The object itself has the label `containership.io/node-pool-id` with the id of the node pool: clients of the Go
+//! coordinator list by it.
 
 #![allow(
     unreachable_pub,

@@ -1,7 +1,7 @@
 //! `Plugin`: a component of the cluster that the cloud provides, such as metrics or autoscaling.
 //!
-//! The mirror writes the spec, and the plugin controller the status, through the status subresource: `metadata.generation`, which the
-//! conditions name, changes with the spec alone.
+//! The mirror writes the spec, and the plugin controller the status, through the status subresource:
+//! `metadata.generation`, which the conditions name, changes with the spec alone.
 
 #![allow(
     unreachable_pub,

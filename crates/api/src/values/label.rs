@@ -1,5 +1,5 @@
-//! Label keys and values, by Kubernetes' own rules. An invalid label of a definition is found before it is sent, because
-//! the API server rejects the whole patch for it (422).
+//! Label keys and values, by Kubernetes' own rules. An invalid label of a definition is found before it is sent,
+//! because the API server rejects the whole patch for it (422).
 //!
 //! Source: `IsQualifiedName` and `IsValidLabelValue` of `k8s.io/apimachinery/pkg/util/validation`.
 

@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::string_value;
 
-/// A well-formed `scheme://rest`. It is a claim of the kubelet, not a proof: `NodeRestriction` lets a kubelet register with
-/// any providerID.
+/// A well-formed `scheme://rest`. It is a claim of the kubelet, not a proof: `NodeRestriction` lets a kubelet register
+/// with any providerID.
 ///
-/// Each provider parses the rest by its own rules. This type only ensures that the text is safe to print and to compare.
+/// Each provider parses the rest by its own rules. This type only ensures that the text is safe to print and to
+/// compare.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ProviderId(Arc<str>);

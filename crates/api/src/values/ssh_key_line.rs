@@ -1,8 +1,8 @@
-//! SSH public keys. They become lines of `authorized_keys`, so a key consists only of a type, its data and a comment: no options
-//! before it, and no second line.
+//! SSH public keys. They become lines of `authorized_keys`, so a key consists only of a type, its data and a comment:
+//! no options before it, and no second line.
 //!
-//! A key that OpenSSH cannot read is invalid here too: a report must not list a user who cannot log in. Spacing is as free as in
-//! OpenSSH.
+//! A key that OpenSSH cannot read is invalid here too: a report must not list a user who cannot log in. Spacing is as
+//! free as in OpenSSH.
 
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ECDSA_P521_SHA512_FIXED, EcdsaVerificationAlgorithm,
@@ -48,8 +48,8 @@ const TYPES: [&str; 7] = [
 const TYPE: &str = "must be of type ssh-ed25519, ecdsa-sha2-nistp256, -nistp384, -nistp521, ssh-rsa, \
                     sk-ssh-ed25519@openssh.com or sk-ecdsa-sha2-nistp256@openssh.com";
 
-/// A public key of a type that OpenSSH supports, in one line: the type, the key in base64 and an optional comment. The line is made from the
-/// parsed key, so two texts of one key differ in their comment at most.
+/// A public key of a type that OpenSSH supports, in one line: the type, the key in base64 and an optional comment. The
+/// line is made from the parsed key, so two texts of one key differ in their comment at most.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SshKeyLine {
     line: String,
@@ -59,8 +59,8 @@ pub struct SshKeyLine {
 }
 
 impl SshKeyLine {
-    /// Parses a text of at most 8192 bytes. It is a function that returns the rule alone, because an error that quoted the text might quote
-    /// a private key.
+    /// Parses a text of at most 8192 bytes. It is a function that returns the rule alone, because an error that quoted
+    /// the text might quote a private key.
     ///
     /// # Errors
     /// The violated rule.
@@ -127,7 +127,7 @@ pub fn fingerprint(key: &str) -> Option<String> {
     Some(data.fingerprint(HashAlg::Sha256).to_string())
 }
 
-/// Why a line with this first word cannot be parsed. Certificates have types, too, and options may be words.
+/// The reason why a line with this first word cannot be parsed. Certificates have types, too, and options may be words.
 fn unreadable(kind: &str) -> &'static str {
     let is_type = ["ssh-", "ecdsa-", "sk-"].iter().any(|start| kind.starts_with(start));
     match (TYPES.contains(&kind), is_type) {
@@ -145,8 +145,9 @@ fn has_small_order(key: &KeyData) -> bool {
     }
 }
 
-/// OpenSSH's rule for points (`get_ec` and `sshkey_ec_validate_public`): uncompressed, on the curve, and with coordinates that are
-/// longer than half the order and below it. Only the upper halves are compared, which decides the same for generated keys.
+/// OpenSSH's rule for points (`get_ec` and `sshkey_ec_validate_public`): uncompressed, on the curve, and with
+/// coordinates that are longer than half the order and below it. Only the upper halves are compared, which decides the
+/// same for generated keys.
 fn is_point(curve: EcdsaCurve, point: &[u8]) -> bool {
     let (algorithm, order): (&'static EcdsaVerificationAlgorithm, &[u8]) = match curve {
         EcdsaCurve::NistP256 => (&ECDSA_P256_SHA256_FIXED, &P256_ORDER),
@@ -178,8 +179,8 @@ fn application(key: &KeyData) -> &str {
     }
 }
 
-/// The rule for the exponent of an RSA key with a modulus of `bits`. OpenSSH reads any. With 1, a signature is the padded message
-/// itself, which anybody can make and OpenSSH accepts; an even one has no private key.
+/// The rule for the exponent of an RSA key with a modulus of `bits`. OpenSSH reads any. With 1, a signature is the
+/// padded message itself, which anybody can make and OpenSSH accepts; an even one has no private key.
 fn is_exponent(number: &[u8], bits: usize) -> bool {
     let is_usable = bits <= RSA_BITS_OF_LONG_EXPONENTS || number.len() <= RSA_EXPONENT_BYTES;
     is_usable && number != [1] && number.last().is_some_and(|byte| byte % 2 == 1)

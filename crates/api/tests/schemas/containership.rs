@@ -247,7 +247,8 @@ fn policy_cases() -> Vec<Case> {
     ]
 }
 
-/// The table, and for each field of the spec: whether it may be missing, and that `null` can be read where the API server takes it.
+/// The table, and for each field of the spec: whether it may be missing, and that `null` can be read where the API
+/// server takes it.
 async fn check<K>(client: &kube::Client, file: &str, required: &[&str], cases: Vec<Case>)
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,

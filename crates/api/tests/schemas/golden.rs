@@ -56,7 +56,8 @@ pub(crate) fn written_back(object: &Value) -> Value {
     through(object)
 }
 
-/// Asserts that `written` has every field of `golden` with its value. `null`, an empty list or map, and none are the same.
+/// Asserts that `written` has every field of `golden` with its value. `null`, an empty list or map, and none are the
+/// same.
 pub(crate) fn assert_kept(golden: &Value, written: &Value, path: &str) {
     match (golden, written) {
         (Value::Object(golden), Value::Object(written)) => {

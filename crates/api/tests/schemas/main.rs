@@ -206,8 +206,8 @@ fn plugin() -> Value {
     })
 }
 
-/// Values at `pointer` of a complete object: those that both the API server and the type accept, those that both refuse, and
-/// those that only the API server refuses, because they would do harm.
+/// Values at `pointer` of a complete object: those that both the API server and the type accept, those that both
+/// refuse, and those that only the API server refuses, because they would do harm.
 struct Case {
     pointer: &'static str,
     accepted: Vec<Value>,
@@ -399,7 +399,7 @@ fn plugin_status_cases() -> Vec<Case> {
     ]
 }
 
-/// What the API server is asked to accept, without storing it.
+/// A request that the API server should accept, without storing the object.
 #[derive(Clone, Copy)]
 enum Ask {
     /// The creation of the object.

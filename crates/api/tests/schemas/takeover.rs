@@ -1,5 +1,5 @@
-//! A cluster in which the Go coordinator's definitions exist, made through apiextensions v1beta1, with objects: our definitions replace
-//! them, and every object is served as before.
+//! A cluster in which the Go coordinator's definitions exist, made through apiextensions v1beta1, with objects: our
+//! definitions replace them, and every object is served as before.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::{NAMESPACE, golden};
 
 const SOON: Duration = Duration::from_mins(3);
 
-/// What the Go coordinator wrote, and what somebody added that no version of it knows.
+/// Objects as the Go coordinator wrote them, with a field that no version of it knows.
 fn objects() -> Vec<Value> {
     let mut objects = golden::all();
     for object in &mut objects {
@@ -132,7 +132,8 @@ async fn the_old_definitions_are_replaced_and_every_object_is_served_as_before()
     }
 }
 
-/// A Go client writes whole objects, with `null` for an empty list. We apply the fields that we know; a list is replaced as a whole.
+/// A Go client writes whole objects, with `null` for an empty list. We apply the fields that we know; a list is
+/// replaced as a whole.
 #[tokio::test]
 async fn both_coordinators_can_write_the_objects_that_were_there() {
     let (control_plane, before) = old_cluster().await;

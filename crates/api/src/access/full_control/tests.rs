@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A rule in short: `verbs groups resources`, or `verbs path`; lists are separated by commas, and `core` is the core group.
+/// A rule in short: `verbs groups resources`, or `verbs path`; lists are separated by commas, and `core` is the core
+/// group.
 fn rule(text: &str) -> PolicyRule {
     let words: Vec<Vec<&str>> = text.split(' ').map(|list| list.split(',').collect()).collect();
     let rule = match &words[..] {

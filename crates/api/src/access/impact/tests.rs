@@ -324,7 +324,7 @@ fn any_access() -> impl Strategy<Value = Access> {
     })
 }
 
-/// Whether the bindings of the subject alone permit it, written in the simplest way.
+/// Returns true if the bindings of the subject alone permit it, written in the simplest way.
 fn gives(access: &Access, subject: &Subject, action: Action<'_>, namespace: Option<&str>) -> bool {
     access.bindings.iter().any(|binding| {
         let here = binding.namespace.is_none() || binding.namespace.as_deref() == namespace;

@@ -1,4 +1,4 @@
-//! What the operator adds to an upgrade: when and how nodes are started.
+//! The operator's additions to an upgrade: when and how nodes are started.
 
 use schemars::JsonSchema;
 use schemars::transform::RecursiveTransform;

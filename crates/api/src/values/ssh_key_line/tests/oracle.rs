@@ -95,7 +95,7 @@ impl Curve {
         })
     }
 
-    /// What is no point for OpenSSH.
+    /// Encodings that OpenSSH does not accept as a point.
     fn wrong_points(&self) -> Vec<Vec<u8>> {
         let mut wrong: Vec<_> = self.small_points().collect();
         assert!(wrong.len() > 8, "{} has small points", self.name);
@@ -187,7 +187,8 @@ fn bad_keys() -> Vec<(String, String)> {
     keys
 }
 
-/// The ways to write a line that everybody accepts: what is before the type, between the parts, and at the end, and the comment behind its number.
+/// The ways to write a line that everybody accepts: what is before the type, between the parts, and at the end, and the
+/// comment behind its number.
 fn spellings() -> Vec<[&'static str; 4]> {
     let mut all = Vec::new();
     for between in [" ", "  ", "\t", " \t "] {
