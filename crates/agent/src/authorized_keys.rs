@@ -1,8 +1,8 @@
 //! The file `authorized_keys`: which of its lines are ours, and what it should contain. Pure.
 //!
 //! - Our block is first: sshd uses the first line with a key, so no line of others lets a user log in past our command.
-//! - Ours are the lines between our two markers, and every line that begins with our command, wherever it is: so lines of the Go agent,
-//!   which wrote no markers, are taken over, and no line of a removed user is left.
+//! - Ours are the lines between our two markers, and every line that begins with our command, wherever it is: so lines
+//!   of the Go agent, which wrote no markers, are taken over, and no line of a removed user is left.
 //! - The pinned break-glass keys are in our block, behind those of users.
 //! - Outside the block, a line with a key of the block or of a known user never stays.
 //! - All other lines are foreign. Those that stay are kept byte for byte, in their order.
@@ -62,7 +62,7 @@ impl From<&SshKeyLine> for LoginKey {
 /// The users that may log in, by id, with their keys.
 pub type Logins = BTreeMap<Uuid, Vec<LoginKey>>;
 
-/// What becomes of lines that are not ours.
+/// The treatment of lines that are not ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ForeignLines {
@@ -73,10 +73,10 @@ pub enum ForeignLines {
     Keep,
 }
 
-/// What the file should have. Clones share it.
+/// The desired content of the file. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Desired {
-    /// Who may log in.
+    /// The users that may log in.
     pub logins: Arc<Logins>,
     /// The users that the agent knows, whose keys stay nowhere else in the file. Some of them may not log in now.
     pub known: Arc<Logins>,
@@ -87,7 +87,7 @@ pub struct Desired {
 }
 
 impl Desired {
-    /// Whether both are the same in memory.
+    /// Returns true if both are the same in memory.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.logins, &other.logins)
@@ -228,7 +228,7 @@ impl Format {
         }
     }
 
-    /// Who could log in by our lines of a file. A line that is not exactly as we write it counts for nobody.
+    /// The users that can log in by our lines of a file. A line that is not exactly as we write it counts for nobody.
     #[must_use]
     pub fn logins(&self, parts: &Parts) -> Logins {
         let mut logins = Logins::new();
@@ -240,8 +240,8 @@ impl Format {
         logins
     }
 
-    /// Whether `content` has one block, and our lines, but those of break-glass keys, are exactly what an agent writes
-    /// for `logins`.
+    /// Returns true if `content` has one block, and our lines, but those of break-glass keys, are exactly what an agent
+    /// writes for `logins`.
     #[must_use]
     pub fn is_intact(&self, content: &[u8], parts: &Parts, logins: &Logins) -> bool {
         let block = [BEGIN_LINE.as_bytes(), &parts.ours.concat(), END_LINE.as_bytes()].concat();

@@ -25,7 +25,7 @@ const FILE_MODE: u32 = 0o644;
 const HEADER: &str =
     "# The break-glass keys of this node, which the agent writes to authorized_keys: tidewaiter host break-glass\n";
 
-/// Why a key is not pinned, or not removed.
+/// The reason why a key is not pinned, or not removed.
 #[derive(Debug, thiserror::Error)]
 pub enum BreakGlassError {
     /// A file of the host.
@@ -36,7 +36,7 @@ pub enum BreakGlassError {
     Folder {
         /// The folder.
         path: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },

@@ -1,12 +1,14 @@
 //! The files of the host: the only code of the agent that opens, writes or removes one.
 //!
-//! - Everything is below one folder. Each component of a path is opened by itself with `openat2(2)`, which follows no symbolic link and
-//!   crosses no mount, and is then used by its descriptor: no path is resolved twice.
-//! - A file is written beside its place under a random name (`O_EXCL`), gets its owner and mode by the descriptor, is flushed, and takes
-//!   the place in one step (`RENAME_EXCHANGE`). So a reader sees the old file or the new one, and so does a machine that loses its power.
-//! - Such a file can be written ahead, without a name ([`Host::prepare`]). It gets its random name when it is needed, and waits for no disk then.
-//! - What was in the place comes out under the random name, whatever it was: a file, a link, a pipe, a folder. What had been written to it
-//!   after it was read is returned, so that no line is lost.
+//! - Everything is below one folder. Each component of a path is opened by itself with `openat2(2)`, which follows no
+//!   symbolic link and crosses no mount, and is then used by its descriptor: no path is resolved twice.
+//! - A file is written beside its place under a random name (`O_EXCL`), gets its owner and mode by the descriptor, is
+//!   flushed, and takes the place in one step (`RENAME_EXCHANGE`). So a reader sees the old file or the new one, and so
+//!   does a machine that loses its power.
+//! - Such a file can be written ahead, without a name ([`Host::prepare`]). It gets its random name when it is needed,
+//!   and waits for no disk then.
+//! - What was in the place comes out under the random name, whatever it was: a file, a link, a pipe, a folder. What had
+//!   been written to it after it was read is returned, so that no line is lost.
 //! - On a full disk, a file of ours is overwritten in place instead, so that no foreign line stays.
 //! - A folder with content is never deleted. It is moved aside, and so is a folder in which something is mounted.
 
@@ -52,7 +54,8 @@ pub enum Call {
     MakeFolder,
 }
 
-/// Is asked before each system call on the host's files: where tests make calls fail, and end the process between two of them.
+/// A hook before each system call on the host's files: where tests make calls fail, and end the process between two of
+/// them.
 pub trait HostCalls: Debug + Send + Sync + 'static {
     /// Lets the call take place, or fails in its stead.
     ///
@@ -77,7 +80,7 @@ pub enum HostError {
     /// A system call failed.
     #[error("{path} cannot be {action}")]
     Call {
-        /// What was to be done: `opened`, `written`.
+        /// The failed action: `opened`, `written`.
         action: &'static str,
         /// The path, below the agent's folder unless it is that folder.
         path: String,
@@ -104,7 +107,7 @@ pub enum HostError {
     Unusable {
         /// The path.
         path: String,
-        /// What is wrong with it, and the remedy.
+        /// The problem and the remedy.
         problem: String,
     },
     /// There is no room for the next file.
@@ -194,10 +197,10 @@ pub struct Host {
     calls: Arc<dyn HostCalls>,
 }
 
-/// What is in the place of a file.
+/// The object in the place of a file.
 #[derive(Debug)]
 pub enum Found {
-    /// Nothing.
+    /// No object.
     Absent,
     /// Something other than a regular file, in words.
     Other(&'static str),
@@ -210,17 +213,17 @@ pub enum Found {
 pub struct FoundFile {
     /// Its content, at most [`MOST_BYTES`].
     pub content: Vec<u8>,
-    /// Whether it has more.
+    /// True if it has more.
     pub is_cut: bool,
     /// Its owner.
     pub owner: Owner,
     /// Its permissions.
     pub mode: u32,
-    /// How many names it has.
+    /// The number of hard links.
     pub links: u64,
-    /// Which file it is.
+    /// The inode.
     pub inode: u64,
-    /// Whether it is immutable or append-only.
+    /// True if it is immutable or append-only.
     pub is_locked: bool,
     /// Open, for a watch.
     pub fd: OwnedFd,

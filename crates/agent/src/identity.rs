@@ -1,7 +1,8 @@
-//! Which Node the agent's token is for.
+//! The Node of the agent's token.
 //!
-//! The API server puts the name of the node into the token of a pod, and into each request that is made with it. The agent asks for it
-//! there, because the admission policy compares reports with the same claim. It needs no permission to read Nodes.
+//! The API server puts the name of the node into the token of a pod, and into each request that is made with it. The
+//! agent asks for it there, because the admission policy compares reports with the same claim. It needs no permission
+//! to read Nodes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,7 +22,7 @@ pub(crate) struct NodeClaim {
     pub(crate) uid: String,
 }
 
-/// Why the Node is not known.
+/// The reason why the Node is not known.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum IdentityError {
     /// The API server does not answer.
@@ -44,7 +45,7 @@ pub(crate) enum IdentityError {
     },
 }
 
-/// Asks once, when the API server can be reached. Clones share the answer.
+/// Requests the Node once, when the API server can be reached. Clones share the answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     expected: String,

@@ -1,7 +1,8 @@
-//! Who can log in on which node, for a person who asks: from the Users, from what each agent reports, and from how old that is.
+//! The users that can log in on each node, for a person who asks: from the Users, from what each agent reports, and
+//! from how old that is.
 //!
-//! - What an agent has applied decides, not what a User asks for. A key that a User asks for and no report has is listed by itself, and so is
-//!   a key that a report has and no User asks for any more.
+//! - What an agent has applied decides, not what a User requests. A key that a User requests and no report has is
+//!   listed by itself, and so is a key that a report has and no User requests any more.
 //! - A report says what its agent last did. Only where the Node and the agent's pod on it are ready is that so now.
 //! - Nothing is written, and nothing is read from a node.
 
@@ -24,7 +25,7 @@ pub use describe::describe;
 /// The namespace of the agents.
 const AGENTS: &str = "tidewaiter-agent";
 
-/// What is asked.
+/// The filters of the answer.
 #[derive(Clone, Debug, Default)]
 pub struct LoginQuestion {
     /// Only this user, by id or by name.
@@ -59,7 +60,7 @@ pub struct LoginExplained {
     pub name: String,
     /// The fingerprint of the key.
     pub fingerprint: String,
-    /// Since when the user has exactly these keys there.
+    /// The time since which the user has exactly these keys there.
     pub since: String,
 }
 
@@ -75,9 +76,9 @@ pub struct PendingExplained {
     pub name: String,
     /// The fingerprint of the key.
     pub fingerprint: String,
-    /// What is due: `add` or `remove`.
+    /// The due action: `add` or `remove`.
     pub due: &'static str,
-    /// Why it is not done, as far as the report says it.
+    /// The reason why it is not done, as far as the report says it.
     pub why: String,
 }
 
@@ -89,7 +90,7 @@ pub struct RefusedExplained {
     pub user: String,
     /// The name of the key.
     pub key: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -99,23 +100,23 @@ pub struct RefusedExplained {
 pub struct NodeExplained {
     /// Its name.
     pub node: String,
-    /// Whether the report is what the agent last saw, and it still runs.
+    /// True if the report is what the agent last saw, and it still runs.
     pub is_current: bool,
-    /// What the report says, and why it may be old.
+    /// The state in the report, and why it may be old.
     pub state: String,
     /// Lines that are not the agent's.
     pub foreign_lines: u32,
     /// The fingerprints and comments of the first keys in these lines.
     pub foreign_keys: Vec<String>,
-    /// When lines that stay until then are removed; empty if there are none.
+    /// The time at which lines that stay until then are removed; empty if there are none.
     pub foreign_lines_until: String,
     /// The fingerprints of the break-glass keys, and which users have the same key.
     pub break_glass_keys: Vec<String>,
-    /// How often the agent undid a change since it started.
+    /// The number of changes that the agent has undone since it started.
     pub restores: u32,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginsError {
     /// There is no such node, and no report of it.
@@ -129,9 +130,9 @@ pub enum LoginsError {
     /// The API server does not let itself be read.
     #[error("{what} cannot be read")]
     Read {
-        /// What was to be read.
+        /// The object that could not be read.
         what: &'static str,
-        /// Why it was not.
+        /// The cause.
         source: kube::Error,
     },
 }

@@ -1,7 +1,8 @@
-//! The node report controller: writes what the agent did into the `NodeReport` of its node, when it differs from what is there.
+//! The node report controller: writes what the agent did into the `NodeReport` of its node, when it differs from what
+//! is there.
 //!
-//! Only this agent can write the object: the admission policy compares its name with the node in the agent's token. An object that
-//! somebody deleted or changed is written again within the hour.
+//! Only this agent can write the object: the admission policy compares its name with the node in the agent's token. An
+//! object that somebody deleted or changed is written again within the hour.
 
 mod plan;
 
@@ -38,7 +39,6 @@ fn key() -> Key {
     Key::new("node")
 }
 
-/// The controller.
 struct NodeReportController {
     identity: Identity,
     told: watch::Receiver<Told>,
@@ -48,7 +48,7 @@ struct NodeReportController {
     clock: SharedClock,
     facts: HostFacts,
     known: Mutex<Option<Known>>,
-    /// When the agent started (monotonic).
+    /// The time when the agent started (monotonic).
     started: Duration,
 }
 
@@ -61,7 +61,7 @@ struct Known {
     written: Option<Duration>,
 }
 
-/// Why the report is not written.
+/// The reason why the report is not written.
 #[derive(Debug, thiserror::Error)]
 enum ReportError {
     /// The Node is not known.
@@ -138,7 +138,7 @@ async fn queue_updates<T>(
     Ok(())
 }
 
-/// What the kernel says. The kernel is that of the host.
+/// The facts that the kernel reports. The kernel is that of the host.
 fn host_facts() -> HostFacts {
     let system = rustix::system::uname();
     let boot_id = tidewaiter_kit::files::read("/proc/sys/kernel/random/boot_id".as_ref()).unwrap_or_default();
@@ -194,7 +194,7 @@ impl NodeReportController {
         }
         let api: Api<Guarded<NodeReport>> = Api::all(self.client.clone());
         let found = api.get_opt(name).await.map_err(ReportError::Read)?;
-        // One that cannot be decoded is written anew.
+        // A report that cannot be decoded is written again.
         let found = found.and_then(|Guarded(report)| report.ok());
         let known = Known {
             status: found.and_then(|report| report.status),

@@ -26,12 +26,12 @@ pub enum CheckError {
     /// The folders of the host.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// Whoever owns the folder could write a script that runs as root.
+    /// The owner of the folder could write a script that runs as root.
     #[error("upgrades is enabled, and ownerUid is {0}: set ownerUid to 0, or upgrades to disabled")]
     Owner(u32),
 }
 
-/// What becomes of the users' keys when the agent stops.
+/// The treatment of the users' keys when the agent stops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum OnStop {
@@ -42,14 +42,14 @@ pub enum OnStop {
     Clear,
 }
 
-/// Whether the scripts of upgrades are offered to the host.
+/// The setting for offering the scripts of upgrades to the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Upgrades {
-    /// No.
+    /// The scripts are not offered.
     #[default]
     Disabled,
-    /// Yes, when it is the turn of this node.
+    /// The scripts are offered when it is the turn of this node.
     Enabled,
 }
 
@@ -69,9 +69,9 @@ pub struct AgentSettings {
     /// The group id of the owner.
     #[serde(deserialize_with = "id")]
     pub owner_gid: u32,
-    /// What becomes of the users' keys when the agent stops.
+    /// The treatment of the users' keys when the agent stops.
     pub on_stop: OnStop,
-    /// What becomes of lines that are not the agent's.
+    /// The treatment of lines that are not the agent's.
     pub foreign_lines: ForeignLines,
     /// For how long the foreign lines stay that the first agent on a host finds.
     #[serde(deserialize_with = "grace", serialize_with = "seconds")]
@@ -90,9 +90,9 @@ pub struct AgentSettings {
         serialize_with = "duration_text"
     )]
     pub keys_expire_after: Option<Duration>,
-    /// Whether the scripts of upgrades are offered to the host.
+    /// The setting for offering the scripts of upgrades to the host.
     pub upgrades: Upgrades,
-    /// Where the scripts of upgrades come from.
+    /// The coordinator that sends the scripts of upgrades.
     pub coordinator: CoordinatorSettings,
 }
 

@@ -24,7 +24,7 @@ use crate::upgrade::report::ToldUpgrade;
 use crate::user_controller::{self, Marker, Observed, RETRIES, Site, Status, User, UserController};
 use crate::watcher::Watcher;
 
-/// Why the agent cannot start.
+/// The reason why the agent cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The name of the node is not set.
@@ -35,7 +35,7 @@ pub enum StartError {
     Folder {
         /// The setting.
         folder: String,
-        /// Why it cannot be opened.
+        /// The cause.
         #[source]
         source: HostError,
     },
@@ -44,7 +44,7 @@ pub enum StartError {
     State {
         /// The setting.
         folder: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -142,7 +142,7 @@ pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> 
     Ok(())
 }
 
-/// What the upgrade controller needs; None if upgrades are disabled.
+/// The parts of the upgrade controller; None if upgrades are disabled.
 struct Upgrading(Option<(controller::Site, Relay)>);
 
 impl Upgrading {

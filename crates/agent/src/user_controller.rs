@@ -1,10 +1,12 @@
-//! The user controller: makes `authorized_keys` of the node what the Users of the cluster say, and undoes what others change.
+//! The user controller: makes `authorized_keys` of the node what the Users of the cluster say, and undoes what others
+//! change.
 //!
-//! A pass looks at everything: the Users, what the mirror of the cloud says of them, and the files. It starts when a User changes, when the
-//! watcher sees a change in the agent's folders, and every minute. It writes only what differs from the desired state.
+//! A pass looks at everything: the Users, what the mirror of the cloud says of them, and the files. It starts when a
+//! User changes, when the watcher sees a change in the agent's folders, and every minute. It writes only what differs
+//! from the desired state.
 //!
-//! Before the first list of the Users, and while the API server is away, who could log in can log in. It never writes an empty file because
-//! it knows nothing.
+//! Before the first list of the Users, and while the API server is away, who could log in can log in. It never writes
+//! an empty file because it knows nothing.
 
 mod brake;
 mod break_glass_users;
@@ -56,7 +58,7 @@ pub(crate) fn key() -> Key {
     Key::new("authorized_keys")
 }
 
-/// Why the files are not as they should be.
+/// The reason why the files are not as desired.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UserError {
     /// A file of the host.
@@ -85,7 +87,7 @@ impl ReconcileError for UserError {
     }
 }
 
-/// What the controller reads.
+/// The caches that the controller reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
     users: Cache<User>,
@@ -199,7 +201,7 @@ impl UserController {
         }
     }
 
-    /// Whether the Users were listed, and the file was read before, which says what keys there are.
+    /// Returns true if the Users were listed, and the file was read before, which says what keys there are.
     fn knows_users(&self) -> bool {
         self.site.has_begun() && self.observed.users.is_synced()
     }
@@ -219,7 +221,7 @@ impl UserController {
     }
 }
 
-/// When to look again: foreign lines go when their grace ends, and not with a later look.
+/// The time when to look again: foreign lines go when their grace ends, and not with a later look.
 fn next(outcome: &Outcome, has_users: bool, now: Timestamp) -> Next {
     if let Some(wait) = outcome.wait {
         return Next::Pending(wait);
@@ -255,7 +257,8 @@ pub(crate) async fn compare(
     Ok(())
 }
 
-/// Ends the process when the folder on the host was moved or removed: only a new container gets the one that is there now.
+/// Ends the process when the folder on the host was moved or removed: only a new container gets the one that is there
+/// now.
 pub(crate) async fn lost(site: Arc<Site>, folder: String, shutdown: CancellationToken) -> Result<(), HostError> {
     let lost = site.lost();
     match shutdown.run_until_cancelled(lost.cancelled()).await {

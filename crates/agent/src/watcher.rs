@@ -1,10 +1,10 @@
 //! Starts a pass whenever something changes in the agent's folders.
 //!
-//! The folders are watched, and the files themselves: a change through another name of a file (a hard link) is no event of the folder.
-//! Watches are set through descriptors, so no path is resolved. What an event says is not read: each pass looks at everything, so an
-//! overflow of the queue of events loses nothing. Without an inotify instance, nothing is watched until the node has
-//! one to give: whoever sets a watch fails, and tries again with each pass. A mount over a folder is no event of
-//! inotify; the kernel's list of mounts tells of it.
+//! The folders are watched, and the files themselves: a change through another name of a file (a hard link) is no event
+//! of the folder. Watches are set through descriptors, so no path is resolved. What an event says is not read: each
+//! pass looks at everything, so an overflow of the queue of events loses nothing. Without an inotify instance, nothing
+//! is watched until the node has one to give: whoever sets a watch fails, and tries again with each pass. A mount over
+//! a folder is no event of inotify; the kernel's list of mounts tells of it.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -47,7 +47,7 @@ pub enum WatchError {
     Await(#[source] std::io::Error),
 }
 
-/// What is watched. Clones share it.
+/// The watched files. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Watcher {
     /// Absent while the node has none to give.
@@ -141,7 +141,8 @@ fn registered(fd: std::io::Result<OwnedFd>, interest: Interest) -> Result<AsyncF
         .map_err(WatchError::Await)
 }
 
-/// Whether anything has changed besides files that the agent itself is about to write: otherwise a disk that is full would have it try without a rest.
+/// Returns true if anything has changed besides files that the agent itself is about to write: otherwise a disk that is
+/// full would have it try without a rest.
 fn drain(inotify: &OwnedFd) -> Result<bool, Errno> {
     let mut is_change = false;
     let mut buffer = [MaybeUninit::uninit(); 4096];

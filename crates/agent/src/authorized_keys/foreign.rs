@@ -20,7 +20,7 @@ use super::{Desired, LoginKey, MOST_OTHERS, Parts, Size};
 /// The characters of a comment that are reported.
 const COMMENT: usize = 64;
 
-/// What operators marked before break-glass keys were pinned.
+/// The mark of operators before break-glass keys were pinned.
 const MARK: &str = "# break-glass";
 
 /// The foreign lines that stay.
@@ -28,7 +28,7 @@ const MARK: &str = "# break-glass";
 pub enum Kept {
     /// All.
     All,
-    /// Those with these digests ([`line_digest`]).
+    /// Lines with these digests ([`line_digest`]).
     Of(BTreeSet<String>),
 }
 
@@ -39,7 +39,7 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// Whether no foreign line stays.
+    /// Returns true if no foreign line stays.
     #[must_use]
     pub fn is_none(&self) -> bool {
         matches!(self, Self::Of(lines) if lines.is_empty())
@@ -68,7 +68,7 @@ pub struct ForeignKey {
     pub fingerprint: String,
     /// The comment, printable and cut.
     pub comment: String,
-    /// Whether the comment marks it as a break-glass key.
+    /// True if the comment marks it as a break-glass key.
     pub is_marked: bool,
 }
 
@@ -233,7 +233,7 @@ fn canonical(text: &[u8]) -> Cow<'_, [u8]> {
     rsa().map_or(Cow::Borrowed(text), |text| Cow::Owned(text.into_bytes()))
 }
 
-/// As C's `isspace`.
+/// Returns true for the characters of C's `isspace`.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
@@ -242,8 +242,8 @@ fn until_nul(line: &[u8]) -> &[u8] {
     line.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// What is behind the options of a line: the first space that is not in quotes ends them. A quote behind a backslash is
-/// none.
+/// The rest of a line behind its options: the first space that is not in quotes ends them. A quote behind a backslash
+/// is none.
 fn after_options(line: &str) -> &str {
     let (mut is_quoted, mut before) = (false, ' ');
     let end = line.find(|c: char| {

@@ -289,7 +289,7 @@ fn only_our_exact_lines_say_who_may_log_in() {
 }
 
 proptest! {
-    /// What was written is found again: a second pass changes nothing, and no line of others is lost.
+    /// A second pass finds its own lines: it changes nothing, and no line of others is lost.
     #[test]
     fn rendering_is_stable(lines in prop::collection::vec(
         prop_oneof![

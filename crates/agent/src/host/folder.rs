@@ -20,13 +20,13 @@ pub(super) const RESOLVE: ResolveFlags = ResolveFlags::BENEATH
 /// With these, not even root may rename or remove a file.
 const LOCKS: IFlags = IFlags::IMMUTABLE.union(IFlags::APPEND);
 
-/// How often a component is put right before somebody else is taken to replace it on purpose.
+/// The number of times that a component is put right before somebody else is taken to replace it on purpose.
 const ATTEMPTS: usize = 8;
 
-/// What is moved aside gets a name that begins so.
+/// The prefix of the name of a file that is moved aside.
 const ASIDE: &str = ".tidewaiter-displaced-";
 
-/// Whether it is the name of something that was moved aside.
+/// Returns true if it is the name of something that was moved aside.
 pub(crate) fn is_aside(name: &str) -> bool {
     name.starts_with(ASIDE)
 }
@@ -36,7 +36,7 @@ pub(crate) fn is_aside(name: &str) -> bool {
 pub struct Opened {
     /// The folders: the agent's own, then one for each component.
     pub folders: Vec<OwnedFd>,
-    /// What was wrong with them, in words.
+    /// The repaired faults, in words.
     pub repairs: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ impl Opened {
     }
 }
 
-/// Why a chain ends.
+/// The reason why a chain ends.
 enum Stop {
     Failed(HostError),
     /// Something is mounted over the component of this index.
@@ -82,7 +82,7 @@ impl Host {
         }))
     }
 
-    /// As [`Host::look`]; None also when the agent's own folder is missing.
+    /// Reads an object like [`Host::look`]; None also when the agent's own folder is missing.
     pub(crate) fn look_if_there(&self, path: &[&str]) -> Result<Option<Opened>, HostError> {
         match self.look(path) {
             Err(HostError::Call {
@@ -92,8 +92,8 @@ impl Host {
         }
     }
 
-    /// Opens the folders of `path`. Creates those that are missing, takes away what is there in place of one, and corrects owner, mode and
-    /// flags.
+    /// Opens the folders of `path`. Creates those that are missing, takes away what is there in place of one, and
+    /// corrects owner, mode and flags.
     ///
     /// # Errors
     /// When one cannot be opened, created or corrected.
@@ -113,8 +113,8 @@ impl Host {
         Err(HostError::Raced { path: path.join("/") })
     }
 
-    /// Something is mounted over the file or folder at `path`. A mount cannot be renamed, but the folder that it is in can: it is moved
-    /// aside, in every mount namespace.
+    /// Something is mounted over the file or folder at `path`. A mount cannot be renamed, but the folder that it is in
+    /// can: it is moved aside, in every mount namespace.
     ///
     /// # Errors
     /// When it is in the agent's own folder, or the folder cannot be moved.
@@ -222,7 +222,8 @@ impl Host {
         Ok(())
     }
 
-    /// Sets owner and mode. The owner is first: `chown(2)` clears set-user-ID bits, and a new owner could have changed the mode.
+    /// Sets owner and mode. The owner is first: `chown(2)` clears set-user-ID bits, and a new owner could have changed
+    /// the mode.
     pub(crate) fn own(&self, fd: &OwnedFd, mode: u32) -> Result<(), Errno> {
         self.before(Call::Change)?;
         let Owner { uid, gid } = self.owner;
@@ -249,7 +250,8 @@ impl Host {
         fsync(fd)
     }
 
-    /// Takes away what has a name that is ours: removes it, or moves it aside when it is a folder with content. Says what it was.
+    /// Takes away what has a name that is ours: removes it, or moves it aside when it is a folder with content. Says
+    /// what it was.
     pub(super) fn displace(&self, at: &OwnedFd, name: &str) -> Result<String, Errno> {
         self.before(Call::Read)?;
         let stat = statat(at, name, AtFlags::SYMLINK_NOFOLLOW)?;

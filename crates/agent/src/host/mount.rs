@@ -1,19 +1,19 @@
-//! Whether the folder that is mounted into a container is still the one that its path names on the host.
+//! Checks that the folder that is mounted into a container is still the one that its path names on the host.
 
 use tidewaiter_kit::files;
 
 /// The list of mounts of this process (`proc_pid_mountinfo(5)`).
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// A mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
     id: String,
-    /// Which folder of its file system is mounted. The kernel names it anew when it is moved, and adds `//deleted` when it is removed.
+    /// The folder of its file system that is mounted. The kernel updates the name when it is moved, and adds
+    /// `//deleted` when it is removed.
     root: String,
 }
 
-/// What is mounted at this path; None when nothing is.
+/// The mount at this path; None when nothing is.
 pub(crate) fn of(folder: &str) -> Option<Mount> {
     read(&mounts()?, folder).pop()
 }

@@ -18,7 +18,8 @@ use super::{Call, Found, FoundFile, Host, HostError, MOST_BYTES};
 /// Between the name of a file and the random part of the name under which the next one is written.
 const NEXT: &str = ".tidewaiter-";
 
-/// Whether it is the name under which the next content of a file is written, which is no file that anybody reads.
+/// Returns true if it is the name under which the next content of a file is written, which is no file that anybody
+/// reads.
 pub(crate) fn is_next(name: &[u8]) -> bool {
     name.starts_with(b".") && name.windows(NEXT.len()).any(|part| part == NEXT.as_bytes())
 }
@@ -28,7 +29,7 @@ pub(crate) fn next_of(name: &str) -> Option<&str> {
     Some(name.strip_prefix('.')?.rsplit_once(NEXT)?.0)
 }
 
-/// What was in the place of a file that was replaced.
+/// The former content of the place of a file that was replaced.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Replaced {
     /// No object, or an object that is not a regular file: its description.
@@ -37,7 +38,8 @@ pub enum Replaced {
     File(Vec<u8>),
 }
 
-/// A file that is written and flushed, and has no name: nobody else can open it, and nothing is left of it when the process ends.
+/// A file that is written and flushed, and has no name: nobody else can open it, and nothing is left of it when the
+/// process ends.
 #[derive(Debug)]
 pub struct Prepared {
     file: File,
@@ -53,7 +55,7 @@ impl Prepared {
 }
 
 impl Host {
-    /// What is in the place of the file `name`, without following a link and without opening a device or a pipe.
+    /// The object in the place of the file `name`, without following a link and without opening a device or a pipe.
     ///
     /// # Errors
     /// When it cannot be read, and [`HostError::Mounted`] when something is mounted over it.
@@ -109,7 +111,8 @@ impl Host {
         read().map_err(|source| HostError::call("read", "a replaced file", source))
     }
 
-    /// Puts a file with this content and mode in the place of whatever is at `name`. `found` is what was there when the content was decided.
+    /// Puts a file with this content and mode in the place of whatever is at `name`. `found` is what was there when the
+    /// content was decided.
     ///
     /// # Errors
     /// When it cannot be written: the old file is there as it was, and nothing else.
@@ -124,7 +127,8 @@ impl Host {
         self.put(folder, name, found, |next| self.write_next(folder, next, content, mode))
     }
 
-    /// As [`Host::replace`]. If `prepared` has the content, others see it without a wait for the disk.
+    /// Replaces a file like [`Host::replace`]. If `prepared` has the content, others see it without a wait for the
+    /// disk.
     ///
     /// # Errors
     /// As [`Host::replace`].

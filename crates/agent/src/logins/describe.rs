@@ -66,10 +66,10 @@ impl AsRef<User> for Shared<'_> {
     }
 }
 
-/// Who is asked about.
+/// The queried user.
 struct Asked<'a> {
     user: Option<&'a str>,
-    /// The same as an id. The journal of a node has it without dashes.
+    /// The queried user as an id. The journal of a node has it without dashes.
     id: Option<Uuid>,
     /// The names of the users, by id.
     names: BTreeMap<&'a str, &'a str>,
@@ -155,7 +155,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Why an agent has not done what is due.
+/// The reason why an agent has not done what is due.
 fn why(report: Option<&NodeReportStatus>) -> String {
     let Some(report) = report else {
         return "the node has no report: its agent does not run, or cannot reach the API server".to_owned();

@@ -1,4 +1,4 @@
-//! What the report should say, if it does not say so already. Pure.
+//! The desired report, if it differs from the written one. Pure.
 
 use jiff::Timestamp;
 use tidewaiter_api::node_report::{
@@ -11,7 +11,7 @@ use crate::upgrade::report::ToldUpgrade;
 use crate::user_controller::expiry::Expiry;
 use crate::user_controller::{Outcome, Refused, Told};
 
-/// What is to be written over `before`. Nothing when it says the same, and nothing before anything is known.
+/// The status to write over `before`. Nothing when it says the same, and nothing before anything is known.
 pub(super) fn plan(
     before: Option<&NodeReportStatus>,
     told: &Told,
@@ -105,7 +105,7 @@ fn applied(told: &Told, before: &[Condition], now: Timestamp) -> Option<Conditio
     Some(Condition::new(APPLIED, status, reason, message, before, now))
 }
 
-/// What `authorized_keys` has, and why it lacks a key.
+/// The keys in `authorized_keys`, and the reason why one is absent.
 fn in_force(outcome: &Outcome) -> String {
     let in_force = "authorized_keys is as the Users say";
     let Some(Refused { user, key, reason }) = outcome.refused.first() else {
@@ -143,7 +143,7 @@ fn foreign(outcome: &Outcome, before: &[Condition], now: Timestamp) -> Option<Co
     Some(Condition::new(FOREIGN_LINES, status, reason, &message, before, now))
 }
 
-/// How lines go on that an operator marked as break-glass lines before such keys were pinned.
+/// The instruction to keep the keys of lines that operators marked as break-glass lines before such keys were pinned.
 fn pin(outcome: &Outcome) -> String {
     let marked = outcome.foreign_keys.iter().filter(|key| key.is_marked);
     let commands: Vec<String> = marked

@@ -1,5 +1,5 @@
-//! Which folders of the host the agent may be given. `templates/checks.yaml` of the chart has the same rules, because
-//! the kubelet mounts the folders before the agent starts.
+//! The folders of the host that the agent may be given. `templates/checks.yaml` of the chart has the same rules,
+//! because the kubelet mounts the folders before the agent starts.
 //!
 //! A folder says by its name that it is the agent's: no list of the system's own folders would be complete. A name has
 //! no dot, so that none is a drop-in folder of a unit (`tidewaiter-upgrade.service.d`).
@@ -31,7 +31,7 @@ pub enum FolderError {
         /// Its value.
         folder: String,
     },
-    /// One is the other, or is in it.
+    /// Two of the folders are the same, or one is in the other.
     #[error(
         "{setting} is {folder:?}, and {other} is {with:?}: each needs a folder of its own, and none may be in another"
     )]

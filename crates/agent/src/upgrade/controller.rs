@@ -52,7 +52,7 @@ const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// Until a signature is looked at again whose time is about to come.
 const SOONEST: Duration = Duration::from_secs(1);
 
-/// Until it is known whether there is an order. Nothing is asked for it.
+/// The time until it is known that there is an order. Nothing is requested for it.
 const FIRST_LIST: Duration = Duration::from_secs(1);
 
 /// There is one turn.
@@ -72,7 +72,6 @@ pub(crate) struct Site {
     pub(crate) watcher: Watcher,
 }
 
-/// The controller.
 struct UpgradeController {
     orders: Cache<NodeUpgrade>,
     /// It says which cluster this is.
@@ -93,9 +92,9 @@ struct UpgradeController {
 struct StandingOffer {
     /// The uid of the upgrade.
     upgrade: String,
-    /// Since when, as far as this process knows.
+    /// The start, as far as this process knows.
     since: Duration,
-    /// When it was written last.
+    /// The time when it was written last.
     written: Duration,
 }
 
@@ -198,7 +197,7 @@ impl Reconciler for UpgradeController {
 }
 
 impl UpgradeController {
-    /// Why nobody can give this node an order, where waiting does not help; None if somebody can.
+    /// The reason why nobody can give this node an order, where waiting does not help; None if somebody can.
     fn unreadable(&self) -> Option<String> {
         let trouble = self.orders.trouble()?;
         (trouble.cause != TroubleCause::Other).then(|| {
@@ -267,7 +266,7 @@ impl UpgradeController {
         });
     }
 
-    /// Whether the host would have answered the offer by now.
+    /// Returns true if the host would have answered the offer by now.
     fn is_overdue(&self) -> bool {
         let now = self.clock.monotonic();
         let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -276,7 +275,7 @@ impl UpgradeController {
             .is_some_and(|known| now.saturating_sub(known.since) >= LOOK_AGAIN)
     }
 
-    /// Whether the host has this offer: the same upgrade, until the same time.
+    /// Returns true if the host has this offer: the same upgrade, until the same time.
     fn is_offered(&self, order: &Order, offered: &Offer<'_>) -> bool {
         let upgrades = [form::read(&order.upgrade)];
         let there = offer(&upgrades, &self.site.node, &Ledger::default(), self.clock.now());
@@ -291,7 +290,8 @@ impl UpgradeController {
         Ok(Next::After(LOOK_AGAIN))
     }
 
-    /// Says what became of the turn of this node, and what the host permits. An error of the offer comes before one of the folder, which is returned.
+    /// Reports the outcome of this node's turn, and the host's permission. An error of the offer comes before one of
+    /// the folder, which is returned.
     async fn report(
         &self,
         turn: Option<&str>,

@@ -1,11 +1,11 @@
 //! The files by which the agent and the host speak: `scripts/upgrade`, which only root can enter.
 //!
-//! | file | written by | what |
-//! | --- | --- | --- |
-//! | `upgrade-TYPE-VERSION-ID.sh` | the agent | the script with its signatures |
-//! | `upgrade-TYPE-VERSION-ID.json` | the agent | the `ClusterUpgrade` as the agent saw it: whose turn it is, and until when |
-//! | `current` | the agent | the path of the script. Written last and removed first |
-//! | `result.json` | the host | what became of the last order. The agent writes it where it refuses a script for good before it has offered it |
+//! - `upgrade-TYPE-VERSION-ID.sh`, written by the agent: the script with its signatures.
+//! - `upgrade-TYPE-VERSION-ID.json`, written by the agent: the `ClusterUpgrade` as the agent saw it: whose turn it is,
+//!   and until when.
+//! - `current`, written by the agent: the path of the script. Written last and removed first.
+//! - `result.json`, written by the host: what became of the last order. The agent writes it where it refuses a script
+//!   for good before it has offered it.
 //!
 //! A file counts only if it belongs to the owner of the agent's files, and nobody else can write it.
 
@@ -43,7 +43,7 @@ pub enum FileError {
     Malformed {
         /// The file.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
 }
@@ -57,25 +57,25 @@ pub struct Order {
     pub script: String,
 }
 
-/// What became of an order.
+/// The result of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunResult {
     /// The id of the upgrade.
     pub id: String,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Why, in words.
+    /// The reason, in words.
     pub message: String,
     /// The exit status of the script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Whether the script failed, its way back ended well, and the kubelet is at the version of before.
+    /// True if the script failed, its way back ended well, and the kubelet is at the version of before.
     #[serde(default)]
     pub rolled_back: bool,
-    /// When the host decided or the script ended.
+    /// The time when the host decided or the script ended.
     pub at: Timestamp,
-    /// When what runs must have ended.
+    /// The time when what runs must have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// The end of what the script printed. It never leaves the node: it may show a secret.
@@ -83,10 +83,10 @@ pub struct RunResult {
     pub tail: String,
 }
 
-/// What became of an order.
+/// The outcome of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// It was not run, and may be tried again.
+    /// It was not run, and may be retried.
     Blocked,
     /// The script runs.
     Running,
@@ -105,7 +105,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether nothing of the upgrade runs any more, and nothing of it will.
+    /// Returns true if nothing of the upgrade runs any more, and nothing of it will.
     #[must_use]
     pub fn is_final(self) -> bool {
         !matches!(self, Self::Blocked | Self::Running | Self::RollingBack)
@@ -182,7 +182,7 @@ impl Host {
         Ok(Some(Order { upgrade, script }))
     }
 
-    /// What became of the last order; None if nothing did yet.
+    /// The result of the last order; None if nothing did yet.
     ///
     /// # Errors
     /// When it cannot be read, or does not count.

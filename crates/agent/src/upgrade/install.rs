@@ -44,7 +44,7 @@ pub(super) const UNITS: [(&str, &str); 3] = [
 const DEFAULT_PROGRAM: &str = "/usr/local/bin/tidewaiter";
 const DEFAULT_FOLDER: &str = "/etc/containership";
 
-/// What is installed.
+/// The installation.
 #[derive(Debug)]
 pub struct Install {
     /// The id of the cluster.
@@ -71,7 +71,7 @@ pub struct Install {
     pub script_folder: Option<PathBuf>,
 }
 
-/// Why it is not installed.
+/// The reason why it is not installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     /// A folder.
@@ -79,7 +79,7 @@ pub enum InstallError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -99,7 +99,7 @@ pub enum InstallError {
         flag: &'static str,
         /// The program.
         path: PathBuf,
-        /// What it must print.
+        /// The text that it must print.
         expected: &'static str,
     },
     /// systemd does not read units there.
@@ -113,7 +113,7 @@ pub enum InstallError {
     Key {
         /// The file.
         path: PathBuf,
-        /// What it must be.
+        /// The rule that it violates.
         rule: String,
     },
     /// A file with a key.
@@ -121,7 +121,7 @@ pub enum InstallError {
     KeyFile {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },

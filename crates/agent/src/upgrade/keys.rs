@@ -13,10 +13,10 @@ use crate::host::{Host, HostError, Opened, next_of};
 
 const FILE_MODE: u32 = 0o644;
 
-/// Why the keys are not changed.
+/// The reason why the keys are not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// What is pinned.
+    /// The pinned values are unreadable.
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// It is not pinned.
@@ -36,7 +36,7 @@ impl From<HostError> for KeysError {
     }
 }
 
-/// What is pinned, one line for each.
+/// The pinned keys, one line for each.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -158,7 +158,7 @@ pub(super) fn sweep(host: &Host, ours: impl Fn(&str) -> bool) -> Result<(), Host
     Ok(())
 }
 
-/// What to say of the file that permits scripts without a signature.
+/// The notice about the file that permits scripts without a signature.
 pub(super) fn unsigned(host: &Host) -> String {
     let path = host.path_of(&[trust::UNSIGNED]);
     format!("{path} permits scripts without a signature: remove it when all scripts are signed")

@@ -1,5 +1,5 @@
-//! Where programs that run as root may be, and what root decides by: on a host, where nobody but root can exchange
-//! them, and not in the folder that the agent's container can write.
+//! The places of programs that run as root, and of the files by which root decides: on a host, where nobody but root
+//! can exchange them, and not in the folder that the agent's container can write.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 pub(super) const FOLDER: &str = "folder";
 pub(super) const STATE_FOLDER: &str = "agent-state-folder";
 
-/// Why a place is refused.
+/// The reason why a place is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     /// This is a container, or systemd does not run.
@@ -26,7 +26,7 @@ pub enum PlaceError {
     Unreadable {
         /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -84,7 +84,7 @@ pub enum PlaceError {
     ReadOnly {
         /// The folder, or the one that it would be created in.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: Errno,
     },
@@ -114,8 +114,8 @@ pub fn check_host() -> Result<(), PlaceError> {
     check_system(Path::new("/"))
 }
 
-/// As `sd_booted(3)`. A container may have the host's `/run`, and then its root folder is not that of the first
-/// process.
+/// Checks that systemd is the first process, as `sd_booted(3)` does. A container may have the host's `/run`, and then
+/// its root folder is not that of the first process.
 fn check_system(root: &Path) -> Result<(), PlaceError> {
     if !root.join("run/systemd/system").is_dir() {
         return Err(PlaceError::NoHost(

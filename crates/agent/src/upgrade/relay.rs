@@ -1,5 +1,5 @@
-//! Fetches the script of this node from the coordinator, which asks the cloud. The agent has no key of the cloud: it sends a token of its pod for the
-//! coordinator alone, which says which node it is.
+//! Fetches the script of this node from the coordinator, which asks the cloud. The agent has no key of the cloud: it
+//! sends a token of its pod for the coordinator alone, which says which node it is.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tidewaiter_kit::files;
 use tidewaiter_upgrade::Version;
 use url::Url;
 
-/// How long the coordinator may take: it asks the API server and the cloud.
+/// The time that the coordinator may take: it asks the API server and the cloud.
 const ANSWER: Duration = Duration::from_secs(40);
 
 /// A script is at most 1 MiB long.
 const MOST_BYTES: usize = 1024 * 1024;
 
-/// Where the coordinator is.
+/// The address of the coordinator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct CoordinatorSettings {
@@ -53,7 +53,7 @@ fn address<'de, D: Deserializer<'de>>(value: D) -> Result<Url, D::Error> {
     Ok(url)
 }
 
-/// Why there is no script.
+/// The reason why there is no script.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
     /// A file cannot be read.
@@ -63,7 +63,7 @@ pub enum RelayError {
         setting: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -75,7 +75,7 @@ pub enum RelayError {
     Unanswered {
         /// Its address.
         url: Url,
-        /// Why.
+        /// The cause.
         #[source]
         source: reqwest::Error,
     },
@@ -84,7 +84,7 @@ pub enum RelayError {
     Refused {
         /// The status.
         status: StatusCode,
-        /// What it says.
+        /// The message of the coordinator.
         message: String,
     },
     /// It is too long.
@@ -92,7 +92,7 @@ pub enum RelayError {
     TooLong,
 }
 
-/// What a coordinator says when it has no script.
+/// The response of a coordinator that has no script.
 #[derive(Default, Deserialize)]
 struct Said {
     #[serde(default)]

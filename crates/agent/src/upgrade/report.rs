@@ -1,4 +1,4 @@
-//! What the agent says of upgrades on its node: in the `NodeReport` and in metrics. Pure but for the metrics.
+//! The agent's report on upgrades of its node: in the `NodeReport` and in metrics. Pure but for the metrics.
 
 use jiff::{SignedDuration, Timestamp};
 use prometheus::IntGauge;
@@ -7,7 +7,7 @@ use tidewaiter_kit::metrics::{Metrics, MetricsError};
 
 use super::files::{Outcome, RunResult};
 
-/// What the report of the node says of upgrades.
+/// The part about upgrades of the node's report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ToldUpgrade {
     /// Upgrades are disabled on the node.
@@ -25,26 +25,26 @@ const MESSAGE: usize = 1024;
 /// The length of an id in the report.
 const ID: usize = 253;
 
-/// What a pass found out.
+/// The findings of a pass.
 #[derive(Debug, Default)]
 pub(super) struct Found<'a> {
     /// The upgrade that says that it is the turn of this node; None if none does.
     pub(super) turn: Option<&'a str>,
     /// No order for this node is left, so a result `Blocked` is obsolete.
     pub(super) is_over: bool,
-    /// Why the script is not offered to the host.
+    /// The reason why the script is not offered to the host.
     pub(super) error: Option<String>,
     /// From when on the signature of the script counts, if that is the reason.
     pub(super) not_before: Option<Timestamp>,
-    /// What the host says.
+    /// The result of the host.
     pub(super) result: Option<RunResult>,
-    /// Whether the host has had the offer for so long that it would have answered.
+    /// True if the host has had the offer for so long that it would have answered.
     pub(super) is_overdue: bool,
     /// The time of the agent.
     pub(super) now: Timestamp,
-    /// Whether the host permits scripts without a signature.
+    /// True if the host permits scripts without a signature.
     pub(super) permits_unsigned: bool,
-    /// Why no script would run: the host would refuse each, or nobody can order one.
+    /// The reason why no script would run: the host would refuse each, or nobody can order one.
     pub(super) host_problem: String,
 }
 
@@ -88,7 +88,7 @@ const UNANSWERED: &str = "the host does not answer: on the node, run tidewaiter 
 /// For how long the host may be late to say what became of what it ran.
 const LATE: SignedDuration = SignedDuration::from_mins(2);
 
-/// What runs past its end does not run: the host stops it then. So its units are dead, and nobody else would say it.
+/// A run past its end counts as stopped: the host stops it then. So its units are dead, and nobody else would say it.
 fn settled(result: RunResult, now: Timestamp) -> RunResult {
     let is_running = matches!(result.outcome, Outcome::Running | Outcome::RollingBack);
     match result
@@ -134,7 +134,6 @@ fn reported(result: RunResult) -> UpgradeReport {
     }
 }
 
-/// The metrics.
 pub(super) struct UpgradeMetrics {
     is_refused: IntGauge,
     permits_unsigned: IntGauge,

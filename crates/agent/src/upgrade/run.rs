@@ -11,7 +11,7 @@
 //!   gone. Where its unit was killed and the host goes on, the unit of the way back settles it: it does not run again,
 //!   also if it is repeatable, so that one that uses up the memory does not do so until its deadline.
 //! - What runs is a copy in a folder that the agent cannot reach: a file that is exchanged after it was checked does
-//!   not run. Where the copy cannot run, nothing is recorded, and the order is tried again.
+//!   not run. Where the copy cannot run, nothing is recorded, and the order is retried.
 //! - A script is killed at the deadline, so that it does not run beside that of the next node. So is its way back.
 //!   Where its signature has a window, it neither begins before that nor runs beyond it.
 //! - At most one script runs in a process, and its way back in another one. systemd kills what a script has left when
@@ -44,7 +44,7 @@ use record::{Record, WayBack};
 use settle::{ended, tell_again};
 use written::Ended;
 
-/// Why the host cannot even refuse.
+/// The reason why the host cannot even refuse.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A file of the host.
@@ -55,7 +55,7 @@ pub enum RunError {
     State {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -67,7 +67,7 @@ impl From<HostError> for RunError {
     }
 }
 
-/// Why a script is not run.
+/// The reason why a script is not run.
 #[derive(Debug, thiserror::Error)]
 enum NotRun {
     #[error(transparent)]
@@ -95,11 +95,11 @@ enum NotRun {
 #[error("the node or the unit ended while the script ran, and it does not run again")]
 struct Interrupted(#[source] Option<NotRun>);
 
-/// When it begins.
+/// The time when it begins.
 const WAY_BACK_BEGINS: &str = "its way back begins when what it left has ended";
 
 impl NotRun {
-    /// What became of the order. An order that is gone or over is not the last word: its node may have another one.
+    /// The outcome of the order. An order that is gone or over is not the last word: its node may have another one.
     fn outcome(&self) -> Outcome {
         let is_final = match self {
             Self::Trust(error) => error.is_final(),
@@ -138,8 +138,8 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Carries out what `current` orders, and writes what became of it. Returns the result; None if there is nothing to do. An order that comes
-    /// meanwhile is left to the next process: the agent repeats what is not answered.
+    /// Carries out what `current` orders, and writes what became of it. Returns the result; None if there is nothing to
+    /// do. An order that comes meanwhile is left to the next process: the agent repeats what is not answered.
     ///
     /// # Errors
     /// When neither the record nor the result can be written.
@@ -304,7 +304,7 @@ impl Runner {
         }
     }
 
-    /// What was checked must still be ordered.
+    /// Decides again, because the checked order may have been withdrawn.
     fn decide_again(
         &self,
         host: &Host,
@@ -357,7 +357,7 @@ fn within(script: &VerifiedScript<'_>, run: Run) -> Run {
     }
 }
 
-/// The same result, with more words.
+/// Adds `text` to the message.
 fn and(result: RunResult, what: &str) -> RunResult {
     RunResult {
         message: format!("{}; {what}", result.message),
@@ -365,8 +365,8 @@ fn and(result: RunResult, what: &str) -> RunResult {
     }
 }
 
-/// The upgrade under the id that is signed, and not under the uid of an object: so an upgrade that somebody deletes and creates again under the same id is
-/// the same one, and its script does not run again.
+/// The upgrade under the id that is signed, and not under the uid of an object: so an upgrade that somebody deletes and
+/// creates again under the same id is the same one, and its script does not run again.
 fn identified(order: &Order, id: &str) -> Upgrade {
     Upgrade {
         uid: id.to_owned(),

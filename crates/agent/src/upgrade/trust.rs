@@ -1,5 +1,5 @@
-//! What an operator has pinned on the host for upgrades: the cluster, the name of the Node, the keys that may sign
-//! scripts, and the agent's folders.
+//! The values that an operator has pinned on the host for upgrades: the cluster, the name of the Node, the keys that
+//! may sign scripts, and the agent's folders.
 //!
 //! - It never comes from the cluster. It is in the folder of the break-glass keys, which the agent's container can only
 //!   read. Each file must belong to root, and nobody else may write it.
@@ -38,26 +38,24 @@ pub const UNSIGNED: &str = "unsigned-scripts";
 /// The folder of earlier versions, below the agent's.
 pub const FORMER: &str = "trust";
 
-/// Whether `tidewaiter host install` writes a file of this name, or has left it when it was killed.
+/// Returns true if `tidewaiter host install` writes a file of this name, or has left it when it was killed.
 pub(super) fn is_ours(name: &str) -> bool {
     let name = next_of(name).unwrap_or(name);
     name.ends_with(KEY) || [CLUSTER, NODE, FOLDER, STATE_FOLDER, UNSIGNED].contains(&name)
 }
 
-/// What an agent knows of itself and of its cluster: a host on which something else is pinned is not prepared for it.
+/// The identity of an agent and of its cluster: a host on which something else is pinned is not prepared for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AgentIdentity<'a> {
-    /// Its Node.
     pub(super) node: &'a NodeName,
     /// The id of the cluster in the cloud; empty if nobody has said it yet.
     pub(super) cluster: &'a str,
-    /// Its folder.
     pub(super) folder: &'a str,
     /// Its setting `stateFolder`.
     pub(super) state_folder: &'a str,
 }
 
-/// What is pinned.
+/// The pinned values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trust {
     cluster: String,
@@ -69,7 +67,7 @@ pub struct Trust {
     permits_unsigned: bool,
 }
 
-/// What is pinned cannot be read. No script runs then.
+/// The pinned values cannot be read. No script runs then.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// The file with the cluster is missing.
@@ -86,13 +84,13 @@ pub enum TrustError {
     Content {
         /// The file.
         path: String,
-        /// What it must be.
+        /// The rule that it violates.
         rule: String,
     },
 }
 
 impl TrustError {
-    /// Whether a person has to change what is pinned. A file that cannot be read may be read later.
+    /// Returns true if a person has to change what is pinned. A file that cannot be read may be read later.
     pub(super) fn is_final(&self) -> bool {
         !matches!(self, Self::Host(error) if !matches!(error, HostError::Unusable { .. }))
     }
@@ -137,7 +135,7 @@ impl Trust {
         &self.node
     }
 
-    /// Why the host is not prepared for this agent, so that no script would run; None if it is.
+    /// The reason why the host is not prepared for this agent, so that no script would run; None if it is.
     #[must_use]
     pub(super) fn problem(&self, agent: AgentIdentity<'_>) -> Option<String> {
         let AgentIdentity {
@@ -187,7 +185,7 @@ impl Trust {
         })
     }
 
-    /// Whether scripts without a signature run. An operator set this on the host, for taking over.
+    /// Returns true if scripts without a signature run. An operator set this on the host, for taking over.
     #[must_use]
     pub fn permits_unsigned(&self) -> bool {
         self.permits_unsigned
@@ -266,7 +264,7 @@ pub(super) fn names(folder: &OwnedFd) -> Result<Vec<String>, HostError> {
     Ok(names)
 }
 
-/// What a folder has.
+/// The names in a folder.
 pub(super) fn entries(folder: &OwnedFd) -> Result<Vec<String>, HostError> {
     let failed = |source| HostError::call("read", "a folder", source);
     let mut names = Vec::new();
@@ -279,7 +277,7 @@ pub(super) fn entries(folder: &OwnedFd) -> Result<Vec<String>, HostError> {
     Ok(names)
 }
 
-/// For what a script is to run.
+/// The request to run a script.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// The id of the upgrade.

@@ -18,10 +18,10 @@ use super::run::{self, SCRIPT};
 use super::{files, former, trust};
 use crate::host::{Host, HostError, Opened, is_aside, next_of};
 
-/// Where systemd links units that are enabled, as their `[Install]` says.
+/// The folder of systemd's links to units that are enabled, as their `[Install]` says.
 const WANTED: &str = "multi-user.target.wants";
 
-/// What is removed.
+/// The removed parts.
 #[derive(Debug)]
 pub struct Uninstall {
     /// The folder that the agent shares.
@@ -36,7 +36,7 @@ pub struct Uninstall {
     pub script_folder: Option<PathBuf>,
 }
 
-/// Why it is not removed.
+/// The reason why it is not removed.
 #[derive(Debug, thiserror::Error)]
 pub enum UninstallError {
     /// A file of the host.

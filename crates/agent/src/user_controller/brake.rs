@@ -1,14 +1,15 @@
 //! Decides whether many users may lose their access at the same time. Pure.
 //!
-//! One user that is removed loses access at once. Nobody left, or more than half of more than five users gone, may be a mistake: `kubectl
-//! delete users --all`, a definition that was deleted, a schema that drops fields, an etcd that was restored. A user of whose keys none
-//! stays is gone as well: otherwise anybody with write access to Users could lock all users out by replacing keys. Such a removal waits until
-//! the mirror of the cloud confirms it: `CloudSync` is `Synced`, counts as many Users as we see, and names another list of the cloud than
-//! when the users were last complete. A termination of the coordinator, which removes all Users, confirms it, too.
+//! One user that is removed loses access at once. Nobody left, or more than half of more than five users gone, may be a
+//! mistake: `kubectl delete users --all`, a definition that was deleted, a schema that drops fields, an etcd that was
+//! restored. A user of whose keys none stays is gone as well: otherwise anybody with write access to Users could lock
+//! all users out by replacing keys. Such a removal waits until the mirror of the cloud confirms it: `CloudSync` is
+//! `Synced`, counts as many Users as we see, and names another list of the cloud than when the users were last
+//! complete. A termination of the coordinator, which removes all Users, confirms it, too.
 //!
-//! An agent that starts does not know what the one before it held, nor which list of the cloud that one had applied. So its first removal
-//! waits for the mirror, however few it removes, and one that may be a mistake waits for another list than that which it finds. The same is
-//! true of an agent that finds the mirror's first list after a removal.
+//! An agent that starts does not know what the one before it held, nor which list of the cloud that one had applied. So
+//! its first removal waits for the mirror, however few it removes, and one that may be a mistake waits for another list
+//! than that which it finds. The same is true of an agent that finds the mirror's first list after a removal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,25 +27,25 @@ const FEW: usize = 5;
 /// Removals that are this far apart are not taken together.
 const TOGETHER: Duration = Duration::from_mins(10);
 
-/// What the mirror says of the Users.
+/// The state of the mirror of Users.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MirrorState {
-    /// Whether the last response of the cloud was applied.
+    /// True if the last response of the cloud was applied.
     pub(crate) is_synced: bool,
     /// The Users that it manages in the cluster.
     pub(crate) objects: usize,
-    /// Which list of the cloud it applied; empty before the first one.
+    /// The revision of the cloud's list that it applied; empty before the first one.
     pub(crate) revision: String,
-    /// Whether it holds deletions itself.
+    /// True if it holds deletions itself.
     pub(crate) is_held: bool,
-    /// When the cloud last answered, as of the last write.
+    /// The time when the cloud last answered, as of the last write.
     pub(crate) last_success: Option<Timestamp>,
-    /// Whether everything that the coordinator manages is being removed.
+    /// True if everything that the coordinator manages is being removed.
     pub(crate) is_terminating: bool,
 }
 
 impl MirrorState {
-    /// What `CloudSync` says, if it is there and knows Users.
+    /// The state in `CloudSync`, if it is there and knows Users.
     pub(crate) fn of(sync: Option<&CloudSync>, is_terminating: bool) -> Self {
         let status = sync.and_then(|sync| sync.status.as_ref());
         let users = status.and_then(|status| status.kinds.iter().find(|kind| kind.kind == "User"));
@@ -60,18 +61,19 @@ impl MirrorState {
     }
 }
 
-/// What the brake compares with.
+/// The state that the brake compares with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Brake {
-    /// Who could log in, and with which keys, when the users were last complete.
+    /// The users that could log in, and their keys, when the users were last complete.
     complete: Arc<Logins>,
-    /// Which list of the cloud the mirror confirmed last, if it is known, and who could log in then.
+    /// The revision of the cloud's list that the mirror confirmed last, if it is known, and the users that could log in
+    /// then.
     revision: Option<String>,
     confirmed: Option<Arc<Logins>>,
-    /// When somebody's access was last changed; monotonic.
+    /// The time when somebody's access was last changed; monotonic.
     changed: Duration,
     last: Arc<Logins>,
-    /// Whether an agent has started and nothing was applied since.
+    /// True if an agent has started and nothing was applied since.
     is_new: bool,
 }
 
@@ -88,10 +90,12 @@ impl Brake {
         }
     }
 
-    /// Whether the removal of those that are not in `wanted` waits. `users` is the number of Users in the cluster.
+    /// Returns true if the removal of those that are not in `wanted` waits. `users` is the number of Users in the
+    /// cluster.
     pub(crate) fn holds(&mut self, wanted: &Logins, users: usize, mirror: &MirrorState) -> bool {
         let (count, gone) = (self.complete.len(), gone(&self.complete, wanted));
-        // The first list that it finds: a new agent cannot tell it from one that it should wait for, nor can one that finds it after a removal.
+        // The first list that it finds: a new agent cannot tell it from one that it should wait for, nor can one that
+        // finds it after a removal.
         if (self.is_new || gone > 0) && self.revision.is_none() && !mirror.revision.is_empty() {
             self.revision = Some(mirror.revision.clone());
         }
@@ -103,7 +107,8 @@ impl Brake {
         gone > 0 && self.is_new && !mirror.is_terminating && !agrees(users, mirror)
     }
 
-    /// With another list of the cloud; or with the same, when all whom it named are still there, and only what was added since is gone.
+    /// With another list of the cloud; or with the same, when all whom it named are still there, and only what was
+    /// added since is gone.
     fn confirms(&self, wanted: &Logins, users: usize, mirror: &MirrorState) -> bool {
         let is_other = self.revision.as_ref() != Some(&mirror.revision);
         let has_all = || {
@@ -138,7 +143,7 @@ impl Brake {
     }
 }
 
-/// How many users are gone: of their keys none is left.
+/// The number of users that are gone: of their keys none is left.
 fn gone(before: &Logins, wanted: &Logins) -> usize {
     let is_gone = |(user, keys): &(&Uuid, &Vec<LoginKey>)| {
         let mut now = wanted.get(*user).into_iter().flatten();
@@ -147,7 +152,7 @@ fn gone(before: &Logins, wanted: &Logins) -> usize {
     before.iter().filter(is_gone).count()
 }
 
-/// Whether the mirror has applied its list, and all of it is what we see.
+/// Returns true if the mirror has applied its list, and all of it is what we see.
 fn agrees(users: usize, mirror: &MirrorState) -> bool {
     mirror.is_synced && !mirror.is_held && !mirror.revision.is_empty() && users >= mirror.objects
 }

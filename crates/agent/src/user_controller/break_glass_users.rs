@@ -1,7 +1,7 @@
 //! The users who have, or had, a pinned break-glass key as their own, for the `NodeReport`.
 //!
 //! The record is on the host: a `NodeReport` goes with its Node, and a Node that registers again has another one, of
-//! another agent. Nobody logs in by this record, so one that does not count is begun anew, and one that cannot be
+//! another agent. Nobody logs in by this record, so an invalid one is replaced, and one that cannot be
 //! written is written by a later pass.
 
 use tidewaiter_api::node_report::{BreakGlassUser, MOST_NAMED};

@@ -1,17 +1,17 @@
-//! When keys that the mirror does not confirm are removed. Pure.
+//! The expiry of keys that the mirror does not confirm. Pure.
 //!
-//! All times are monotonic: a node whose clock is wrong removes nothing early. An agent that starts counts its start as a confirmation,
-//! because it knows no earlier one.
+//! All times are monotonic: a node whose clock is wrong removes nothing early. An agent that starts counts its start as
+//! a confirmation, because it knows no earlier one.
 
 use std::time::Duration;
 
 /// The mirror confirms an unchanged list once an hour, so a shorter expiry would remove keys by accident.
 pub(crate) const SHORTEST: Duration = Duration::from_hours(12);
 
-/// So long before the removal it is announced.
+/// The time between the announcement and the removal.
 const ANNOUNCED: Duration = Duration::from_hours(6);
 
-/// Whether keys are removed.
+/// The expiry of the users' keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expiry {
     /// Keys do not expire.
@@ -48,7 +48,7 @@ impl Expiry {
         }
     }
 
-    /// When another answer is due.
+    /// The time when another answer is due.
     pub(crate) fn next(self) -> Option<Duration> {
         match self {
             Self::Confirmed(left) | Self::Soon(left) => Some(left),

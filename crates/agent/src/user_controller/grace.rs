@@ -7,7 +7,7 @@
 //! - Only lines that the first look has found stay. A line that comes later goes at once, so whoever can write
 //!   `authorized_keys` gains nothing.
 //! - It ends by the clock, so long after its beginning as the setting says now. The end is recorded as well, so a clock
-//!   that is put back begins nothing anew.
+//!   that is put back restarts nothing.
 //! - A record that cannot be of an agent is the end of the grace: one that is damaged, that others can write, or that
 //!   begins in the future. So nothing in it lets a line stay for longer than the setting says, counted from the start
 //!   of the agent that reads it.
@@ -30,10 +30,10 @@ pub(super) const FILE: &str = "foreign-lines.json";
 
 const FILE_MODE: u32 = 0o600;
 
-/// What the host remembers.
+/// The record of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
-    /// When the first look was.
+    /// The time when the first look was.
     since: Timestamp,
     /// The digests of the lines that stay; empty when the grace is over.
     lines: BTreeSet<String>,
@@ -45,7 +45,7 @@ pub(super) struct Grace {
     record: Option<Record>,
     kept: Arc<Kept>,
     until: Option<Timestamp>,
-    /// What was wrong with the record, in words.
+    /// The problem of the record, in words.
     problem: Option<String>,
 }
 
@@ -81,12 +81,12 @@ impl Grace {
         Ok(Arc::clone(&self.kept))
     }
 
-    /// When lines that stay now are removed; None if there are none.
+    /// The time when lines that stay now are removed; None if there are none.
     pub(super) fn until(&self) -> Option<Timestamp> {
         self.until
     }
 
-    /// What was wrong with the record, once.
+    /// The problem of the record, returned once.
     pub(super) fn take_problem(&mut self) -> Option<String> {
         self.problem.take()
     }
@@ -127,7 +127,7 @@ impl Grace {
     }
 }
 
-/// What is unusable cannot be of an agent.
+/// An unusable record cannot be of an agent.
 fn read(host: &Host, now: Timestamp) -> Result<Option<Record>, HostError> {
     let Some(content) = host.read_trusted(FILE)? else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! How often the agent undoes what somebody else does. Pure.
+//! Limits how often the agent undoes the changes of others. Pure.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 pub(crate) struct Pace(Duration);
 
 impl Pace {
-    /// How long the next restore has to wait.
+    /// The delay before the next restore.
     pub(crate) fn wait(&self, now: Duration) -> Option<Duration> {
         let ahead = self.0.saturating_sub(now);
         ahead.checked_sub(INTERVAL * (BURST - 1)).filter(|wait| !wait.is_zero())

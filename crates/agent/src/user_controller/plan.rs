@@ -1,4 +1,4 @@
-//! What is to be written to `authorized_keys`, and what others did to it. Pure.
+//! The desired content of `authorized_keys`, and the changes that others made. Pure.
 
 use std::borrow::Cow;
 
@@ -13,24 +13,24 @@ const OTHER_LINES: &str = "has other lines than the agent wrote";
 /// The file as the agent left it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Left {
-    /// What it had.
+    /// The former content.
     pub(crate) desired: Desired,
-    /// Which file it is.
+    /// The inode of the file.
     pub(crate) inode: u64,
 }
 
-/// What to do.
+/// The content to write.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// The new file; None when the file is as it should be.
     pub(crate) write: Option<Vec<u8>>,
-    /// What others did to the file that was left, in words.
+    /// Changes that others made to the file that was left, in words.
     pub(crate) tampering: Vec<String>,
     /// The lines of the file as it is.
     pub(crate) parts: Parts,
 }
 
-/// How the file should be.
+/// The desired file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) format: &'a Format,
@@ -92,7 +92,7 @@ pub(crate) fn plan(target: Target<'_>, found: &Found, left: Option<&Left>, late:
     }
 }
 
-/// What is wrong with owner, mode, names and flags. A second name would let its owner change the file out of our sight.
+/// The wrong owner, mode, names and flags. A second name would let its owner change the file out of our sight.
 fn wrong_attributes(file: &FoundFile, owner: Owner) -> Vec<String> {
     let mut wrong = Vec::new();
     if file.owner != owner {

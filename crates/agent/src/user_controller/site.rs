@@ -1,6 +1,7 @@
 //! The users' files on the node: decides who may log in, and makes the files so.
 //!
-//! One lock is around a whole pass, so that nothing is written after the agent was told to stop. Calls block, for as long as the disk does.
+//! One lock is around a whole pass, so that nothing is written after the agent was asked to stop. Calls block, for as
+//! long as the disk does.
 
 mod begin;
 mod desired;
@@ -34,7 +35,7 @@ const KEYS: &str = "authorized_keys";
 const SCRIPTS: [&str; 1] = ["scripts"];
 const SCRIPT: &str = "containership_login.sh";
 
-/// How often a file is written again because somebody wrote it at the same moment.
+/// The number of times that a file is written again because somebody wrote it at the same moment.
 const RACES: usize = 8;
 
 /// The users' files.
@@ -44,9 +45,9 @@ pub(crate) struct Site {
     format: Format,
     settings: AgentSettings,
     watcher: Watcher,
-    /// What root has pinned.
+    /// The folder of the pinned keys.
     pins: Host,
-    /// What the agent remembers.
+    /// The folder of the agent's record.
     record: Host,
     state: Mutex<State>,
     /// The folders as they were mounted at the start; none outside a container.
@@ -55,10 +56,10 @@ pub(crate) struct Site {
     lost: CancellationToken,
 }
 
-/// What a pass knows of the cluster.
+/// The input of a pass from the cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Input {
-    /// What the Users ask for; None before their first list.
+    /// The logins that the Users request; None before their first list.
     pub(crate) wanted: Option<Arc<Wanted>>,
     pub(crate) mirror: MirrorState,
     /// Monotonic.
@@ -67,24 +68,24 @@ pub(crate) struct Input {
     pub(crate) time: Timestamp,
 }
 
-/// What a pass did.
+/// The outcome of a pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
-    /// Who can log in; None when that is not known yet, and nothing was touched.
+    /// The users that can log in; None when that is not known yet, and nothing was touched.
     pub(crate) logins: Option<Arc<Logins>>,
     pub(crate) refused: Vec<Refused>,
-    /// Whether the Users were listed. Before that, who could log in still can.
+    /// True if the Users were listed. Before that, who could log in still can.
     pub(crate) is_listed: bool,
-    /// Whether the removal of many users waits for the mirror.
+    /// True if the removal of many users waits for the mirror.
     pub(crate) is_held: bool,
     pub(crate) expiry: Expiry,
-    /// What others had changed, in words. It is undone.
+    /// Changes of others, in words. They are undone.
     pub(crate) tampering: Vec<String>,
     /// The lines of others that may let somebody log in.
     pub(crate) foreign_lines: usize,
     /// The keys in these lines.
     pub(crate) foreign_keys: Vec<ForeignKey>,
-    /// When foreign lines that stay now are removed.
+    /// The time when foreign lines that stay now are removed.
     pub(crate) foreign_until: Option<Timestamp>,
     /// The fingerprints of the break-glass keys in the file.
     pub(crate) break_glass: Vec<String>,
@@ -92,9 +93,9 @@ pub(crate) struct Outcome {
     pub(crate) break_glass_users: Vec<BreakGlassUser>,
     /// The last use of one of them, and which.
     pub(crate) break_glass_use: Option<(Timestamp, String)>,
-    /// Why a file could only be overwritten in place.
+    /// The reason why a file could only be overwritten in place.
     pub(crate) unplaced: Option<HostError>,
-    /// Nothing was done, because restores follow each other too fast.
+    /// The delay, if nothing was done because restores follow each other too fast.
     pub(crate) wait: Option<Duration>,
 }
 
@@ -124,17 +125,18 @@ impl Site {
         }
     }
 
-    /// Who can log in, as far as the agent knows.
+    /// The users that can log in, as far as the agent knows.
     pub(crate) fn accepted(&self) -> Arc<Logins> {
         self.state().accepted.clone().unwrap_or_default()
     }
 
-    /// Whether the first pass has read what the agent before left.
+    /// Returns true if the first pass has read what the agent before left.
     pub(crate) fn has_begun(&self) -> bool {
         self.state().is_swept
     }
 
-    /// Cancelled when the folder on the host was moved or removed: the mount of a container follows the old one, which nobody reads any more.
+    /// Cancelled when the folder on the host was moved or removed: the mount of a container follows the old one, which
+    /// nobody reads any more.
     pub(crate) fn lost(&self) -> CancellationToken {
         self.lost.clone()
     }
@@ -198,7 +200,8 @@ impl Site {
         is_changed
     }
 
-    /// Writes a copy of the file for the next time that somebody changes it: to restore the file then takes no time of the disk.
+    /// Writes a copy of the file for the next time that somebody changes it: to restore the file then takes no time of
+    /// the disk.
     pub(crate) fn prepare(&self) {
         let mut state = self.state();
         let Some(inode) = state.left.as_ref().map(|left| left.inode) else {
@@ -321,7 +324,7 @@ impl Site {
     }
 }
 
-/// The files are as they should be, and a pass that fails is tried again every ten seconds: that is how others' changes
+/// The files are as they should be, and a pass that fails is retried every ten seconds: that is how others' changes
 /// are found then.
 fn not_watched(source: rustix::io::Errno) -> HostError {
     HostError::Unusable {

@@ -1,4 +1,4 @@
-//! What the user controller tells: metrics, Events on the Node, the log, and what the report of the node says.
+//! The reports of the user controller: metrics, Events on the Node, the log, and its part of the node's report.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,27 +17,27 @@ use super::site::Outcome;
 use crate::host::HostError;
 use crate::identity::Identity;
 
-/// What the report of the node is made of.
+/// The state that the node's report is made of.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
-    /// What the last pass that did not fail did.
+    /// The outcome of the last pass that did not fail.
     pub(crate) outcome: Option<Arc<Outcome>>,
-    /// Why the last pass failed, or could only overwrite a file in place.
+    /// The reason why the last pass failed, or could only overwrite a file in place.
     pub(crate) error: Option<String>,
-    /// How often a change was undone.
+    /// The number of changes that were undone.
     pub(crate) restores: u32,
     /// The last changes that others made.
     pub(crate) tampering: VecDeque<(Timestamp, String)>,
 }
 
 impl Told {
-    /// Whether the Users are not listed yet, and nothing is wrong.
+    /// Returns true if the Users are not listed yet, and nothing is wrong.
     pub(crate) fn awaits_users(&self) -> bool {
         self.error.is_none() && self.outcome.as_ref().is_some_and(|outcome| !outcome.is_listed)
     }
 }
 
-/// Tells it.
+/// Publishes the reports.
 pub(crate) struct Status {
     identity: Identity,
     events: Events,
@@ -143,7 +143,7 @@ impl Status {
         self.identity.reference()
     }
 
-    /// What was told, and each change of it.
+    /// The last state, and each change of it.
     pub(crate) fn told(&self) -> watch::Receiver<Told> {
         self.told.subscribe()
     }
@@ -254,7 +254,7 @@ impl Status {
 }
 
 impl Outcome {
-    /// Whether a report of both says the same.
+    /// Returns true if a report of both says the same.
     fn says(&self, other: &Self) -> bool {
         let said = |it: &Self| {
             (

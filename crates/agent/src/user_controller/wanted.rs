@@ -1,7 +1,7 @@
-//! Which keys the Users of the cluster ask for, and which are refused. Pure.
+//! The keys that the Users of the cluster request, and those that are refused. Pure.
 //!
-//! Whoever may write a User may let that user log in, and nothing more: an id becomes a part of a command only as the UUID that it is, a
-//! key becomes a line only as the key that was parsed, and one user's bad key affects nobody else.
+//! Whoever may write a User may let that user log in, and nothing more: an id becomes a part of a command only as the
+//! UUID that it is, a key becomes a line only as the key that was parsed, and one user's bad key affects nobody else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct User {
     /// With the record of which fields the mirror wrote.
     #[serde(deserialize_with = "tidewaiter_kit::slim::for_writer")]
     pub(crate) metadata: ObjectMeta,
-    /// What is read of the spec.
+    /// The parts of the spec that are read.
     pub(crate) spec: UserSpec,
 }
 
@@ -62,7 +62,7 @@ fn null_is_empty<'de, D: Deserializer<'de>>(value: D) -> Result<Vec<UserKey>, D:
     Ok(Option::deserialize(value)?.unwrap_or_default())
 }
 
-/// What the Users ask for.
+/// The logins that the Users request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// The keys to write.
@@ -80,7 +80,7 @@ pub(crate) struct Refused {
     pub(crate) user: String,
     /// The name of the key or its position; empty for all keys of the user.
     pub(crate) key: String,
-    /// Why, in words.
+    /// The reason, in words.
     pub(crate) reason: String,
 }
 
@@ -96,16 +96,16 @@ impl User {
         (id.hyphenated().to_string() == *text && self.object_name() == text).then_some(id)
     }
 
-    /// Whether the id and the keys are as the mirror of the cloud wrote them.
+    /// Returns true if the id and the keys are as the mirror of the cloud wrote them.
     fn is_of_mirror(&self) -> bool {
         let wrote = |field| has_applied(MIRROR, &self.metadata, &["spec", field]);
         wrote("id") && wrote("ssh_keys")
     }
 }
 
-/// What `users` ask for. A User that is being deleted asks for nothing, however long a finalizer keeps it: whoever sets
-/// one keeps nobody's access that the cloud has ended. Where there are too many keys, those who can
-/// log in (`first`) keep theirs: nobody takes their place by new Users. Where a mirror of the cloud writes the Users
+/// The logins that `users` request. A User that is being deleted requests nothing, however long a finalizer keeps it:
+/// a finalizer prolongs no access that the cloud has ended. Where there are too many keys, those who can log in
+/// (`first`) keep theirs: nobody takes their place by new Users. Where a mirror of the cloud writes the Users
 /// (`is_mirrored`), one that somebody else has made or edited changes nothing: who can log in keeps the keys that the
 /// node has, until the mirror has undone it.
 pub(crate) fn wanted<U: AsRef<User>>(users: impl IntoIterator<Item = U>, first: &Logins, is_mirrored: bool) -> Wanted {

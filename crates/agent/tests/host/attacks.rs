@@ -1,4 +1,4 @@
-//! What somebody who can write in the folder plants.
+//! Objects that somebody who can write in the folder plants.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -129,7 +129,8 @@ fn a_folder_with_content_is_moved_aside() {
     assert_eq!(fs::read(world.ssh().join(aside).join("data")).unwrap(), b"data");
 }
 
-/// Somebody exchanges a folder for a link to another one as fast as possible: whatever the agent opens is its own folder.
+/// Somebody exchanges a folder for a link to another one as fast as possible: whatever the agent opens is its own
+/// folder.
 #[test]
 fn a_racing_renamer_leads_nowhere() {
     let world = World::new();

@@ -49,7 +49,7 @@ impl HostCalls for Faulty {
     }
 }
 
-/// What is there before the write: its name, how it is made, and the content of the file.
+/// The state before the write: its name, how it is made, and the content of the file.
 type Start = (&'static str, fn(&World), Option<&'static [u8]>);
 
 fn starts() -> [Start; 4] {

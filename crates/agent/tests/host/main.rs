@@ -1,4 +1,5 @@
-//! The files of the host, on a real file system: what attackers plant, calls that fail, and the end of the process between two calls.
+//! The files of the host, on a real file system: what attackers plant, calls that fail, and the end of the process
+//! between two calls.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::disallowed_methods, reason = "what others write to the files")]
 
@@ -94,7 +95,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// What the agent does to write a file.
+/// Writes a file as the agent does.
 fn write(host: &Host, content: &[u8]) -> Result<(), HostError> {
     let opened = host.ensure(&PATH)?;
     let folder = opened.last().unwrap();

@@ -1,4 +1,4 @@
-//! Why nothing is offered, and what could help.
+//! The reasons why nothing is offered, with the remedy.
 
 use jiff::Timestamp;
 use tidewaiter_kit::{Chain, Notice, ReconcileError, Retry};
@@ -9,7 +9,7 @@ use crate::upgrade::files::FileError;
 use crate::upgrade::relay::RelayError;
 use crate::upgrade::trust::TrustError;
 
-/// Why nothing is offered, although it is the turn of this node.
+/// The reason why nothing is offered, although it is the turn of this node.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpgradeError {
     #[error(transparent)]
@@ -25,8 +25,8 @@ pub(crate) enum UpgradeError {
 }
 
 impl UpgradeError {
-    /// Whether the script is wrong, or what is pinned: a person has to change it. A file that cannot be read may be
-    /// read later.
+    /// Returns true if the script is wrong, or what is pinned: a person has to change it. A file that cannot be read
+    /// may be read later.
     pub(super) fn is_final(&self) -> bool {
         match self {
             Self::Trust(error) => error.is_final(),

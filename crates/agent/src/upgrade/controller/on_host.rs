@@ -1,4 +1,5 @@
-//! The files of the host: the order that the upgrade controller writes, and the result and the pinned keys that it reads.
+//! The files of the host: the order that the upgrade controller writes, and the result and the pinned keys that it
+//! reads.
 
 use std::time::Duration;
 

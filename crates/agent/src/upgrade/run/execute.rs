@@ -1,4 +1,5 @@
-//! Runs a script until its end or its deadline. What it prints goes to the journal, by standard error, and its end into the result.
+//! Runs a script until its end or its deadline. What it prints goes to the journal, by standard error, and its end into
+//! the result.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -22,19 +23,19 @@ use crate::host::{Host, HostError};
 /// The name of the copy that runs.
 pub(in crate::upgrade) const SCRIPT: &str = "script.sh";
 
-/// How much of what the script printed last is kept.
+/// The number of bytes of the script's last output that are stored.
 const TAIL: usize = 4096;
 
-/// How long a command may take to print something short.
+/// The time that a command may take to print something short.
 const PRINTS: Duration = Duration::from_secs(10);
 
-/// How often the end of the script is looked for while it prints nothing.
+/// The interval at which the end of the script is checked while it prints nothing.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
 
-/// What a script is to do.
+/// The task of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// Upgrade the node.
@@ -43,8 +44,8 @@ pub(super) enum Way {
     Back,
 }
 
-/// A script that may run until the deadline. The deadline is a time of day. What is left until then is measured before the script begins, too, so that a
-/// clock that is put back does not lengthen it.
+/// A script that may run until the deadline. The deadline is a time of day. What is left until then is measured before
+/// the script begins, too, so that a clock that is put back does not lengthen it.
 pub(super) struct Execution<'a> {
     /// The copy.
     path: PathBuf,
@@ -69,7 +70,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Whether no time is left.
+    /// Returns true if no time is left.
     fn is_over(&self) -> bool {
         self.clock.now() >= self.run.until || self.clock.monotonic() >= self.end
     }
@@ -90,7 +91,7 @@ impl<'a> Execution<'a> {
             .stderr(writer)
             .process_group(0);
         let mut child = command.spawn()?;
-        // The last writer must be the script.
+        // Close our write ends, so that the pipe reaches EOF when the script exits.
         drop(command);
         let output = File::from(std::os::fd::OwnedFd::from(output));
         let mut tail = Vec::new();
@@ -115,7 +116,8 @@ impl<'a> Execution<'a> {
         })
     }
 
-    /// None at the deadline: the script and all that it started in its group are killed then; systemd ends the rest with the service.
+    /// None at the deadline: the script and all that it started in its group are killed then; systemd ends the rest
+    /// with the service.
     fn follow(&self, child: &mut Child, mut output: &File, tail: &mut Vec<u8>) -> io::Result<Option<ExitStatus>> {
         let mut is_open = true;
         loop {
@@ -152,7 +154,7 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// What a program says of its version, if it ends well within [`PRINTS`].
+/// The version that a program prints, if it ends well within [`PRINTS`].
 pub(in crate::upgrade) fn version_text(program: &Path, clock: &dyn Clock) -> Option<String> {
     printed(Command::new(program).arg("--version"), clock)
 }
@@ -165,7 +167,7 @@ pub(in crate::upgrade) fn kubelet_version(kubelet: &Path, clock: &dyn Clock) -> 
 fn printed(command: &mut Command, clock: &dyn Clock) -> Option<String> {
     let (mut output, writer) = io::pipe().ok()?;
     let spawned = command.stdin(Stdio::null()).stdout(writer).spawn();
-    // The last writer must be the command.
+    // Close our write ends, so that the pipe reaches EOF when the command exits.
     command.stdout(Stdio::null());
     let mut child = spawned.ok()?;
     let end = clock.monotonic().saturating_add(PRINTS);
@@ -191,7 +193,7 @@ fn printed(command: &mut Command, clock: &dyn Clock) -> Option<String> {
     String::from_utf8(text).ok().filter(|_| is_whole && status.success())
 }
 
-/// Why a script cannot be copied to where it can run.
+/// The reason why a script cannot be copied to where it can run.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CopyError {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! What the host remembers of upgrades, across reboots and power cuts, and its lock. The agent cannot reach it.
+//! The host's record of upgrades, across reboots and power cuts, and its lock. The agent cannot reach it.
 
 use std::fs::File;
 
@@ -14,7 +14,7 @@ use crate::host::{Host, HostError};
 const RECORD: &str = "upgrades.json";
 const LOCK: &str = "lock";
 
-/// What the host remembers.
+/// The record of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     /// The generations that it has seen, and the upgrades that it has begun, by id.
@@ -27,7 +27,7 @@ pub(super) struct Record {
     /// The last upgrade whose script has ended.
     #[serde(default)]
     pub(super) ended: Option<String>,
-    /// How it ended, for as long as it has no way back.
+    /// The result, as long as it has no way back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) result: Option<RunResult>,
     /// The script that has failed, and whose way back is to begin.
@@ -47,12 +47,12 @@ pub(super) struct Before {
 pub(super) struct WayBack {
     /// The digest of the script.
     pub(super) script: String,
-    /// How it failed.
+    /// The failure.
     pub(super) failed: RunResult,
 }
 
 impl Record {
-    /// Reads it. A record that is damaged is not an empty one.
+    /// Reads the record. A damaged record is an error, never an empty record.
     pub(super) fn read(state: &Host) -> Result<Self, FileError> {
         let opened = state.ensure(&[])?;
         let Some(folder) = opened.last() else {

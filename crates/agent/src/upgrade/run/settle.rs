@@ -1,4 +1,4 @@
-//! What happens after a script has ended, or was interrupted: its way back, and the last word about it.
+//! The steps after a script has ended, or was interrupted: its way back, and the last word about it.
 
 use jiff::Timestamp;
 use tidewaiter_kit::Chain;
@@ -150,7 +150,7 @@ impl Runner {
     }
 }
 
-/// How the script of this upgrade ended, as the host remembers it: where the agent reads it, it could not be written.
+/// The result of the script of this upgrade in the host's record: where the agent reads it, it could not be written.
 pub(super) fn ended(state: &Host, id: &str) -> Option<RunResult> {
     let record = Record::read(state).ok()?;
     record.result.filter(|result| result.id == id)

@@ -39,11 +39,11 @@ struct World {
     _alone: MutexGuard<'static, ()>,
 }
 
-/// One test at a time: the process that another one starts holds the files that are written here until it runs its program, and what is being written
-/// cannot be run (`ETXTBSY`).
+/// One test at a time: the process that another one starts holds the files that are written here until it runs its
+/// program, and what is being written cannot be run (`ETXTBSY`).
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// What the agent offers: what the cloud signed, and what the coordinator wrote.
+/// The agent's offer: what the cloud signed, and what the coordinator wrote.
 #[derive(Clone)]
 struct Offered {
     id: &'static str,
@@ -195,7 +195,7 @@ impl World {
         self.runner.run().unwrap()
     }
 
-    /// How often a script ran.
+    /// The number of runs of a script.
     fn runs(&self) -> usize {
         fs::read_to_string(self.scratch.path().join("ran")).map_or(0, |text| text.lines().count())
     }
@@ -336,7 +336,7 @@ fn the_way_back_of_a_script_that_failed_runs_and_is_verified() {
     }
 }
 
-/// What let the script run must still hold, and the script must be the one that failed.
+/// A way back requires that the conditions of the first run still hold, and that the script is the one that failed.
 #[test]
 fn a_way_back_does_not_begin_when_its_order_is_gone_changed_or_over() {
     type Change = fn(&World);
@@ -475,7 +475,7 @@ fn a_script_that_hangs_is_killed_at_the_deadline_with_what_it_started() {
     assert!(state.is_empty() || state.contains(") Z "), "{state}");
 }
 
-/// Whatever the order says: so no writer of upgrades starts two nodes at once.
+/// The window of the signature applies to each order: so no writer of upgrades starts two nodes at once.
 #[test]
 fn a_script_runs_in_the_window_of_its_signature_alone() {
     let world = World::new();

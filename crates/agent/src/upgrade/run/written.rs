@@ -72,7 +72,7 @@ impl Runner {
         }
     }
 
-    /// Until when something is written again that is settled.
+    /// The time until which a settled result is written again.
     pub(super) fn settles_until(&self) -> Timestamp {
         self.clock.now().saturating_add(SETTLES).unwrap_or(Timestamp::MAX)
     }

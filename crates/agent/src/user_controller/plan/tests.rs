@@ -138,7 +138,7 @@ fn a_foreign_line_is_kept_or_removed_and_its_key_named() {
     assert_eq!(plan.tampering, [named]);
 }
 
-/// Whoever writes into our block is named, too, and once.
+/// A writer of a line within our block is named, too, and once.
 #[test]
 fn a_key_within_the_block_is_named() {
     let mut within = file("");

@@ -1,4 +1,4 @@
-//! What `authorized_keys` should have besides the users' keys: the pinned keys, and the foreign lines that stay.
+//! The desired lines of `authorized_keys` besides the users' keys: the pinned keys, and the foreign lines that stay.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::break_glass;
 use crate::host::{Found, FoundFile, HostError, Opened};
 use crate::login_script::BREAK_GLASS_USE;
 
-/// What is pinned, as it was last read.
+/// The pinned keys, as they were last read.
 #[derive(Debug, Default)]
 pub(super) struct Pinned {
     content: Vec<u8>,

@@ -52,7 +52,7 @@ impl Displaced {
         });
     }
 
-    /// Says which keys are in these lines, which were written to such a file, and not in the file as it is now. Each is
+    /// Returns the keys in these lines, which were written to such a file, and not in the file as it is now. Each is
     /// said once.
     pub(super) fn tampering<'a>(&mut self, lines: impl Iterator<Item = &'a [u8]>, now: &'a [u8]) -> Option<String> {
         let new = added_keys(lines, now).filter(|key| self.named.insert(key.fingerprint.clone()));
@@ -84,7 +84,8 @@ impl Displaced {
         late
     }
 
-    /// What [`Displaced::late`] has returned is merged. Forgets the files that were followed long enough.
+    /// Records that the files which [`Displaced::late`] returned are merged. Forgets the files that were followed long
+    /// enough.
     pub(super) fn merged(&mut self, now: Duration) {
         self.files.retain_mut(|file| {
             if let Some(late) = file.late.take() {

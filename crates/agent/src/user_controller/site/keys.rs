@@ -11,19 +11,19 @@ use crate::host::{Found, HostError, Prepared, Replaced, Written};
 /// A file that was overwritten in place.
 #[derive(Debug)]
 pub(super) struct InPlace {
-    /// What it should have.
+    /// The desired content.
     content: Vec<u8>,
-    /// How many bytes of it there was room for.
+    /// The number of its bytes that fitted.
     kept: usize,
 }
 
 impl InPlace {
-    /// Whether the file is as it was left.
+    /// Returns true if the file is as it was left.
     fn is_left(&self, found: &Found) -> bool {
         matches!(found, Found::File(file) if Some(&*file.content) == self.content.get(..self.kept))
     }
 
-    /// Whether it lacks what did not fit into it, which nobody took from it.
+    /// Returns true if it lacks what did not fit into it, which nobody took from it.
     pub(super) fn is_short(&self, found: &Found) -> bool {
         self.kept < self.content.len() && self.is_left(found)
     }
@@ -120,8 +120,8 @@ impl Site {
         Ok(written)
     }
 
-    /// Handles a file that could not be replaced: corrects owner and mode, which needs no room on the disk, unless it has
-    /// another link and is perhaps not ours. On a full disk, overwrites it with what fits, and returns that.
+    /// Handles a file that could not be replaced: corrects owner and mode, which needs no room on the disk, unless it
+    /// has another link and is perhaps not ours. On a full disk, overwrites it with what fits, and returns that.
     pub(super) fn overwrite(
         &self,
         state: &mut State,

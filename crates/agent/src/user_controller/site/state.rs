@@ -1,4 +1,4 @@
-//! Who may log in: decides it from the Users, the mirror and what was accepted before. Pure.
+//! Decides which users may log in, from the Users, the mirror and what was accepted before. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,25 +24,26 @@ use crate::host::{HostError, Prepared, Written};
 /// many Users.
 const MOST_HELD: usize = 4 * 1024 * 1024;
 
-/// What the agent remembers from pass to pass.
+/// The agent's state between passes.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Whether the agent was told to stop.
+    /// True if the agent was asked to stop.
     pub(super) is_stopped: bool,
-    /// Whether what a killed agent left was removed.
+    /// True if what a killed agent left was removed.
     pub(super) is_swept: bool,
-    /// Who may log in. Before the first list of the Users, that is who the file says, if the agent wrote it.
+    /// The users that may log in. Before the first list of the Users, these are the users in the file, if the agent
+    /// wrote it.
     pub(super) accepted: Option<Arc<Logins>>,
     pub(super) left: Option<Left>,
     /// The files as the last pass left them, if it did not fail.
     pub(super) written: Vec<Written>,
     /// The files that are to be replaced when there is room, by name.
     pub(super) in_place: BTreeMap<&'static str, InPlace>,
-    /// Why this pass overwrote a file in place.
+    /// The reason why this pass overwrote a file in place.
     pub(super) unplaced: Option<HostError>,
     /// The files that were in the place of `authorized_keys`.
     pub(super) displaced: Displaced,
-    /// When this pass began; monotonic.
+    /// The time when this pass began; monotonic.
     pub(super) now: Duration,
     pub(super) pinned: Pinned,
     pub(super) grace: Grace,
@@ -55,13 +56,13 @@ pub(super) struct State {
     pub(super) has_script: bool,
     pub(super) brake: Brake,
     pub(super) pace: Pace,
-    /// When the mirror last confirmed the users; monotonic.
+    /// The time when the mirror last confirmed the users; monotonic.
     confirmed: Duration,
     last_success: Option<Timestamp>,
 }
 
 impl State {
-    /// Nothing is known at the monotonic time `now`.
+    /// The initial state, at the monotonic time `now`.
     pub(super) fn new(now: Duration) -> Self {
         Self {
             confirmed: now,
@@ -70,7 +71,7 @@ impl State {
         }
     }
 
-    /// Who may log in now.
+    /// The users that may log in now.
     pub(super) fn decide(&mut self, input: &Input, expire_after: Option<Duration>) -> Outcome {
         let mut is_held = false;
         if let Some(wanted) = &input.wanted {

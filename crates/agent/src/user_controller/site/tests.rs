@@ -30,7 +30,7 @@ const NOW: Duration = Duration::from_hours(100);
 
 struct World {
     folder: TempDir,
-    /// What the owner of the folder cannot write.
+    /// A folder that the owner of the keys cannot write.
     beside: TempDir,
     settings: AgentSettings,
 }
@@ -130,7 +130,7 @@ fn input(wanted: Option<Arc<Wanted>>) -> Input {
     }
 }
 
-/// So many hours after the agent has started.
+/// The time this many hours after the start of the agent.
 fn at(hours: i64) -> Timestamp {
     Timestamp::from_second(1_900_000_000 + hours * 3_600).unwrap()
 }
@@ -929,7 +929,7 @@ fn what_is_written_to_a_replaced_file_lets_nobody_in_who_may_not() {
     assert!(outcome.tampering[0].ends_with(" mine"), "{:?}", outcome.tampering);
 }
 
-/// Whichever way somebody writes a key, the agent names the key and its comment, and once.
+/// The agent names the key and its comment, and once, for each way of writing a key.
 #[test]
 fn a_key_is_named_whichever_way_it_is_written() {
     for (way, foreign_lines) in [

@@ -1,4 +1,4 @@
-//! What root does on a host: it installs, changes keys, and removes everything; and what somebody in the agent's
+//! The actions of root on a host: it installs, changes keys, and removes everything; and what somebody in the agent's
 //! container can do beside it.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ fn pair() -> (PublicKey, SigningKey) {
 }
 
 impl World {
-    /// What an earlier version has pinned, or whoever has the agent's container.
+    /// The pins of an earlier version, or of somebody who controls the agent's container.
     fn pins_formerly(&self, keys: &[&PublicKey]) {
         let former = self.path("trust");
         fs::create_dir(&former).unwrap();
@@ -393,8 +393,8 @@ fn a_script_that_cannot_run_where_its_copy_is_waits_and_is_not_lost() {
     drop(mounted);
 }
 
-/// What the script printed and did is known, and the disk is full. Somebody makes room when the host has looked for it
-/// in vain: with the first try of a copy of the result, or with that of the record if both are on one disk.
+/// The output and effect of the script are known, and the disk is full. Somebody makes room when the host has looked
+/// for it in vain: with the first try of a copy of the result, or with that of the record if both are on one disk.
 #[test]
 fn an_outcome_is_told_when_there_is_room_again() {
     for (both, way_back) in [(false, false), (true, false), (false, true)] {
@@ -606,7 +606,7 @@ fn nothing_is_removed_while_a_script_runs_or_its_way_back_is_due() {
     assert!(!world.is_installed());
 }
 
-/// Whoever has the agent's container leaves links and folders where root removes files.
+/// An attacker in the agent's container leaves links and folders where root removes files.
 #[test]
 fn a_removal_follows_no_links() {
     let world = World::new();
