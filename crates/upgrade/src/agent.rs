@@ -1,7 +1,7 @@
 //! The agent's own decision: is it the turn of this node, and may the script of the upgrade run?
 //!
-//! The agent records on its host that the run of an upgrade begins, before it lets the script run, and decides again in between. So a crash at
-//! any point leads to one run or none, never to two.
+//! The agent records on its host that the run of an upgrade begins, before it lets the script run, and decides again in
+//! between. So a crash at any point leads to one run or none, never to two.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,20 +16,20 @@ use crate::version::Version;
 /// By how much the clocks of two machines may differ.
 pub const CLOCK_ERROR: SignedDuration = SignedDuration::from_secs(30);
 
-/// What the host of the agent is, and what it remembers.
+/// The properties and the ledger of the agent's host.
 #[derive(Clone, Copy, Debug)]
 pub struct Host<'a> {
     /// The name of its node.
     pub node: &'a NodeName,
     /// The version of its kubelet, as the host says; None if it cannot be read.
     pub version: Option<&'a Version>,
-    /// What it remembers.
+    /// The ledger of the host.
     pub ledger: &'a Ledger,
     /// The time of the host.
     pub now: Timestamp,
 }
 
-/// What the agent remembers on its host, across restarts and power cuts.
+/// The state that the agent stores on its host, across restarts and power cuts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ledger {
@@ -48,13 +48,14 @@ pub struct Run {
     pub generation: i64,
     /// The version to upgrade to.
     pub target: Version,
-    /// When the script must have ended, by the clock of this host. Whoever runs it stops it then, so that it does not run beside that of the next node.
+    /// The time when the script must have ended, by the clock of this host. Whoever runs it stops it then, so that it
+    /// does not run beside that of the next node.
     pub until: Timestamp,
-    /// Whether the script was begun before and interrupted.
+    /// Tells a run after an interruption from a first one.
     pub again: Again,
 }
 
-/// Whether a script runs again.
+/// Tells a run after an interruption from a first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
     /// It was begun before and interrupted. It may have upgraded the kubelet, and still has to do the rest.
@@ -63,10 +64,10 @@ pub enum Again {
     No,
 }
 
-/// Why no script runs.
+/// The reason why no script runs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// No upgrade says so.
+    /// No upgrade names this node as one in progress.
     #[error("it is not the turn of this node")]
     NotCurrent,
     /// Only one upgrade may be in progress.
@@ -97,12 +98,12 @@ pub enum Refused {
     /// The coordinator may count the node as failed before the script ends.
     #[error("the order ends at {until}, which is over or too near")]
     TooLate {
-        /// When the script must have ended.
+        /// The time when the script must have ended.
         until: Timestamp,
     },
 }
 
-/// Whether a script may run again after it was begun, which only the script itself can say.
+/// The script's declaration that it may run again after it was begun, which only the script itself can say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeatable {
     /// It declares so.
@@ -111,7 +112,8 @@ pub enum Repeatable {
     No,
 }
 
-/// Decides whether the script of an upgrade may begin to run on this host. `upgrades` is what the agent sees, which may be old.
+/// Decides whether the script of an upgrade may begin to run on this host. `upgrades` is what the agent sees, which may
+/// be old.
 ///
 /// # Errors
 /// Why not.
@@ -125,7 +127,8 @@ pub fn decide(upgrades: &[Upgrade], host: Host<'_>, repeatable: Repeatable) -> R
     turn(&offer, host, again)
 }
 
-/// Decides whether the run of the upgrade with this uid, which [`decide`] permitted and the ledger has recorded since, may still begin.
+/// Decides whether the run of the upgrade with this uid, which [`decide`] permitted and the ledger has recorded since,
+/// may still begin.
 ///
 /// # Errors
 /// Why not.
@@ -137,20 +140,21 @@ pub fn confirm(upgrade: &str, again: Again, upgrades: &[Upgrade], host: Host<'_>
     turn(&offer, host, again)
 }
 
-/// What an agent offers to its host.
+/// The upgrade that an agent offers to its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer<'a> {
     /// The upgrade.
     pub upgrade: &'a Upgrade,
-    /// What is to be done.
+    /// The spec of the upgrade.
     pub spec: &'a Spec,
-    /// When the script must have ended.
+    /// The time when the script must have ended.
     pub until: Timestamp,
 }
 
-/// Decides whether the upgrade is offered to the host, which then decides itself with [`decide`] and [`confirm`]: an agent in a container knows neither the
-/// version of the host nor what was run there. It is the turn of a node when exactly one upgrade says that the node is in progress, no newer
-/// state of that upgrade was seen, and there is time left.
+/// Decides whether the upgrade is offered to the host, which then decides itself with [`decide`] and [`confirm`]: an
+/// agent in a container knows neither the version of the host nor what was run there. It is the turn of a node when
+/// exactly one upgrade says that the node is in progress, no newer state of that upgrade was seen, and there is time
+/// left.
 ///
 /// # Errors
 /// Why not.
@@ -207,8 +211,9 @@ fn is_current(upgrade: &Upgrade, node: &NodeName) -> bool {
     upgrade.is_in_progress() && matches!(state, Some(NodeState::InProgress { .. }))
 }
 
-/// The coordinator counts the node as failed at the deadline, by a clock that may be ahead of ours. So the script ends earlier by the clock error, or
-/// by half of the time where that is less. No start lies in the future, whatever the order says: a run never has more time than a node has.
+/// The coordinator counts the node as failed at the deadline, by a clock that may be ahead of ours. So the script ends
+/// earlier by the clock error, or by half of the time where that is less. No start lies in the future, whatever the
+/// order says: a run never has more time than a node has.
 fn until(upgrade: &Upgrade, node: &NodeName, now: Timestamp) -> Option<Timestamp> {
     let Some(NodeState::InProgress { since: Some(since) }) = upgrade.progress.nodes.get(node) else {
         return None;

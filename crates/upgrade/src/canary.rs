@@ -1,4 +1,5 @@
-//! The canaries: the first nodes of an upgrade, after which the cluster must stay healthy for a while before the others follow.
+//! The canaries: the first nodes of an upgrade, after which the cluster must stay healthy for a while before the others
+//! follow.
 
 use tidewaiter_api::NodeName;
 
@@ -6,13 +7,13 @@ use crate::observation::{CanaryPolicy, NodeState, Observation, Progress};
 use crate::orders::{Order, Unhealthy, Wait};
 use crate::rules;
 
-/// Whether one of the canaries has failed.
+/// Returns true if one of the canaries has failed.
 pub(crate) fn has_failed(policy: CanaryPolicy, progress: &Progress) -> bool {
     progress.nodes.len() <= policy.nodes && progress.count(NodeState::Failed) > 0
 }
 
-/// Holds back the node after the canaries until the cluster has been healthy for the whole time. When it is not, the time begins again. Once the
-/// next node is started, this is over.
+/// Holds back the node after the canaries until the cluster has been healthy for the whole time. When it is not, the
+/// time begins again. Once the next node is started, this is over.
 pub(crate) fn hold(seen: &Observation<'_>, policy: CanaryPolicy, progress: &Progress) -> Result<Option<Order>, Wait> {
     if progress.nodes.len() != policy.nodes {
         return Ok(None);

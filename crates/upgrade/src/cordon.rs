@@ -1,8 +1,9 @@
 //! The cordon ledger: which nodes an upgrade takes out of service, and when they are in service again.
 //!
-//! - The ledger is in the progress of the upgrade, which no kubelet can write. An entry is written before the Node is cordoned, and removed after it is
-//!   uncordoned. So whatever crashes, no node stays cordoned without an entry.
-//! - A node that somebody else had cordoned stays cordoned. So does one from which the mark was removed: this is how a person keeps one.
+//! - The ledger is in the progress of the upgrade, which no kubelet can write. An entry is written before the Node is
+//!   cordoned, and removed after it is uncordoned. So whatever crashes, no node stays cordoned without an entry.
+//! - A node that somebody else had cordoned stays cordoned. So does one from which the mark was removed: this is how a
+//!   person keeps one.
 
 use tidewaiter_api::NodeName;
 
@@ -24,7 +25,7 @@ pub(crate) fn release(seen: &Observation<'_>, progress: &Progress, drained: Opti
     released.map(|name| Order::Release(name.clone()))
 }
 
-/// Whether the node is cordoned by this upgrade.
+/// Returns true if the node is cordoned by this upgrade.
 fn is_ours(seen: &Observation<'_>, progress: &Progress, name: &NodeName) -> bool {
     let was_before = progress.cordons.get(name).is_some_and(|cordon| cordon.before);
     let node = seen.nodes.iter().find(|node| node.name == *name);
@@ -57,7 +58,8 @@ pub(crate) fn give_up(seen: &Observation<'_>, ending: Ending) -> Step {
     }
 }
 
-/// Starts a node once its pods have left it. One that is over is uncordoned first, so that only one node is out of service.
+/// Starts a node once its pods have left it. One that is over is uncordoned first, so that only one node is out of
+/// service.
 pub(crate) fn drain(
     seen: &Observation<'_>,
     progress: &Progress,
@@ -89,7 +91,7 @@ pub(crate) fn drain(
     })
 }
 
-/// What is to be done to Nodes and pods, after these orders have made this progress.
+/// The effects on Nodes and pods that are due after these orders have made this progress.
 pub(crate) fn effects(
     seen: &Observation<'_>,
     spec: &Spec,

@@ -1,7 +1,7 @@
 //! Draining a node: which of its pods must leave, which cannot, and what the eviction API will say of them.
 //!
-//! Source: kubectl drain for what is left alone; the eviction subresource of the API server (`pkg/registry/core/pod/storage/eviction.go`) for the
-//! forecast, which decides as it does.
+//! Source: kubectl drain for what is left alone; the eviction subresource of the API server
+//! (`pkg/registry/core/pod/storage/eviction.go`) for the forecast, which decides as it does.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,13 +17,13 @@ pub struct Pod {
     pub labels: BTreeMap<String, String>,
     /// The phase, such as `Running`.
     pub phase: String,
-    /// Whether it is Ready.
+    /// True if it is Ready.
     pub ready: bool,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub terminating: bool,
     /// The kind of its controller, such as `ReplicaSet`; None for a pod that nobody creates again.
     pub controller: Option<String>,
-    /// Whether the kubelet runs it from a file.
+    /// True if the kubelet runs it from a file.
     pub is_static: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Budget {
     pub current_healthy: i32,
     /// `status.desiredHealthy`.
     pub desired_healthy: i32,
-    /// Whether the status is that of the newest spec.
+    /// True if the status is that of the newest spec.
     pub is_observed: bool,
 }
 
@@ -55,7 +55,7 @@ pub struct Selects {
     pub labels: BTreeMap<String, String>,
     /// Further requirements.
     pub expressions: Vec<Requirement>,
-    /// Whether there is no selector at all: then no pod is selected, and with an empty one each is.
+    /// True if there is no selector at all: then no pod is selected, and with an empty one each is.
     pub nothing: bool,
 }
 
@@ -70,14 +70,14 @@ pub struct Requirement {
     pub values: Vec<String>,
 }
 
-/// What draining does with a pod.
+/// The treatment of a pod by a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
     /// It stays: a DaemonSet's, a static one, or one that has ended.
     Stays,
     /// It is evicted.
     Evicted,
-    /// It is not evicted: nobody would create it again.
+    /// Not evicted: nobody would create it again.
     Unmovable,
 }
 
@@ -86,16 +86,16 @@ pub enum Treatment {
 pub struct Left {
     /// `NAMESPACE/NAME`.
     pub pod: String,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// Why a pod has not left its node, or will not.
+/// The reason why a pod has not left its node, or will not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Nothing keeps it: it is evicted, or it is being deleted.
+    /// Evicted, or already being deleted.
     Leaving,
-    /// Nobody would create it again.
+    /// It has no controller that would create it again.
     NoController,
     /// This budget permits no disruption now.
     Budget(String),
@@ -104,7 +104,7 @@ pub enum Why {
 }
 
 impl Pod {
-    /// What draining does with it.
+    /// The treatment of the pod by a drain.
     #[must_use]
     pub fn treatment(&self) -> Treatment {
         let has_ended = matches!(self.phase.as_str(), "Succeeded" | "Failed");
@@ -151,7 +151,8 @@ impl Budget {
             && expressions.iter().all(matches)
     }
 
-    /// Whether the eviction of this pod passes, which takes one of the disruptions that are allowed, unless the pod is not Ready.
+    /// Returns true if the eviction of this pod passes, which takes one of the disruptions that are allowed, unless the
+    /// pod is not Ready.
     fn takes(&mut self, pod: &Pod) -> bool {
         let enough = self.current_healthy >= self.desired_healthy && self.desired_healthy > 0;
         if !pod.ready && (self.always_unhealthy || enough) {
@@ -165,7 +166,8 @@ impl Budget {
     }
 }
 
-/// The pods of a node that have not left it, and why: what the eviction API says if they are evicted now, in this order.
+/// The pods of a node that have not left it, and why: what the eviction API says if they are evicted now, in this
+/// order.
 #[must_use]
 pub fn forecast(pods: &[Pod], budgets: &[Budget]) -> Vec<Left> {
     let mut budgets = budgets.to_vec();
@@ -180,7 +182,7 @@ pub fn forecast(pods: &[Pod], budgets: &[Budget]) -> Vec<Left> {
     left.collect()
 }
 
-/// What the eviction API says of a pod. A pod that waits for its node or is being deleted may always be evicted.
+/// The answer of the eviction API for a pod. A pod that waits for its node or is being deleted may always be evicted.
 fn evicted(pod: &Pod, budgets: &mut [Budget]) -> Why {
     if pod.terminating || pod.phase == "Pending" {
         return Why::Leaving;

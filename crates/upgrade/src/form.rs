@@ -1,4 +1,5 @@
-//! The form in which an upgrade is stored: that of the Containership cluster manager, in `spec` and `spec.status` of a `ClusterUpgrade`.
+//! The form in which an upgrade is stored: that of the Containership cluster manager, in `spec` and `spec.status` of a
+//! `ClusterUpgrade`.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ use crate::refusal::Refusal;
 use crate::selector::Selector;
 use crate::window::Windows;
 
-/// The longest time for a node, as in the definition of `ClusterUpgrade` and in the cloud. The unit on the host ends a script after it, too.
+/// The longest time for a node, as in the definition of `ClusterUpgrade` and in the cloud. The unit on the host ends a
+/// script after it, too.
 const MOST_SECONDS: i64 = 86_400;
 
 /// Go's `time.UnixDate`, in UTC.
@@ -65,7 +67,8 @@ pub fn id(upgrade: &ClusterUpgrade) -> &str {
         .unwrap_or(name)
 }
 
-/// Writes the progress. The old form has one start: that of the current node, which was started last. The starts of the others are beside it.
+/// Writes the progress. The old form has one start: that of the current node, which was started last. The starts of the
+/// others are beside it.
 #[must_use]
 pub fn write(progress: &Progress) -> UpgradeProgress {
     let current = progress.current.as_ref();
@@ -169,8 +172,8 @@ fn pool_limit(stored: &MaxUnavailable) -> Result<PoolLimit, Refusal> {
     }
 }
 
-/// Reads the progress. The current node counts as in progress also where its own status is missing, and its start counts for all nodes in progress
-/// without one of their own. A name that no Node can have is left out.
+/// Reads the progress. The current node counts as in progress also where its own status is missing, and its start
+/// counts for all nodes in progress without one of their own. A name that no Node can have is left out.
 #[must_use]
 pub fn progress(status: Option<&UpgradeProgress>) -> Progress {
     let Some(status) = status else {

@@ -1,4 +1,4 @@
-//! What the coordinator and the agents observe.
+//! The observations of the coordinator and of the agents.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ use crate::window::Windows;
 /// The label of control-plane nodes before Kubernetes 1.20.
 const MASTER_LABEL: &str = "node-role.kubernetes.io/master";
 
-/// What the coordinator observes. The upgrades are as of one moment of one cache; the nodes may be older or newer.
+/// The observations of the coordinator. The upgrades are as of one moment of one cache; the nodes may be older or
+/// newer.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<'a> {
     /// The upgrade that is decided about.
@@ -27,22 +28,23 @@ pub struct Observation<'a> {
     pub nodes: &'a [Node],
     /// The version of the API server that answers.
     pub api_server: &'a Version,
-    /// What is known of the health of the cluster.
+    /// The health of the cluster.
     pub health: &'a Health,
-    /// The pods that have not left a node, and why, by node. A node that is missing was not looked at, or its pods cannot be read.
+    /// The pods that have not left a node, and why, by node. A node that is missing was not looked at, or its pods
+    /// cannot be read.
     pub left: &'a BTreeMap<NodeName, Vec<Left>>,
     /// The time of the coordinator.
     pub now: Timestamp,
 }
 
-/// What is known of the health of the cluster besides its Nodes. What the cluster does not have is not required.
+/// The health of the cluster besides its Nodes. What the cluster does not have is not required.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// The `ClusterHealth` that is not Healthy, in words; None if there is none.
     pub unhealthy: Option<String>,
-    /// Whether the API server says that etcd does not answer it.
+    /// True if the API server says that etcd does not answer it.
     pub etcd_failed: bool,
-    /// Whether the rest cannot be read. Then the cluster does not count as healthy.
+    /// True if the rest cannot be read. Then the cluster does not count as healthy.
     pub is_unknown: bool,
 }
 
@@ -55,19 +57,19 @@ pub struct Upgrade {
     pub uid: String,
     /// The generation of the object, which each change of the progress increments.
     pub generation: i64,
-    /// When it was created.
+    /// The time when it was created.
     pub created: Option<Timestamp>,
-    /// Whether it has the label that permits it.
+    /// True if it has the label that permits it.
     pub managed: bool,
-    /// Whether it is being deleted, which aborts it.
+    /// True if it is being deleted, which aborts it.
     pub deleted: bool,
-    /// What is to be done.
+    /// The spec, or the reason why it is refused.
     pub spec: Result<Spec, Refusal>,
-    /// What was done.
+    /// The progress so far.
     pub progress: Progress,
 }
 
-/// What is to be done.
+/// The parsed spec of an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// The version to upgrade to.
@@ -76,14 +78,15 @@ pub struct Spec {
     pub selector: Selector,
     /// For how long one node may be upgraded before it counts as failed.
     pub timeout: SignedDuration,
-    /// What the operator adds to the old behaviour.
+    /// The operator's policy.
     pub policy: Policy,
 }
 
-/// What the operator adds. The default adds nothing; the defaults of absent fields are in [`form`](crate::form).
+/// The operator's policy. The default adds nothing; the defaults of absent fields are in [`form`](crate::form).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// How many workers of each node pool may be upgraded at once, if their agents can. None: one worker at a time.
+    /// The number of workers of each node pool that may be upgraded at once, if their agents can. None: one worker at a
+    /// time.
     pub max_unavailable: Option<PoolLimit>,
     /// After how many failed nodes the upgrade ends. None: it goes on whatever fails.
     pub max_failures: Option<usize>,
@@ -97,13 +100,13 @@ pub struct Policy {
     pub require_healthy: bool,
     /// A node is started only within one of them.
     pub windows: Windows,
-    /// How each node is drained before it is started; None if it is not.
+    /// The drain of each node before it is started; None if it is not.
     pub drain: Option<DrainPolicy>,
-    /// How the first nodes are tried out; None if they are not.
+    /// The trial of the first nodes; None if they are not.
     pub canary: Option<CanaryPolicy>,
 }
 
-/// How many workers of a node pool may be upgraded at once.
+/// The number of workers of a node pool that may be upgraded at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolLimit {
     /// This many.
@@ -113,7 +116,7 @@ pub enum PoolLimit {
 }
 
 impl PoolLimit {
-    /// How many of a pool of this size. At least one, so that the upgrade gets on.
+    /// The number for a pool of this size. At least one, so that the upgrade gets on.
     #[must_use]
     pub fn of(self, size: usize) -> usize {
         let limit = match self {
@@ -124,34 +127,35 @@ impl PoolLimit {
     }
 }
 
-/// How the first nodes are tried out.
+/// The trial of the first nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CanaryPolicy {
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: usize,
     /// For how long the cluster must be healthy after them.
     pub soak: SignedDuration,
 }
 
-/// How a node is drained.
+/// The drain of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainPolicy {
     /// For how long its pods may take to leave it.
     pub timeout: SignedDuration,
-    /// Whether it is started then, and not failed.
+    /// True if it is started then, and not failed.
     pub force: bool,
 }
 
-/// What was done.
+/// The progress of an upgrade.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// How far the upgrade is.
+    /// The state of the upgrade.
     pub cluster: UpgradeStatus,
-    /// How far each node is that was started.
+    /// The state of each node that was started.
     pub nodes: BTreeMap<NodeName, NodeState>,
     /// The node that was started last, while it is in progress.
     pub current: Option<NodeName>,
-    /// The nodes that it takes out of service. An entry is there from before the node is cordoned until after it is uncordoned.
+    /// The nodes that it takes out of service. An entry is there from before the node is cordoned until after it is
+    /// uncordoned.
     pub cordons: BTreeMap<NodeName, Cordon>,
     /// The nodes in progress that have everything but the minimum time, and since when.
     pub verifying: BTreeMap<NodeName, Timestamp>,
@@ -160,16 +164,16 @@ pub struct Progress {
     /// The nodes in progress whose start was moved to when the signature of their script counts, and when it was
     /// before.
     pub postponed: BTreeMap<NodeName, Timestamp>,
-    /// Since when the cluster has been healthy after the canaries.
+    /// The time since which the cluster has been healthy after the canaries.
     pub soaking_since: Option<Timestamp>,
 }
 
-/// How far a node is.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
     /// It is being upgraded.
     InProgress {
-        /// Since when; None if what was recorded cannot be read.
+        /// The start; None if what was recorded cannot be read.
         since: Option<Timestamp>,
     },
     /// Its script has succeeded, and it was at the target and Ready for the minimum time.
@@ -178,17 +182,17 @@ pub enum NodeState {
     Failed,
 }
 
-/// What a node says of the upgrade that is decided about, in the `NodeReport` of its agent.
+/// The report of a node on the upgrade that is decided about, in the `NodeReport` of its agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum HostReport {
-    /// Nothing: its agent has no reports of upgrades. The version and Ready have to do.
+    /// No report: the agent has no reports of upgrades. The version and Ready have to do.
     #[default]
     Silent,
-    /// Nothing final yet, or the report cannot be read.
+    /// No final report yet, or an unreadable one.
     Pending,
     /// The script runs, or its way back.
     Running,
-    /// Nothing final: the script cannot be run now, and is tried again. It says why.
+    /// Nothing final: the script cannot be run now, and is retried. The text is the reason.
     Blocked(String),
     /// The signature of the script counts from this time on, and no script runs before.
     Early(Timestamp),
@@ -209,24 +213,25 @@ pub struct Node {
     pub kubelet: Option<Version>,
     /// The versions of the parts of the control plane that run on it as pods.
     pub components: Vec<Version>,
-    /// Whether it is Ready.
+    /// True if it is Ready.
     pub ready: bool,
-    /// Since when it is, or is not, Ready, by the clock of whoever wrote the condition.
+    /// The time since which it is, or is not, Ready, or is not, Ready, by the clock of whoever wrote the condition.
     pub ready_changed: Option<Timestamp>,
-    /// When the Node was created: one that registers again has lost what its agent reported.
+    /// The time when the Node was created: one that registers again has lost what its agent reported.
     pub created: Option<Timestamp>,
-    /// When its kubelet has renewed the Lease of the Node, by the clock of the node; None if there is none, or it was
-    /// not read.
+    /// The time when its kubelet has renewed the Lease of the Node, by the clock of the node; None if there is none, or
+    /// it was not read.
     pub renewed: Option<Timestamp>,
-    /// What its host says of the upgrade.
+    /// The report of its host on the upgrade.
     pub host: HostReport,
-    /// Whether its agent follows the status of its own node, and not only `currentNode`.
+    /// True if its agent follows the status of its own node, and not only `currentNode`.
     pub parallel: bool,
-    /// Why its host would refuse every script, as its agent says. Nothing is decided by it.
+    /// The reason why its host would refuse every script, as its agent reports. Nothing is decided by it.
     pub host_problem: Option<String>,
-    /// Whether it is cordoned.
+    /// True if it is cordoned.
     pub cordoned: bool,
-    /// The upgrade that has cordoned it, if the Node says so. Its kubelet may remove that, and then the node stays cordoned.
+    /// The upgrade that has cordoned it, if the Node says so. Its kubelet may remove that, and then the node stays
+    /// cordoned.
     pub cordoned_by: Option<String>,
 }
 
@@ -240,26 +245,28 @@ impl Spec {
 }
 
 impl Upgrade {
-    /// Whether it has started a node, or taken one out of service.
+    /// Returns true if it has started a node, or taken one out of service.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         !self.progress.nodes.is_empty() || !self.progress.cordons.is_empty()
     }
 
-    /// Whether it is in progress.
+    /// Returns true if it is in progress.
     #[must_use]
     pub fn is_in_progress(&self) -> bool {
         self.progress.cluster == UpgradeStatus::InProgress
     }
 
-    /// Whether it goes before `other`: the one that has started a node, then the older one, then the first by name.
+    /// Returns true if it goes before `other`: the one that has started a node, then the older one, then the first by
+    /// name.
     #[must_use]
     pub fn precedes(&self, other: &Self) -> bool {
         let rank = |upgrade: &Self| (!upgrade.has_begun(), upgrade.created);
         (rank(self), &self.name) < (rank(other), &other.name)
     }
 
-    /// Whether it waits for nothing but its turn, or for the cluster to be healthy, which every upgrade should wait for.
+    /// Returns true if it waits for nothing but its turn, or for the cluster to be healthy, which every upgrade should
+    /// wait for.
     pub(crate) fn may_begin(&self, now: Timestamp) -> bool {
         let waits = |spec: &Spec| spec.policy.paused || spec.policy.windows.opens(now).is_some();
         self.progress.cluster == UpgradeStatus::NotStarted && self.managed && !self.spec.as_ref().is_ok_and(waits)
@@ -283,7 +290,7 @@ impl Progress {
 }
 
 impl Node {
-    /// Why its host does not run the script now; None if it says nothing of that.
+    /// The reason why its host does not run the script now; None if it says nothing of that.
     #[must_use]
     pub fn blocked(&self) -> Option<&str> {
         match &self.host {
@@ -292,13 +299,13 @@ impl Node {
         }
     }
 
-    /// Whether it is of the control plane. A kubelet cannot give itself the label.
+    /// Returns true if it is of the control plane. A kubelet cannot give itself the label.
     #[must_use]
     pub fn is_control_plane(&self) -> bool {
         self.labels.contains_key(ROLE_CONTROL_PLANE_LABEL) || self.labels.contains_key(MASTER_LABEL)
     }
 
-    /// Whether an upgrade may concern it at all.
+    /// Returns true if an upgrade may concern it at all.
     #[must_use]
     pub fn is_managed(&self) -> bool {
         self.labels
@@ -316,18 +323,19 @@ impl Node {
         self.kubelet.iter().chain(&self.components)
     }
 
-    /// Whether everything on it is at the target.
+    /// Returns true if everything on it is at the target.
     pub(crate) fn is_at(&self, target: &Version) -> bool {
         self.kubelet.is_some() && self.versions().all(|version| version.is(target))
     }
 
-    /// Whether there is nothing to do on it: everything is at the target, and its host says nothing else of the
+    /// Returns true if there is nothing to do on it: everything is at the target, and its host says nothing else of the
     /// upgrade.
     pub(crate) fn is_left_alone(&self, target: &Version) -> bool {
         self.is_at(target) && !self.is_begun()
     }
 
-    /// Whether its host has begun the upgrade, and has not finished it: it was recorded by an object that is gone.
+    /// Returns true if its host has begun the upgrade, and has not finished it: it was recorded by an object that is
+    /// gone.
     pub(crate) fn is_begun(&self) -> bool {
         matches!(self.host, HostReport::Running | HostReport::Failed(_))
     }

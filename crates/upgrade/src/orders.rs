@@ -1,4 +1,4 @@
-//! What [`step`](crate::step()) decides.
+//! The decisions of [`step`](crate::step()).
 
 mod texts;
 
@@ -15,30 +15,32 @@ use crate::version::Version;
 
 pub(crate) use self::texts::pods;
 
-/// How often the health of the cluster is looked at while an upgrade waits for it: a part of it cannot be watched.
+/// The interval at which the health of the cluster is read while an upgrade waits for it: a part of it cannot be
+/// watched.
 const HEALTH_PERIOD: SignedDuration = SignedDuration::from_secs(10);
 
-/// How often the reports of the nodes in progress are read while they are waited for. An agent writes its report at
-/// most this often.
+/// The interval at which the reports of the nodes in progress are read while they are waited for. An agent writes its
+/// report at most this often.
 pub(crate) const REPORT_PERIOD: SignedDuration = SignedDuration::from_secs(5);
 
-/// How often the pods of a node that is drained are looked at, and evicted: kubectl drain does it as often.
+/// The interval at which the pods of a node that is drained are listed and evicted: kubectl drain does it as often.
 const DRAIN_PERIOD: SignedDuration = SignedDuration::from_secs(5);
 
-/// What is to be done now, in one write, and what the upgrade waits for afterwards.
+/// The writes that are due now, as one write, and what the upgrade waits for afterwards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// In this order.
     pub orders: Vec<Order>,
-    /// Why nothing more is done; None if the upgrade is over, or the next step follows at once.
+    /// The reason why nothing more is done; None if the upgrade is over, or the next step follows at once.
     pub wait: Option<Wait>,
-    /// When to decide again, although nothing that is watched has changed.
+    /// The time when to decide again, although nothing that is watched has changed.
     pub wake: Option<Timestamp>,
-    /// What is to be done to Nodes and pods after the write. Each may be repeated.
+    /// The effects on Nodes and pods after the write. Each may be repeated.
     pub effects: Vec<Effect>,
 }
 
-/// What is to be done to a Node, or to the pods on it. The progress says so already: whoever is interrupted before it does it again.
+/// An effect on a Node, or on the pods on it. The progress says so already: whoever is interrupted before it does it
+/// again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Cordon the node, with our mark.
@@ -62,14 +64,14 @@ pub enum Order {
     Cordon {
         /// The node.
         node: NodeName,
-        /// Whether somebody else had cordoned it before.
+        /// True if somebody else had cordoned it before.
         before: bool,
     },
     /// A node is in service again.
     Release(NodeName),
     /// The cluster is healthy after the canaries, or not any more.
     Soak {
-        /// Whether it is healthy.
+        /// True if it is healthy.
         healthy: bool,
     },
     /// A node is to be upgraded from now on.
@@ -78,14 +80,14 @@ pub enum Order {
     Postpone {
         /// The node.
         node: NodeName,
-        /// When.
+        /// The time.
         to: Timestamp,
     },
     /// A node in progress has everything but the minimum time from now on, or not any more.
     Verify {
         /// The node.
         node: NodeName,
-        /// Whether it has.
+        /// True if it has.
         holds: bool,
     },
     /// A node is done.
@@ -94,7 +96,7 @@ pub enum Order {
     FallBack {
         /// The node.
         node: NodeName,
-        /// Whether it is not.
+        /// True if it is not.
         holds: bool,
     },
     /// A node has failed.
@@ -103,18 +105,18 @@ pub enum Order {
     Finish(Ending),
 }
 
-/// Why a node has failed.
+/// The reason why a node has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeFailure {
     /// It did not get there in time.
     TimedOut {
         /// The version of its kubelet, if there is one.
         version: Option<Version>,
-        /// Whether everything on it is at the target.
+        /// True if everything on it is at the target.
         at_target: bool,
-        /// Whether it is Ready.
+        /// True if it is Ready.
         ready: bool,
-        /// Why its host has not run the script.
+        /// The reason why its host has not run the script.
         blocked: Option<String>,
     },
     /// The upgrade ended before the signature of its script counted.
@@ -125,7 +127,7 @@ pub enum NodeFailure {
     FellBack {
         /// The version of its kubelet, if there is one.
         version: Option<Version>,
-        /// Whether everything on it is at the target.
+        /// True if everything on it is at the target.
         at_target: bool,
     },
     /// It cannot be upgraded. No script was run.
@@ -134,7 +136,7 @@ pub enum NodeFailure {
     NotDrained(Option<Vec<Left>>),
 }
 
-/// How an upgrade ends.
+/// The end of an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// No node failed.
@@ -151,7 +153,7 @@ pub enum Ending {
     CanaryFailed,
 }
 
-/// What an upgrade waits for.
+/// The condition that an upgrade waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// The label that permits it.
@@ -174,11 +176,11 @@ pub enum Wait {
     Recovery(Vec<NodeName>),
     /// Nodes that are in progress.
     Nodes(Vec<NodeName>),
-    /// The same as the other one, to end: the operator has aborted it.
+    /// A failure that ends the upgrade: the operator has aborted it.
     Aborted(Box<Wait>),
 }
 
-/// Why the cluster is not healthy.
+/// The reason why the cluster is not healthy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unhealthy {
     /// These Nodes are not Ready.
@@ -201,7 +203,7 @@ impl Ending {
         }
     }
 
-    /// One word for programs.
+    /// The reason as one word, for programs.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
@@ -216,7 +218,7 @@ impl Ending {
 }
 
 impl Wait {
-    /// One word for programs.
+    /// The reason as one word, for programs.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
@@ -234,7 +236,7 @@ impl Wait {
         }
     }
 
-    /// When to decide again, although nothing that is watched has changed.
+    /// The time when to decide again, although nothing that is watched has changed.
     #[must_use]
     pub fn wake(&self, now: Timestamp) -> Option<Timestamp> {
         match self {
@@ -305,7 +307,7 @@ fn note(times: &mut BTreeMap<NodeName, Timestamp>, node: &NodeName, holds: bool,
     }
 }
 
-/// As times are stored.
+/// Rounds to whole seconds, as times are stored.
 pub(crate) fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -1,4 +1,4 @@
-//! What an upgrade has done, does next and waits for, in words, for people.
+//! The past, the next step and the waits of an upgrade, in words, for people.
 //!
 //! The words come from the decisions: [`step`] says what is next, and [`plan`] what happens to each node.
 
@@ -14,7 +14,7 @@ use crate::settle::{deadline, ends, verified};
 use crate::step::step;
 use crate::version::Version;
 
-/// How many nodes that do not fit are named.
+/// The maximum number of nodes that do not fit and are named.
 const MISFITS_NAMED: usize = 3;
 
 /// An upgrade in words.
@@ -33,13 +33,13 @@ pub struct Outlook {
 pub struct NodeOutlook {
     /// Its name.
     pub name: String,
-    /// Whether it is of the control plane.
+    /// True if it is of the control plane.
     pub control_plane: bool,
     /// The version of its kubelet, if it is known.
     pub version: Option<Version>,
-    /// What happens to it, and why.
+    /// The planned action and its reason.
     pub fate: String,
-    /// Whether nothing happens to it any more, and it is at the version or does not have to be.
+    /// True if nothing happens to it any more, and it is at the version or does not have to be.
     pub done: bool,
 }
 
@@ -75,7 +75,7 @@ pub fn outlook(seen: &Observation<'_>) -> Outlook {
     }
 }
 
-/// How far it is.
+/// Its state.
 fn far(seen: &Observation<'_>, counts: Counts) -> String {
     let upgrade = seen.upgrade;
     let target = upgrade.spec.as_ref().map(|spec| format!(" to {}", spec.target));
@@ -97,7 +97,7 @@ fn far(seen: &Observation<'_>, counts: Counts) -> String {
     )
 }
 
-/// What is next, and what is waited for then.
+/// The next step, and the wait after it.
 fn next(seen: &Observation<'_>) -> Vec<String> {
     let step = step(seen);
     let orders = step.orders.iter().map(|order| match order {
@@ -137,7 +137,7 @@ fn next(seen: &Observation<'_>) -> Vec<String> {
     orders.chain(wait).collect()
 }
 
-/// What refuses an upgrade that has not begun and waits for something else, such as the end of a pause.
+/// The refusal of an upgrade that has not begun and waits for something else, such as the end of a pause.
 fn refusal(seen: &Observation<'_>, spec: &Spec) -> Option<String> {
     let waits = seen.upgrade.progress.cluster == UpgradeStatus::NotStarted && step(seen).wait.is_some();
     let selected: Vec<_> = spec.select(seen.nodes).collect();
@@ -145,14 +145,14 @@ fn refusal(seen: &Observation<'_>, spec: &Spec) -> Option<String> {
     Some(sentence(&format!("It would be refused now: {refusal}")))
 }
 
-/// What is not healthy before an upgrade begins that does not wait for it.
+/// The unhealthy parts of the cluster before an upgrade begins that does not wait for it.
 fn warnings(seen: &Observation<'_>, spec: &Spec) -> Option<String> {
     let is_warned = seen.upgrade.progress.cluster == UpgradeStatus::NotStarted && !spec.policy.require_healthy;
     let unhealthy = if is_warned { unhealthy(seen) } else { Vec::new() };
     preflight_warning(&unhealthy)
 }
 
-/// What is said when an upgrade begins although the cluster is not healthy; None if it is.
+/// The warning when an upgrade begins although the cluster is not healthy; None if it is.
 #[must_use]
 pub fn preflight_warning(unhealthy: &[Unhealthy]) -> Option<String> {
     let all: Vec<String> = unhealthy.iter().map(ToString::to_string).collect();
@@ -161,7 +161,7 @@ pub fn preflight_warning(unhealthy: &[Unhealthy]) -> Option<String> {
         .then(|| format!("The cluster is not healthy: {all}. With spec.policy.requireHealthy the upgrade would wait."))
 }
 
-/// Which nodes do not fit an upgrade that has not begun, and is not refused because of that.
+/// The nodes that do not fit an upgrade that has not begun, and is not refused because of that.
 fn misfits(seen: &Observation<'_>, spec: &Spec) -> Option<String> {
     let selected: Vec<_> = spec.select(seen.nodes).collect();
     let has_begun = seen.upgrade.progress.cluster != UpgradeStatus::NotStarted;
@@ -169,7 +169,7 @@ fn misfits(seen: &Observation<'_>, spec: &Spec) -> Option<String> {
     misfit_warning(&rules::misfits(seen, &spec.target, &selected)).filter(|_| !is_refused)
 }
 
-/// What is said when an upgrade begins, and nodes do not fit it; None if all do.
+/// The warning when an upgrade begins, and nodes do not fit it; None if all do.
 #[must_use]
 pub fn misfit_warning(misfits: &[Refusal]) -> Option<String> {
     let named: Vec<String> = misfits.iter().take(MISFITS_NAMED).map(ToString::to_string).collect();
@@ -223,7 +223,7 @@ fn in_words(seen: &Observation<'_>, spec: &Spec, node: &Planned) -> NodeOutlook 
     }
 }
 
-/// What keeps a node from being drained, and its host from running the script, is said before its turn.
+/// The obstacles to draining a node, and to running the script on its host, reported before its turn.
 fn waits(seen: &Observation<'_>, node: &Planned) -> String {
     let kept = seen
         .left
@@ -361,7 +361,7 @@ mod tests {
             summary.ends_with("It waits: spec.policy.paused is set; remove it to continue."),
             "{summary}"
         );
-        // What refuses it is said while there is time to correct it.
+        // The refusal is reported while there is time to correct it.
         let (summary, _) = says(&held, "cp=v1.37.0");
         let would = "remove it to continue. It would be refused now: cp is at v1.37.0, which is newer than v1.36.3";
         assert!(summary.contains(would), "{summary}");

@@ -1,4 +1,4 @@
-//! What an upgrade has done and will do, node by node, for people.
+//! The past and future actions of an upgrade, node by node, for people.
 
 use std::fmt;
 
@@ -14,15 +14,15 @@ use crate::version::Version;
 pub struct Planned {
     /// Its name.
     pub name: NodeName,
-    /// Whether it is of the control plane.
+    /// True if it is of the control plane.
     pub control_plane: bool,
     /// The version of its kubelet; None if it is not known, or the Node is gone.
     pub version: Option<Version>,
-    /// What happens to it.
+    /// The planned action.
     pub fate: Fate,
 }
 
-/// What happens to a node.
+/// The planned action for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The upgrade has started it.
@@ -63,14 +63,14 @@ pub fn plan(seen: &Observation<'_>, spec: &Spec) -> Vec<Planned> {
     started.chain(left).collect()
 }
 
-/// How far an upgrade is.
+/// The numbers of nodes of an upgrade, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The nodes that it has started, and those that it selects.
     pub nodes: usize,
-    /// Those that are at the version.
+    /// The number of nodes at the version.
     pub done: usize,
-    /// Those that have failed.
+    /// The number of failed nodes.
     pub failed: usize,
 }
 

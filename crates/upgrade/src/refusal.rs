@@ -1,11 +1,11 @@
-//! Why an upgrade, or the upgrade of a node, is refused. The message names the value and the remedy.
+//! The reasons why an upgrade, or the upgrade of a node, is refused. The message names the value and the remedy.
 
 use tidewaiter_api::NodeName;
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE};
 
 use crate::version::{InvalidVersion, Version};
 
-/// Why an upgrade is refused.
+/// The reason why an upgrade is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The target is no version.
@@ -32,10 +32,10 @@ pub enum Refusal {
         field: String,
         /// Its value.
         value: String,
-        /// What is expected.
+        /// The expected form.
         wanted: &'static str,
     },
-    /// How many nodes may be upgraded at once cannot be read.
+    /// The number of nodes that may be upgraded at once is malformed.
     #[error(
         "spec.policy.maxUnavailable is {0:?}, not a number or a percentage such as 25%. Create another upgrade with a correct one."
     )]
@@ -63,7 +63,7 @@ pub enum Refusal {
         /// The target.
         target: Version,
     },
-    /// No minor version is skipped.
+    /// A minor version would be skipped.
     #[error(
         "{node} is at {version}: an upgrade to {target} would skip a minor version. Upgrade it to v{}.{} first.",
         version.major(),

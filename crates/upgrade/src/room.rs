@@ -1,18 +1,19 @@
-//! How many nodes may be in progress at once.
+//! The limit of nodes in progress at once.
 //!
 //! - A node of the control plane is alone.
 //! - Workers are one at a time, unless the policy permits several of each node pool.
-//! - An agent that looks at `currentNode` alone sees one node. So a node with such an agent, and one whose Node is gone, is alone, too.
+//! - An agent that looks at `currentNode` alone sees one node. So a node with such an agent, and one whose Node is
+//!   gone, is alone, too.
 
 use std::collections::BTreeMap;
 
 use crate::observation::{Node, Observation, Progress, Spec};
 
-/// What is in progress, and what there is.
+/// The nodes in progress, and the size of each pool.
 pub(crate) struct Room<'a> {
     spec: &'a Spec,
     in_progress: usize,
-    /// Whether every node that is in progress permits another one beside it.
+    /// True if every node that is in progress permits another one beside it.
     is_shared: bool,
     /// The workers of each node pool that are in progress, and all of them. Those without a pool are one.
     busy: BTreeMap<&'a str, usize>,
@@ -44,7 +45,7 @@ impl<'a> Room<'a> {
         room
     }
 
-    /// Whether this node may be in progress as well.
+    /// Returns true if this node may be in progress as well.
     pub(crate) fn has(&self, node: &Node) -> bool {
         if self.in_progress == 0 {
             return true;

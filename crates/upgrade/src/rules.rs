@@ -1,6 +1,7 @@
 //! The version rules.
 //!
-//! Source: the version skew policy of Kubernetes; that no minor version is skipped on any node is a rule of the Containership cluster manager.
+//! Source: the version skew policy of Kubernetes; that no minor version is skipped on any node is a rule of the
+//! Containership cluster manager.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -46,8 +47,8 @@ pub fn preflight(seen: &Observation<'_>, target: &Version, selected: &[&Node]) -
     behind_control_plane(&control_plane, target)
 }
 
-/// What an upgrade does not wait for, and people should know: the selected nodes that will fail, and the others that a
-/// control plane at the target does not support any more.
+/// Problems that an upgrade does not wait for, and people should know: the selected nodes that will fail, and the
+/// others that a control plane at the target does not support any more.
 #[must_use]
 pub fn misfits(seen: &Observation<'_>, target: &Version, selected: &[&Node]) -> Vec<Refusal> {
     let is_selected: BTreeSet<_> = selected.iter().map(|node| &node.name).collect();
@@ -104,8 +105,8 @@ pub fn supports_workers(seen: &Observation<'_>, target: &Version) -> Result<(), 
     behind_control_plane(&with_api_server(seen, target), target)
 }
 
-/// Checks that the cluster is healthy: all Nodes are Ready, also those that the upgrade does not concern; etcd answers; `ClusterHealth` says so. What
-/// cannot be read is not healthy.
+/// Checks that the cluster is healthy: all Nodes are Ready, also those that the upgrade does not concern; etcd answers;
+/// `ClusterHealth` says so. What cannot be read is not healthy.
 ///
 /// # Errors
 /// The first of these that is not so.

@@ -1,4 +1,4 @@
-//! Which nodes an upgrade selects.
+//! The nodes that an upgrade selects.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ impl Selector {
         Ok(Self(requirements.to_vec()))
     }
 
-    /// Whether a node with these labels is selected.
+    /// Returns true if a node with these labels is selected.
     #[must_use]
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|requirement| {

@@ -1,4 +1,4 @@
-//! When a node that was started is done, and when it has failed.
+//! The decision that a started node is done, or has failed.
 //!
 //! - A node is done when its host reports that the script succeeded, everything on it is at the target, and it has been
 //!   Ready for the minimum time since. The beginning of this time is in the progress, and a later change of the
@@ -83,12 +83,12 @@ fn settle_node(
     is_over.then(|| Order::Fail(name.clone(), failure))
 }
 
-/// Whether the upgrade ends, and nothing further is to be started.
+/// Returns true if the upgrade ends, and nothing further is to be started.
 pub(crate) fn ends(seen: &Observation<'_>, spec: &Spec) -> bool {
     spec.policy.aborted || seen.upgrade.deleted
 }
 
-/// Whether a node that was started then has its time from `to` on instead. Not one of an upgrade that ends.
+/// Returns true if a node that was started then has its time from `to` on instead. Not one of an upgrade that ends.
 fn may_postpone(
     seen: &Observation<'_>,
     spec: &Spec,
@@ -134,7 +134,7 @@ fn fall_back(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Option
     })
 }
 
-/// When to decide again about the nodes that were started, although nothing that is watched has changed.
+/// The time when to decide again about the nodes that were started, although nothing that is watched has changed.
 pub(crate) fn wake(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Option<Timestamp> {
     let in_progress = progress.in_progress().filter_map(|(name, since)| {
         let verified = verified(seen, spec, progress, name);
@@ -160,13 +160,13 @@ pub(crate) fn wake(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> 
     in_progress.chain(fallen).min()
 }
 
-/// When a node that was started then fails. None if there is no such time.
+/// The time when a node that was started then fails. None if there is no such time.
 pub(crate) fn deadline(spec: &Spec, since: Timestamp) -> Option<Timestamp> {
     since.checked_add(spec.timeout).ok()
 }
 
-/// When a node in progress that has everything but the minimum time is done; None if it does not have it. A change of
-/// the condition `Ready` in the future is one of a clock that is wrong, and does not count.
+/// The time when a node in progress that has everything but the minimum time is done; None if it does not have it. A
+/// change of the condition `Ready` in the future is one of a clock that is wrong, and does not count.
 pub(crate) fn verified(seen: &Observation<'_>, spec: &Spec, progress: &Progress, name: &NodeName) -> Option<Timestamp> {
     let recorded = *progress.verifying.get(name)?;
     let changed = find(seen, name).and_then(|node| node.ready_changed);
@@ -176,8 +176,8 @@ pub(crate) fn verified(seen: &Observation<'_>, spec: &Spec, progress: &Progress,
     Some(end(spec, since))
 }
 
-/// Whether a node that was started then has everything but the minimum time. The report of a Node that has registered
-/// since is gone with the Node before, so its silence says nothing.
+/// Returns true if a node that was started then has everything but the minimum time. The report of a Node that has
+/// registered since is gone with the Node before, so its silence says nothing.
 fn is_complete(node: &Node, spec: &Spec, since: Option<Timestamp>) -> bool {
     let has_succeeded = match node.host {
         HostReport::Succeeded => true,

@@ -1,11 +1,13 @@
 //! Signed scripts of upgrades: which text is signed, how it travels with the script, and when it counts. Pure.
 //!
-//! A signed script is one text: the script, then one block of comment lines for each signature. So whatever carries scripts carries signatures, too, and
-//! a host that does not know them runs the same script. Invariants:
-//! - A signature counts for one cluster, node, upgrade and version, for one script, and until it expires. With another key of the same host, it may be one
-//!   of several: so a key is replaced without a moment in which a host trusts neither.
-//! - The generation of a signature is the time at which it was made, in seconds since 1970. A host that has run a newer one refuses an older one, of whatever upgrade: so
-//!   a script that was replaced, because it was wrong, cannot come back.
+//! A signed script is one text: the script, then one block of comment lines for each signature. So whatever carries
+//! scripts carries signatures, too, and a host that does not know them runs the same script. Invariants:
+//! - A signature counts for one cluster, node, upgrade and version, for one script, and until it expires. With another
+//!   key of the same host, it may be one of several: so a key is replaced without a moment in which a host trusts
+//!   neither.
+//! - The generation of a signature is the time at which it was made, in seconds since 1970. A host that has run a newer
+//!   one refuses an older one, of whatever upgrade: so a script that was replaced, because it was wrong, cannot come
+//!   back.
 //! - A signature may have a beginning. Then it counts for a window, and a script that begins in it is stopped at its
 //!   end: so two nodes whose windows do not overlap never run their scripts at once, whatever the cluster says.
 //! - The blocks are never run: what runs is [`VerifiedScript::body`].
@@ -31,7 +33,7 @@ pub const REPEATABLE: &str = "# tidewaiter: repeatable";
 /// With this line there, it declares that it takes back what it did when it is run with `TIDEWAITER_WAY_BACK=1`.
 pub const WAY_BACK: &str = "# tidewaiter: way back";
 
-/// What a host expects, and what it trusts.
+/// The values that a host expects, and the keys that it trusts.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
     /// The keys that are pinned on the host. A key that is not there any more is revoked.
@@ -50,7 +52,7 @@ pub struct Expected<'a> {
     pub now: Timestamp,
 }
 
-/// Why a script is not run.
+/// The reason why a script is not run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Untrusted {
     /// It has no block.
@@ -67,9 +69,9 @@ pub enum Untrusted {
     Other {
         /// The part that differs.
         part: &'static str,
-        /// What it is signed for.
+        /// The value that it is signed for.
         signed: String,
-        /// What is expected.
+        /// The expected value.
         wanted: String,
     },
     /// The script was changed.
@@ -91,9 +93,9 @@ pub enum Untrusted {
         "the signature is of {signed}, and a script that was signed at {newest} was run on this host: it could be one that was replaced since. Sign it again"
     )]
     Older {
-        /// When it was signed.
+        /// The time when it was signed.
         signed: Timestamp,
-        /// When the newest one was signed.
+        /// The time when the newest one was signed.
         newest: Timestamp,
     },
     /// The clock of whoever signs is wrong.
@@ -104,9 +106,9 @@ pub enum Untrusted {
 }
 
 impl Untrusted {
-    /// Whether a person has to sign the script again, or to correct what is pinned. Which upgrade the cloud serves a
-    /// script for follows from what its cluster reported last, so that for another upgrade may be followed by the right
-    /// one. One that is early is in time later.
+    /// Returns true if a person has to sign the script again, or to correct what is pinned. Which upgrade the cloud
+    /// serves a script for follows from what its cluster reported last, so that for another upgrade may be followed by
+    /// the right one. One that is early is in time later.
     #[must_use]
     pub fn is_final(&self) -> bool {
         !matches!(self, Self::Other { part: "upgrade", .. } | Self::Early(_))
@@ -121,20 +123,20 @@ pub struct VerifiedScript<'a> {
 }
 
 impl<'a> VerifiedScript<'a> {
-    /// What runs.
+    /// The text that runs.
     #[must_use]
     pub fn body(&self) -> &'a str {
         self.body
     }
 
-    /// When it was signed; None if the host permits scripts without a signature.
+    /// The time when it was signed; None if the host permits scripts without a signature.
     #[must_use]
     pub fn generation(&self) -> Option<i64> {
         self.statement.as_ref().map(|statement| statement.generation)
     }
 
-    /// When a script that should have ended at `until` must have ended: at the end of the window of its signature, if
-    /// that is earlier.
+    /// The time when a script that should have ended at `until` must have ended: at the end of the window of its
+    /// signature, if that is earlier.
     #[must_use]
     pub fn limit(&self, until: Timestamp) -> Timestamp {
         let window = self
@@ -144,7 +146,7 @@ impl<'a> VerifiedScript<'a> {
         window.map_or(until, |statement| until.min(statement.end()))
     }
 
-    /// Whether it may run again after it was begun.
+    /// The declaration that it may run again after it was begun.
     #[must_use]
     pub fn repeatable(&self) -> Repeatable {
         if self.declares(REPEATABLE) {
@@ -154,7 +156,7 @@ impl<'a> VerifiedScript<'a> {
         }
     }
 
-    /// Whether it can take back what it did.
+    /// Returns true if it can take back what it did.
     #[must_use]
     pub fn has_way_back(&self) -> bool {
         self.declares(WAY_BACK)
@@ -197,7 +199,7 @@ pub fn body(text: &str) -> &str {
     split(text).0
 }
 
-/// Whether the text has a block.
+/// Returns true if the text has a block.
 #[must_use]
 pub fn is_signed(text: &str) -> bool {
     !split(text).1.is_empty()
@@ -209,8 +211,8 @@ pub fn digest(text: &str) -> String {
     sha256(body(text).as_bytes())
 }
 
-/// What the blocks of a text say, whoever signed them: for errors that can be corrected before a node refuses the
-/// script.
+/// The statements in the blocks of a text, by whatever key they are signed: for errors that can be corrected before a
+/// node refuses the script.
 ///
 /// # Errors
 /// When a block is malformed.
@@ -226,7 +228,7 @@ pub fn statements(text: &str) -> Result<Vec<Statement>, Untrusted> {
 /// Returns the script if one of its signatures counts on this host.
 ///
 /// # Errors
-/// Which check refused the last signature for this node that a trusted key made; if there is none, another one.
+/// The check that refused the last signature for this node that a trusted key made; if there is none, another one.
 pub fn open<'a>(text: &'a str, expected: &Expected<'_>) -> Result<VerifiedScript<'a>, Untrusted> {
     let (body, blocks) = split(text);
     let this = format!("node {}", expected.node);

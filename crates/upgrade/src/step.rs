@@ -10,8 +10,8 @@ use crate::room::Room;
 use crate::settle::{self, settle};
 use crate::{canary, cordon, rules};
 
-/// Decides what is to be done for one upgrade. The orders are to be applied in one write, which is conditional on the version of the upgrade
-/// that was observed.
+/// Decides what is to be done for one upgrade. The orders are to be applied in one write, which is conditional on the
+/// version of the upgrade that was observed.
 #[must_use]
 pub fn step(seen: &Observation<'_>) -> Step {
     match seen.upgrade.progress.cluster {
@@ -21,10 +21,11 @@ pub fn step(seen: &Observation<'_>) -> Step {
     }
 }
 
-/// An upgrade that has not begun claims the cluster when it has the label, no other upgrade has a claim or goes first, it is neither paused
-/// nor aborted, the version rules permit it, a maintenance window is open, and the cluster is healthy. It does nothing else in this step: another
-/// coordinator may claim the cluster for another upgrade at the same time. Of two claims each coordinator sees at least the one that was written
-/// before its own, so at most one upgrade goes on.
+/// An upgrade that has not begun claims the cluster when it has the label, no other upgrade has a claim or goes first,
+/// it is neither paused nor aborted, the version rules permit it, a maintenance window is open, and the cluster is
+/// healthy. It does nothing else in this step: another coordinator may claim the cluster for another upgrade at the
+/// same time. Of two claims each coordinator sees at least the one that was written before its own, so at most one
+/// upgrade goes on.
 fn begin(seen: &Observation<'_>) -> Step {
     let upgrade = seen.upgrade;
     if !upgrade.managed {
@@ -55,7 +56,7 @@ fn begin(seen: &Observation<'_>) -> Step {
     }
 }
 
-/// Whether a node may be started now, as far as the operator, the time and the health of the cluster are concerned.
+/// Checks that a node may be started now, as far as the operator, the time and the health of the cluster are concerned.
 fn may_start(seen: &Observation<'_>, spec: &Spec) -> Result<(), Wait> {
     if spec.policy.paused {
         return Err(Wait::Paused);
@@ -69,7 +70,8 @@ fn may_start(seen: &Observation<'_>, spec: &Spec) -> Result<(), Wait> {
     Ok(())
 }
 
-/// An upgrade that is in progress: one order after the other, each from what the orders before it make of the progress, until it waits or is over.
+/// An upgrade that is in progress: one order after the other, each from what the orders before it make of the progress,
+/// until it waits or is over.
 fn go_on(seen: &Observation<'_>) -> Step {
     let spec = match &seen.upgrade.spec {
         Ok(spec) => spec,
@@ -157,7 +159,7 @@ fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Orde
     start(seen, spec, progress, node, &room)
 }
 
-/// How the upgrade ends, if it starts no further node.
+/// The end of the upgrade, if it starts no further node.
 fn ending(seen: &Observation<'_>, spec: &Spec, progress: &Progress, remaining: &[&Node]) -> Option<Ending> {
     if settle::ends(seen, spec) {
         return Some(Ending::Aborted);
@@ -176,8 +178,8 @@ fn ending(seen: &Observation<'_>, spec: &Spec, progress: &Progress, remaining: &
     }
 }
 
-/// The node that is next: one of the control plane while some remain, and the one that is drained already before others. Of the other workers, the first
-/// whose node pool has room.
+/// The node that is next: one of the control plane while some remain, and the one that is drained already before
+/// others. Of the other workers, the first whose node pool has room.
 fn candidate<'a>(progress: &Progress, remaining: &[&'a Node], room: &Room<'_>) -> Option<&'a Node> {
     let is_drained = |node: &Node| progress.cordons.contains_key(&node.name);
     let rank = |node: &&&Node| (!node.is_control_plane(), !is_drained(node));
@@ -232,7 +234,8 @@ fn remaining<'a>(
     (fit, unfit)
 }
 
-/// Of several upgrades in progress only the first starts nodes. One that has started none waits until the claims of the others are withdrawn.
+/// Of several upgrades in progress only the first starts nodes. One that has started none waits until the claims of the
+/// others are withdrawn.
 fn give_way(seen: &Observation<'_>) -> Result<(), Wait> {
     let upgrade = seen.upgrade;
     let claims = others(seen).filter(|other| other.is_in_progress());

@@ -23,12 +23,13 @@ pub(crate) fn name(text: &str) -> NodeName {
     text.parse().unwrap()
 }
 
-/// So many seconds after the beginning.
+/// The time this many seconds after the beginning.
 pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_000_000_000 + seconds).unwrap()
 }
 
-/// A node that is managed and Ready. Its name begins with `cp` if it is of the control plane, and `!` says that it is not Ready.
+/// A node that is managed and Ready. Its name begins with `cp` if it is of the control plane, and `!` says that it is
+/// not Ready.
 pub(crate) fn node(node: &str, kubelet: &str) -> Node {
     let ready = !node.ends_with('!');
     let node = node.trim_end_matches('!');
@@ -86,7 +87,8 @@ pub(crate) fn upgrade(name: &str) -> Upgrade {
     }
 }
 
-/// The upgrade in progress, with these nodes: `"cp=Success w1=InProgress"`. Those in progress were started at the time 0.
+/// The upgrade in progress, with these nodes: `"cp=Success w1=InProgress"`. Those in progress were started at the time
+/// 0.
 pub(crate) fn in_progress(name_of_upgrade: &str, states: &str) -> Upgrade {
     let mut upgrade = upgrade(name_of_upgrade);
     upgrade.progress.cluster = tidewaiter_api::containership::UpgradeStatus::InProgress;

@@ -34,13 +34,14 @@ impl Version {
         self.0.minor
     }
 
-    /// Whether this version is the target. The build, such as `-eks-3abbec1`, counts only if the target names one.
+    /// Returns true if this version is the target. The build, such as `-eks-3abbec1`, counts only if the target names
+    /// one.
     #[must_use]
     pub fn is(&self, target: &Self) -> bool {
         self.0 == target.0 || self.release() == target.0
     }
 
-    /// Which of the two releases is newer. Builds of one release have no order: each distribution numbers its own.
+    /// The order of the two releases. Builds of one release have no order: each distribution numbers its own.
     #[must_use]
     pub fn order(&self, other: &Self) -> Ordering {
         self.release().cmp_precedence(&other.release())
@@ -62,7 +63,7 @@ impl Version {
         }
     }
 
-    /// How many minor versions this one is older than `newer`; 0 if it is not older.
+    /// The number of minor versions by which this one is older than `newer`; 0 if it is not older.
     pub(crate) fn minors_before(&self, newer: &Self) -> u64 {
         newer.minor().saturating_sub(self.minor())
     }

@@ -1,8 +1,9 @@
 //! Maintenance windows: when nodes may be started.
 //!
-//! A window opens on its days at `start` and closes at the next `end`, both by the clock of its time zone. Where the clock is put forward over one of
-//! them, it counts as that much later; where it is put back, the first of the two times counts (RFC 5545 does the same). The time zones are those
-//! of the binary, so a window means the same on every machine.
+//! A window opens on its days at `start` and closes at the next `end`, both by the clock of its time zone. Where the
+//! clock is put forward over one of them, it counts as that much later; where it is put back, the first of the two
+//! times counts (RFC 5545 does the same). The time zones are those of the binary, so a window means the same on every
+//! machine.
 
 use jiff::civil::{Date, Time, Weekday};
 use jiff::tz::TimeZone;
@@ -41,7 +42,7 @@ impl Windows {
         read.collect::<Result<_, _>>().map(Self)
     }
 
-    /// When the next window opens; None if one is open, or there is none.
+    /// The time when the next window opens; None if one is open, or there is none.
     #[must_use]
     pub fn opens(&self, now: Timestamp) -> Option<Zoned> {
         let opens = self.0.iter().map(|window| window.opens(now));
@@ -51,7 +52,7 @@ impl Windows {
 }
 
 impl Window {
-    /// When it opens next; None if it is open. It opens within eight days, because it opens in every week.
+    /// The time when it opens next; None if it is open. It opens within eight days, because it opens in every week.
     fn opens(&self, now: Timestamp) -> Option<Zoned> {
         let today = now.to_zoned(self.zone.clone()).date();
         let from = today.checked_sub(2.days()).unwrap_or(today);
@@ -70,7 +71,8 @@ impl Window {
         None
     }
 
-    /// When it opens and closes on a day. None beyond the times that can be told, and where the clock is put forward over the whole of it and more.
+    /// The time when it opens and closes on a day. None beyond the times that can be represented, and where the clock
+    /// is put forward over the whole of it and more.
     fn on(&self, date: Date) -> Option<(Zoned, Zoned)> {
         let closes = if self.end > self.start {
             date

@@ -29,8 +29,9 @@ fn ledger(mut upgrade: Upgrade, entries: &str) -> Upgrade {
     upgrade
 }
 
-/// What a step decides: the orders, what it waits for, and the effects. `cordons` are the cordoned nodes: by the upgrade, or by others with `*`.
-/// `left` are the nodes whose pods were looked at, with a pod that stays on it: `"w1 w2=web"`.
+/// The decision of a step: the orders, what it waits for, and the effects. `cordons` are the cordoned nodes: by the
+/// upgrade, or by others with `*`. `left` are the nodes whose pods were looked at, with a pod that stays on it:
+/// `"w1 w2=web"`.
 fn says(upgrade: &Upgrade, all: &str, cordons: &str, left: &str, seconds: i64) -> String {
     let mut all = nodes(all);
     for item in cordons.split_whitespace() {
@@ -179,7 +180,8 @@ fn a_drain_that_takes_too_long_fails_or_is_forced() {
         says(&draining(false), OLD, "w1", "w1", 999),
         "start w1; wait: upgrading w1"
     );
-    // It cannot be cordoned, or its pods cannot be read: it ends all the same. Pods that cannot be read cannot be deleted either.
+    // It cannot be cordoned, or its pods cannot be read: it ends all the same. Pods that cannot be read cannot be
+    // deleted either.
     let not_cordoned = "fail w1 (no script was run: it could not be cordoned within drainTimeoutSeconds)";
     let unread = "fail w1 (no script was run: the pods on it could not be read within drainTimeoutSeconds (the Event DrainFailed says why))";
     assert!(says(&draining(false), OLD, "", "w1", 300).starts_with(not_cordoned));

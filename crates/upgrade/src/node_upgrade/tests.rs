@@ -89,7 +89,7 @@ fn an_order_that_no_agent_would_follow_is_not_written() {
     }
 }
 
-/// What stands in the order tells its reader nothing but its own part, and the host gets it in the old form.
+/// An order contains only the part of its reader's node, and the host gets it in the old form.
 #[test]
 fn the_order_has_the_part_of_its_node_alone() {
     let object = stored("u", &json!({"a": "InProgress", "b": "InProgress", "c": "Success"}));

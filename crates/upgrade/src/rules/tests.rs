@@ -1,7 +1,8 @@
 use super::*;
 use crate::testing::{nodes, observation, upgrade, version};
 
-/// What the preflight says of an upgrade of the nodes whose names are in `selected`, where the API server is at `api_server`.
+/// The result of the preflight for an upgrade of the nodes whose names are in `selected`, where the API server is at
+/// `api_server`.
 fn says(all: &str, selected: &str, target: &str, api_server: &str) -> Result<(), String> {
     let (upgrade, nodes, api_server) = (upgrade("u"), nodes(all), version(api_server));
     let seen = observation(&upgrade, &[], &nodes, &api_server, 0);

@@ -331,7 +331,7 @@ fn a_node_that_falls_back_holds_the_others_and_has_failed_after_the_minimum_time
     assert!(of(&aborted, &nodes(UNREADY), 101).starts_with("finish Failed (it was aborted"));
 }
 
-/// What the canaries prove begins again, and nothing is started in between.
+/// The soak of a canary that falls back begins again, and nothing is started in between.
 #[test]
 fn a_canary_that_falls_back_begins_the_soak_again() {
     let mut upgrade = upgrade("cp=Success w1=Success");

@@ -1,4 +1,4 @@
-//! What is signed, as a text: one value in each line, in one of two forms.
+//! The signed statement, as a text: one value in each line, in one of two forms.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ const EXPIRES: &str = "expires";
 /// The only type of upgrades that is supported.
 const TYPE: &str = "kubernetes";
 
-/// How far the clock of whoever signs may be ahead.
+/// The maximum time by which the signer's clock may be ahead.
 const AHEAD: SignedDuration = SignedDuration::from_mins(5);
 
 /// The form of a text. A host that does not know the second one takes the script for one without a signature.
@@ -60,7 +60,7 @@ impl Form {
     }
 }
 
-/// What is signed.
+/// The signed statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
     /// The id of the cluster.
@@ -69,7 +69,7 @@ pub struct Statement {
     pub node: NodeName,
     /// The id of the upgrade.
     pub upgrade: String,
-    /// When it was signed, in seconds since 1970.
+    /// The time when it was signed, in seconds since 1970.
     pub generation: i64,
     /// The version to upgrade to.
     pub version: Version,
@@ -109,8 +109,8 @@ impl Statement {
         statement(form.purpose(), &parts)
     }
 
-    /// When a script must have ended that began in the window of the signature: earlier by the error of clocks, because
-    /// that of the next node may be ahead.
+    /// The time when a script must have ended that began in the window of the signature: earlier by the error of
+    /// clocks, because that of the next node may be ahead.
     pub(super) fn end(&self) -> Timestamp {
         match self.not_before {
             Some(begin) => self.expires.checked_sub(CLOCK_ERROR).unwrap_or(begin),
@@ -173,7 +173,7 @@ impl Statement {
         }
     }
 
-    /// Whether this statement, whose signature counts, is for the script and for what the host expects.
+    /// Checks that this statement, whose signature counts, is for the script and for the host's expectation.
     pub(super) fn check(&self, body: &str, expected: &Expected<'_>) -> Result<(), Untrusted> {
         for (part, signed, wanted) in [
             ("cluster", self.cluster.as_str(), expected.cluster),

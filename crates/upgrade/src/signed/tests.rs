@@ -39,7 +39,7 @@ fn signed_as(statement: &Statement, key: &SigningKey) -> String {
     format!("{SCRIPT}{}", statement.block(key).unwrap())
 }
 
-/// What the host `w1` says to a text, a minute after it was signed.
+/// The host `w1`, which verifies a text a minute after it was signed.
 struct World {
     keys: Vec<TrustedKey>,
     newest: i64,

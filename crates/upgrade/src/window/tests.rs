@@ -7,7 +7,7 @@ fn windows(windows: Value) -> Result<Windows, Refusal> {
     Windows::new(&windows)
 }
 
-/// What a window of Berlin says at this time: `open`, or when it opens.
+/// The state of a window of Berlin at this time: `open`, or when it opens.
 fn says(days: &[&str], start: &str, end: &str, now: &str) -> String {
     let window = json!([{"days": days, "start": start, "end": end, "timeZone": "Europe/Berlin"}]);
     let opens = windows(window).unwrap().opens(now.parse().unwrap());
@@ -25,7 +25,8 @@ fn no_time_zone_is_utc() {
     }
 }
 
-/// 2026-11-22 is a Sunday. The clocks of Berlin are put forward on 2026-03-29 from 02:00 to 03:00, and back on 2026-10-25 from 03:00 to 02:00.
+/// 2026-11-22 is a Sunday. The clocks of Berlin are put forward on 2026-03-29 from 02:00 to 03:00, and back on
+/// 2026-10-25 from 03:00 to 02:00.
 #[test]
 fn a_window_is_open_between_its_times_on_its_days() {
     for (days, start, end, now, expected) in [

@@ -5,9 +5,9 @@
 //! newest state, as those of older versions do, the order that is derived from it, or any order that there was, at any
 //! time and as often as one likes; they lose what they do not have in their ledger. A script installs the kubelet and
 //! goes on; it succeeds, fails, hangs or is interrupted, and the last word of its host reaches the API server later, or
-//! never. A Node is deleted and registers again while its script runs, and its report is gone with it. A person upgrades
-//! a node by hand. Clocks differ. With a minimum time that nodes are Ready, a kubelet dies at any time, and the API server
-//! shows it as Ready for a while; or it is not Ready for a moment, which no coordinator may see.
+//! never. A Node is deleted and registers again while its script runs, and its report is gone with it. A person
+//! upgrades a node by hand. Clocks differ. With a minimum time that nodes are Ready, a kubelet dies at any time, and
+//! the API server shows it as Ready for a while; or it is not Ready for a moment, which no coordinator may see.
 //!
 //! No sequence of states repeats: each action changes the progress, a budget, a ledger, an age that only grows, or a
 //! version that only grows. So whatever can happen comes to an end, and it is enough to look at the states in which
@@ -20,7 +20,7 @@ use tidewaiter_upgrade::agent::{self, Again, Refused, Repeatable};
 use crate::state::{Cluster, Host, NODES, NodeState, OldOrder, PAIR, Progress, Said, Script, State, Write};
 use crate::world::{GRACE, MIN_READY, MINORS, SUPERSEDED, TARGETS, TIMEOUT, World};
 
-/// What the agent of a node looks at.
+/// The view that the agent of a node reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// All upgrades, as agents of older versions see them.
@@ -76,20 +76,20 @@ pub enum Action {
 #[expect(clippy::struct_excessive_bools, reason = "each is something that the model may have")]
 pub struct Protocol {
     pub world: World,
-    /// How many nodes may be upgraded at once.
+    /// The maximum number of nodes that are upgraded at once.
     pub max_unavailable: usize,
-    /// Whether there is a second upgrade.
+    /// True if there is a second upgrade.
     pub second: bool,
-    /// Whether the agents report what became of the script. Then it has a life of its own; otherwise it ends when it
+    /// True if the agents report what became of the script. Then it has a life of its own; otherwise it ends when it
     /// has installed the kubelet.
     pub reports: bool,
-    /// Whether a node must be Ready for a minimum time, and kubelets die. Then one coordinator leads, because the
+    /// True if a node must be Ready for a minimum time, and kubelets die. Then one coordinator leads, because the
     /// minimum time is by its clock, and there are two nodes, because that has enough states: the third is at the
     /// version.
     pub min_ready: bool,
-    /// Whether Nodes register again. Then one coordinator leads, for the number of states.
+    /// True if Nodes register again. Then one coordinator leads, for the number of states.
     pub registers: bool,
-    /// How often a write is lost, a node or a kubelet breaks, a Node registers again, or a person acts.
+    /// The number of faults: a write is lost, a node or a kubelet breaks, a Node registers again, or a person acts.
     pub faults: u8,
 }
 
@@ -373,7 +373,8 @@ impl Model for Protocol {
     }
 }
 
-/// A worker was started only after the control plane was done, or is at the version. The second upgrade has no node of the control plane.
+/// A worker was started only after the control plane was done, or is at the version. The second upgrade has no node of
+/// the control plane.
 fn is_in_order(state: &State, progress: &Progress) -> bool {
     let control_plane = matches!(progress.nodes[0], NodeState::Success | NodeState::Failed);
     let workers = progress.nodes[1..].iter().any(|node| *node != NodeState::NotStarted);
@@ -408,7 +409,8 @@ fn arrive(state: &mut State, coordinator: usize) {
     }
 }
 
-/// An order that is over is not delivered any more. Its agent would refuse it, as it does when it looks at the newest state.
+/// An order that is over is not delivered any more. Its agent would refuse it, as it does when it looks at the newest
+/// state.
 fn tick(state: &mut State) {
     let writes = state.writes.iter_mut().flatten().map(|write| &mut write.progress);
     for progress in state
@@ -538,7 +540,7 @@ impl Protocol {
         }
     }
 
-    /// Whether neither time nor a coordinator changes anything any more, and an upgrade is not over.
+    /// Returns true if neither time nor a coordinator changes anything any more, and an upgrade is not over.
     pub fn is_stuck(&self, state: &State) -> bool {
         if state.is_over() || state.writes.iter().any(Option::is_some) {
             return false;
@@ -579,7 +581,7 @@ impl Host {
 }
 
 impl State {
-    /// Whether a coordinator may decide this, as things are.
+    /// Checks that a coordinator may decide this now.
     fn judge(&mut self, before: &Progress, after: &Progress) {
         let nodes = before.nodes.iter().zip(&after.nodes);
         let (mut starts, mut has_fallen) = (after.cluster == Cluster::Success, false);
@@ -597,7 +599,7 @@ impl State {
         self.broken.fallen |= starts && has_fallen;
     }
 
-    /// What the agent has seen. An agent that looks at an old order sees nothing new.
+    /// The agent reads the view. An agent that looks at an old order sees nothing new.
     fn see(&mut self, node: usize, view: View) {
         if view == View::Newest {
             let orders = self.hosts[node].orders.iter_mut().flatten();

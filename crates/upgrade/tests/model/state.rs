@@ -1,4 +1,5 @@
-//! What the model remembers: the objects in the API server, the hosts, and the writes that are on their way. Small, because there are millions.
+//! The state of the model: the objects in the API server, the hosts, and the writes that are on their way. Small,
+//! because there are millions.
 
 /// The number of nodes. The first is the control plane.
 pub const NODES: usize = 3;
@@ -6,7 +7,7 @@ pub const NODES: usize = 3;
 /// The number of upgrades, and of coordinators.
 pub const PAIR: usize = 2;
 
-/// How far an upgrade is.
+/// The state of an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cluster {
     NotStarted,
@@ -15,7 +16,7 @@ pub enum Cluster {
     Failed,
 }
 
-/// How far a node is in an upgrade.
+/// The state of a node in an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeState {
     NotStarted,
@@ -42,8 +43,8 @@ pub struct Upgrade {
     pub progress: Progress,
 }
 
-/// A write of a coordinator that has not arrived. It is conditional on the upgrade being as it was observed, so it is gone as soon as another write
-/// to the upgrade arrives.
+/// A write of a coordinator that has not arrived. It is conditional on the upgrade being as it was observed, so it is
+/// gone as soon as another write to the upgrade arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Write {
     pub upgrade: u8,
@@ -54,9 +55,9 @@ pub struct Write {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OldOrder {
     pub age: i8,
-    /// Whether the upgrade was written since.
+    /// True if the upgrade was written since.
     pub superseded: bool,
-    /// Whether the agent has seen that, and so a newer generation.
+    /// True if the agent has seen that, and so a newer generation.
     pub outdated: bool,
 }
 
@@ -68,7 +69,7 @@ pub struct Script {
     pub left: i8,
 }
 
-/// What the host says last of an upgrade.
+/// The last report of the host on an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Said {
     /// Nothing yet: no script was offered, it runs, or it is lost.
@@ -85,7 +86,7 @@ pub struct Host {
     /// An index into the versions of the model.
     pub version: u8,
     pub ready: bool,
-    /// Whether the kubelet lives. The API server shows one that has died as Ready for [`GRACE`](crate::world::GRACE)
+    /// True if the kubelet lives. The API server shows one that has died as Ready for [`GRACE`](crate::world::GRACE)
     /// ticks.
     pub lives: bool,
     /// For how many ticks it has not renewed the Lease of its Node.
@@ -105,7 +106,7 @@ pub struct Host {
     /// By upgrade: the last word of the host, and whether the API server has it.
     pub said: [Said; PAIR],
     pub reported: [bool; PAIR],
-    /// Whether its Node has registered again since the node was started, and has no report since.
+    /// True if its Node has registered again since the node was started, and has no report since.
     pub registered: bool,
     pub silenced: bool,
     /// By upgrade: the last order.
@@ -131,7 +132,7 @@ pub struct Broken {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
-    /// Whether the second upgrade sorts before the first one.
+    /// True if the second upgrade sorts before the first one.
     pub second_is_older: bool,
     pub upgrades: [Upgrade; PAIR],
     pub hosts: [Host; NODES],
@@ -178,8 +179,8 @@ impl State {
         }
     }
 
-    /// Forgets what nothing reads any more: the nodes of an upgrade that is over, except where an old order of it may still be seen, and everything
-    /// about a broken node but its version.
+    /// Forgets what nothing reads any more: the nodes of an upgrade that is over, except where an old order of it may
+    /// still be seen, and everything about a broken node but its version.
     pub fn forget(&mut self) {
         for (index, upgrade) in self.upgrades.iter_mut().enumerate() {
             if !matches!(upgrade.progress.cluster, Cluster::Success | Cluster::Failed) {
@@ -201,7 +202,7 @@ impl State {
         }
     }
 
-    /// Whether every upgrade is over.
+    /// Returns true if every upgrade is over.
     pub fn is_over(&self) -> bool {
         let mut existing = self.upgrades.iter().filter(|upgrade| upgrade.exists);
         existing.all(|upgrade| matches!(upgrade.progress.cluster, Cluster::Success | Cluster::Failed))
@@ -215,7 +216,7 @@ impl State {
         })
     }
 
-    /// Whether the node is being upgraded: the API server says so, or a script runs on it.
+    /// Returns true if the node is being upgraded: the API server says so, or a script runs on it.
     pub fn is_busy(&self, node: usize) -> bool {
         self.hosts[node].script.is_some() || self.current(node).next().is_some()
     }

@@ -14,7 +14,7 @@ use tidewaiter_upgrade::{
 
 use crate::state::{Cluster, Host, NODES, NodeState, OldOrder, PAIR, Progress, Said, State};
 
-/// How long a tick is: the clock error that the agents allow for.
+/// The length of a tick: the clock error that the agents allow for.
 const TICK: SignedDuration = CLOCK_ERROR;
 
 /// After so many ticks a node has failed.
@@ -33,7 +33,7 @@ pub const TARGETS: [u8; PAIR] = [2, 1];
 /// The minor versions.
 pub const MINORS: [u8; 3] = [35, 35, 36];
 
-/// How many ticks the clock of each coordinator, and of each agent, is ahead. Any two differ by one at most.
+/// The ticks by which the clock of each coordinator, and of each agent, is ahead. Any two differ by one at most.
 const COORDINATOR_CLOCKS: [i8; PAIR] = [0, 1];
 const AGENT_CLOCKS: [i8; NODES] = [0, 1, 0];
 
@@ -44,7 +44,7 @@ pub const SUPERSEDED: i64 = 1;
 /// The label of the node that the second upgrade selects: the first worker. The first upgrade selects all nodes.
 const SECOND_LABEL: &str = "second";
 
-/// What does not change.
+/// The constants of a run.
 pub struct World {
     pub names: [NodeName; NODES],
     versions: [Version; 3],
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// What the coordinator decides about an upgrade: the progress after its orders, if there are any.
+    /// The decision of the coordinator about an upgrade: the progress after its orders, if there are any.
     pub fn step(&self, state: &State, coordinator: usize, upgrade: usize) -> Option<Progress> {
         let upgrades: Vec<Upgrade> = (0..PAIR)
             .filter(|it| state.upgrades[*it].exists)
@@ -143,13 +143,13 @@ impl World {
         (!step.orders.is_empty()).then(|| self.stored(&progress))
     }
 
-    /// What the agent of a node sees: the upgrades as they are.
+    /// The newest view of a node's agent: the upgrades as they are.
     pub fn newest(&self, state: &State) -> Vec<Upgrade> {
         let existing = (0..PAIR).filter(|it| state.upgrades[*it].exists);
         existing.map(|it| self.upgrade(state, it)).collect()
     }
 
-    /// What the agent of a node sees of them: its order, if it has a turn.
+    /// The view of a node's agent: its order, if it has a turn.
     pub fn order(&self, state: &State, node: usize) -> Vec<Upgrade> {
         let newest = self.newest(state);
         let mut turns = node_upgrade::turns(&newest);
@@ -157,7 +157,7 @@ impl World {
         turn.map(|(_, upgrade)| upgrade.clone()).into_iter().collect()
     }
 
-    /// What the agent of a node saw when this order was new.
+    /// The view of a node's agent when this order was new.
     pub fn old(&self, node: usize, upgrade: usize, order: OldOrder) -> Vec<Upgrade> {
         let mut old = self.upgrades[upgrade].clone();
         let since = Some(at(-order.age));
@@ -207,7 +207,7 @@ impl World {
         run.upgrade.parse().unwrap()
     }
 
-    /// How many ticks a run has.
+    /// The number of ticks of a run.
     pub fn ticks(run: &Run, node: usize) -> i8 {
         let left = run.until.duration_since(at(AGENT_CLOCKS[node]));
         i8::try_from(left.as_secs().div_euclid(TICK.as_secs())).unwrap()
