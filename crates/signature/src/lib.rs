@@ -1,4 +1,5 @@
-//! Signatures of minisign, with its prehashed algorithm (`ED`): Ed25519 over BLAKE2b-512. Pure: no clock, no file, no network.
+//! Signatures of minisign, with its prehashed algorithm (`ED`): Ed25519 over BLAKE2b-512. Pure: no clock, no file, no
+//! network.
 //!
 //! What is signed is a statement: a purpose, and one line for each part, `name value`. Invariants:
 //! - The purpose is the first line, so no signature for another purpose counts.
@@ -25,7 +26,7 @@ const GLOBAL_SIGNATURE: usize = 88;
 const KEY_BYTES: usize = 158;
 const CHECKSUM_BYTES: usize = 32;
 
-/// Why a signature does not count, or cannot be made.
+/// The reason why a signature is rejected, or cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     /// It has not the form of a signature.
@@ -219,8 +220,8 @@ impl SigningKey {
         Ok(Self(key.map_err(invalid)?))
     }
 
-    /// Signs a text at `time`, in seconds since 1970; `name` says in the trusted comment what it is, without spaces. Returns the four lines of the
-    /// signature.
+    /// Signs a text at `time`, in seconds since 1970; `name` says in the trusted comment what it is, without spaces.
+    /// Returns the four lines of the signature.
     ///
     /// # Errors
     /// When the key cannot sign.
@@ -239,13 +240,13 @@ fn key_bytes(text: &str) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(STANDARD.decode(line.trim()).unwrap_or_default())
 }
 
-/// Whether the key has a password: its key derivation is scrypt. Source: minisign's format of secret keys.
+/// Returns true if the key has a password: its key derivation is scrypt. Source: minisign's format of secret keys.
 fn is_encrypted(bytes: &[u8]) -> bool {
     bytes.get(2..4) == Some(b"Sc")
 }
 
-/// Whether it is a key that `minisign -G -W` has made: without a password, minisign leaves the checksum, the last 32 of 158 bytes, zero. The library refuses
-/// that.
+/// Returns true if it is a key that `minisign -G -W` has made: without a password, minisign leaves the checksum, the
+/// last 32 of 158 bytes, zero. The library refuses that.
 fn is_without_checksum(bytes: &[u8]) -> bool {
     bytes.len() == KEY_BYTES
         && bytes[..4] == *b"Ed\0\0"

@@ -26,7 +26,7 @@ const fn encoded(first: u8, middle: u8, last: u8) -> [u8; 32] {
     point
 }
 
-/// Whether the point is one of them.
+/// Returns true if the point is one of them.
 #[must_use]
 pub fn is(point: &[u8; 32]) -> bool {
     let mut unsigned = *point;
