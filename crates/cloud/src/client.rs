@@ -60,7 +60,8 @@ pub enum Fetched<T> {
     },
 }
 
-/// What the cloud sent of a plugin. It is JSON of any shape: who applies the manifests validates each object, so that an error names it.
+/// The manifests of a plugin as the cloud sent them: JSON of any shape. Each object is validated when it is applied, so
+/// that an error names it.
 #[derive(Debug)]
 pub struct SentManifests {
     /// The response. As values, it would take up to twenty times the memory.
@@ -114,7 +115,7 @@ impl Client {
         })
     }
 
-    /// The same with another way to the cloud than a network: for simulations.
+    /// Returns the client with `exchange` in place of a network: for simulations.
     #[must_use]
     pub fn over<F, Fut>(self, exchange: F) -> Self
     where
@@ -125,7 +126,7 @@ impl Client {
         Self { transport, ..self }
     }
 
-    /// The same client with another deadline for a request with all its retries. It shares the connections.
+    /// Returns a client with this deadline for a request with all its retries. It shares the connections.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
         Self {
@@ -166,7 +167,7 @@ impl Client {
         self.fetch(path, known, parse_each).await
     }
 
-    /// One object, unless it is unchanged since `known`.
+    /// Reads one object, unless it is unchanged since `known`.
     ///
     /// # Errors
     /// If there is no complete response; see [`ClientError`].

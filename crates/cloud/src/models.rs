@@ -185,7 +185,7 @@ pub fn parse_open(bytes: &[u8]) -> Result<OpenObject, InvalidField> {
 pub struct InvalidItem {
     /// Its id, if that at least can be read.
     pub id: Option<Uuid>,
-    /// What is wrong; the field begins with the index in the list, `[3]`.
+    /// The error; the field begins with the index in the list, `[3]`.
     pub error: InvalidField,
 }
 

@@ -1,14 +1,16 @@
 //! Signed manifests of plugins: which text is signed, and how a signature is made and verified.
 //!
 //! The signature itself is that of [`tidewaiter_signature`]. Invariants:
-//! - The signed text names the cluster, the plugin with its type and implementation, the version, and the digest of the manifests. So no
-//!   signature counts for another cluster, plugin or version, or for changed manifests.
-//! - The time of a signature is in its trusted comment (`timestamp:SECONDS`), which is signed, too. Whoever verifies must refuse a time before that
-//!   of the last signature it accepted: so an older version, or older manifests of the same version, need a new signature.
+//! - The signed text names the cluster, the plugin with its type and implementation, the version, and the digest of the
+//!   manifests. So no signature counts for another cluster, plugin or version, or for changed manifests.
+//! - The time of a signature is in its trusted comment (`timestamp:SECONDS`), which is signed, too. Whoever verifies
+//!   must refuse a time before that of the last signature it accepted: so an older version, or older manifests of the
+//!   same version, need a new signature.
 //!
-//! The digest is over a canonical form and not over the bytes of a response, because the cloud stores JSON, not text: the compact JSON of an
-//! object with the members `depends_on`, `health_checks`, `manifests`, `post_apply` and `pre_apply`, each a list. A list that is missing or `null` is empty
-//! there. The keys of objects are sorted by their bytes, numbers are written as in the shortest form that is read as the same number.
+//! The digest is over a canonical form and not over the bytes of a response, because the cloud stores JSON, not text:
+//! the compact JSON of an object with the members `depends_on`, `health_checks`, `manifests`, `post_apply` and
+//! `pre_apply`, each a list. A list that is missing or `null` is empty there. The keys of objects are sorted by their
+//! bytes, numbers are written as in the shortest form that is read as the same number.
 
 use serde_json::Value;
 pub use tidewaiter_signature::{SignatureError, SigningKey, TrustedKey};
@@ -17,7 +19,7 @@ use tidewaiter_signature::{sha256, statement};
 /// The first line of each signed text: no signature for another purpose counts.
 const PURPOSE: &str = "tidewaiter plugin manifests 1";
 
-/// What is signed.
+/// The data that is signed.
 #[derive(Clone, Copy, Debug)]
 pub struct Statement<'a> {
     /// The id of the cluster.

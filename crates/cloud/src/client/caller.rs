@@ -1,4 +1,4 @@
-//! Whose a token is: the cloud is asked, or the token is verified with the keys that the cloud publishes.
+//! Resolves the owner of a token: by a request to the cloud, or with the keys that the cloud publishes.
 
 use http::Method;
 use jiff::Timestamp;
@@ -17,10 +17,10 @@ use crate::signature::signature_only;
 
 /// The longest token that the cloud issues, in bytes.
 const MAX_TOKEN: usize = 8 * 1024;
-/// How far the clock of this machine may be behind that of the cloud.
+/// The most that the clock of this machine may be behind that of the cloud.
 const LEEWAY_SECONDS: i64 = 60;
 
-/// Whose a token is, and what it says.
+/// The owner of a token, and the claims of the token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     /// The subject of the token, for the log: `containership.io/user_id#…`.
@@ -33,7 +33,7 @@ pub struct Caller {
     pub audience: Audience,
 }
 
-/// What a token is for.
+/// The purpose of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audience {
     /// The cloud.
@@ -59,7 +59,7 @@ pub struct Membership {
 pub struct PublishedKeys(JwkSet);
 
 impl Client {
-    /// The same client with another token. It shares the connections.
+    /// Returns a client with this token. It shares the connections.
     #[must_use]
     pub fn with_token(&self, token: &AccessToken) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Client {
         }
     }
 
-    /// Whose `token` is, says the cloud. Asks once, without a retry.
+    /// Requests the owner of `token` from the cloud, once and without a retry.
     ///
     /// # Errors
     /// [`ClientError::Refused`] if the token is not valid; otherwise there is no answer.
@@ -95,16 +95,18 @@ impl Client {
 }
 
 impl PublishedKeys {
-    /// Whether one of the keys signed `token`, and it has not expired. Whose it is, and whether it was revoked, the cloud knows.
+    /// Returns true if one of the keys signed `token`, and it has not expired. Whose it is, and whether it was revoked,
+    /// the cloud knows.
     #[must_use]
     pub fn signed(&self, token: &str, now: Timestamp) -> bool {
         self.claims(token, now).is_some()
     }
 
-    /// Whose `token` is, if one of the keys signed it for this cluster and it is valid now.
+    /// Returns the owner of `token`, if one of the keys signed it for this cluster and it is valid now.
     ///
-    /// Only a token for the cluster itself proves a membership: the cloud issues it to members of the cluster's organization alone, and it
-    /// expires within minutes. A token for the cloud does not say where its owner is a member.
+    /// Only a token for the cluster itself proves a membership: the cloud issues it to members of the cluster's
+    /// organization alone, and it expires within minutes. A token for the cloud does not say where its owner is a
+    /// member.
     #[must_use]
     pub fn verify(&self, token: &str, cluster: Cluster, now: Timestamp) -> Option<Caller> {
         let claims = self.claims(token, now)?;

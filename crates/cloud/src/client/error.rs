@@ -8,7 +8,7 @@ use tidewaiter_kit::chain::{Untrusted, untrusted};
 use super::request::Request;
 use crate::models::Failure;
 
-/// Why there is no usable response. Contains neither the token nor a body.
+/// The reason why there is no usable response. Contains neither the token nor a body.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// 401 or 403: the token is invalid, expired, or lacks the permission. A retry does not help.
@@ -42,12 +42,13 @@ pub enum ClientError {
         #[source]
         source: Option<reqwest::Error>,
     },
-    /// An invalid response: truncated, empty, HTML, a redirect, or of another format. It must never be treated as an empty list.
+    /// An invalid response: truncated, empty, HTML, a redirect, or of another format. It must never be treated as an
+    /// empty list.
     #[error("{request} got an invalid response: {reason}")]
     Invalid {
         /// The request.
         request: String,
-        /// What is wrong with the response.
+        /// The error in the response.
         reason: String,
         /// The network error, if the response was truncated.
         #[source]
@@ -72,7 +73,7 @@ impl ClientError {
         }
     }
 
-    /// What went wrong, without the request.
+    /// Returns the error without the request.
     #[must_use]
     pub fn reason(&self) -> String {
         match self {
@@ -84,7 +85,7 @@ impl ClientError {
         }
     }
 
-    /// Why the server's certificate cannot be verified, if that is what failed.
+    /// Returns the reason why the server's certificate cannot be verified, if that failed.
     #[must_use]
     pub fn untrusted(&self) -> Option<Untrusted> {
         let Self::Unavailable {

@@ -1,14 +1,14 @@
 //! Tells those who wait after a failure that the cloud responds again.
 //!
-//! An outage lets every loop wait for its own backoff. The first complete list or object shows that it is over, so nobody has to wait any
-//! longer.
+//! An outage lets every loop wait for its own backoff. The first complete list or object shows that it is over, so
+//! nobody has to wait any longer.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
 
-/// Whether the last read, or connection of a stream, failed.
+/// Remembers whether the last read, or connection of a stream, failed.
 #[derive(Debug)]
 pub(super) struct Availability {
     is_failing: AtomicBool,
@@ -41,8 +41,9 @@ impl Availability {
     }
 }
 
-/// Each first good response of the cloud after a failure, whoever sent the requests. A request that fails although others succeed must not
-/// wait for it more than once, because one that fails always makes every success of another a recovery.
+/// Each first good response of the cloud after a failure, whoever sent the requests. A request that fails although
+/// others succeed must not wait for it more than once, because one that fails always makes every success of another a
+/// recovery.
 #[derive(Clone, Debug)]
 pub struct Recoveries(watch::Receiver<()>);
 

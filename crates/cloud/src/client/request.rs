@@ -42,9 +42,9 @@ pub struct Request {
     pub if_match: Option<ETag>,
     /// The body.
     pub body: Option<Body>,
-    /// Whether the request must not be retried.
+    /// True if the request must not be retried.
     pub once: bool,
-    /// What the body of the response is read within; its largest body is the limit.
+    /// The budget for the body of the response; its largest body is the limit.
     pub budget: Option<ByteBudget>,
 }
 

@@ -37,7 +37,7 @@ pub struct InvalidBaseUrl {
     pub reason: &'static str,
 }
 
-/// Whether a URL contains a user or a password, which logs and errors would show.
+/// Returns true if a URL contains a user or a password, which logs and errors would show.
 #[must_use]
 pub fn has_user(url: &Url) -> bool {
     !url.username().is_empty() || url.password().is_some()
@@ -108,7 +108,8 @@ pub struct ClientSettings {
     pub auth: BaseUrl,
     /// The token of the caller; without it, only logging in is useful.
     pub token: Option<AccessToken>,
-    /// The file that the token was read from, if any. It is read again before each request, so that a new token needs no restart.
+    /// The file that the token was read from, if any. It is read again before each request, so that a new token needs
+    /// no restart.
     pub token_file: Option<PathBuf>,
     /// The trusted certificates (PEM), which replace those of the system.
     pub ca: Option<Vec<u8>>,

@@ -36,7 +36,7 @@ impl FromStr for AccessToken {
     }
 }
 
-/// Where the token of a request comes from. Clones share what was read last.
+/// The source of the token of a request. Clones share the last token that was read.
 #[derive(Clone)]
 pub(super) struct TokenSource {
     file: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub(super) struct TokenSource {
 
 struct Last {
     token: HeaderValue,
-    /// Why the file could not be used; logged once.
+    /// The reason why the file could not be used; logged once.
     error: Option<String>,
 }
 

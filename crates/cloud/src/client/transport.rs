@@ -2,8 +2,9 @@
 //!
 //! A body is read completely or is an error; the limit is 64 MiB. No redirect is followed.
 //!
-//! A connection on which nothing arrives may be dead without either side knowing. So a read without a response for a while is sent once more, on
-//! a new connection, and the first response counts. Only one read at a time is sent once more, so that a slow cloud does not get twice the load.
+//! A connection on which nothing arrives may be dead without either side knowing. So a read without a response for a
+//! while is sent once more, on a new connection, and the first response counts. Only one read at a time is sent once
+//! more, so that a slow cloud does not get twice the load.
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,7 +52,7 @@ type Exchange = Arc<dyn Fn(reqwest::Request) -> BoxFuture<'static, reqwest::Resu
 pub(super) struct Transport {
     http: reqwest::Client,
     exchange: Exchange,
-    /// The same on a new connection each time.
+    /// Sends a request on a new connection each time.
     exchange_anew: Exchange,
     /// See [`ClientSettings::hedge_after`].
     hedge_after: Duration,
@@ -61,7 +62,7 @@ pub(super) struct Transport {
     token: Option<TokenSource>,
     /// The timeout of an attempt.
     pub(super) timeout: Duration,
-    /// Whether the cloud responds to reads.
+    /// The state of the cloud: it responds to reads or not.
     pub(super) availability: Arc<Availability>,
     clock: SharedClock,
 }
@@ -96,7 +97,7 @@ impl Transport {
         })
     }
 
-    /// The same with another way to the cloud.
+    /// Returns the transport with `exchange` in place of a network.
     pub(super) fn over<F, Fut>(self, exchange: F) -> Self
     where
         F: Fn(reqwest::Request) -> Fut + Send + Sync + 'static,
@@ -110,7 +111,7 @@ impl Transport {
         }
     }
 
-    /// The same with another token.
+    /// Returns the transport with `token`.
     pub(super) fn with_token(&self, token: &AccessToken) -> Self {
         Self {
             token: Some(TokenSource::new(token, None)),
@@ -123,8 +124,8 @@ impl Transport {
         self.urls[0].as_str().trim_end_matches('/')
     }
 
-    /// One attempt, within the timeout. A body with a budget has a timeout of its own, which begins when there is room
-    /// for it.
+    /// Makes one attempt, within the timeout. A body with a budget has a timeout of its own, which begins when there is
+    /// room for it.
     pub(super) async fn attempt(&self, request: &Request, key: Option<&str>) -> Result<Answer, ClientError> {
         let late = |_| unavailable(request, Elapsed(self.timeout).to_string(), None, None);
         let head = async {
@@ -145,8 +146,8 @@ impl Transport {
         Ok(Answer { part, ..answer })
     }
 
-    /// Sends a read, and sends it once more if the head of the response does not arrive in time, as soon as no other read is under way for the
-    /// second time. An error counts only if both have one.
+    /// Sends a read, and sends it once more if the head of the response does not arrive in time, as soon as no other
+    /// read is under way for the second time. An error counts only if both have one.
     async fn read_hedged(&self, request: &Request) -> Result<Response, ClientError> {
         let mut first = self.send(request, None, HeaderMap::new()).boxed();
         let late = async {
@@ -288,7 +289,7 @@ impl Transport {
     }
 }
 
-/// What all connections have in common. `plain` is whether a base URL is plain HTTP.
+/// Returns the settings of all connections. `plain` is true for a base URL of plain HTTP.
 fn builder(settings: &ClientSettings, plain: bool) -> Result<reqwest::ClientBuilder, SettingsError> {
     let mut builder = reqwest::Client::builder()
         .redirect(redirect::Policy::none())

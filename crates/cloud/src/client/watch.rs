@@ -4,8 +4,8 @@
 //! first connection and every gap wake for everything, a known cursor is resumed, and while the stream is unavailable
 //! everything is polled at each sync interval. A connection on which nothing arrives is no stream. It never ends.
 //!
-//! The delay after a failed connection, also one that the server asks for, ends early when the cloud responds to another request: the first
-//! time at once, and later after the doubled delay.
+//! The delay after a failed connection, also one that the server asks for, ends early when the cloud responds to
+//! another request: the first time at once, and later after the doubled delay.
 
 mod events;
 
@@ -56,8 +56,8 @@ pub enum Wake {
 }
 
 impl Client {
-    /// Yields the changes of a cluster. The stream never ends. `connected` is called with true when the event stream is open, and with
-    /// false when it is lost.
+    /// Yields the changes of a cluster. The stream never ends. `connected` is called with true when the event stream is
+    /// open, and with false when it is lost.
     pub fn watch<F>(&self, cluster: Cluster, connected: F) -> impl Stream<Item = Wake> + Send + use<F>
     where
         F: Fn(bool) + Send + 'static,
@@ -97,7 +97,7 @@ enum Opened {
         reason: String,
         /// The delay that the server asks for.
         wait: Duration,
-        /// Whether the server has no stream.
+        /// True if the server has no stream.
         absent: bool,
     },
 }
@@ -119,7 +119,8 @@ enum State {
         not_before: Duration,
     },
     Connecting(BoxFuture<'static, Opened>),
-    /// Connected; `told` is true after a wake-up for everything before the connection, and `alive` after the first bytes.
+    /// Connected; `told` is true after a wake-up for everything before the connection, and `alive` after the first
+    /// bytes.
     Reading {
         events: Events,
         told: bool,
@@ -135,11 +136,12 @@ struct Watch {
     failures: u32,
     /// The time of the next poll while there is no stream.
     poll_at: Duration,
-    /// Whether the stream was lost because it fell silent.
+    /// True if the stream was lost because it fell silent.
     was_silent: bool,
     state: State,
     recoveries: Recoveries,
-    /// Whether a recovery ended a delay since the last event. If the connection failed all the same, it fails for a reason of its own.
+    /// True if a recovery ended a delay since the last event. If the connection failed all the same, it fails for a
+    /// reason of its own.
     was_woken: bool,
     due: VecDeque<Wake>,
     connected: Box<dyn Fn(bool) + Send>,
@@ -176,7 +178,7 @@ impl Watch {
         }
     }
 
-    /// Whether the server sends something, heartbeats included.
+    /// Returns true if the server sends something, heartbeats included.
     fn is_alive(&self) -> bool {
         matches!(&self.state, State::Reading { alive, .. } if alive.load(Ordering::Relaxed))
     }

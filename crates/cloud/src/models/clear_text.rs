@@ -1,14 +1,15 @@
 //! Finds texts that look like secrets in an object that its readers see in clear text.
 //!
-//! This protects from mistakes only: it knows usual names of fields and usual forms of keys and tokens. A message names the field and never shows
-//! its value.
+//! This protects from mistakes only: it knows usual names of fields and usual forms of keys and tokens. A message names
+//! the field and never shows its value.
 
 use serde_json::Value;
 
 use super::fields::At;
 use super::{Fields, InvalidField, OpenObject};
 
-/// Names of fields that contain a secret, without separators, in lower case. A name such as `existingSecret` is that of a Secret of Kubernetes.
+/// Names of fields that contain a secret, without separators, in lower case. A name such as `existingSecret` is that of
+/// a Secret of Kubernetes.
 const NAMES: [&str; 4] = ["secret", "pwd", "pass", "bearer"];
 /// The ends of such names: `adminPassword`, `GITHUB_TOKEN`.
 const ENDS: [&str; 12] = [
@@ -25,7 +26,7 @@ const ENDS: [&str; 12] = [
     "clientsecret",
     "sharedsecret",
 ];
-/// What begins a key or token, and what it is.
+/// The prefixes of keys and tokens, with the name of each.
 const FORMS: [(&str, &str); 8] = [
     ("twk_", "an API key of a cluster"),
     ("ghp_", "a token of GitHub"),
@@ -42,8 +43,8 @@ const REMEDY: &str = "all who may read the organization see it here: put it into
                       for example as existingSecret";
 
 impl Fields<'_> {
-    /// An open object that all readers see; empty if it is missing or `null`. What an older version stored can still be read, whatever it
-    /// contains.
+    /// An open object that all readers see; empty if it is missing or `null`. What an older version stored can still be
+    /// read, whatever it contains.
     pub(super) fn clear_text(&mut self, key: &'static str) -> Result<OpenObject, InvalidField> {
         let at = self.find(key);
         if at.is_input() {
@@ -88,7 +89,7 @@ fn search(at: &At<'_>, name: Option<&str>) -> Result<(), InvalidField> {
     }
 }
 
-/// Whether fields with this name usually contain a secret.
+/// Returns true if fields with this name usually contain a secret.
 fn is_of_secret(name: &str) -> bool {
     let plain: String = name
         .chars()
@@ -98,14 +99,14 @@ fn is_of_secret(name: &str) -> bool {
     NAMES.contains(&&*plain) || ENDS.iter().any(|end| plain.ends_with(end))
 }
 
-/// Whether the text only refers to a variable: `$(PASSWORD)` or `${PASSWORD}`.
+/// Returns true if the text only refers to a variable: `$(PASSWORD)` or `${PASSWORD}`.
 fn is_reference(text: &str) -> bool {
     let name = |open, close| text.strip_prefix(open)?.strip_suffix(close);
     let name = name("$(", ")").or_else(|| name("${", "}"));
     name.is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
 }
 
-/// What of a secret the text contains.
+/// Returns the form of a secret that the text contains.
 fn form(text: &str) -> Option<&'static str> {
     if text.contains("PRIVATE KEY") && text.contains("-----BEGIN") {
         return Some("a private key");
@@ -131,7 +132,7 @@ fn form(text: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether the text contains an address with user and password, as `postgres://USER:PASSWORD@HOST`.
+/// Returns true if the text contains an address with user and password, as `postgres://USER:PASSWORD@HOST`.
 fn has_password(text: &str) -> bool {
     text.split("://").skip(1).any(|rest| {
         let authority = rest

@@ -60,8 +60,8 @@ pub(super) fn parse(bytes: &[u8], max_bytes: usize) -> Result<Value, InvalidFiel
     })
 }
 
-/// Parses `bytes` as a JSON list, and passes each item to `take`: no other item is in memory as a tree meanwhile, which takes many times
-/// the space of the text. None if `bytes` are no list.
+/// Parses `bytes` as a JSON list, and passes each item to `take`: no other item is in memory as a tree meanwhile, which
+/// takes many times the space of the text. None if `bytes` are no list.
 pub(super) fn parse_items<R>(
     bytes: &[u8],
     max_bytes: usize,

@@ -133,7 +133,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// Whether this is what a client writes, and not what was stored, perhaps before a rule existed.
+    /// Returns true if this is what a client writes, and not what was stored, perhaps before a rule existed.
     pub(super) fn is_input(&self) -> bool {
         self.unknown == Unknown::Refuse
     }

@@ -1,5 +1,5 @@
-//! The kinds of objects. What differs between them is in [`Facts`](super::resource::Facts), which a [`Resource`](super::resource::Resource) states beside its
-//! model.
+//! The kinds of objects. What differs between them is in [`Facts`](super::resource::Facts), which a
+//! [`Resource`](super::resource::Resource) states beside its model.
 
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -30,7 +30,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// What distinguishes it from other kinds.
+            /// Returns the properties that distinguish it from other kinds.
             #[must_use]
             pub const fn facts(self) -> &'static Facts {
                 match self {
@@ -124,7 +124,8 @@ impl Kind {
         self.read_tree(said, Unknown::Refuse)
     }
 
-    /// As [`read_value`](Self::read_value), from a spec that was accepted before: newer rules about secrets do not apply to it.
+    /// As [`read_value`](Self::read_value), from a spec that was accepted before: newer rules about secrets do not
+    /// apply to it.
     ///
     /// # Errors
     /// The first invalid field.
@@ -147,9 +148,9 @@ impl Kind {
         }
     }
 
-    /// Whether a change (or deletion) of such an object may affect the identity or the permissions of a caller. A new
-    /// token or cluster had no identity before, and the status that a cluster reports gives it no permissions. A change
-    /// of a user may end the user's logins, whose tokens are deleted later.
+    /// Returns true if a change (or deletion) of such an object may affect the identity or the permissions of a caller.
+    /// A new token or cluster had no identity before, and the status that a cluster reports gives it no permissions. A
+    /// change of a user may end the user's logins, whose tokens are deleted later.
     #[must_use]
     pub const fn decides_who_may(self, deleted: bool) -> bool {
         match self {
@@ -159,7 +160,7 @@ impl Kind {
         }
     }
 
-    /// Whose identity a change of the object `id` may affect: a user's, or that of the object itself.
+    /// Returns the identity that a change of the object `id` may affect: a user's, or that of the object itself.
     #[must_use]
     pub fn decides_for(self, id: &str, deleted: bool) -> Option<Uuid> {
         // The id of a membership ends with the user's.

@@ -1,5 +1,5 @@
-//! What a kind of the API states beside its model, once: the endpoints, the description, the store, the client and the
-//! command line follow from it.
+//! The facts of a kind of the API beside its model, stated once: the endpoints, the description, the store, the client
+//! and the command line follow from it.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -23,11 +23,11 @@ pub trait Resource: Model + Serialize + ToSchema + Send + Sync + 'static {
     /// The object as clients read it, with the fields that the server sets.
     type Object: Model + ToSchema;
 
-    /// What distinguishes the kind from others.
+    /// The properties that distinguish the kind from others.
     const FACTS: Facts;
 
-    /// What must be unique among its siblings, from its `fields` as they are stored: by default the fields of
-    /// [`Facts::key`].
+    /// Returns the name that must be unique among its siblings, from its `fields` as they are stored: by default the
+    /// fields of [`Facts::key`].
     fn name(&self, fields: &Map<String, Value>) -> Option<UniqueName> {
         UniqueName::of_fields(Self::FACTS.key, fields)
     }
@@ -55,7 +55,7 @@ pub trait Resource: Model + Serialize + ToSchema + Send + Sync + 'static {
     }
 }
 
-/// What distinguishes a kind from others.
+/// The properties that distinguish a kind from others.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is independent of the others")]
 pub struct Facts {
@@ -65,7 +65,8 @@ pub struct Facts {
     pub singular: &'static str,
     /// The kinds that own objects of this kind; they are deleted with their owner. The path of a list has the first.
     pub parents: &'static [Kind],
-    /// The kind that is listed again after a change, as named on the change stream; `None` if clusters do not mirror it.
+    /// The kind that is listed again after a change, as named on the change stream; `None` if clusters do not mirror
+    /// it.
     pub event: Option<Kind>,
     /// The maximum number of such objects in an organization, of tokens those of one user, unless the operator of the
     /// server sets another one.
@@ -74,15 +75,15 @@ pub struct Facts {
     pub segment: &'static str,
     /// The section in the description of the API.
     pub tag: &'static str,
-    /// Whether its endpoints are rows of their own, not the six of all kinds.
+    /// True if its endpoints are rows of their own, not the six of all kinds.
     pub has_own_endpoints: bool,
     /// The minimum role that may change an object.
     pub writers: OrgRole,
-    /// Whether clusters may read it.
+    /// True if clusters may read it.
     pub is_for_clusters: bool,
     /// The fields that the server sets. If a client sends them back, they must be unchanged.
     pub generated: &'static [&'static str],
-    /// Whether older versions stored it in another form, so that it is read again before it is shown.
+    /// True if older versions stored it in another form, so that it is read again before it is shown.
     pub has_older_forms: bool,
     /// The query parameters of the list.
     pub list_query: &'static [Parameter],
@@ -96,7 +97,7 @@ pub struct Facts {
     pub about: &'static str,
     /// Other names of the kind on the command line.
     pub aliases: &'static [&'static str],
-    /// Whether `apply` supports it.
+    /// True if `apply` supports it.
     pub is_declared: bool,
 }
 
@@ -178,14 +179,14 @@ pub struct Document {
     pub spec: Map<String, Value>,
     /// Credentials as JSON, which are stored encrypted; `None` if there are none.
     pub credentials: Option<Credential>,
-    /// What must be unique among its siblings.
+    /// The name that must be unique among its siblings.
     pub name: Option<UniqueName>,
     /// The objects that it refers to.
     pub uses: Vec<Use>,
 }
 
 impl Document {
-    /// What the store needs of a spec.
+    /// Returns the parts of a spec that the store needs.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -351,7 +352,7 @@ pub struct Parameter {
     pub description: &'static str,
     /// Its type.
     pub form: ParameterType,
-    /// Whether a request without it is refused.
+    /// True if a request without it is refused.
     pub required: bool,
 }
 

@@ -90,8 +90,8 @@ model! {
     flatten spec: RuleSpec,
 }
 
-/// The old coordinator omits an empty list when it writes the custom resource, and takes an empty list from the cloud for
-/// a difference: it would write the resource again at every sync. Only `null` equals what it finds there.
+/// The old coordinator omits an empty list when it writes the custom resource, and takes an empty list from the cloud
+/// for a difference: it would write the resource again at every sync. Only `null` equals what it finds there.
 fn null_if_empty<S: Serializer>(groups: &[ApiGroup], serializer: S) -> Result<S::Ok, S::Error> {
     (!groups.is_empty()).then_some(groups).serialize(serializer)
 }

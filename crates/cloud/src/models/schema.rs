@@ -179,7 +179,7 @@ impl Described {
     }
 }
 
-/// Whether it is inlined: everything except objects with fields.
+/// Returns true if it is inlined: everything except objects with fields.
 fn is_value(schema: &RefOr<Schema>) -> bool {
     match schema {
         RefOr::T(Schema::Object(object)) => object.properties.is_empty(),

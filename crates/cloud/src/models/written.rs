@@ -1,4 +1,4 @@
-//! How values are written that clients of the old service expect in another form.
+//! Writes values in the forms that clients of the old service expect.
 
 use serde::{Serialize, Serializer};
 

@@ -21,9 +21,9 @@ pub enum Permission {
     Organization {
         /// The minimum role of a user.
         role: OrgRole,
-        /// Whether the cluster in the path, or any cluster of the organization if the path has none, is permitted.
+        /// True if the cluster in the path, or any cluster of the organization if the path has none, is permitted.
         cluster: bool,
-        /// Whether the user in the path is permitted, whatever the user's role.
+        /// True if the user in the path is permitted, whatever the user's role.
         own: bool,
     },
 }

@@ -1,6 +1,7 @@
 //! The body of a request, against a size, a deadline and a minimum rate.
 //!
-//! Why not tower-http: its timeouts limit a request or the time between two frames, and one byte every few seconds keeps both.
+//! Why not tower-http: its timeouts limit a request or the time between two frames, and one byte every few seconds
+//! keeps both.
 
 use std::time::Duration;
 

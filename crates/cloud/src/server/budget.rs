@@ -19,7 +19,7 @@ const ALL: usize = 128 * 1024;
 const ORGANIZATION: usize = 32 * 1024;
 const CALLER: usize = 24 * 1024;
 
-/// See the module.
+/// The memory for request bodies in progress, by organization and caller.
 #[derive(Debug)]
 pub(super) struct Budget {
     all: Arc<Semaphore>,

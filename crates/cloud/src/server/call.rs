@@ -40,7 +40,7 @@ impl Call {
         found.map_or("", |(_, value)| value.as_str())
     }
 
-    /// Whether the path has this parameter, even if it is empty.
+    /// Returns true if the path has this parameter, even if it is empty.
     pub(super) fn has_parameter(&self, name: &str) -> bool {
         self.parameters.iter().any(|(key, _)| key == name)
     }
@@ -70,7 +70,7 @@ impl Call {
         self.endpoint.kind.ok_or_else(Refusal::not_found)
     }
 
-    /// Whether the body is a merge patch, and not the whole object.
+    /// Returns true if the body is a merge patch, and not the whole object.
     pub(super) fn is_patch(&self) -> bool {
         self.endpoint.method == Method::PATCH
     }
@@ -157,7 +157,7 @@ impl Call {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Whether the caller already has the version with this ETag (RFC 9110, 13.1.2).
+    /// Returns true if the caller already has the version with this ETag (RFC 9110, 13.1.2).
     pub(super) fn has(&self, etag: &str) -> bool {
         self.header(&IF_NONE_MATCH)
             .is_some_and(|known| matches(known, etag, true))
@@ -173,7 +173,7 @@ impl Call {
 pub(super) struct Condition(Option<String>);
 
 impl Condition {
-    /// Whether the caller said which version it has seen.
+    /// Returns true if the caller said which version it has seen.
     pub(super) fn is_given(&self) -> bool {
         self.0.is_some()
     }
@@ -303,7 +303,7 @@ pub(super) fn respond(call: &Call, value: &impl Serialize) -> Response {
     respond_with(call, text(value))
 }
 
-/// The same with this JSON.
+/// 200 with this JSON, or 304 if the caller has this version.
 pub(super) fn respond_with(call: &Call, text: String) -> Response {
     let body = Bytes::from(text);
     unless_known(call, &etag(&body), body)

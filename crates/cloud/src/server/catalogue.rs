@@ -186,8 +186,8 @@ pub(super) async fn manifests(cloud: &Cloud, call: &Call) -> Result<Response, Er
     Ok(holding(response, held))
 }
 
-/// Whether the version, or its manifests, are what the operator has seen. Clusters may have applied manifests already, so they are replaced only by an
-/// operator who names them.
+/// Checks that the version, or its manifests, are those that the operator has seen. Clusters may have applied manifests
+/// already, so they are replaced only by an operator who names them.
 fn check_seen(before: Option<&Row>, spec: &Map<String, Value>, condition: &Condition) -> Result<(), Refusal> {
     let Some(before) = before else {
         return condition.check_absent();

@@ -93,7 +93,7 @@ pub struct CloudState {
     pub(super) shutdown: CancellationToken,
     /// The identities of verified tokens, by the digest of the token.
     pub(super) identities: Cache<[u8; 32], Arc<Known>>,
-    /// Which API keys are looked up apart from those that anybody may have invented.
+    /// The API keys that are looked up apart from those that anybody may have invented.
     pub(super) keys: ProvenKeys,
     /// The cached responses.
     pub(super) answers: Answers,
@@ -127,10 +127,9 @@ impl Answers {
     }
 }
 
-/// What is cached of a response.
+/// The scope for which a response is cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// Nothing.
     Nothing,
     /// Its ETag: it contains data that should not stay in memory.
     Etag,

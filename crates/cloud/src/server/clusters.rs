@@ -117,7 +117,7 @@ pub(super) async fn deletions(cloud: &Cloud, call: &Call) -> Result<Response, Er
     complete(call, items)
 }
 
-/// Whether a list of the cluster has the member, role or binding.
+/// Returns true if a list of the cluster has the member, role or binding.
 fn is_listed(row: &Row, cluster: &str) -> bool {
     match row.kind {
         Kind::Membership => !super::members::is_read_only(row),

@@ -35,7 +35,7 @@ pub struct Endpoint {
     pub may: Permission,
     /// The kind of the objects, if its handler is shared by several kinds.
     pub kind: Option<Kind>,
-    /// What responds to requests.
+    /// The function that responds to requests.
     pub(super) handler: Handler,
     /// The query parameters, besides shared ones.
     pub query: &'static [Parameter],
@@ -49,7 +49,7 @@ pub struct Endpoint {
     pub refuses: Option<StatusCode>,
     /// The row in the audit log for responses with 200.
     pub(super) reveals: Option<(Action, Kind)>,
-    /// Whether no GET returns the body of its response.
+    /// True if no GET returns the body of its response.
     pub is_shown_once: bool,
     /// The request body.
     pub takes: Input,

@@ -16,12 +16,12 @@ use super::refusal::Refusal;
 /// The number of wrong passwords, before one more is permitted per six seconds.
 const GUESSES: u32 = 20;
 const PERIOD: Duration = Duration::from_secs(6);
-/// How long the address of a login is remembered.
+/// The time for which the address of a login is remembered.
 const REMEMBERED: Duration = Duration::from_hours(30 * 24);
 /// Old entries are dropped beyond this number.
 const KEYS: u64 = 50_000;
 
-/// What failures are counted by.
+/// The key by which failures are counted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Account(String),
@@ -29,7 +29,7 @@ enum Key {
     Both(String, IpAddr),
 }
 
-/// See the module.
+/// Counts wrong passwords, by account and by address.
 #[derive(Debug)]
 pub(super) struct Guesses {
     failures: DefaultKeyedRateLimiter<Key>,
@@ -56,7 +56,7 @@ pub(super) struct Attempt<'a> {
     guesses: &'a Guesses,
     account: String,
     client: IpAddr,
-    /// Whether the owner logged in from this address before.
+    /// True if the owner logged in from this address before.
     pub(super) proven: bool,
 }
 

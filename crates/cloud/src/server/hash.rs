@@ -81,8 +81,8 @@ impl fmt::Debug for Password<'_> {
     }
 }
 
-/// Whether this is the password with the hash `stored`. Without a hash (an unknown account, or one without a password)
-/// the answer is no, after the same time.
+/// Returns true if this is the password with the hash `stored`. Without a hash (an unknown account, or one without a
+/// password) it returns false, after the same time.
 ///
 /// # Errors
 /// If the hash is malformed, or memory is not available.
@@ -165,7 +165,7 @@ impl ApiKey {
         hash(&*self.secret, KEY_COST)
     }
 
-    /// Whether this is the key with the hash `stored`.
+    /// Returns true if this is the key with the hash `stored`.
     ///
     /// # Errors
     /// If the hash is malformed, or memory is not available.

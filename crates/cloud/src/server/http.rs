@@ -49,8 +49,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The folder of the documents that a kube-apiserver reads of the issuer of tokens.
 const WELL_KNOWN: &str = "/.well-known/";
 
-/// Serves the table of endpoints, and `/healthz`, `/readyz` and `/metrics` of the process. The API is at the root of the host, and the
-/// documents of the issuer are both there and below its path, where a kube-apiserver looks for them.
+/// Serves the table of endpoints, and `/healthz`, `/readyz` and `/metrics` of the process. The API is at the root of
+/// the host, and the documents of the issuer are both there and below its path, where a kube-apiserver looks for them.
 pub(super) fn router(cloud: Cloud, kit: Kit) -> Router {
     let below = cloud.parts.issuer.path().trim_end_matches('/').to_owned();
     let mut paths: BTreeMap<&str, MethodRouter<Cloud>> = BTreeMap::new();
@@ -86,7 +86,8 @@ async fn not_so(request: Request) -> Response {
     elsewhere(&request, StatusCode::METHOD_NOT_ALLOWED, &refusal)
 }
 
-/// The response outside the table, with `old` for what the original service served. The body is not read, so no further request can follow it.
+/// The response outside the table, with `old` for what the original service served. The body is not read, so no further
+/// request can follow it.
 fn elsewhere(request: &Request, old: StatusCode, refusal: &Refusal) -> Response {
     let mut response = old_paths::response(request.uri().path(), old).unwrap_or_else(|| refused(refusal));
     if !request.body().is_end_stream() {

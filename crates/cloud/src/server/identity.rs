@@ -1,12 +1,13 @@
 //! Authenticates a request by its token: a JSON Web Token of a user or a cluster, or the API key of a cluster.
 //!
 //! A verified token is cached by its digest, until a change that may affect its owner or the token: a revocation takes
-//! effect with the next request, and the identities of others stay cached. The id in an API key is no secret: an unknown one is
-//! refused without a hash, which would cost more than the rest of the request.
+//! effect with the next request, and the identities of others stay cached. The id in an API key is no secret: an
+//! unknown one is refused without a hash, which would cost more than the rest of the request.
 //!
-//! Anybody can invent a token. So a token is looked up in the database with the permits of known callers only if it proves something
-//! without the database: it is signed by this server, or an API key that was verified before, or has the id of a key. The others are
-//! looked up with the permits of strangers, and so are those beyond the limit of their user, cluster or key.
+//! Anybody can invent a token. So a token is looked up in the database with the permits of known callers only if it
+//! proves something without the database: it is signed by this server, or an API key that was verified before, or has
+//! the id of a key. The others are looked up with the permits of strangers, and so are those beyond the limit of their
+//! user, cluster or key.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -35,7 +36,7 @@ impl<'a> Token<'a> {
         Self::of(headers.get(AUTHORIZATION)?.to_str().ok()?)
     }
 
-    /// The same, from the text of the header.
+    /// The text after `JWT` or `Bearer` in the text of the header.
     fn of(text: &'a str) -> Option<Self> {
         let (scheme, token) = text.split_once(' ')?;
         let known = scheme.eq_ignore_ascii_case("jwt") || scheme.eq_ignore_ascii_case("bearer");
@@ -46,7 +47,8 @@ impl<'a> Token<'a> {
         head(self.0.as_bytes())
     }
 
-    /// What the token says, if it is well-formed and, unless it is an API key, signed by this server and not expired.
+    /// Returns the contents of the token, if it is well-formed and, unless it is an API key, signed by this server and
+    /// not expired.
     pub(super) fn read(&self, cloud: &Cloud, accepted: AcceptedUses) -> Option<Credential> {
         if self.0.starts_with(KEY_PREFIX) {
             return ApiKey::parse(self.0).ok().map(Credential::Key);
@@ -56,7 +58,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// What a token says. Whether it is valid, the database knows.
+/// The contents of a token. Only the database knows whether it is valid.
 pub(super) enum Credential {
     Key(ApiKey),
     Claims(Claims),
@@ -79,9 +81,10 @@ impl ProvenKeys {
         }
     }
 
-    /// The name under which looking up a token that proves something without the database is counted; `None` if it proves nothing. All tokens
-    /// of one user or cluster count together, because those that were revoked are still signed. A client that knows only the id of a key takes
-    /// nothing from a client with the key, once that was verified.
+    /// The name under which looking up a token that proves something without the database is counted; `None` if it
+    /// proves nothing. All tokens of one user or cluster count together, because those that were revoked are still
+    /// signed. A client that knows only the id of a key takes nothing from a client with the key, once that was
+    /// verified.
     pub(super) fn share(&self, token: &Token<'_>, credential: &Credential) -> Option<String> {
         match credential {
             Credential::Claims(claims) => Some(format!("lookup:{}", claims.token_use.subject())),
@@ -159,7 +162,7 @@ pub(super) async fn of(
 }
 
 impl Known {
-    /// Whether a cached identity is still valid: the token has not expired, and nothing changed that may affect
+    /// Returns true if a cached identity is still valid: the token has not expired, and nothing changed that may affect
     /// identities.
     pub(super) fn still_is(&self, cloud: &Cloud, now: Timestamp) -> bool {
         let lives = self.claims.as_ref().is_none_or(|claims| now < claims.expires_at);

@@ -85,7 +85,7 @@ pub async fn found(url: &Url, clock: SharedClock, founder: InitOptions<'_>) -> R
     made
 }
 
-/// Whether the database at `url` has an organization already.
+/// Returns true if the database at `url` has an organization already.
 ///
 /// # Errors
 /// If the database cannot be read.

@@ -1,5 +1,6 @@
-//! The limits of requests: their rate, how many are in progress, and how many change streams are open, each by caller. A
-//! request without a known caller counts for its address, and has permits of its own, so that it takes none from others.
+//! The limits of requests: their rate, how many are in progress, and how many change streams are open, each by caller.
+//! A request without a known caller counts for its address, and has permits of its own, so that it takes none from
+//! others.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -32,8 +33,8 @@ const HASH_RESERVE: usize = 8;
 const HASHES_BY_CALLER: usize = 2;
 /// The passwords of all callers of one organization that are in the queue.
 const HASHES_BY_ORGANIZATION: usize = 8;
-/// The number of requests without a known caller in progress. More than the queue of hashes, so that a flood of logins does
-/// not delay the first request of a cluster.
+/// The number of requests without a known caller in progress. More than the queue of hashes, so that a flood of logins
+/// does not delay the first request of a cluster.
 const STRANGERS: usize = 64;
 /// The number of requests without a known caller in progress for one address.
 const STRANGERS_BY_ADDRESS: usize = 16;
@@ -52,11 +53,12 @@ const OPENINGS: usize = READERS as usize / 4;
 const OPENINGS_BY_ORGANIZATION: usize = 1;
 /// Unused entries are dropped beyond this number.
 const KEYS: usize = 50_000;
-/// How long a request waits until others end. After a change of an organization all of its clusters ask at once, and
-/// nobody's next change is to be refused because of that.
+/// The time for which a request waits until others end. After a change of an organization all of its clusters ask at
+/// once, and nobody's next change is to be refused because of that.
 pub(super) const WAIT: Duration = Duration::from_secs(1);
 
-/// How long a request of a known caller waits where that delays nobody else, such as for others of the same caller.
+/// The time for which a request of a known caller waits where that delays nobody else, such as for others of the same
+/// caller.
 pub(super) const CALLER_WAIT: Duration = Duration::from_secs(5);
 
 /// The refusal of a request above the limit, which may be retried after `seconds`, at least one.
@@ -225,7 +227,8 @@ impl Limits {
         self.count(&self.descriptions, &client)
     }
 
-    /// Counts a request for which no caller has to be known, and waits until its address has few enough others in progress.
+    /// Counts a request for which no caller has to be known, and waits until its address has few enough others in
+    /// progress.
     pub(super) async fn anyone(&self, clock: &dyn Clock, client: IpAddr) -> Result<OwnedSemaphorePermit, Refusal> {
         self.stranger(client)?;
         self.by_address.wait(clock, &client).await

@@ -100,7 +100,7 @@ async fn logged_in(
     Ok(Reply::ok(&json!({ "token": token })).into_response())
 }
 
-/// Whether `password` is the one of the hash `stored`; one without a hash takes as long.
+/// Returns true if `password` is the one of the hash `stored`; one without a hash takes as long.
 pub(super) async fn right(
     cloud: &Cloud,
     password: String,

@@ -64,7 +64,7 @@ impl Member {
     }
 }
 
-/// Whether the member has no SSH access to the nodes of clusters.
+/// Returns true if the member has no SSH access to the nodes of clusters.
 pub(super) fn is_read_only(membership: &Row) -> bool {
     role_of(membership) == Some(OrgRole::ReadOnly)
 }

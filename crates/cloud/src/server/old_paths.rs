@@ -1,4 +1,5 @@
-//! What the original service did and this server does not: its clients get a message that says what to do instead.
+//! The endpoints of the original service that this server does not have: its clients get a message that says what to do
+//! instead.
 
 use axum::response::Response;
 use bytes::Bytes;

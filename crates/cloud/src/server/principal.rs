@@ -16,7 +16,7 @@ pub enum Principal {
         id: Uuid,
         /// The role in each organization of the user.
         memberships: BTreeMap<Uuid, OrgRole>,
-        /// Whether the user administers all organizations.
+        /// True if the user administers all organizations.
         operator: bool,
     },
     /// A cluster, with its own key or a token for that key.
@@ -65,7 +65,7 @@ impl Principal {
         }
     }
 
-    /// Whether the caller may see credentials of `organization`.
+    /// Returns true if the caller may see credentials of `organization`.
     #[must_use]
     pub fn sees_secrets(&self, organization: Uuid) -> bool {
         match self {

@@ -1,8 +1,8 @@
 //! The address of the client behind proxies that the operator trusts (RFC 7239).
 //!
 //! Any client can send any `Forwarded` header, so it counts only when a trusted proxy connects. Each proxy appends the
-//! address that connected to it: the last address that is not a trusted proxy's is the client's, and everything before it may
-//! be invented.
+//! address that connected to it: the last address that is not a trusted proxy's is the client's, and everything before
+//! it may be invented.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -108,7 +108,7 @@ impl CloudState {
         self.seal(Kind::ApiKey, &format!("{actor} {name}"), "", &text(remembered))
     }
 
-    /// The same response, encrypted with the current key.
+    /// Returns the response, encrypted with the current key.
     pub(super) fn reseal_reply(&self, actor: &str, name: &str, sealed: &str) -> Result<String, Error> {
         let id = format!("{actor} {name}");
         let text = self.unseal(Kind::ApiKey, &id, "", sealed)?;

@@ -27,7 +27,7 @@ pub(super) fn narrowed(call: &Call, mut role: Map<String, Value>) -> Option<Map<
     Some(role)
 }
 
-/// Whether clusters list the role: they ask for roles with rules of Kubernetes.
+/// Returns true if clusters list the role: they ask for roles with rules of Kubernetes.
 pub(super) fn has_rule_for_clusters(role: &Row) -> bool {
     let spec = role.kind.current(role.spec.clone());
     let mut rules = spec.get("rules").and_then(Value::as_array).into_iter().flatten();
@@ -40,7 +40,7 @@ pub(super) fn is_of_cluster(cluster: Option<&str>, binding: &Map<String, Value>)
     cluster.is_none() || of.is_none() || of == cluster
 }
 
-/// Whether the caller needs the binding: a cluster needs its own bindings and those of all clusters.
+/// Returns true if the caller needs the binding: a cluster needs its own bindings and those of all clusters.
 pub(super) fn concerns(binding: &Map<String, Value>, asker: &Principal) -> bool {
     let of = binding.get("cluster_id").and_then(Value::as_str);
     match (asker, of) {

@@ -43,7 +43,7 @@ impl ScriptKeys {
         Self(self.0.iter().map(reload).collect())
     }
 
-    /// Whether the server signs scripts.
+    /// Returns true if the server signs scripts.
     pub(super) fn sign(&self) -> bool {
         !self.0.is_empty()
     }
@@ -51,8 +51,8 @@ impl ScriptKeys {
     /// The keys whose files exist.
     ///
     /// # Errors
-    /// 503 if none is left. A script without a signature is not served instead: a node that trusts keys would refuse it,
-    /// and its upgrade would have failed.
+    /// 503 if none is left. A script without a signature is not served instead: a node that trusts keys would refuse
+    /// it, and its upgrade would have failed.
     pub(super) fn left(&self) -> Result<Vec<Arc<SigningKey>>, Refusal> {
         let left: Vec<_> = self.0.iter().filter_map(|(_, key)| key.clone()).collect();
         if left.is_empty() {

@@ -1,5 +1,6 @@
-//! Script templates: the scripts of upgrades that have none of their own. One is of a cluster, or of all clusters of an organization, and for a version or for
-//! any. It is the same for all nodes and upgrades, and learns the version from its environment. It has no signatures: one is for a single upgrade.
+//! Script templates: the scripts of upgrades that have none of their own. One is of a cluster, or of all clusters of an
+//! organization, and for a version or for any. It is the same for all nodes and upgrades, and learns the version from
+//! its environment. It has no signatures: one is for a single upgrade.
 
 use axum::response::Response;
 use serde_json::{Map, Value, json};

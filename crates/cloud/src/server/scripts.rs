@@ -1,4 +1,5 @@
-//! The scripts of upgrades: what operators upload, and what nodes run. An upgrade without a script has that of a template. With keys of its own, the server signs each script for the node that asks.
+//! The scripts of upgrades: what operators upload, and what nodes run. An upgrade without a script has that of a
+//! template. With keys of its own, the server signs each script for the node that asks.
 
 use std::ops::ControlFlow;
 
@@ -25,10 +26,10 @@ use crate::models::Kind;
 use crate::models::UpgradeScript;
 use crate::models::values::KubernetesVersion;
 
-/// For how long a signature of the server counts: an agent asks for the script when it is the turn of its node.
+/// The validity of a signature of the server: an agent asks for the script when it is the turn of its node.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(24);
 
-/// What the window of a node of the control plane is longer than `nodeTimeoutSeconds`.
+/// The extra time of the window of a control-plane node, beyond `nodeTimeoutSeconds`.
 const SLACK: SignedDuration = SignedDuration::from_mins(1);
 
 fn script_id(upgrade: &str, node: &str) -> String {
@@ -54,8 +55,8 @@ pub(super) fn script_response(call: &Call, script: String) -> Response {
     response
 }
 
-/// Stores a script as the object `row`, encrypted because it may contain a token for joining. The spec, and so the audit log, has its
-/// digest. The same script again changes nothing.
+/// Stores a script as the object `row`, encrypted because it may contain a token for joining. The spec, and so the
+/// audit log, has its digest. The same script again changes nothing.
 pub(super) async fn store(
     cloud: &Cloud,
     transaction: &mut Transaction,
@@ -193,7 +194,8 @@ async fn stored(
     template.map_or(Ok(None), |row| cloud.open(row))
 }
 
-/// The script with a signature of each key of the server. One that an operator has signed, or that a server without keys serves, stays as it is.
+/// The script with a signature of each key of the server. One that an operator has signed, or that a server without
+/// keys serves, stays as it is.
 async fn signed(cloud: &Cloud, call: &Call, script: &str, upgrade: &Row, node: &Row) -> Result<String, Error> {
     let mut text = script.to_owned();
     let keys = cloud.script_keys.load_full();

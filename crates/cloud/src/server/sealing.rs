@@ -224,8 +224,8 @@ impl Sealer {
         Ok(value)
     }
 
-    /// Whether the value is encrypted with the current key. Others must be encrypted again before an old key is removed
-    /// from the file.
+    /// Returns true if the value is encrypted with the current key. Others must be encrypted again before an old key is
+    /// removed from the file.
     #[must_use]
     pub fn is_current(&self, sealed: &[u8]) -> bool {
         key_of(sealed) == Some(self.keys[0].0)

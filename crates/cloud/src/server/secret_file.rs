@@ -67,7 +67,7 @@ pub enum SecretFileError {
 }
 
 impl SecretFileError {
-    /// Whether the file does not exist: every other file may only be unreadable for a while.
+    /// Returns true if the file does not exist: every other file may only be unreadable for a while.
     pub(super) fn is_gone(&self) -> bool {
         matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }

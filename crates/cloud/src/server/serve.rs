@@ -64,7 +64,7 @@ pub struct ServerParts {
     pub limits: LimitSettings,
     /// The quotas that differ from [`Facts::quota`](crate::models::Facts::quota).
     pub quotas: BTreeMap<Kind, i64>,
-    /// How long changes stay in the audit log.
+    /// The time for which changes stay in the audit log.
     pub audit: Retention,
     /// The bytes that are stored of each organization, cluster and caller.
     pub storage: StorageLimits,
@@ -99,7 +99,7 @@ pub enum ServeError {
     ScriptKey {
         /// The file.
         path: PathBuf,
-        /// Why it cannot be used.
+        /// The reason why it cannot be used.
         #[source]
         source: SignatureError,
     },

@@ -28,8 +28,8 @@ use zeroize::Zeroizing;
 use super::secret_file::{self, SecretFileError};
 pub use document::Discovery;
 
-/// How long a key is published before it signs. Verifiers refresh their copy of the published keys at least this often,
-/// and so does each server.
+/// The time for which a key is published before it signs. Verifiers refresh their copy of the published keys at least
+/// this often, and so does each server.
 pub const ACTIVATION_DELAY: SignedDuration = SignedDuration::from_hours(1);
 
 const CREATED: &str = "%Y%m%dT%H%M%SZ";
@@ -171,7 +171,7 @@ impl KeyRing {
         Ok((Self { keys }, errors))
     }
 
-    /// Whether no key is left: then no token can be signed, and none is valid.
+    /// Returns true if no key is left: then no token can be signed, and none is valid.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()

@@ -16,7 +16,7 @@ pub(super) struct Spot {
     pub(super) user: String,
     /// The id of the item.
     pub(super) id: String,
-    /// Whether the user in the path is the caller.
+    /// True if the user in the path is the caller.
     pub(super) own: bool,
 }
 

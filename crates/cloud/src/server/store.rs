@@ -123,7 +123,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the connection cannot be used after it.
+    /// Returns true if the connection cannot be used after it.
     fn is_of_connection(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Silent(_))
     }
@@ -152,7 +152,7 @@ impl From<sqlx::Error> for StoreError {
     }
 }
 
-/// Whether the database accepts writes: what the writer last found.
+/// The state of the database as the writer last found it: it accepts writes, or the reason why not.
 #[derive(Debug)]
 struct Health(Mutex<Option<String>>);
 

@@ -14,12 +14,12 @@ use super::refusal::Refusal;
 /// The maximum number of bodies that arrive concurrently. Each has at most 8 KiB.
 const MOST: usize = 4096;
 
-/// See the module.
+/// The bodies in progress of requests without a known caller, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct StrangerBodies(Mutex<VecDeque<oneshot::Sender<()>>>);
 
 impl StrangerBodies {
-    /// What `read` returns, unless so many others begin meanwhile that one of them needs its place.
+    /// Returns the result of `read`, unless so many others begin meanwhile that one of them needs its place.
     pub(super) async fn read<T>(&self, read: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
         let (place, displaced) = oneshot::channel();
         {

@@ -31,7 +31,8 @@ use super::source::Spot;
 use super::token::{AcceptedUses, Claims};
 use crate::models::{HEARTBEAT_HEADER, Kind};
 
-/// The interval of comments, by which both sides detect a dead connection, in seconds. A client is told of it in the head.
+/// The interval of comments, by which both sides detect a dead connection, in seconds. A client is told of it in the
+/// head.
 const HEARTBEAT_SECONDS: u64 = 5;
 /// The maximum time until a stream ends after a permission was revoked elsewhere, for example in the user's other
 /// organization.

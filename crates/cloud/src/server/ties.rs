@@ -62,7 +62,8 @@ pub(super) async fn ties(
     })
 }
 
-/// Checks that no user whom the team `document` adds is then in more than [`MAX_TEAMS`] of the organization. What is no team is not checked.
+/// Checks that no user whom the team `document` adds is then in more than [`MAX_TEAMS`] of the organization. What is no
+/// team is not checked.
 pub(super) async fn bound_teams(
     transaction: &mut Transaction,
     organization: &str,

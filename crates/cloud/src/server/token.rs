@@ -48,7 +48,8 @@ pub enum TokenUse {
 }
 
 impl TokenUse {
-    /// `sub`: `containership.io/user_id#…`, as in the role bindings of a cluster, or `containership.io/cluster_id#…`.
+    /// `sub`: `containership.io/user_id#…`, as in the role bindings of a cluster, or
+    /// `containership.io/cluster_id#…`.
     #[must_use]
     pub fn subject(&self) -> String {
         match self {

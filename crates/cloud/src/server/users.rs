@@ -82,7 +82,7 @@ pub(super) fn only_owners_make_owners(asker: &Principal, organization: &str, rol
     Ok(())
 }
 
-/// Whether `asker` may act as that user, in effect: change the user's credentials.
+/// Returns the user's row if `asker` may act as that user, in effect: change the user's credentials.
 pub(super) async fn may_act_for(
     transaction: &mut Transaction,
     asker: &Principal,

@@ -98,7 +98,7 @@ fn status(row: &Row) -> Value {
     json!(status.unwrap_or_default())
 }
 
-/// Whether the organization is locked against changes.
+/// Returns true if the organization is locked against changes.
 pub(super) fn is_locked(organization: &Row) -> bool {
     let locked = organization.status.as_ref().and_then(|status| status.get("locked"));
     locked == Some(&Value::Bool(true))

@@ -1,4 +1,4 @@
-//! What each answer means.
+//! The meaning of each answer.
 
 use std::pin::pin;
 

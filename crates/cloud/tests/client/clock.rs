@@ -28,7 +28,7 @@ impl Hurried {
         Arc::new(self.clone())
     }
 
-    /// What was waited for so far.
+    /// Returns the delays so far.
     pub fn slept(&self) -> Vec<Duration> {
         self.slept.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! What is repeated, when, and what never is.
+//! The requests that are retried, when, and those that never are.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -117,7 +117,8 @@ async fn a_read_on_a_connection_that_hangs_is_sent_once_more_on_another() {
     assert_eq!((count.unwrap(), server.seen().len()), (0, 2));
 }
 
-/// The reads of a slow cloud are sent once more one after the other: each waits for the second response of the one before it.
+/// The reads of a slow cloud are sent once more one after the other: each waits for the second response of the one
+/// before it.
 #[tokio::test]
 async fn one_read_at_a_time_is_sent_once_more() {
     const HEDGE: Duration = Duration::from_secs(2);

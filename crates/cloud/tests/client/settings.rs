@@ -1,4 +1,4 @@
-//! What the client is told, and what is refused there.
+//! The settings of the client, and the values that it refuses.
 
 use std::time::Duration;
 

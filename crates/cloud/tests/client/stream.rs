@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_secs(30);
 
 type Wakes = Pin<Box<dyn Stream<Item = Wake> + Send>>;
 
-/// What one connection is answered with: a stream that the test writes, bytes, or nothing.
+/// The answer to one connection: a stream that the test writes, bytes, or nothing.
 enum Connection {
     Live(UnboundedReceiver<String>),
     Bytes(String),
@@ -42,7 +42,7 @@ async fn watching(connections: Vec<Connection>) -> (Server, ManualClock, Wakes) 
     reporting(connections, |_| ()).await
 }
 
-/// The same, which reports whether it is connected.
+/// A client as in [`watching`], which reports to `connected` whether it is connected.
 async fn reporting(
     connections: Vec<Connection>,
     connected: impl Fn(bool) + Send + 'static,
@@ -67,8 +67,8 @@ fn kinds(kinds: &[Kind]) -> Wake {
     Wake::Changed(kinds.iter().copied().collect::<BTreeSet<_>>())
 }
 
-/// Moves the clock in small steps until there is a wake: says it, and how long that took. All of the test runs in one thread,
-/// so what was sent has been read after these turns.
+/// Moves the clock in small steps until there is a wake: says it, and how long that took. All of the test runs in one
+/// thread, so what was sent has been read after these turns.
 async fn next(wakes: &mut Wakes, clock: &ManualClock) -> (Wake, Duration) {
     const STEP: Duration = Duration::from_millis(500);
     for steps in 0..2_400 {

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
-/// What no answer, error or `Debug` may hold.
+/// The token, which no answer, error or `Debug` may contain.
 pub const TOKEN: &str = "twk_0123456789abcdef_hunter2hunter2";
 /// The timeout of an attempt.
 pub const LIMIT: Duration = Duration::from_secs(7);
@@ -40,7 +40,7 @@ impl Seen {
     }
 }
 
-/// What the server does with a request.
+/// The server's reaction to a request.
 pub enum Reply {
     /// Writes these bytes and closes.
     Bytes(Vec<u8>),
@@ -95,7 +95,7 @@ impl Server {
         Self { port, seen }
     }
 
-    /// One that answers everything with `reply`.
+    /// Starts a server that answers every request with `reply`.
     pub async fn always(reply: impl Into<Vec<u8>>) -> Self {
         let bytes = reply.into();
         Self::start(move |_, _| Reply::Bytes(bytes.clone())).await

@@ -27,7 +27,7 @@ const SIGNATURE: &str = "untrusted comment: signature from a key\nRUQf6LRCGA9i55
 pub const FINGERPRINT: &str = "SHA256:m17ZU7hsyzWBFKqJ1CFX9iV5aFCCCwvuDg+IdcK5NY4";
 const TIME: &str = "1551441600000";
 
-/// What became of a document that was accepted.
+/// The forms of a document that was accepted.
 pub struct Outcome {
     /// As a client gets it.
     pub written: Value,
@@ -40,7 +40,7 @@ pub struct Kind {
     pub example: Value,
     /// Reads, writes and reads again; panics when that is not what was read first.
     pub accept: fn(&[u8]) -> Result<Outcome, InvalidField>,
-    /// Whether the schema refuses it too.
+    /// Returns true if the schema refuses it too.
     pub is_invalid: fn(&Value) -> bool,
 }
 
@@ -84,7 +84,7 @@ fn with(mut example: Value, more: Value) -> Value {
     example
 }
 
-/// What the kinds of an organization share.
+/// The fields that the kinds of an organization share.
 fn stamped() -> Value {
     json!({"id": ID, "created_at": TIME, "updated_at": TIME})
 }

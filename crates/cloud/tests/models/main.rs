@@ -1,5 +1,5 @@
-//! Every kind of the API against one table of examples: what is read is written as it was, what is wrong is refused by the
-//! name of its field, and nothing shows a secret.
+//! Every kind of the API against one table of examples: what is read is written as it was, what is wrong is refused by
+//! the name of its field, and nothing shows a secret.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 mod kinds;

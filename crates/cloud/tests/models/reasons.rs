@@ -1,4 +1,4 @@
-//! Why each kind is refused, rule by rule: the field that is named, and what is said of it.
+//! The reason for which each kind is refused, rule by rule: the field that is named, and the message.
 
 use serde_json::{Value, json};
 use tidewaiter_cloud::models::UpgradeScript;

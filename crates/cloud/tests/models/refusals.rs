@@ -1,4 +1,5 @@
-//! What is refused, of each field of each kind: by the path of the field, in one line, without the value of a secret.
+//! The values that are refused, of each field of each kind: by the path of the field, in one line, without the value of
+//! a secret.
 
 use serde_json::{Value, json};
 use tidewaiter_cloud::models::{InvalidField, ProviderSpec, RegistrySpec, Unknown, parse};
@@ -6,7 +7,7 @@ use tidewaiter_cloud::models::{InvalidField, ProviderSpec, RegistrySpec, Unknown
 use crate::kinds::{Kind, SECRET, Step, all, at, named, paths, shown};
 use crate::schemas;
 
-/// Whether the values there are another's matter, so that nearly everything may stand there.
+/// Returns true if the values there are another's matter, so that nearly everything may stand there.
 fn is_open(kind: &str, path: &str) -> bool {
     let open = [
         "configuration.provider.",
@@ -20,7 +21,7 @@ fn is_open(kind: &str, path: &str) -> bool {
         || (kind == "failure" && path != "code")
 }
 
-/// Whether people write there in their own words.
+/// Returns true if people write there in their own words.
 fn is_prose(path: &str) -> bool {
     ["name", "description", "os", "message"]
         .iter()

@@ -1,5 +1,5 @@
-//! The schemas say what `parse` says. Every document that another test here reads is held against the schema of its kind
-//! too, so that each sample and each refusal is a test of both.
+//! The schemas say what `parse` says. Every document that another test here reads is held against the schema of its
+//! kind too, so that each sample and each refusal is a test of both.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, OnceLock};
@@ -18,7 +18,7 @@ use utoipa::openapi::{RefOr, Schema};
 
 use crate::kinds::{self, ID, named};
 
-/// What of a refusal no schema says: rules that span fields or items, and those that a library checks.
+/// The refusals that no schema expresses: rules that span fields or items, and those that a library checks.
 const BEYOND: [&str; 27] = [
     "all who may read the organization see it here",
     "CNI[1]: occurs twice",
@@ -103,7 +103,7 @@ pub fn assert_valid<T: Model + ToSchema>(bytes: &[u8]) {
     assert_eq!(outcome, Ok(()), "{}: {document}", T::KIND);
 }
 
-/// Whether the schema of `T` refuses it.
+/// Returns true if the schema of `T` refuses it.
 pub fn is_invalid<T: ToSchema>(document: &Value) -> bool {
     !validator_of::<T>().is_valid(document)
 }

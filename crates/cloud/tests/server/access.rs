@@ -1,5 +1,5 @@
-//! Who may ask for what: every endpoint, by everybody, against a table that was written down and read; and that what is
-//! another's looks as if it were not there.
+//! The callers that may use each endpoint, against a table that was written down and read; and that objects of others
+//! look as if they did not exist.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ async fn ask(world: &World, token: &str, endpoint: &Endpoint, place: &Place, pat
     world.send(request).await
 }
 
-/// What a `DELETE` that knows no condition took away with the last principal, made again.
+/// Creates again the objects that a `DELETE` without a condition deleted with the last principal.
 async fn refresh(fixture: &Fixture, endpoint: &Endpoint, token: &str, place: &mut Place) {
     let (world, owner) = (&fixture.world, fixture.token("owner"));
     let is_own_token = endpoint.path.ends_with("/access_tokens/{id}");

@@ -1,5 +1,5 @@
-//! The API of the original service, row by row: each path is answered with every field that its clients read, or refused with a
-//! message that says what to do instead.
+//! The API of the original service, row by row: each path is answered with every field that its clients read, or
+//! refused with a message that says what to do instead.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -13,8 +13,8 @@ on_both!(
     what_is_not_served_says_what_to_do_instead,
 );
 
-/// Whether `found` has the fields of `wanted`, with values of the same types. `null` stands for a text or null, and a list for a
-/// list that is not empty.
+/// Asserts that `found` has the fields of `wanted`, with values of the same types. `null` stands for a text or null,
+/// and a list for a list that is not empty.
 fn has(found: &Value, wanted: &Value, at: &str) {
     match (wanted, found) {
         (Value::Object(wanted), Value::Object(found)) => {

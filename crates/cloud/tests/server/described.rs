@@ -1,5 +1,5 @@
-//! What the server does is what it describes: the examples of its own description are sent, and every answer is held against
-//! the schema, the status and the headers that stand there.
+//! The server conforms to its own description: the examples of its own description are sent, and every answer is held
+//! against the schema, the status and the headers that stand there.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 use reqwest::Method;

@@ -1,4 +1,4 @@
-//! What is told of a refusal, in one form, and of limits.
+//! The one form of error responses, and limits.
 
 use std::num::NonZeroU32;
 

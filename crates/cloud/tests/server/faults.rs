@@ -1,4 +1,5 @@
-//! A database that goes away, is full, or is no database: clear words, nothing lost, and recovery without anybody's help.
+//! A database that goes away, is full, or is no database: clear words, nothing lost, and recovery without anybody's
+//! help.
 #![allow(clippy::disallowed_methods, reason = "files of the test")]
 
 use std::fs::{self, OpenOptions};
@@ -196,7 +197,7 @@ async fn a_file_that_was_moved_or_whose_lock_is_gone_takes_no_write() {
 
 on_both!(a_copy_is_of_one_moment_and_goes_into_either_store);
 
-/// What everybody of an organization sees.
+/// Returns the objects that every member of an organization sees.
 async fn seen(fixture: &Fixture, world: &World) -> Vec<String> {
     let mut seen = Vec::new();
     for rest in [

@@ -140,7 +140,7 @@ async fn the_description_of_the_api_is_sent_to_one_address_once_a_second() {
     world.owner().await;
 }
 
-/// What a body of 64 KiB may become takes one of the 24 MiB of its caller, before anything of it is read.
+/// The memory for a body of 64 KiB takes one of the 24 MiB of its caller, before anything of it is read.
 #[tokio::test]
 async fn large_bodies_of_one_caller_take_nothing_from_others() {
     let world = limited(|parts| parts.limits.requests_at_once = 512).await;
@@ -440,7 +440,8 @@ async fn invented_keys_count_before_they_are_looked_up() {
     assert!(refused >= 15, "{refused} of {answers:?}");
 }
 
-/// Revoked tokens are signed, but all of one user count together: they take little from others while the database is slow.
+/// Revoked tokens are signed, but all of one user count together: they take little from others while the database is
+/// slow.
 #[tokio::test]
 async fn revoked_tokens_of_a_user_count_together() {
     let postgres = Postgres::start().await;

@@ -1,4 +1,4 @@
-//! What a new server can do, step by step.
+//! The first steps of a new server.
 
 use serde_json::json;
 
@@ -134,7 +134,8 @@ async fn a_changed_password_ends_what_was_begun_with_the_old_one(world: World) {
             format!("~/users/{id}/password"),
             json!({"password": "another good password"}),
         );
-        // Passwords are hashed two at a time, in the order in which they come: most logins are verified after the change.
+        // Passwords are hashed two at a time, in the order in which they come: most logins are verified after the
+        // change.
         let logins = (0..12).map(|_| world.log_in(&email, PASSWORD));
         let (changed, logins) = futures::join!(world.put(&owner, &path, other), futures::future::join_all(logins));
         changed.is(204);

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::world::{PASSWORD, World};
 
-/// What stands below an organization: a path of the table of endpoints with its parameters can be filled from this.
+/// The objects below an organization: a path of the table of endpoints with its parameters can be filled from this.
 #[derive(Clone, Debug, Default)]
 pub struct Place(BTreeMap<&'static str, String>);
 
@@ -113,7 +113,7 @@ pub fn manifests() -> Value {
         "jobs": {"pre_apply": [], "post_apply": []}})
 }
 
-/// What the description of the API gives as an example of a kind.
+/// Returns the example of a kind in the description of the API.
 pub fn example(kind: Kind) -> Value {
     let spec = ((kind.code().unwrap().spec)().described)();
     schema::example(&spec.request(), &BTreeMap::new())
@@ -231,14 +231,14 @@ impl World {
     }
 }
 
-/// See the module.
+/// Three organizations with every kind of object, and callers of each role.
 pub struct Fixture {
     pub world: World,
     pub near: Place,
     pub far: Place,
     /// Another cluster of `near`.
     pub beside: String,
-    /// Who asks: a name and a token each, in the order of the table's columns.
+    /// The callers: a name and a token each, in the order of the table's columns.
     pub principals: Vec<(&'static str, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! What becomes of the users of an organization that is deleted.
+//! The fate of the users of an organization that is deleted.
 
 use serde_json::json;
 use sqlx::{AnyConnection, Connection as _};
@@ -11,7 +11,7 @@ on_both!(
     a_key_that_is_not_accepted_any_more_is_still_that_of_one_user,
 );
 
-/// How many objects of a kind the organization has: as counted, and as stored.
+/// Returns the number of objects of a kind in the organization: as counted, and as stored.
 async fn counted(world: &World, kind: &str, organization: &str) -> (i64, i64) {
     let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
     let counts = "SELECT CAST(COALESCE(SUM(count), 0) AS BIGINT) FROM counts WHERE kind = $1 AND organization_id = $2";

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::stream::SOON;
 use crate::world::PASSWORD;
 
-/// How long the tokens for the kube-apiserver live here: long enough for what is asked with one.
+/// The lifetime of the tokens for the kube-apiserver here: long enough for the requests with one.
 const LIFE: SignedDuration = SignedDuration::from_secs(45);
 
 /// A cloud on HTTPS, whose signing keys were rotated once: the second one signs.
@@ -230,7 +230,8 @@ async fn it_believes_what_is_for_it_and_nothing_else() {
         .unwrap();
     assert_eq!(asks.get(&older, PODS).await, 200);
 
-    // Another cluster's, one for the cloud itself, one that nobody signed, one that was changed, one of a stranger's key.
+    // Another cluster's, one for the cloud itself, one that nobody signed, one that was changed, one of a stranger's
+    // key.
     let (_, elsewhere) = cloud
         .post(&session, &format!("~/clusters/{other}/token"), json!({}))
         .await;
@@ -326,7 +327,7 @@ async fn it_believes_an_issuer_whose_url_has_a_path() {
     assert_eq!(get("/team/.well-known/openid-configuration").await, 404);
 }
 
-/// What the coordinator will do with roles and bindings, by hand.
+/// Creates by hand the roles and bindings that the coordinator will create.
 async fn grant(plane: &ControlPlane, alice: &str, team: &str) {
     use k8s_openapi::api::core::v1::Namespace;
     use k8s_openapi::api::rbac::v1::{Role, RoleBinding};

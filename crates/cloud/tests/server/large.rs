@@ -1,4 +1,4 @@
-//! What is long or large costs what is asked for, and what one organization does not receive costs no other.
+//! Long or large responses cost only what is requested, and an organization that does not receive costs no other.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is answered when something is made is what a GET then answers, so that whoever made it can change it at once.
+//! The response to a creation equals that of a later GET, so that its creator can change the object at once.
 
 use reqwest::Method;
 use serde_json::json;

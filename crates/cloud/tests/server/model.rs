@@ -1,5 +1,6 @@
-//! Random requests by random principals, against a model that fits on a page: what is granted, what is then there, that an
-//! ETag changes exactly when the answer does, and that whoever follows the stream from any cursor ends with what a lister sees.
+//! Random requests by random principals, against a model that fits on a page: what is granted, what is then there, that
+//! an ETag changes exactly when the answer does, and that whoever follows the stream from any cursor ends with what a
+//! lister sees.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::fixture;
 use crate::stream::{Listening, kinds};
 use crate::world::World;
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Debug)]
 enum Ask {
     Create(usize, u8),
@@ -61,7 +62,7 @@ fn asks() -> impl Strategy<Value = Vec<(usize, Ask)>> {
     prop::collection::vec((0_usize..7, ask), 1..60)
 }
 
-/// What there is in a collection, in the order in which it was made: its id, name and value.
+/// The items of a collection, in the order of their creation: id, name and value.
 type Items = Vec<(String, u8, u8)>;
 
 /// A case: who there is, and what there should be.
@@ -113,7 +114,7 @@ impl Model {
         path.replacen("/C", &format!("/{}", self.cluster), 1)
     }
 
-    /// Why `who` may not do what takes `least`.
+    /// Returns the status with which `who` is refused, if `least` is required.
     fn refusal(&self, who: usize, least: OrgRole) -> Option<u16> {
         match self.roles[who] {
             Some(role) if role >= least => None,
@@ -184,7 +185,7 @@ impl Model {
         }
     }
 
-    /// What the list must hold.
+    /// Returns the items that the list must contain.
     fn wanted(&self, collection: usize) -> Vec<(String, Value)> {
         let item = |(id, name, value): &(String, u8, u8)| (id.clone(), body(collection, *name, *value));
         self.items[collection].iter().map(item).collect()

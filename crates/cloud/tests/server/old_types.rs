@@ -1,8 +1,8 @@
-//! The types of the old clients, restated: those of the command line and of the newest coordinator of 2019, as strict as
-//! Go's `encoding/json` reads into them.
+//! The types of the old clients, restated: those of the command line and of the newest coordinator of 2019, as strict
+//! as Go's `encoding/json` reads into them.
 //!
-//! A Go text, number or truth is `null` or absent without an error and then keeps its zero value; anything else must be of
-//! the type. A pointer is an `Option`, and where the old client follows it without a check, so does the test.
+//! A Go text, number or truth is `null` or absent without an error and then keeps its zero value; anything else must be
+//! of the type. A pointer is an `Option`, and where the old client follows it without a check, so does the test.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -38,7 +38,7 @@ pub struct Status {
     pub percent: Option<f64>,
 }
 
-/// What `csctl get account` and `csctl get organizations` show.
+/// The fields that `csctl get account` and `csctl get organizations` show.
 #[derive(Debug, Deserialize)]
 pub struct Named {
     #[serde(default, deserialize_with = "go")]
@@ -69,7 +69,7 @@ pub struct NodePool {
     pub autoscaling: AutoscalingGroup,
 }
 
-/// What the coordinator makes of `autoscaling`.
+/// The coordinator's type for `autoscaling`.
 #[derive(Debug, Default, Deserialize)]
 pub struct AutoscalingGroup {
     #[serde(default, deserialize_with = "go")]
@@ -101,7 +101,7 @@ pub struct Node {
     pub updated_at: Option<String>,
 }
 
-/// Where `csctl ssh` goes.
+/// The addresses that `csctl ssh` uses.
 #[derive(Debug, Deserialize)]
 pub struct NodeAddresses {
     #[serde(default, deserialize_with = "go")]
@@ -227,7 +227,8 @@ pub struct RuleSpec {
 }
 
 impl RuleSpec {
-    /// The rule as it comes back from the custom resource, in which an empty `api_groups` is omitted and no other list is.
+    /// The rule as it comes back from the custom resource, in which an empty `api_groups` is omitted and no other list
+    /// is.
     pub fn mirrored(&self) -> Self {
         let groups = self.api_groups.clone().filter(|groups| !groups.is_empty());
         Self {

@@ -9,13 +9,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use url::Url;
 
-/// Forwards connections. Those that were opened before `silence` forward nothing afterwards, as behind a load balancer that
-/// forgot them; later ones are forwarded.
+/// Forwards connections. Those that were opened before `silence` forward nothing afterwards, as behind a load balancer
+/// that forgot them; later ones are forwarded.
 pub struct Proxy {
     silence: watch::Sender<Silenced>,
 }
 
-/// How often each was silenced.
+/// The number of times that each was silenced.
 #[derive(Clone, Copy, Default)]
 struct Silenced {
     all: u64,

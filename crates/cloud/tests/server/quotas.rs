@@ -192,7 +192,7 @@ async fn reports_of_one_object_within_an_hour_are_one_change(world: World) {
     assert_eq!(changes().await.len(), before + 1);
 }
 
-/// How large the file is, without what waits to be written into it.
+/// Returns the size of the file, without data that waits to be written into it.
 async fn pages(world: &World) -> i64 {
     let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
     let (pages,): (i64,) = sqlx::query_as("PRAGMA page_count")

@@ -1,4 +1,4 @@
-//! What is refused of each kind through its `POST`: by the name of the field, and nothing is made of it.
+//! The values that each kind refuses through its `POST`: by the name of the field, and nothing is created.
 
 use serde_json::{Value, json};
 
@@ -94,7 +94,7 @@ fn places(value: &Value, path: &str, pointer: &str, found: &mut Vec<(String, Str
     }
 }
 
-/// That it is refused by the name of the field, without a secret.
+/// Checks that it is refused by the name of the field, without a secret.
 pub async fn refused(world: &World, token: &str, path: &str, body: &Value, field: &str) -> Answer {
     let answer = world.post(token, path, body.clone()).await;
     assert_eq!(answer.status, 422, "{field} of {path}: {body} {answer:?}");

@@ -1,4 +1,4 @@
-//! What every request has in common: answers that are repeated, lists in parts, what a patch is, and that clients can read it all.
+//! The properties of every request: repeated responses, lists in parts, patches, and responses that clients can read.
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
-//! Schemathesis makes requests from the server's own description, good and bad ones, as each principal, and every answer is as
-//! described. Each principal asks a server of its own, whose organization has an object of each kind; a DELETE gets spare ones,
-//! so that the others are there to the end.
+//! Schemathesis makes requests from the server's own description, good and bad ones, as each principal, and every
+//! answer is as described. Each principal asks a server of its own, whose organization has an object of each kind; a
+//! DELETE gets spare ones, so that the others are there to the end.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ use uuid::Uuid;
 use crate::world::{PASSWORD, World};
 
 /// Off are: what takes for a fault that a request is refused for a reason that no schema knows, as a name that is taken
-/// (`positive_data_acceptance`), or that one is granted in which an optional text is empty (`negative_data_rejection`); what
-/// looks at sequences of requests; and `ignored_auth`, because nobody asks everything too.
+/// (`positive_data_acceptance`), or that one is granted in which an optional text is empty (`negative_data_rejection`);
+/// what looks at sequences of requests; and `ignored_auth`, because nobody asks everything too.
 const CHECKS: &[&str] = &[
     "not_a_server_error",
     "status_code_conformance",
@@ -49,7 +49,7 @@ include-method = ["POST", "PUT", "PATCH"]
 phases.coverage.enabled = false
 "#;
 
-/// What stands for the last parameter of a path; the parameters' names are left out.
+/// The values for the last parameter of a path; the parameters' names are left out.
 type Ids = BTreeMap<String, String>;
 
 /// A path without the names of its parameters: what some call `cluster_id`, others call `id`.
@@ -207,7 +207,7 @@ impl Filled {
         self.world.log_in(&email, PASSWORD).await.is(200).field("token")
     }
 
-    /// Which operation is asked for which objects.
+    /// Returns the settings: the operations, and the objects with which each is tested.
     fn settings(&self, phases: &str) -> String {
         let mut settings = format!("[phases]\n{phases}\n");
         let paths = self.document["paths"].as_object().unwrap();

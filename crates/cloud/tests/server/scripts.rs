@@ -47,7 +47,7 @@ async fn ask(world: &World, token: &str, place: &Place, node: &str) -> Answer {
     world.get(token, &path).await
 }
 
-/// Whether the node `node-1` of the cluster accepts the text with this key.
+/// Returns the text if the node `node-1` of the cluster accepts it with this key.
 fn accepts(text: &str, place: &Place, key: &TrustedKey) -> Result<String, Untrusted> {
     let (node, version) = ("node-1".parse().unwrap(), "v1.30.1".parse().unwrap());
     let expected = Expected {

@@ -17,9 +17,9 @@ use crate::proxy::Proxy;
 use crate::stream::{Listening, SOON, kinds};
 use crate::world::{PASSWORD, World};
 
-/// How soon writes must come back on a busy machine: before a request is given up.
+/// The time within which writes must come back on a busy machine: before a request is given up.
 const BACK: Duration = Duration::from_secs(25);
-/// How soon a notification arrives on a busy machine, and below the interval at which changes are polled.
+/// The time within which a notification arrives on a busy machine, and below the interval at which changes are polled.
 const QUICK: Duration = Duration::from_secs(4);
 
 #[tokio::test]
@@ -77,8 +77,8 @@ async fn writes_come_back_soon_after_the_database_went_silent() {
     world.get(&made.field("api_key"), "~/users").await.is(200);
 }
 
-/// Only the connection on which a replica is notified goes silent. Changes are polled every five seconds, so a replica that is
-/// never notified again sees each of several changes in a row that late.
+/// Only the connection on which a replica is notified goes silent. Changes are polled every five seconds, so a replica
+/// that is never notified again sees each of several changes in a row that late.
 #[tokio::test]
 async fn changes_of_another_replica_are_heard_soon_after_the_notifications_went_silent() {
     let postgres = Postgres::shared().await;
@@ -115,8 +115,8 @@ async fn changes_of_another_replica_are_heard_soon_after_the_notifications_went_
     panic!("{took:?}");
 }
 
-/// While the database is away, and each look at it takes seconds, invented API keys of one address do not take all permits to look up
-/// callers.
+/// While the database is away, and each look at it takes seconds, invented API keys of one address do not take all
+/// permits to look up callers.
 #[tokio::test]
 async fn invented_keys_of_one_address_leave_permits_to_others() {
     let postgres = Postgres::start().await;

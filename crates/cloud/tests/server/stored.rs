@@ -1,5 +1,5 @@
-//! What is stored of an organization, a cluster and a caller: how much, what of it is refused, and what the audit log
-//! drops.
+//! The storage of an organization, a cluster and a caller: the size, the refusals, and the deletions from the audit
+//! log.
 
 use std::num::NonZeroU32;
 

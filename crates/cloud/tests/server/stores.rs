@@ -1,4 +1,4 @@
-//! What is different with two servers, a database that goes away, and a file that cannot be used.
+//! The differences with two servers, a database that goes away, and a file that cannot be used.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The change stream: whoever follows it, from whatever cursor and however often the connection is lost, misses nothing.
+//! The change stream: whoever follows it, from whatever cursor and however often the connection is lost, misses
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -372,7 +373,7 @@ pub async fn label(world: &World, token: &str, path: &str, key: &str) {
     world.post(token, &format!("{path}/labels"), label).await.is(201);
 }
 
-/// What a client keeps of the lists of its cluster, by kind.
+/// A client's copy of the lists of its cluster, by kind.
 type Mirror = BTreeMap<String, String>;
 
 async fn look(world: &World, token: &str, path: &str, kind: &str) -> String {

@@ -1,4 +1,4 @@
-//! How many tokens a user and a key of a cluster have: nobody takes those of others.
+//! The number of tokens of a user and of a cluster's key: nobody takes those of others.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

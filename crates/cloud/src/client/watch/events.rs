@@ -12,7 +12,8 @@ use tidewaiter_kit::clock::timeout;
 
 use crate::models::HEARTBEAT_HEADER;
 
-/// The maximum silence of a server that does not name the interval of its heartbeats: servers before that sent one every 15 s.
+/// The maximum silence of a server that does not name the interval of its heartbeats: servers before that sent one
+/// every 15 s.
 const MAX_SILENCE: Duration = Duration::from_secs(45);
 /// The time by which a heartbeat may be late.
 const LATE: Duration = Duration::from_secs(2);
@@ -21,7 +22,7 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 pub(super) type Events = BoxStream<'static, Result<Event, Broken>>;
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
     #[error("nothing was received for {0:?}")]

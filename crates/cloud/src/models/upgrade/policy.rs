@@ -1,5 +1,6 @@
-//! The policy of an upgrade. Its type is that of the `ClusterUpgrade` in the cluster, so the mirror copies it, and a field that is added there does not
-//! compile here until it is read. Its schema is stated here, because the other crate has none for OpenAPI; a test compares the fields of both.
+//! The policy of an upgrade. Its type is that of the `ClusterUpgrade` in the cluster, so the mirror copies it, and a
+//! field that is added there does not compile here until it is read. Its schema is stated here, because the other crate
+//! has none for OpenAPI; a test compares the fields of both.
 
 use std::borrow::Cow;
 

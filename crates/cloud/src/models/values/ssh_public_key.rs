@@ -80,7 +80,8 @@ text_value! {
 }
 
 impl Fingerprint {
-    /// Whether it may be the fingerprint of `key`. MD5 is not compared, because it does not distinguish keys securely.
+    /// Returns true if it may be the fingerprint of `key`. MD5 is not compared, because it does not distinguish keys
+    /// securely.
     #[must_use]
     pub fn matches(&self, key: &SshPublicKey) -> bool {
         !self.0.starts_with("SHA256:") || self == key.fingerprint()

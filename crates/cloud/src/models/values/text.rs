@@ -81,7 +81,7 @@ text_value! {
     StrategyName, "scaling strategy", slug, SLUG
 }
 
-/// What is shown where no status was reported.
+/// The type that is shown if no status was reported.
 impl Default for StatusType {
     fn default() -> Self {
         Self("UNKNOWN".to_owned())

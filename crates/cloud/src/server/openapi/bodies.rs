@@ -101,7 +101,7 @@ pub(in crate::server) struct NewPassword {
     password: Password,
 }
 
-/// With what one logs in: `password` takes the first, `api_key` the second.
+/// The credentials of a login: e-mail and password for `password`, an API key for `api_key`.
 pub(in crate::server) struct LoginRequest;
 
 impl ToSchema for LoginRequest {}

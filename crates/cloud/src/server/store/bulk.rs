@@ -56,7 +56,7 @@ fn texts(owned: &[String]) -> Vec<&str> {
 }
 
 impl Transaction {
-    /// Those of `ids` that exist.
+    /// Returns the ids of `ids` that exist.
     pub async fn existing_ids(&mut self, kind: Kind, ids: &[String]) -> Result<HashSet<String>, StoreError> {
         let mut found = HashSet::new();
         for ids in ids.chunks(CHUNK) {

@@ -22,8 +22,8 @@ pub(super) async fn within<T>(statement: impl Future<Output = Result<T, sqlx::Er
     }
 }
 
-/// A connection of the pool. It goes back to the pool only after its last statement ended: otherwise it is closed, because
-/// the pool would wait for a silent database.
+/// A connection of the pool. It goes back to the pool only after its last statement ended: otherwise it is closed,
+/// because the pool would wait for a silent database.
 pub(super) struct Lease {
     connection: PoolConnection<Any>,
     ended: bool,

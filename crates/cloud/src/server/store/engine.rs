@@ -25,8 +25,8 @@ use super::deadline::within;
 const ACQUIRE: Duration = Duration::from_secs(5);
 /// The maximum number of connections that read.
 pub(in crate::server) const READERS: u32 = 8;
-/// The maximum number of connections of the writer, which never waits for readers: one, one to read what others wrote, and one
-/// that is being closed.
+/// The maximum number of connections of the writer, which never waits for readers: one, one to read what others wrote,
+/// and one that is being closed.
 pub(super) const WRITERS: u32 = 3;
 /// The time for an idle connection to answer, before another one is tried.
 const ANSWER: Duration = Duration::from_millis(500);
@@ -45,9 +45,9 @@ const KEEPALIVE: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interva
 /// large commit.
 const PRAGMAS: &str = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA journal_size_limit = 67108864; \
                        PRAGMA synchronous = FULL;";
-/// The mode of a new file, in which the space of deleted rows is given back; a file of an earlier version keeps its mode.
-/// Not part of [`PRAGMAS`], because it writes: a connection also reads from a file that was made read-only, or is on a
-/// full disk.
+/// The mode of a new file, in which the space of deleted rows is given back; a file of an earlier version keeps its
+/// mode. Not part of [`PRAGMAS`], because it writes: a connection also reads from a file that was made read-only, or is
+/// on a full disk.
 const CREATE: &str = "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;";
 /// The channel on which replicas notify each other of changes.
 const CHANNEL: &str = "tidewaiter_changes";
@@ -102,8 +102,9 @@ impl CommitListener {
         }
     }
 
-    /// Checks that the server answers on this connection. Without it, one that a load balancer forgot would deliver nothing forever; the
-    /// library gives no access to the keepalives of the socket. What arrives meanwhile is returned by [`next`](Self::next).
+    /// Checks that the server answers on this connection. Without it, one that a load balancer forgot would deliver
+    /// nothing forever; the library gives no access to the keepalives of the socket. What arrives meanwhile is returned
+    /// by [`next`](Self::next).
     pub(super) async fn ping(&mut self) -> Result<(), StoreError> {
         within(self.0.execute("SELECT 1")).await.map(drop)
     }
@@ -145,8 +146,8 @@ fn unwritable(path: &Path, source: io::Error) -> StoreError {
     }
 }
 
-/// Whether an error with this code is about the data of one statement, and not about the database: a result code of SQLite
-/// (sqlite.org/rescode.html) or one of the five characters of an SQLSTATE (PostgreSQL's appendix A).
+/// Returns true if an error with this code is about the data of one statement, and not about the database: a result
+/// code of SQLite (sqlite.org/rescode.html) or one of the five characters of an SQLSTATE (PostgreSQL's appendix A).
 pub(super) fn rejects(code: &str) -> bool {
     if code.len() == 5 {
         // Data exceptions, violated constraints, and limits that the data exceeds.
@@ -393,7 +394,8 @@ mod tests {
         for code in ["54000", "22001", "23505", "1555", "2067", "18", "20"] {
             assert!(rejects(code), "{code}");
         }
-        // The server stops, the disk is full, the connection is lost; and of SQLite: busy, read-only, an I/O error, full.
+        // The server stops, the disk is full, the connection is lost; and of SQLite: busy, read-only, an I/O error,
+        // full.
         for code in ["57P01", "53100", "08006", "40001", "5", "8", "266", "13", ""] {
             assert!(!rejects(code), "{code}");
         }

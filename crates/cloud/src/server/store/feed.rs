@@ -92,7 +92,7 @@ impl Feed {
         }
     }
 
-    /// The same with `notes`: all changes after the number `known_after`, which are already published.
+    /// Returns the feed with `notes`: all changes after the number `known_after`, which are already published.
     pub(super) fn with_earlier(mut self, known_after: i64, notes: &[CommittedChange]) -> Self {
         self.known_after = known_after;
         self.record(notes);
@@ -118,7 +118,7 @@ impl Feed {
         self.latest.load(Ordering::Acquire)
     }
 
-    /// Whether a value that was read at `as_of` and depends on `scopes` is still valid.
+    /// Returns true if a value that was read at `as_of` and depends on `scopes` is still valid.
     pub fn holds(&self, as_of: i64, scopes: &[Scope]) -> bool {
         if self.deaf.load(Ordering::Acquire) {
             return false;
@@ -129,7 +129,7 @@ impl Feed {
             .all(|scope| changed.get(scope).is_none_or(|at| *at <= as_of))
     }
 
-    /// Whether an identity that was read at `as_of` and depends on `whose` is still valid.
+    /// Returns true if an identity that was read at `as_of` and depends on `whose` is still valid.
     pub fn identity_holds(&self, as_of: i64, whose: &[Uuid]) -> bool {
         let identities = self.identities.read().unwrap_or_else(PoisonError::into_inner);
         let unchanged = |id| identities.changed.get(id).is_none_or(|at| *at <= as_of);
@@ -141,7 +141,7 @@ impl Feed {
         self.deaf.store(deaf, Ordering::Release);
     }
 
-    /// Whether changes of other replicas are received.
+    /// Returns true if changes of other replicas are received.
     pub fn hears(&self) -> bool {
         !self.deaf.load(Ordering::Acquire)
     }

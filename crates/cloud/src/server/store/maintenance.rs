@@ -1,5 +1,5 @@
-//! Receives other replicas' commits, probes whether the database accepts writes, and deletes expired data. The probe is a write
-//! like any other: readiness reports what the writer finds.
+//! Receives other replicas' commits, probes whether the database accepts writes, and deletes expired data. The probe is
+//! a write like any other: readiness reports what the writer finds.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -28,12 +28,12 @@ const PAGES: usize = 16;
 /// The number of unused pages that stay in the file.
 const SPARE: i64 = 1_000;
 
-/// How long changes stay in the audit log.
+/// The time for which changes stay in the audit log.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {
     /// All changes.
     pub changes: SignedDuration,
-    /// Those that clusters report, which are many.
+    /// The changes that clusters report, which are many.
     pub reports: SignedDuration,
 }
 
@@ -52,7 +52,7 @@ pub struct Maintenance {
     pub(super) store: Store,
     /// The default one, unless the server sets another.
     pub(in crate::server) retention: Retention,
-    /// The same as the writer's.
+    /// The storage limits, shared with the writer.
     pub(in crate::server) storage: Arc<Storage>,
     pub(super) clock: SharedClock,
 }

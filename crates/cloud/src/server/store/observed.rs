@@ -108,7 +108,7 @@ struct Hour {
     totals: HashMap<Action, usize>,
 }
 
-/// See the module.
+/// The counts that are not yet in the audit log.
 #[derive(Debug, Default)]
 pub(super) struct Observed(Mutex<Vec<Hour>>);
 

@@ -20,17 +20,17 @@ use crate::server::refusal::Refusal;
 const DAY_PART: i64 = 4;
 /// The part of an organization's day that is one member's.
 const SHARE: i64 = 2;
-/// What everybody can add in a day, in bytes: some hundred changes.
+/// The bytes that everybody can add in a day: some hundred changes.
 const OWN: i64 = 256 * 1024;
 const DAY: Duration = Duration::from_hours(24);
 /// Unused entries are dropped beyond this number.
 const KEYS: usize = 50_000;
 
-/// See the module.
+/// The limits of the rows that changes add to the audit log.
 #[derive(Debug)]
 pub(super) struct Pace {
     clock: DefaultClock,
-    /// What every user and cluster can add.
+    /// The quota of every user and cluster.
     own: DefaultKeyedRateLimiter<String>,
     users: DefaultKeyedRateLimiter<String>,
     organizations: DefaultKeyedRateLimiter<String>,
@@ -112,7 +112,7 @@ mod tests {
 
     const ROW: i64 = 1_000;
 
-    /// How often `actor` can add a row.
+    /// Returns the number of rows that `actor` can add.
     fn rows(pace: &Pace, actor: &str, what: What, owner: &str) -> i64 {
         let mut rows = 0;
         while pace.count(actor, what, owner, ROW).is_ok() {

@@ -1,5 +1,5 @@
-//! The pending writes, one queue for each organization. The writer takes one write of each in turn, so that an organization
-//! that writes much delays its own writes and not those of others.
+//! The pending writes, one queue for each organization. The writer takes one write of each in turn, so that an
+//! organization that writes much delays its own writes and not those of others.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ const QUEUE: usize = 1_024;
 /// The maximum number of pending writes of one organization.
 const SHARE: usize = QUEUE / 2;
 
-/// See the module.
+/// The pending writes, one queue for each organization.
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
     changed: Notify,

@@ -16,7 +16,7 @@ use crate::server::refusal::Refusal;
 /// The quotas of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Quotas {
-    /// Those that differ from [`Facts::quota`](crate::models::Facts::quota).
+    /// The quotas that differ from [`Facts::quota`](crate::models::Facts::quota).
     pub limits: BTreeMap<Kind, i64>,
     /// Counts refusals, by kind.
     pub refused: Option<IntCounterVec>,

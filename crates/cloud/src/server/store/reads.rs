@@ -16,14 +16,14 @@ use crate::server::Error;
 use crate::server::digest::uuid;
 use crate::server::refusal::Refusal;
 
-/// What objects are read from: a read-only request or a writing transaction, so that both check the parents of an object
-/// by the same code. An error means that the database cannot be read.
+/// A source of objects: a read-only request or a writing transaction, so that both check the parents of an object by
+/// the same code. An error means that the database cannot be read.
 #[async_trait]
 pub trait Source: Send {
     /// The rows that `statement` selects, with `values` as its parameters.
     async fn fetch(&mut self, statement: &'static str, values: &[&str]) -> Result<Vec<AnyRow>, StoreError>;
 
-    /// The same as objects.
+    /// The rows that `statement` selects, as objects.
     async fn rows(&mut self, statement: &'static str, values: &[&str]) -> Result<Vec<Row>, StoreError> {
         let found = self.fetch(statement, values).await?;
         // Each is dropped when it was read: a list may have many, and manifests have megabytes.

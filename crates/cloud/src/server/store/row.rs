@@ -146,7 +146,7 @@ impl Row {
         Value::Object(shown)
     }
 
-    /// How many bytes it takes in the database.
+    /// Returns its size in the database, in bytes.
     pub(super) fn bytes(&self) -> i64 {
         size(&[&self.spec_text(), &self.status_text(), &self.secret.0])
     }

@@ -25,20 +25,20 @@ use crate::server::Error;
 use crate::server::metrics::StorageMetrics;
 use crate::server::refusal::Refusal;
 
-/// What a row takes besides its texts, with its indexes. The migration 0007 has the same number.
+/// The size of a row without its texts, with its indexes, in bytes. The migration 0007 has the same number.
 const ROW: usize = 512;
 const MIB: i64 = 1024 * 1024;
 
-/// What is counted.
+/// A class of stored data that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum What {
     /// The objects of an organization.
     Objects,
-    /// Those of a cluster, which are part of its organization's.
+    /// The objects of a cluster, which are part of its organization's.
     ClusterObjects,
     /// The audit log of an organization, or of what belongs to none, except what clusters change.
     Audit,
-    /// What a cluster changed, in the audit log.
+    /// The changes by clusters, in the audit log.
     Reports,
     /// The responses to requests of a caller with an Idempotency-Key.
     Replays,
@@ -71,11 +71,11 @@ impl What {
 pub struct StorageLimits {
     /// The objects of an organization.
     pub objects: NonZeroU32,
-    /// Those of a cluster.
+    /// The objects of a cluster.
     pub cluster_objects: NonZeroU32,
     /// The audit log of an organization, except what clusters change.
     pub audit: NonZeroU32,
-    /// What a cluster changed, in the audit log.
+    /// The changes by clusters, in the audit log.
     pub reports: NonZeroU32,
     /// The responses to the requests of a caller with an Idempotency-Key.
     pub replays: NonZeroU32,
@@ -162,22 +162,22 @@ impl Storage {
     }
 }
 
-/// How many bytes a row with these texts takes.
+/// Returns the size of a row with these texts, in bytes.
 pub(super) fn size(texts: &[&str]) -> i64 {
     let texts: usize = texts.iter().map(|text| text.len()).sum();
     i64::try_from(texts + ROW).unwrap_or(i64::MAX)
 }
 
-/// What the writes of a commit add, and what the database has of it.
+/// The bytes that the writes of a commit add, and those that the database has already.
 #[derive(Debug, Default)]
 pub(super) struct Growth {
-    /// Of the writes so far.
+    /// The bytes of the writes so far.
     total: BTreeMap<(What, String), i64>,
-    /// Of the one that is being performed.
+    /// The bytes of the write that is being performed.
     job: BTreeMap<(What, String), i64>,
     /// True if it adds to the audit log without a limit: it deletes something, or has counts.
     pub(super) is_free: bool,
-    /// What was stored when the transaction began, as far as it was asked for.
+    /// The bytes that were stored when the transaction began, of the owners that were queried.
     begun: BTreeMap<(What, String), i64>,
 }
 

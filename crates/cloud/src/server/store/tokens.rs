@@ -1,5 +1,5 @@
-//! How long tokens are valid, from their names: the name of a token, within its user or API key, is its expiry and its
-//! id. So tokens are counted and deleted by ranges of an index.
+//! The validity of tokens, from their names: the name of a token, within its user or API key, is its expiry and its id.
+//! So tokens are counted and deleted by ranges of an index.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub struct LiveTokens {
 }
 
 impl References {
-    /// Those of the token `id` of a user or an API key.
+    /// The references of the token `id` of a user or an API key.
     pub fn of_token(parent: &str, id: &str, expires_at: Timestamp) -> Self {
         let name = format!("{} {id}", text(expires_at));
         Self {

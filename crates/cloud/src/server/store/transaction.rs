@@ -35,7 +35,7 @@ pub struct Transaction {
     pub(super) notes: Vec<CommittedChange>,
     pub(super) by: Author,
     pub(super) now: Timestamp,
-    /// Whether the transaction must be committed although it contains no change.
+    /// True if the transaction must be committed although it contains no change.
     pub(super) silent: bool,
     pub(super) quotas: Arc<Quotas>,
     pub(super) storage: Arc<Storage>,

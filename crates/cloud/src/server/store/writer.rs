@@ -1,7 +1,7 @@
 //! The single writer of a process: pending writes share one commit, each in its own savepoint.
 //!
-//! A commit takes writes for a few milliseconds, or for as long as the disk or the server of the database takes for a commit: so a
-//! queue that is full makes nobody else wait for long, and at most half of the time goes into commits.
+//! A commit takes writes for a few milliseconds, or for as long as the disk or the server of the database takes for a
+//! commit: so a queue that is full makes nobody else wait for long, and at most half of the time goes into commits.
 //!
 //! A write is acknowledged only after its commit, and a refused one does not affect the others. The caller may be
 //! dropped: its write is done completely or not at all, and not at all if it was still pending. A write that takes too
@@ -35,7 +35,7 @@ use crate::server::refusal::Refusal;
 
 /// The maximum number of writes in one commit.
 const BATCH: usize = 128;
-/// How long a commit takes writes where commits are fast.
+/// The time for which a commit takes writes where commits are fast.
 const FILL: Duration = Duration::from_millis(4);
 /// The budget of what the server does itself, in small steps: refused, it would be tried again and again.
 pub(super) const UNLIMITED: Duration = Duration::MAX;
@@ -43,7 +43,8 @@ pub(super) const UNLIMITED: Duration = Duration::MAX;
 /// a deadline of their own. Unoptimized, the same work takes about ten times as long.
 const BUDGET: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 2 });
 
-/// The operations of a write: an asynchronous closure whose future is `Send`, which the bound `AsyncFnOnce` cannot state.
+/// The operations of a write: an asynchronous closure whose future is `Send`, which the bound `AsyncFnOnce` cannot
+/// state.
 pub trait Change<'t, T>: FnOnce(&'t mut Transaction) -> Self::Running + Send + 'static {
     /// The future.
     type Running: Future<Output = Result<T, Error>> + Send;
@@ -144,13 +145,13 @@ pub struct Writer {
     pub(super) pool: AnyPool,
     pub(super) store: Store,
     pub(super) clock: SharedClock,
-    /// Those of the kinds, unless the server sets others.
+    /// The quotas of the kinds, unless the server sets others.
     pub(in crate::server) quotas: Arc<Quotas>,
     /// The default ones, unless the server sets others.
     pub(in crate::server) storage: Arc<Storage>,
     /// The connection of the last successful commit.
     pub(super) kept: Option<Lease>,
-    /// How long the last commit took besides its writes.
+    /// The time that the last commit took besides its writes.
     pub(super) overhead: Duration,
     /// The queues of which a step of a removal is pending.
     pub(super) sweeping: Arc<Mutex<HashSet<String>>>,
