@@ -1,7 +1,7 @@
 //! ClusterHealth: writes the verdict as a condition that people and other controllers can wait for.
 //!
-//! Only the leader writes, by server-side apply, and only what differs. What others did to the object is undone by the next verdict. A change of
-//! the condition is published as an Event.
+//! Only the leader writes, by server-side apply, and only what differs. What others did to the object is undone by the
+//! next verdict. A change of the condition is published as an Event.
 
 pub(crate) mod plan;
 
@@ -20,8 +20,8 @@ use tidewaiter_kit::{
 use crate::verdicts::Latest;
 use plan::plan;
 
-/// How long a value that we read or wrote is assumed to be unchanged: at rest each verdict reads it, and while verdicts follow each other closely
-/// few do.
+/// The time for which a value that we read or wrote is assumed to be unchanged: at rest each verdict reads it, and
+/// while verdicts follow each other closely few do.
 const TRUST: Duration = Duration::from_secs(5);
 
 /// Between two writes with the same condition: a rolling update changes the counts all the time.
@@ -49,7 +49,7 @@ struct Known {
     since: Duration,
 }
 
-/// Why the object could not be read or written.
+/// The reason why the object could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterHealthError {
     /// Reading.

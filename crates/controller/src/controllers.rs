@@ -19,21 +19,21 @@ use crate::{MetricsServer, cluster_health, node_controller, verdicts};
 /// Pods in a page of their list: 150,000 Pods are 300 pages.
 const POD_PAGE: u32 = 500;
 
-/// What the role works with.
+/// The dependencies of the role.
 pub struct ControllerRole {
     /// The cluster.
     pub cluster: ClusterName,
     /// A client for each controller, whose writes pass only while this replica leads.
     pub clients: Clients,
-    /// Who a Node is.
+    /// Resolves the identity of a Node.
     pub identities: Arc<Lookup>,
-    /// What the InstanceGroups give their Nodes.
+    /// The labels that InstanceGroups define.
     pub definitions: Definitions,
     /// The cloud's groups of instances.
     pub groups: Arc<dyn CloudGroups>,
-    /// What the operator wants done beyond labelling.
+    /// The operator's policy beyond labels.
     pub policy: Policy,
-    /// What the verdict tolerates.
+    /// The options of the verdict.
     pub options: Options,
 }
 
@@ -42,7 +42,7 @@ pub struct ControllerRole {
 pub struct Caches {
     /// Compressed: thousands are held, and each pass reads one.
     pub nodes: Cache<Node>,
-    /// As the Nodes.
+    /// The records, compressed like the Nodes.
     pub records: Cache<Record>,
     /// Only those that can change a verdict.
     pub pods: Cache<Pod>,
@@ -126,8 +126,9 @@ fn needs_files(from: LabelsFrom, records: &Cache<Record>) -> impl Fn() -> bool +
     move || files.as_ref().is_none_or(|files| files.values() != [false])
 }
 
-/// Makes the Cluster a condition of readiness, and of being preferred as the leader. A replica that cannot read it may lead nevertheless, when no other replica can: then it
-/// says on each Node why that gets no labels. It is no condition while no label `needs_files` of the state store.
+/// Makes the Cluster a condition of readiness, and of being preferred as the leader. A replica that cannot read it may
+/// lead nevertheless, when no other replica can: then it says on each Node why that gets no labels. It is no condition
+/// while no label `needs_files` of the state store.
 pub fn require_cluster(definitions: &Definitions, needs_files: impl Fn() -> bool + Send + Sync + 'static, kit: &Kit) {
     definitions.require_cluster();
     let checked = definitions.clone();

@@ -1,8 +1,8 @@
-//! Why a Node has the labels that it has, and what a pass over it would write now: for a person who asks.
+//! The reason for the labels of a Node, and the writes of a pass over it now: for a person who asks.
 //!
-//! The answer is that of the very functions by which the controller decides, on an observation that is made from live reads.
-//! Who the Node is comes from its record, which the controller wrote and no kubelet can, or afresh from the cloud. Nothing is
-//! written, and nothing is kept.
+//! The answer is that of the very functions by which the controller decides, on an observation that is made from live
+//! reads. Who the Node is comes from its record, which the controller wrote and no kubelet can, or afresh from the
+//! cloud. Nothing is written, and nothing is kept.
 
 mod answer;
 mod describe;
@@ -31,23 +31,23 @@ pub use answer::{
 };
 pub use forgeries::{ForgeriesExplained, ForgeryExplained};
 
-/// What is needed for an answer.
+/// The dependencies of an explanation.
 pub struct Explainer {
     /// Reads; it should be one that cannot write.
     pub client: Client,
-    /// What groups define. Without it nothing is compared.
+    /// The definitions of the groups. Without them nothing is compared.
     pub definitions: Option<Definitions>,
-    /// Who says what an instance is. Without it the record does.
+    /// Resolves the identity of an instance. If absent, the record is used.
     pub cloud: Option<Arc<dyn Identifier>>,
-    /// What a Node's name has to be, where the cloud is asked.
+    /// The rule for the names of Nodes, where the cloud is queried.
     pub node_names: NodeNames,
-    /// As the controller has it.
+    /// The policy of the controller.
     pub policy: Policy,
-    /// What time it is.
+    /// The source of time.
     pub clock: SharedClock,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
     /// There is no such Node.
@@ -59,9 +59,9 @@ pub enum ExplainError {
     /// The API server does not let itself be read.
     #[error("{what} cannot be read")]
     Read {
-        /// What was to be read.
+        /// The resource that was to be read.
         what: &'static str,
-        /// Why it was not.
+        /// The error of the read.
         source: kube::Error,
     },
     /// The Node's own name or uid is not one.
@@ -75,7 +75,7 @@ pub enum ExplainError {
     Cloud(#[source] Refusal),
 }
 
-/// What is known of a Node's claim.
+/// The claim of a Node, as far as it is known.
 enum Found {
     /// Enough for a plan.
     Finding(Finding),
@@ -146,7 +146,7 @@ impl Explainer {
         }
     }
 
-    /// Who the cloud says that the Node is, or its refusal.
+    /// Returns the identity of the Node in the cloud, or its refusal.
     async fn ask_cloud(&self, cloud: &dyn Identifier, claim: &Claim) -> Result<Result<Proven, Refusal>, ExplainError> {
         let identity = ask(cloud, claim).await;
         match identity.and_then(|identity| prove(claim, Arc::new(identity), self.node_names)) {
@@ -201,8 +201,9 @@ impl Explainer {
     }
 }
 
-/// Who the record says that the Node of `claim` is, or why it cannot tell. The record is the controller's memory of a proof: all
-/// that is left to be proven anew is what it cannot remember, that nobody else claims the instance.
+/// Returns the identity of the Node of `claim` by the record, or the reason why it is unknown. The record is the
+/// controller's memory of a proof: all that is left to be proven anew is what it cannot remember, that nobody else
+/// claims the instance.
 fn from_record(claim: &Claim, record: Option<&Record>) -> Result<Result<Proven, Refusal>, String> {
     let Some(record) = record else {
         return Err("it has no record: the controller has not processed it yet, or is not running".to_owned());
@@ -242,7 +243,7 @@ fn from_record(claim: &Claim, record: Option<&Record>) -> Result<Result<Proven, 
     Ok(prove(claim, Arc::new(identity), rule))
 }
 
-/// Asks about one Node. Only the first answer counts.
+/// Queries the cloud about one Node. Only the first answer counts.
 async fn ask(cloud: &dyn Identifier, claim: &Claim) -> Result<Identity, Refusal> {
     let first = Mutex::new(None);
     let answers = |_place: usize, result: Result<Identity, Refusal>| {

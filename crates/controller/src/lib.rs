@@ -1,5 +1,5 @@
-//! The `controller` role: the controllers of kops-controller, each one module under its own name, and the verdict that two of them show.
-//! [`controllers`] is the table of all of them.
+//! The `controller` role: the controllers of kops-controller, each one module under its own name, and the verdict that
+//! two of them show. [`controllers`] is the table of all of them.
 
 #[cfg(test)]
 mod agreement;

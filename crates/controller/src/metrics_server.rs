@@ -1,8 +1,8 @@
 //! MetricsServer: the cluster's health for Prometheus, by the logic of `kops validate cluster`.
 //!
-//! `/metrics` on a port of its own, on every replica. What it answers was made when the verdict or the components changed, so a
-//! scrape costs nothing and is answered whatever else is away. A gauge whose value is not known is absent, and all of them are
-//! when no verdict has been made for a while: it never tells what was true once.
+//! `/metrics` on a port of its own, on every replica. What it answers was made when the verdict or the components
+//! changed, so a scrape costs nothing and is answered whatever else is away. A gauge whose value is not known is
+//! absent, and all of them are when no verdict has been made for a while: it never tells what was true once.
 
 pub(crate) mod components;
 pub(crate) mod gauges;
@@ -29,7 +29,7 @@ use components::{Components, Watched};
 /// A verdict that is older is told no more. One is made at least every half minute.
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// What `/metrics` answers with.
+/// Serves `/metrics`.
 pub struct MetricsServer {
     cluster: ClusterName,
     clock: SharedClock,
@@ -44,8 +44,8 @@ struct Page {
 }
 
 impl MetricsServer {
-    /// Starts what makes the answers; [`router`](Self::router) gives them. `client` must be allowed to list ComponentStatuses, and to
-    /// read `/readyz` and the Leases of the scheduler and the controller manager.
+    /// Starts what makes the answers; [`router`](Self::router) gives them. `client` must be allowed to list
+    /// ComponentStatuses, and to read `/readyz` and the Leases of the scheduler and the controller manager.
     #[must_use]
     pub fn start(cluster: ClusterName, client: Client, latest: Latest, tasks: &mut Tasks, kit: &Kit) -> Arc<Self> {
         let server = Arc::new(Self {

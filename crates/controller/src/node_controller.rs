@@ -1,8 +1,8 @@
 //! NodeController: gives each Node the labels of its InstanceGroup, once the cloud proves what the Node is.
 //!
-//! Observe the Node, its record and what the cloud says; plan, purely; write the record, the Node, the record; report. A Node is
-//! reconciled when it, its record, its rivals or its group's definition change, and when its identity expires. A heartbeat costs nothing:
-//! no write, no call.
+//! Observe the Node, its record and what the cloud says; plan, purely; write the record, the Node, the record; report.
+//! A Node is reconciled when it, its record, its rivals or its group's definition change, and when its identity
+//! expires. A heartbeat costs nothing: no write, no call.
 
 mod apply;
 mod error;
@@ -37,7 +37,8 @@ use quarantine::Census;
 pub use start::{NodeControllerParts, start};
 use status::Status;
 
-/// Our own write is not in the caches yet. Its change starts a pass; this is the fallback, should somebody have undone it.
+/// Our own write is not in the caches yet. Its change starts a pass; this is the fallback, should somebody have undone
+/// it.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// The controller. One reconcile is one pass over one Node.

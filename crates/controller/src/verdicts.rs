@@ -1,8 +1,9 @@
-//! The verdict on the cluster, made anew when what it rests on has changed: for the MetricsServer and for ClusterHealth.
+//! The verdict on the cluster, made anew when what it rests on has changed: for the MetricsServer and for
+//! ClusterHealth.
 //!
-//! Made on every replica, leader or not, from caches and from answers that are kept: no reader of a verdict makes anybody ask
-//! for anything. A part that was not heard of for too long is unknown, and said to be; an old verdict is never told as a new one,
-//! because each says when it was made, and one is made at least every half minute.
+//! Made on every replica, leader or not, from caches and from answers that are kept: no reader of a verdict makes
+//! anybody ask for anything. A part that was not heard of for too long is unknown, and said to be; an old verdict is
+//! never told as a new one, because each says when it was made, and one is made at least every half minute.
 
 mod kept;
 mod outside;
@@ -35,19 +36,20 @@ use tracing::info;
 use crate::objects::{Node, Record};
 use outside::Outside;
 
-/// What has not been heard of for longer is not known.
+/// The time after which data without news is unknown.
 const LIMIT: Duration = Duration::from_mins(2);
 /// The first verdict waits for all that it rests on, but no longer than this.
 const FIRST: Duration = Duration::from_mins(1);
-/// A verdict is made at least so often.
+/// The longest interval between two verdicts.
 const AT_LEAST: Duration = Duration::from_secs(30);
-/// Proofs are counted when none has come for so long, or with the next verdict. In a cold start there is a proof for each Node: a verdict
-/// for each, or even for each second, would take a time that grows with the square of the number of Nodes.
+/// Proofs are counted when none has come for so long, or with the next verdict. In a cold start there is a proof for
+/// each Node: a verdict for each, or even for each second, would take a time that grows with the square of the number
+/// of Nodes.
 const PROOF: Duration = Duration::from_secs(1);
-/// Between two verdicts, as a multiple of what the last one took: a cluster that changes all the time costs a fifth of a core,
-/// unless it is so large that this would be longer than [`SHORT_REST`].
+/// Between two verdicts, as a multiple of what the last one took: a cluster that changes all the time costs a fifth of
+/// a core, unless it is so large that this would be longer than [`SHORT_REST`].
 const REST: u32 = 4;
-/// What changes while one is made is to be in the next within a tenth of a second.
+/// The pause after a verdict: changes during one are in the next within a tenth of a second.
 const SHORT_REST: Duration = Duration::from_millis(30);
 /// The rest is never a smaller multiple: however large the cluster is, its verdicts cost at most a third of a core.
 const LEAST_REST: u32 = 2;
@@ -55,18 +57,18 @@ const LEAST_REST: u32 = 2;
 /// A verdict and when it was made.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// What was found.
+    /// The verdict.
     pub verdict: Verdict,
-    /// When.
+    /// The time of the verdict.
     pub at: Timestamp,
-    /// The same on the monotonic clock.
+    /// The time of the verdict on the monotonic clock.
     pub monotonic: Duration,
 }
 
 /// The newest verdict; none before the first.
 pub type Latest = watch::Receiver<Option<Arc<Judged>>>;
 
-/// What verdicts are made from.
+/// The sources of verdicts.
 pub struct VerdictParts {
     /// The cluster.
     pub cluster: ClusterName,
@@ -81,7 +83,7 @@ pub struct VerdictParts {
     pub definitions: Option<Definitions>,
     /// The cloud's groups.
     pub cloud: Arc<dyn CloudGroups>,
-    /// What is tolerated.
+    /// The tolerances of the verdict.
     pub options: Options,
     /// Reads an object now and then, to see that the API server reads its storage.
     pub client: Client,
@@ -176,7 +178,7 @@ fn judged(node: &Node) -> JudgedNode {
     )
 }
 
-/// Whether the two differ in nothing that the verdict on the cluster reads.
+/// Returns true if the two differ in nothing that the verdict on the cluster reads.
 fn same_to_the_verdict(before: &Node, after: &Node) -> bool {
     let same_label = |key: &&str| before.labels().get(*key) == after.labels().get(*key);
     before.status.conditions == after.status.conditions
@@ -190,13 +192,14 @@ fn notifies<K: 'static>(changed: &Arc<Notify>) -> Trigger<K> {
     Trigger::calls(move |_: &Change<'_, K>| changed.notify_one())
 }
 
-/// What the record says, as the verdict on the cluster reads it.
+/// Returns the fields of the record that the verdict on the cluster reads.
 fn identity(record: &Record) -> IdentityRecord {
     let name = record.metadata.name.as_deref().unwrap_or_default();
     IdentityRecord::new(name, &record.spec, &record.status)
 }
 
-/// Notifies `proven` of claims that are proven now, which may wait for a moment, and `changed` of all others that differ.
+/// Notifies `proven` of claims that are proven now, which may wait for a moment, and `changed` of all others that
+/// differ.
 fn notifies_of_identities(changed: &Arc<Notify>, proven: &Arc<Notify>) -> Trigger<Record> {
     let (changed, proven) = (Arc::clone(changed), Arc::clone(proven));
     let said = |record: &Record| IdentityResult::of(&record.status);
@@ -232,7 +235,7 @@ struct Judge {
     changed: Arc<Notify>,
     /// A claim is proven that was not.
     proven: Arc<Notify>,
-    /// What each took, in seconds.
+    /// The duration of each, in seconds.
     durations: HistogramVec,
     sender: watch::Sender<Option<Arc<Judged>>>,
 }

@@ -36,7 +36,7 @@ const PODS: usize = 8;
 const APPS: [&str; 3] = ["kube-apiserver", "kube-scheduler", "coredns"];
 const PRIORITIES: [&str; 3] = ["system-node-critical", "system-cluster-critical", ""];
 const PHASES: [&str; 5] = ["Pending", "Running", "Succeeded", "Failed", "Unknown"];
-/// What `Verified` says, and why. Most are proven.
+/// The status of `Verified`, and its reason. Most are proven.
 const RECORDS: [(&str, &str); 5] = [
     ("True", "Proven"),
     ("True", "Proven"),
@@ -46,7 +46,7 @@ const RECORDS: [(&str, &str); 5] = [
 ];
 const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 
-/// What happens in the cluster.
+/// A change in the cluster.
 #[derive(Clone, Debug)]
 enum Event {
     /// The Node is there, and says this of itself.
@@ -160,7 +160,7 @@ async fn control_plane() -> &'static ControlPlane {
     control_plane
 }
 
-/// What is made is followed by `tasks`, once they run.
+/// Builds the caches and the verdicts; `tasks` keep them current, once they run.
 fn world(client: Client, store: &str, clock: SharedClock, tasks: &mut Tasks) -> World {
     let kit = kit(Arc::clone(&clock));
     let store = StateStore::open(&store.parse().unwrap(), StoreOptions::default()).unwrap();
@@ -268,7 +268,7 @@ impl World {
         records.patch(&name, &params, &Patch::Apply(record)).await.unwrap();
     }
 
-    /// What a list says now, whole.
+    /// Returns the verdict on a complete list of now.
     async fn fresh(&self) -> Verdict {
         judge(&observe(&self.sources).await, &Options::default())
     }

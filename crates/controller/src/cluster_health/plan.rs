@@ -1,4 +1,4 @@
-//! What ClusterHealth should say of a verdict, if it does not say so already. Pure.
+//! The status of ClusterHealth for a verdict, if it differs from the current one. Pure.
 
 use jiff::Timestamp;
 use tidewaiter_api::cluster_health::HEALTHY;
@@ -6,15 +6,15 @@ use tidewaiter_api::{ClusterHealthStatus, Condition, ConditionStatus, HealthCoun
 use tidewaiter_kit::{Notice, NoticeKind};
 use tidewaiter_validation::{Failure, LISTED, Outcome, Verdict};
 
-/// What to write.
+/// The status to write.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) status: ClusterHealthStatus,
-    /// What to tell when the condition becomes another.
+    /// The Event to publish when the condition changes.
     pub(crate) notice: Option<Notice>,
 }
 
-/// What is to be written over `standing`; nothing when it says the same already.
+/// Returns the status to write over `standing`; None if it is equal.
 pub(crate) fn plan(standing: Option<&ClusterHealthStatus>, verdict: &Verdict, at: Timestamp) -> Option<Plan> {
     let before = standing.map_or(&[][..], |standing| &standing.conditions);
     let (status, reason) = match verdict.outcome() {

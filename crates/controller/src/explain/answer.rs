@@ -1,10 +1,10 @@
-//! What is answered about one Node. Whatever somebody else wrote into an object was made fit to be shown.
+//! The answer about one Node. Text that others wrote into an object is escaped.
 
 use jiff::Timestamp;
 use serde::Serialize;
 use tidewaiter_api::{ConditionStatus, LabelSource, Lifecycle};
 
-/// Why a Node has the labels that it has.
+/// The reason for the labels of a Node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeExplained {
@@ -13,7 +13,7 @@ pub struct NodeExplained {
     /// The instance that it claims to be.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub provider_id: String,
-    /// Who said what follows: `record`, or `cloud` when it was asked just now.
+    /// The source of what follows: `record`, or `cloud` when it was asked just now.
     pub asked: &'static str,
     /// The instance that it is.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -24,10 +24,10 @@ pub struct NodeExplained {
     /// Its zone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// How it is billed.
+    /// The billing of the instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Lifecycle>,
-    /// Whether the cloud vouches for it.
+    /// The proof of its identity by the cloud.
     pub verified: VerifiedExplained,
     /// The labels that are Tidewaiter's: those of the definition where it was compared, else those of the record.
     pub labels: Vec<LabelExplained>,
@@ -37,30 +37,30 @@ pub struct NodeExplained {
     /// Labels that only other groups define.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreign: Vec<ForeignExplained>,
-    /// How many other labels the Node has.
+    /// The number of other labels of the Node.
     pub others: usize,
-    /// What `onForgery: quarantine` does to it, if it is refused for forgery.
+    /// The effect of `onForgery: quarantine`, if it is refused for forgery.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<TreatmentExplained>,
-    /// What the record says besides whether the Node is verified.
+    /// The conditions of the record besides `Verified`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<ConditionExplained>,
-    /// What a pass of the controller would write now.
+    /// The writes of a pass of the controller now.
     pub change: ChangeExplained,
-    /// What else is to be known of this answer.
+    /// Notes on this answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The last Events about the Node and its record.
     pub events: Vec<EventExplained>,
 }
 
-/// Whether the cloud vouches for a Node.
+/// The result of a Node's verification by the cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VerifiedExplained {
     /// `True`, `False`, `Unknown`.
     pub status: ConditionStatus,
-    /// In one word.
+    /// The reason, in one word.
     pub reason: String,
     /// In words, with what to do about it.
     pub message: String,
@@ -74,7 +74,7 @@ pub struct LabelExplained {
     pub key: String,
     /// Its value.
     pub value: String,
-    /// Where it comes from.
+    /// The source of the label.
     pub source: LabelSource,
     /// The file of the state store; empty when it follows from the instance alone.
     pub file: String,
@@ -91,13 +91,13 @@ pub struct RejectedExplained {
     pub key: String,
     /// Its value, as it can be shown.
     pub value: String,
-    /// Where it comes from.
+    /// The source of the label.
     pub source: LabelSource,
     /// The file of the state store; empty when it is a tag.
     pub file: String,
     /// The field of that file, or the tag.
     pub field: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -111,30 +111,30 @@ pub struct ForeignExplained {
     pub groups: Vec<String>,
 }
 
-/// What the record says.
+/// A condition of the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConditionExplained {
-    /// About what.
+    /// The type.
     #[serde(rename = "type")]
     pub type_: String,
     /// `True`, `False`, `Unknown`.
     pub status: ConditionStatus,
-    /// In one word.
+    /// The reason, in one word.
     pub reason: String,
-    /// In words.
+    /// The message.
     pub message: String,
 }
 
-/// What a pass of the controller would write now.
+/// The writes of a pass of the controller now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangeExplained {
-    /// Whether it could be found out; else nothing else here says anything.
+    /// True if it could be found out; else nothing else here says anything.
     pub compared: bool,
-    /// Whether anything would be written.
+    /// True if anything would be written.
     pub differs: bool,
-    /// Why it was not compared, or why labels are left as they are.
+    /// The reason why it was not compared, or why labels are left as they are.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
     /// Labels that would be set.
@@ -143,10 +143,10 @@ pub struct ChangeExplained {
     /// Labels that would be removed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<RemovedExplained>,
-    /// What would become of the startup taint.
+    /// The change of the startup taint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub taint: Option<TaintExplained>,
-    /// Whether the record would be written.
+    /// True if the record would be written.
     pub record: bool,
 }
 
@@ -166,11 +166,11 @@ pub struct SetExplained {
 pub struct RemovedExplained {
     /// Its key.
     pub key: String,
-    /// Why, in words.
+    /// The reason, as text.
     pub why: String,
 }
 
-/// What becomes of the startup taint.
+/// The change of the startup taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TaintExplained {
@@ -192,22 +192,22 @@ pub struct EventExplained {
     /// `Normal` or `Warning`.
     #[serde(rename = "type")]
     pub type_: String,
-    /// In one word.
+    /// The reason, in one word.
     pub reason: String,
-    /// In words.
+    /// The message.
     pub message: String,
 }
 
-/// What `onForgery: quarantine` does to a Node.
+/// The effect of `onForgery: quarantine` on a Node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TreatmentExplained {
     /// `quarantined`, `spared`, `held`, `waiting`: as the metric `tidewaiter_forged_nodes` has it.
     pub decision: &'static str,
-    /// Why, in words.
+    /// The reason, as text.
     pub why: String,
     /// The labels that it loses.
     pub labels: Vec<String>,
-    /// Whether it gets the taint.
+    /// True if it gets the taint.
     pub taint: bool,
 }

@@ -1,4 +1,4 @@
-//! What quarantine would do to each Node that is refused for forgery, or why it would do nothing.
+//! The effect of quarantine on each Node that is refused for forgery, or the reason why there is none.
 
 use std::sync::Arc;
 
@@ -23,13 +23,14 @@ use crate::node_controller::{OnForgery, Policy};
 pub struct ForgeriesExplained {
     /// Nodes in the cluster.
     pub nodes: usize,
-    /// Those that are refused for forgery.
+    /// The Nodes that are refused for forgery.
     pub forged: usize,
     /// The most forged Nodes at which quarantine acts: with more, none is changed.
     pub limit: usize,
-    /// Those that the controller has not classified yet: until then, quarantine changes none either.
+    /// The Nodes that the controller has not classified yet: until then, quarantine changes none either.
     pub unjudged: usize,
-    /// Whether the label keys of every group are known. Otherwise a forged Node may lose more labels than are listed here.
+    /// True if the label keys of every group are known. Otherwise a forged Node may lose more labels than are listed
+    /// here.
     pub keys_known: bool,
     /// The forged ones, by name.
     pub forgeries: Vec<ForgeryExplained>,
@@ -41,13 +42,13 @@ pub struct ForgeriesExplained {
 pub struct ForgeryExplained {
     /// The Node.
     pub node: String,
-    /// Why it is refused, in one word.
+    /// The reason of the refusal, in one word.
     pub reason: String,
-    /// Why it is refused, and what to do about it.
+    /// The reason of the refusal, and the remedy.
     pub message: String,
-    /// Whether it is in quarantine already.
+    /// True if it is in quarantine already.
     pub quarantined: bool,
-    /// What becomes of it with `onForgery: quarantine`.
+    /// The effect of `onForgery: quarantine` on it.
     pub treatment: TreatmentExplained,
 }
 
@@ -94,7 +95,7 @@ fn is_quarantined(seen: &Observation) -> bool {
     told.is_some_and(|told| told.status == ConditionStatus::True)
 }
 
-/// What quarantine does to a Node that is refused for forgery, whatever the setting is.
+/// Returns the effect of quarantine on a Node that is refused for forgery, whatever the setting is.
 pub(super) fn treatment(mut seen: Observation) -> TreatmentExplained {
     seen.policy.on_forgery = OnForgery::Quarantine;
     let (decision, patch) = treat(&seen);

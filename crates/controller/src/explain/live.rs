@@ -1,4 +1,4 @@
-//! What stands in the cluster: every Node and every record, read once, and the Events about one Node.
+//! Live reads of the cluster: every Node and every record, read once, and the Events about one Node.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ pub(super) struct Live {
     undecodable: HashMap<String, String>,
 }
 
-/// How many Nodes there are, by what is known of them.
+/// The number of Nodes, by classification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Census {
     pub(super) nodes: usize,
@@ -79,7 +79,7 @@ impl Live {
         self.records.get(name).cloned()
     }
 
-    /// What an operator has to know of a record that is there and cannot be read.
+    /// Returns the note for an operator about a record that cannot be decoded.
     pub(super) fn note(&self, name: &str) -> Option<String> {
         let error = self.undecodable.get(name)?;
         Some(format!(
@@ -94,7 +94,8 @@ impl Live {
         self.nodes.iter().filter(same).map(|other| name_of(other))
     }
 
-    /// Counts the Nodes by what their records tell, and the Node `name` by what was found out just now, if anything was.
+    /// Counts the Nodes by what their records tell, and the Node `name` by what was found out just now, if anything
+    /// was.
     pub(super) fn census(&self, name: &NodeName, found: Option<&Finding>) -> Census {
         self.count(|node| match found {
             Some(finding) if name_of(node) == name.as_str() => {
@@ -105,7 +106,7 @@ impl Live {
         })
     }
 
-    /// The same by the records alone.
+    /// The number of Nodes by classification, from the records alone.
     pub(super) fn recorded_census(&self) -> Census {
         self.count(|node| self.classify(node))
     }
@@ -125,7 +126,7 @@ impl Live {
         census
     }
 
-    /// What the controller found out about the Node last, as its record tells.
+    /// Returns the controller's last classification of the Node, from its record.
     pub(super) fn classify(&self, node: &Node) -> Option<Classification> {
         let claimed = node.spec.provider_id.as_deref().unwrap_or_default();
         if claimed.is_empty() {
@@ -154,7 +155,7 @@ impl Live {
 }
 
 impl Census {
-    /// Where the brake of quarantine stands.
+    /// Returns the state of the brake of quarantine.
     pub(super) fn brake(self) -> Brake {
         if self.unjudged > 0 {
             Brake::Unjudged

@@ -1,4 +1,4 @@
-//! What is told of a Node, from what stands in the cluster.
+//! The explanation of a Node, from the objects in the cluster.
 
 use serde_json::{Value, json};
 use tidewaiter_api::Condition;

@@ -1,8 +1,9 @@
-//! Which of the control plane's components are healthy, for the gauges `kops_component_*`.
+//! The health of the control plane's components, for the gauges `kops_component_*`.
 //!
-//! From ComponentStatuses, as in kOps, where the API server serves them. They are deprecated (since Kubernetes 1.19); without them
-//! etcd is healthy if the API server's `/readyz` says so, and the scheduler and the controller manager are if their Leases are
-//! being renewed. A Lease is judged by our own clock, because the holder's may be another: it has to change.
+//! From ComponentStatuses, as in kOps, where the API server serves them. They are deprecated (since Kubernetes 1.19);
+//! without them etcd is healthy if the API server's `/readyz` says so, and the scheduler and the controller manager are
+//! if their Leases are being renewed. A Lease is judged by our own clock, because the holder's may be another: it has
+//! to change.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -34,7 +35,7 @@ const LEADERS: [&str; 2] = ["kube-scheduler", "kube-controller-manager"];
 /// A Lease that does not say is one of client-go's.
 const LEASE_SECONDS: i32 = 15;
 
-/// How many components there are.
+/// The number of components.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Components {
     pub(crate) healthy: u32,
@@ -167,7 +168,7 @@ fn is_healthy(status: &ComponentStatus) -> bool {
     conditions.any(|condition| condition.type_ == "Healthy" && condition.status == "True")
 }
 
-/// Whether every line about etcd says that it is well; nothing when there is none.
+/// Returns true if every line about etcd says that it is healthy; None if there is none.
 fn etcd_of(readyz: &str) -> Option<bool> {
     let about = |line: &str| {
         let (sign, check) = line.split_at_checked(3)?;

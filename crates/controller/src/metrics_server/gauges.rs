@@ -1,7 +1,7 @@
 //! A verdict as gauges. Pure: the same verdict gives the same text.
 //!
-//! The eight names that begin with `kops_` are the seed's, to the letter, help and camelCase included: dashboards are written for
-//! them. What they do not say has names of its own, that begin with `tidewaiter_`.
+//! The eight names that begin with `kops_` are the seed's, to the letter, help and camelCase included: dashboards are
+//! written for them. What they do not say has names of its own, that begin with `tidewaiter_`.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) fn page(
     page.text()
 }
 
-/// How long ago the verdict was made.
+/// Returns the gauge of the verdict's age.
 pub(super) fn age(cluster: &ClusterName, age: Duration) -> Result<String, prometheus::Error> {
     let gauges = Gauges::of(cluster);
     gauges.gauge(

@@ -1,8 +1,9 @@
 //! Writes what was planned, in the plan's order: the record, the Node, the record again.
 //!
-//! Stops at the first write that fails: what the record says is then still true of every key on the Node. Every write is conditional on
-//! the version that was observed, so a write that rests on a stale observation is refused by the server (409) and planned again. A
-//! patch is sent only when the record has just been written, or read, in the version that was observed. Never writes a Node whole.
+//! Stops at the first write that fails: what the record says is then still true of every key on the Node. Every write
+//! is conditional on the version that was observed, so a write that rests on a stale observation is refused by the
+//! server (409) and planned again. A patch is sent only when the record has just been written, or read, in the version
+//! that was observed. Never writes a Node whole.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
@@ -15,7 +16,7 @@ use super::plan::Plan;
 use super::writes::{NodePatch, RecordContent};
 use crate::objects::Node;
 
-/// Whether what was observed is known to be older than what we have written.
+/// Returns true if what was observed is known to be older than what we have written.
 pub(super) fn awaits_cache(writer: &Writer, seen: &Observation) -> bool {
     let key = Key::new(seen.name.as_str());
     let record = seen.record.as_deref().map(|record| &record.metadata);
@@ -44,8 +45,8 @@ pub(super) async fn apply(writer: &Writer, seen: &Observation, plan: &Plan) -> R
     if let Some(content) = &plan.record {
         version = write_record(writer, seen, content, version).await?;
     } else if plan.patch.is_some() {
-        // A patch rests on what the record remembers, and no write of the record has shown that the cache is up to date: it might
-        // remove a key that is not ours any more, or set one that the record has forgotten.
+        // A patch rests on what the record remembers, and no write of the record has shown that the cache is up to
+        // date: it might remove a key that is not ours any more, or set one that the record has forgotten.
         let name = ObjectMeta {
             name: Some(seen.name.to_string()),
             ..ObjectMeta::default()

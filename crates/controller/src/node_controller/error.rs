@@ -1,4 +1,4 @@
-//! Why a pass over a Node did not end as it should, and what could help.
+//! The errors of a pass over a Node, and their remedies.
 
 use std::time::Duration;
 

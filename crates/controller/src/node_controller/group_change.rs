@@ -3,7 +3,8 @@
 //! Whoever may change the group of an instance (its tag, its label, its managed instance group) would decide what its
 //! Node gets, so the Node is held: it is refused (`GroupChanged`), keeps what it has, and stays in its group on record.
 //! The operator may have Nodes follow such a change, but only to the labels of a file. The Node of a worker never
-//! becomes one of the control plane by itself, whatever the setting, and not by another tag: what ran on it stays there.
+//! becomes one of the control plane by itself, whatever the setting, and not by another tag: what ran on it stays
+//! there.
 
 use tidewaiter_api::values::quoted;
 use tidewaiter_api::{LabelSource, RecordedLabel};
@@ -14,7 +15,7 @@ use super::observation::Finding;
 use super::{OnGroupChange, Policy};
 use crate::objects::Record;
 
-/// What was found out of the Node of this uid, after the rule about changes of its group.
+/// Returns the finding of the Node of this uid, after the rule about changes of its group.
 #[must_use]
 pub(crate) fn judged(finding: Finding, record: Option<&Record>, uid: &str, policy: Policy) -> Finding {
     let (proven, labels) = match &finding {

@@ -1,7 +1,7 @@
 //! The labels of a proven Node, from where the operator wants them: the state store, or the tags of its instance.
 //!
-//! An instance without such a tag for its group or role was not tagged by kOps: its Node keeps its labels, or gets those
-//! of the files. Labels from files are replaced by tags only if both are equal, or if the operator set `tags`: an
+//! An instance without such a tag for its group or role was not tagged by kOps: its Node keeps its labels, or gets
+//! those of the files. Labels from files are replaced by tags only if both are equal, or if the operator set `tags`: an
 //! instance has the tags of its launch, and the files may have changed since.
 
 use std::collections::BTreeSet;
@@ -15,18 +15,18 @@ use tidewaiter_kops::{Definition, DefinitionError, Definitions, NodeLabels, Owne
 use super::LabelsFrom;
 use super::observation::Finding;
 
-/// From where the labels of a proven Node come.
+/// The source of the labels of a proven Node.
 #[derive(Debug)]
 pub(crate) enum Given {
     /// The files of its group and cluster.
     Definition(Arc<Definition>),
     /// The tags of its instance.
     Tags,
-    /// From nowhere, for now.
+    /// No source is available, for now.
     Nothing(DefinitionError),
 }
 
-/// Finds from where the labels of a Node come that has been given those of `recorded` before.
+/// Finds the source of the labels of a Node that has been given those of `recorded` before.
 pub(crate) async fn given(
     from: LabelsFrom,
     definitions: &Definitions,
@@ -52,12 +52,12 @@ pub(crate) async fn given(
     }
 }
 
-/// Whether tags may replace an unavailable definition, for a Node with these recorded labels.
+/// Returns true if tags may replace an unavailable definition, for a Node with these recorded labels.
 pub(crate) fn falls_back(from: LabelsFrom, recorded: &[RecordedLabel]) -> bool {
     matches!(from, LabelsFrom::StoreThenTags | LabelsFrom::AsRecorded) && none_from_files(recorded)
 }
 
-/// Whether the labels of a Node with these recorded labels depend on the tags of its instance.
+/// Returns true if the labels of a Node with these recorded labels depend on the tags of its instance.
 pub(crate) fn needs_tags(from: LabelsFrom, recorded: &[RecordedLabel]) -> bool {
     match from {
         LabelsFrom::Tags | LabelsFrom::TagsThenStore => true,
@@ -81,7 +81,7 @@ impl Given {
     }
 }
 
-/// Whose each key is; with tags alone nobody knows.
+/// Returns the label keys of each InstanceGroup; empty when labels come from tags.
 pub(crate) async fn owned(from: LabelsFrom, definitions: &Definitions) -> Arc<OwnedKeys> {
     match from {
         LabelsFrom::Tags => Arc::default(),
@@ -89,14 +89,14 @@ pub(crate) async fn owned(from: LabelsFrom, definitions: &Definitions) -> Arc<Ow
     }
 }
 
-/// Whether kOps has tagged the instance, which it always does with group or role. People add tags for
+/// Returns true if kOps has tagged the instance, which it always does with group or role. People add tags for
 /// cluster-autoscaler, too: if those counted as all labels, the Node would lose its role labels.
 fn is_tagged(identity: &Identity) -> bool {
     let mut keys = identity.tag_labels.iter().map(|(key, _)| &**key);
     keys.any(|key| key == INSTANCE_GROUP_LABEL || key.starts_with("node-role.kubernetes.io/"))
 }
 
-/// Whether kOps has tagged the instance, and its Node has no label from files.
+/// Returns true if kOps has tagged the instance, and its Node has no label from files.
 fn tags_may_serve(identity: &Identity, recorded: &[RecordedLabel]) -> bool {
     is_tagged(identity) && none_from_files(recorded)
 }
@@ -105,13 +105,13 @@ fn none_from_files(recorded: &[RecordedLabel]) -> bool {
     recorded.iter().all(|label| label.file.is_empty())
 }
 
-/// Whether the Node was labelled for another group than that of its instance.
+/// Returns true if the Node was labelled for another group than that of its instance.
 fn has_moved(identity: &Identity, recorded: &[RecordedLabel]) -> bool {
     let mut labels = recorded.iter();
     labels.any(|label| label.key.as_str() == INSTANCE_GROUP_LABEL && label.value.as_str() != identity.group.as_str())
 }
 
-/// Whether the tags define exactly the recorded labels, so that the Node does not change.
+/// Returns true if the tags define exactly the recorded labels, so that the Node does not change.
 fn tags_give(identity: &Identity, recorded: &[RecordedLabel]) -> bool {
     if tags_may_serve(identity, recorded) {
         return true;

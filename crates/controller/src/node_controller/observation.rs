@@ -1,4 +1,4 @@
-//! What a plan rests on, and what the record would say about it.
+//! The inputs of a plan, and the record's conditions that follow from them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,19 +32,19 @@ pub(crate) struct Observation {
     pub node: Arc<Node>,
     /// The record of that name, if there is one; it may speak of an earlier Node.
     pub record: Option<Arc<Record>>,
-    /// What was found out about the Node's claim.
+    /// The result of the identification of the Node.
     pub finding: Finding,
-    /// How long the cloud's answer is kept; None when there was none.
+    /// The time for which the cloud's answer is cached; None if there was none.
     pub fresh_for: Option<Duration>,
-    /// Which groups define each label key; filled only where the finding makes it matter.
+    /// The groups that define each label key; filled only where the finding makes it matter.
     pub owned: Arc<OwnedKeys>,
-    /// Whether a forged Node may be quarantined.
+    /// The state of the brake: it permits or prevents quarantine of a forged Node.
     pub brake: Brake,
-    /// What the operator wants done.
+    /// The operator's policy.
     pub policy: Policy,
 }
 
-/// What was found out about a Node's claim to be an instance.
+/// The result of the identification of a Node.
 #[derive(Clone, Debug)]
 pub(crate) enum Finding {
     /// It claims nothing yet: the cloud controller manager sets its providerID.
@@ -65,7 +65,7 @@ impl Observation {
         self.node.object_ref(&())
     }
 
-    /// How the pass ends once the plan has been carried out.
+    /// Returns the end of the pass once the plan has been carried out.
     ///
     /// # Errors
     /// When the cloud or the definition of the group was not available.
@@ -94,7 +94,7 @@ impl Observation {
         (record.spec.node_uid == self.uid).then_some(record)
     }
 
-    /// Whether the record says that this very Node is refused as forged.
+    /// Returns true if the record says that this very Node is refused as forged.
     pub(crate) fn recorded_forgery(&self) -> bool {
         self.record_of_node()
             .is_some_and(|record| Refusal::is_recorded_forgery(&record.status))
@@ -106,8 +106,8 @@ impl Observation {
         conditions.iter().find(|condition| condition.type_ == type_)
     }
 
-    /// Whether the cloud ever vouched for this very Node. A record that was written before there was a word for it tells by
-    /// its labels: none was ever set without a proof.
+    /// Returns true if the cloud ever vouched for this very Node. A record that was written before there was a word for
+    /// it tells by its labels: none was ever set without a proof.
     pub(crate) fn verified_before(&self) -> bool {
         self.first_verified().is_some() || !self.recorded().is_empty()
     }

@@ -1,5 +1,5 @@
-//! What a plan rests on: the Node and its record from the caches, its rivals, what the cloud says, what its group defines. Changes
-//! nothing but the census of forged Nodes, in a step of its own.
+//! The inputs of a plan: the Node and its record from the caches, its rivals, what the cloud says, what its group
+//! defines. Changes nothing but the census of forged Nodes, in a step of its own.
 //!
 //! The cloud and the state store are asked only for what is not known already; both join the lookups of many Nodes.
 
@@ -20,7 +20,7 @@ use super::quarantine::brake::Brake;
 use super::{NodeController, OnForgery, Policy};
 use crate::objects::Node;
 
-/// What a Node's metadata and spec say, as types.
+/// The metadata and spec of a Node, as types.
 #[derive(PartialEq)]
 pub(crate) struct Claimed {
     pub(crate) name: NodeName,
@@ -28,7 +28,8 @@ pub(crate) struct Claimed {
     pub(crate) claim: Option<Result<Claim, InvalidValue>>,
 }
 
-/// What the cloud and the state store say of a claim. Thousands of passes may hold one while they wait for a permit.
+/// The answers of the cloud and the state store about a claim. Thousands of passes may hold one while they wait for a
+/// permit.
 pub(super) struct Found {
     response: Response,
     owned: Arc<OwnedKeys>,
@@ -42,7 +43,7 @@ pub(super) enum Response {
 }
 
 impl NodeController {
-    /// What the Node of this key says of itself; None when there is no such Node.
+    /// Returns the claim of the Node of this key; None if there is no such Node.
     pub(super) fn read(&self, key: &Key) -> Result<Option<Claimed>, NodeError> {
         self.nodes.get(key).map(|node| self.claimed(key, &node)).transpose()
     }
@@ -84,8 +85,7 @@ impl NodeController {
         }
     }
 
-    /// What the plan rests on; None when the Node is gone, or claims something else than what was asked about: the response took its
-    /// time.
+    /// Returns the inputs of the plan; None if the Node is gone, or its claim changed during the query.
     pub(super) fn observe(&self, claimed: Claimed, found: Found) -> Result<Option<Observation>, NodeError> {
         let key = Key::new(claimed.name.as_str());
         let Some(node) = self.nodes.get(&key) else {
@@ -111,8 +111,8 @@ impl NodeController {
 }
 
 impl NodeController {
-    /// Classifies the Node, before the plan decides about quarantine: two forged Nodes of which each counts only itself must not both be
-    /// quarantined.
+    /// Classifies the Node, before the plan decides about quarantine: two forged Nodes of which each counts only itself
+    /// must not both be quarantined.
     pub(super) fn count(&self, seen: &Observation) -> Brake {
         let uid = seen.uid.as_str();
         match &self.census {
@@ -125,7 +125,7 @@ impl NodeController {
     }
 }
 
-/// What follows from the cloud's answer about a Node that has been given the labels of `recorded` before.
+/// Returns the finding that follows from the cloud's answer, for a Node with the labels of `recorded`.
 pub(super) async fn define(
     answer: Result<Proven, Refusal>,
     policy: Policy,

@@ -1,11 +1,12 @@
-//! From what was observed of a Node to what is to be written: pure, so that its rules can be read and tested as a table.
+//! From what was observed of a Node to what is to be written: pure, so that its rules can be read and tested as a
+//! table.
 //!
 //! What it keeps true:
 //! - Labels are given only to a Node whose identity was proven in this very observation.
-//! - A refusal takes nothing away, but for quarantine, which is never for a Node that was verified before; an outage changes
-//!   nothing at all on a Node that was verified before.
-//! - Every key that was ever set is in the record until the Node is seen without it: the record is written before the Node
-//!   with old and new keys together, and narrowed after.
+//! - A refusal takes nothing away, but for quarantine, which is never for a Node that was verified before; an outage
+//!   changes nothing at all on a Node that was verified before.
+//! - Every key that was ever set is in the record until the Node is seen without it: the record is written before the
+//!   Node with old and new keys together, and narrowed after.
 //! - A pass over a world that is as it should be plans no write.
 
 mod foreign;
@@ -27,7 +28,7 @@ use super::observation::{Finding, Observation, rejected_words, vouched_words};
 use super::quarantine::{self, Decision};
 use super::writes::{NodePatch, RecordContent};
 
-/// What is to be written, in this order; each part only if it changes something.
+/// The writes, in this order; each part only if it changes something.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
     /// The record before the Node is touched: what is known, with old keys and new ones together.
@@ -36,15 +37,15 @@ pub(crate) struct Plan {
     pub patch: Option<NodePatch>,
     /// The record after the Node is as it should be.
     pub narrowed: Option<RecordContent>,
-    /// What the Node's owner should read, whether or not the writes are accepted.
+    /// The Events to publish for the Node's owner, whether or not the writes are accepted.
     pub notices: Vec<Notice>,
-    /// What the writes do, for its owner: to be read once they are accepted.
+    /// The Events to publish once the writes are accepted.
     pub done: Vec<Notice>,
     /// The Node's state after the plan.
     pub state: NodeState,
-    /// What is done to it, if it is refused for forgery.
+    /// The decision of quarantine, if the Node is refused for forgery.
     pub decision: Option<Decision>,
-    /// How many labels it carries that only other groups define.
+    /// The number of its labels that only other groups define.
     pub foreign: usize,
 }
 
@@ -53,11 +54,11 @@ pub(crate) struct Plan {
 pub(crate) enum NodeState {
     /// Nothing to do, and why.
     Waiting(&'static str),
-    /// The cloud could not be asked.
+    /// The cloud could not be queried.
     Unanswered,
     /// The cloud, or the proof, says no.
     Refused,
-    /// The same, with evidence that somebody lies.
+    /// The cloud, or the proof, says no, with evidence of a forged claim.
     Forged,
     /// Proven, without a definition.
     Undefined,
@@ -97,8 +98,8 @@ pub(crate) fn plan(seen: &Observation, now: Timestamp) -> Plan {
     }
 }
 
-/// The cloud could not be asked: a Node that was answered before keeps everything as it is, and nothing is written for it,
-/// so that an outage does not become a storm of writes. A new one gets a record that says why it has no labels.
+/// The cloud could not be asked: a Node that was answered before keeps everything as it is, and nothing is written for
+/// it, so that an outage does not become a storm of writes. A new one gets a record that says why it has no labels.
 fn unanswered(seen: &Observation, refusal: &Refusal, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing(NodeState::Unanswered);
     plan.notices
@@ -134,8 +135,8 @@ fn refused(
     plan
 }
 
-/// The plan for a Node that is refused for forgery. The record says that it is quarantined before the Node is touched, so that a crash
-/// in between is finished by the next pass; what is taken away is not ours and need not be remembered.
+/// The plan for a Node that is refused for forgery. The record says that it is quarantined before the Node is touched,
+/// so that a crash in between is finished by the next pass; what is taken away is not ours and need not be remembered.
 fn forged(seen: &Observation, refusal: &Refusal, now: Timestamp) -> Plan {
     let (decision, patch) = quarantine::treat(seen);
     let quarantined = quarantine::condition(seen, decision, refusal, now);
@@ -218,7 +219,7 @@ fn defined(seen: &Observation, proven: &Proven, labels: &NodeLabels, now: Timest
 }
 
 impl Plan {
-    /// Whether there is anything to write.
+    /// Returns true if there is anything to write.
     pub(crate) fn writes(&self) -> bool {
         self.record.is_some() || self.patch.is_some() || self.narrowed.is_some()
     }

@@ -1,8 +1,8 @@
-//! What is done to a Node that is refused for forgery: [`decide`] derives it from four facts, for the plan and for the explanation of a
-//! plan. Pure, except for the [`Census`] that the passes share.
+//! The treatment of a Node that is refused for forgery: [`decide`] derives it from four facts, for the plan and for the
+//! explanation of a plan. Pure, except for the [`Census`] that the passes share.
 //!
-//! A refusal can be wrong for many Nodes at once (a tag that was changed everywhere, names that follow another rule), and a Node that
-//! loses its labels loses its workload. So there is a brake: see [`Brake`].
+//! A refusal can be wrong for many Nodes at once (a tag that was changed everywhere, names that follow another rule),
+//! and a Node that loses its labels loses its workload. So there is a brake: see [`Brake`].
 
 pub(crate) mod brake;
 mod census;
@@ -20,7 +20,7 @@ use super::writes::NodePatch;
 use brake::Brake;
 pub(crate) use census::{Census, Classification};
 
-/// What is done to a forged Node.
+/// The treatment of a forged Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Decision {
     /// It is only reported: that is the setting.
@@ -47,27 +47,29 @@ pub(crate) fn decide(on_forgery: OnForgery, verified_before: bool, brake: Brake)
     }
 }
 
-/// What is done to a Node that is refused for forgery, and the change of it that follows; independent of the finding.
+/// Returns the treatment of a Node that is refused for forgery, and the change of the Node that follows; independent of
+/// the finding.
 pub(crate) fn treat(seen: &Observation) -> (Decision, Option<NodePatch>) {
     let decision = decide(seen.policy.on_forgery, seen.verified_before(), seen.brake);
     let patch = (decision == Decision::Quarantine).then(|| patch(seen)).flatten();
     (decision, patch)
 }
 
-/// What the record goes on to say of a Node that is in quarantine, while nothing decides about that.
+/// Returns the condition of a Node that is in quarantine, while nothing decides about that.
 pub(crate) fn kept(seen: &Observation) -> Option<Condition> {
     let before = seen.recorded_condition(QUARANTINED)?;
     (before.status == ConditionStatus::True).then(|| before.clone())
 }
 
-/// What a proven Node's record says: that it was in quarantine, if it was.
+/// Returns the condition of a proven Node that was in quarantine.
 pub(crate) fn undone(seen: &Observation, now: Timestamp) -> Option<Condition> {
     seen.recorded_condition(QUARANTINED)?;
     let words = "the cloud vouches for the Node";
     Some(seen.condition(QUARANTINED, ConditionStatus::False, "Proven", words, now))
 }
 
-/// What the record says. The counts are left out, so that each Node that comes or goes does not rewrite the records of all.
+/// Returns the condition. The counts are left out, so that each Node that comes or goes does not rewrite the records of
+/// all.
 pub(crate) fn condition(
     seen: &Observation,
     decision: Decision,

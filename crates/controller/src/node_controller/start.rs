@@ -18,7 +18,7 @@ use super::status::Status;
 use super::{NodeController, OnForgery, Policy};
 use crate::objects::{Node, Record};
 
-/// What a NodeController works with.
+/// The dependencies of a NodeController.
 pub struct NodeControllerParts {
     /// The role's cache of Nodes.
     pub nodes: Cache<Node>,
@@ -26,11 +26,11 @@ pub struct NodeControllerParts {
     pub records: Cache<Record>,
     /// The fenced client: it reads always and writes only while this replica leads.
     pub client: Client,
-    /// Who a Node is.
+    /// Resolves the identity of a Node.
     pub identities: Arc<Lookup>,
-    /// What its group gives it.
+    /// The definition of its group.
     pub definitions: Definitions,
-    /// What the operator wants done beyond labelling.
+    /// The operator's policy beyond labels.
     pub policy: Policy,
 }
 
@@ -113,8 +113,8 @@ fn wire(nodes: &Cache<Node>, records: &Cache<Record>, queue: &Queue) -> Index<Bo
     claims
 }
 
-/// Whether the two differ in nothing that a plan decides by: a heartbeat changes only the resourceVersion and the conditions. Of the
-/// taints only the startup taint decides; the others are repeated as they are.
+/// Returns true if the two differ in nothing that a plan decides by: a heartbeat changes only the resourceVersion and
+/// the conditions. Of the taints only the startup taint decides; the others are repeated as they are.
 fn same_to_the_plan(before: &Node, after: &Node) -> bool {
     let meta = (&before.metadata, &after.metadata);
     meta.0.uid == meta.1.uid
@@ -126,8 +126,8 @@ fn same_to_the_plan(before: &Node, after: &Node) -> bool {
         && before.status.machine == after.status.machine
 }
 
-/// Nothing is kept of a Node that is gone; one that comes back under its name has another uid. An answer is in doubt when the machine
-/// of the Node has changed, or was started again.
+/// Nothing is kept of a Node that is gone; one that comes back under its name has another uid. An answer is in doubt
+/// when the machine of the Node has changed, or was started again.
 fn forgets(identities: Arc<Lookup>) -> Trigger<Node> {
     Trigger::calls(move |change: &Change<'_, Node>| {
         let Some(Ok(uid)) = change.object().metadata.uid.as_deref().map(str::parse) else {
@@ -146,15 +146,15 @@ fn queues_node(queue: Queue) -> impl Fn(&NodeName) + Send + Sync + 'static {
     move |node| queue.push(Key::new(node.as_str()))
 }
 
-/// Whether another instance may have the Node's providerID now. On Google Cloud it has the name of the instance, which may be used
-/// again; elsewhere it has an id, which is not.
+/// Returns true if another instance may have the Node's providerID now. On Google Cloud it has the name of the
+/// instance, which may be used again; elsewhere it has an id, which is not.
 fn is_another_machine(before: &Node, after: &Node) -> bool {
     let is_name = after.claim().is_some_and(|claim| claim.starts_with("gce://"));
     is_name && before.status.machine != after.status.machine
 }
 
-/// A definition that changes concerns the Nodes whose record names its group. A Node whose record is still on its way is queued by the
-/// record itself.
+/// A definition that changes concerns the Nodes whose record names its group. A Node whose record is still on its way
+/// is queued by the record itself.
 fn queues_group(
     queue: Queue,
     records: Cache<Record>,
@@ -171,7 +171,7 @@ fn queues_group(
     }
 }
 
-/// Whether a Node is in the group, by its record. A record may outlive its Node for a while.
+/// Returns true if a Node is in the group, by its record. A record may outlive its Node for a while.
 fn has_node(
     nodes: Cache<Node>,
     by_group: Index<InstanceGroupName>,
@@ -262,7 +262,8 @@ mod tests {
         }
     }
 
-    /// An instance that was created again under its name has the same providerID on Google Cloud, and its Node may stay.
+    /// An instance that was created again under its name has the same providerID on Google Cloud, and its Node may
+    /// stay.
     #[tokio::test]
     async fn a_machine_that_changes_is_asked_about_again() {
         for (provider_id, system_uuid, boot_id, expected) in [
@@ -307,7 +308,7 @@ mod tests {
         }
     }
 
-    /// What changes in the cluster: a Node is created or changed, or deleted; a record likewise.
+    /// A change of the cluster: a Node is created or changed, or deleted; a record likewise.
     #[derive(Clone, Debug)]
     enum Step {
         Node { node: usize, claim: usize, label: usize },
@@ -344,7 +345,7 @@ mod tests {
         .unwrap()
     }
 
-    /// What a pass over a Node observes of the cluster.
+    /// Returns the cluster's part of the observation of a pass over a Node.
     fn observed(
         nodes: &Cache<Node>,
         records: &Cache<Record>,

@@ -1,4 +1,5 @@
-//! What a pass reports: Events, the state of each Node as gauges, and counters. Written after the writes, with their result.
+//! The reports of a pass: Events, the state of each Node as gauges, and counters. Written after the writes, with their
+//! result.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -23,7 +24,7 @@ impl NodeController {
     }
 }
 
-/// What the owner of a Node should read that changes too often.
+/// Returns the Event for the owner of a Node that changes too often.
 pub(super) fn changes_too_often() -> Notice {
     let note = format!(
         "What this Node reports, or its labels, change so often that its labels and its record are written only every {} s. Find out what \
@@ -44,7 +45,7 @@ pub(crate) struct Status {
     rejected: IntCounterVec,
 }
 
-/// What is counted of one Node.
+/// The counted properties of one Node.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     state: &'static str,
@@ -52,7 +53,8 @@ struct Counted {
     foreign: u32,
 }
 
-/// The state of a Node that is proven and whose last plan could not be written. What refuses a Node is so whatever is written.
+/// The state of a Node that is proven and whose last plan could not be written. What refuses a Node is so whatever is
+/// written.
 const FAILED: &str = "failed";
 
 impl Status {

@@ -1,4 +1,4 @@
-//! What the NodeController writes: the content of a record, and the change of a Node.
+//! The writes of the NodeController: the content of a record, and the change of a Node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,9 +7,9 @@ use tidewaiter_api::{LabelKey, LabelValue, NodeIdentitySpec, NodeIdentityStatus}
 /// The content of a record; its name and owner follow from the Node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RecordContent {
-    /// Whose claim it answers.
+    /// The claim of the Node.
     pub spec: NodeIdentitySpec,
-    /// What was found.
+    /// The result of its verification.
     pub status: NodeIdentityStatus,
 }
 

@@ -39,7 +39,7 @@ pub struct Spec {
     pub taints: Option<Vec<serde_json::Value>>,
 }
 
-/// What tells one machine, and one start of it, from another. A kubelet writes it.
+/// The identity of one machine, and of one start of it. A kubelet writes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The beginning of `systemUUID`.
@@ -86,7 +86,8 @@ impl Node {
         Some(others.cloned().collect())
     }
 
-    /// The taints as they should be while nobody vouches for the Node, if the startup taint is not there as it should be.
+    /// The taints as they should be while nobody vouches for the Node, if the startup taint is not there as it should
+    /// be.
     #[must_use]
     pub fn taints_with_startup_taint(&self) -> Option<Vec<serde_json::Value>> {
         let effect = |taint: &serde_json::Value| {

@@ -17,15 +17,15 @@ pub struct Record {
     /// Name, uid, resourceVersion, owner.
     #[serde(deserialize_with = "tidewaiter_kit::slim::without_labels")]
     pub metadata: ObjectMeta,
-    /// Whose claim it answers.
+    /// The claim of the Node.
     pub spec: NodeIdentitySpec,
-    /// What was found.
+    /// The result of its verification.
     #[serde(default)]
     pub status: NodeIdentityStatus,
 }
 
 impl Record {
-    /// Whether the two say the same and have the same owners.
+    /// Returns true if the two say the same and have the same owners.
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {
         let meta = (&self.metadata, &other.metadata);
@@ -35,14 +35,14 @@ impl Record {
             && self.status == other.status
     }
 
-    /// Whether it goes with the Node of this uid.
+    /// Returns true if it goes with the Node of this uid.
     #[must_use]
     pub fn is_owned_by(&self, node_uid: &str) -> bool {
         let mut owners = self.metadata.owner_references.iter().flatten();
         owners.any(|owner| owner.uid == node_uid)
     }
 
-    /// Whether it says that the Node of this uid is in quarantine.
+    /// Returns true if it says that the Node of this uid is in quarantine.
     #[must_use]
     pub fn quarantines(&self, node_uid: &str) -> bool {
         let mut conditions = self.status.conditions.iter();
@@ -60,7 +60,8 @@ impl Record {
         (of_files || !labels.is_empty()).then_some(of_files)
     }
 
-    /// The group for which the cloud confirmed the Node of this uid: that of the last proof, or else the one whose label was set.
+    /// The group for which the cloud confirmed the Node of this uid: that of the last proof, or else the one whose
+    /// label was set.
     #[must_use]
     pub fn group_of(&self, node_uid: &str) -> Option<InstanceGroupName> {
         if self.spec.node_uid.as_str() != node_uid {

@@ -1,4 +1,4 @@
-//! What was last heard of something outside the cluster, as long as it may be told.
+//! The last answer of a source outside the cluster, until it expires.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use tidewaiter_validation::Part;
 /// The last answer, and what has been wrong since.
 #[derive(Debug)]
 pub(super) struct Kept<T> {
-    /// An answer is told for so long after it was asked for.
+    /// Maximum age of an answer, measured from its request.
     limit: Duration,
-    /// When it was asked for (monotonic, and for people), and what the answer was.
+    /// The time of the request (monotonic, and for people), and the answer.
     good: Option<(Duration, Timestamp, T)>,
     trouble: Option<String>,
 }
@@ -24,7 +24,7 @@ impl<T: Clone + PartialEq> Kept<T> {
         }
     }
 
-    /// Takes in an answer that was asked for at this time. Says whether it is another one than before.
+    /// Stores the answer to the request of this time. Returns true if it differs from the last one.
     pub(super) fn take(&mut self, answer: Result<T, String>, asked: (Duration, Timestamp)) -> bool {
         match answer {
             Ok(answer) => {
@@ -42,7 +42,7 @@ impl<T: Clone + PartialEq> Kept<T> {
         }
     }
 
-    /// What is known at `now`, which is monotonic.
+    /// Returns the state at `now`, which is monotonic.
     pub(super) fn part(&self, now: Duration) -> Part<T> {
         let trouble = self.trouble.as_deref().unwrap_or("no answer yet");
         match &self.good {

@@ -1,11 +1,11 @@
-//! What lies outside the API server: the cloud's groups, the InstanceGroups of the state store, the addresses of the API's name; and whether
-//! the API server reads its storage.
+//! The sources outside the API server: the cloud's groups, the InstanceGroups of the state store, the addresses of the
+//! API's name; and a check that the API server reads its storage.
 //!
 //! If the state store is not read, the InstanceGroups are those of the cloud's groups. The DNS name of the API, which
 //! only the store has, is then not resolved.
 //!
-//! Without its storage the API server goes on serving watches from its memory, in which nothing changes any more. So the caches look well
-//! for as long as it takes. A read of one object, which is not served from memory, shows it.
+//! Without its storage the API server goes on serving watches from its memory, in which nothing changes any more. So
+//! the caches look well for as long as it takes. A read of one object, which is not served from memory, shows it.
 //!
 //! Each is asked for in a loop of its own, so that one that is slow or away holds up no other.
 
@@ -30,14 +30,15 @@ use tokio_util::sync::CancellationToken;
 use super::LIMIT;
 use super::kept::Kept;
 
-/// Between an answer and the next question. An answer of the cloud may take half a minute, and is kept for one: see [`CLOUD_LIMIT`].
+/// Between an answer and the next request. An answer of the cloud may take half a minute, and is kept for one: see
+/// [`CLOUD_LIMIT`].
 const INTERVAL: Duration = Duration::from_secs(25);
-/// The same when there was no answer.
+/// Between two requests, if there was no answer.
 const AGAIN: Duration = Duration::from_secs(10);
 const JITTER: f64 = 0.1;
-/// How long anything may take to answer.
+/// The deadline of any answer.
 const ANSWER: Duration = Duration::from_secs(27);
-/// What the cloud said may be told for a minute.
+/// The maximum age of the cloud's answer.
 const CLOUD_LIMIT: Duration = Duration::from_mins(1);
 
 pub(super) struct Outside {
@@ -58,7 +59,7 @@ type Ask<T> = for<'a> fn(&'a Outside) -> BoxFuture<'a, Result<T, String>>;
 
 struct Source<T> {
     kept: Mutex<Kept<T>>,
-    /// Whether it has been asked for once, with whatever answer.
+    /// True once it has been queried, with whatever answer.
     asked: watch::Sender<bool>,
 }
 
@@ -139,7 +140,7 @@ impl Outside {
         self.storage.lock().take(Ok(()), now);
     }
 
-    /// Whether what the caches show can be trusted.
+    /// Returns the state of the API server's storage: only if it is known to work can the caches be trusted.
     pub(super) fn storage(&self, now: Duration) -> Part<()> {
         self.storage.part(now)
     }
@@ -186,8 +187,8 @@ impl Outside {
         }
     }
 
-    /// Whether the object exists, or may be read, does not matter: without its storage the API server could not say so, except that it
-    /// denies a read before.
+    /// Reads an object, which need not exist or be readable: without its storage the API server could not say so,
+    /// except that it denies a read before.
     async fn ask_storage(&self) -> Result<(), String> {
         let health: Api<ClusterHealth> = Api::all(self.client.clone());
         match health.get_metadata(self.cluster.as_str()).await {

@@ -11,7 +11,7 @@ use tidewaiter_testkit::sim::Process;
 
 use crate::world::sleep;
 
-/// How a file is broken.
+/// The defect of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
     /// The file is not YAML.

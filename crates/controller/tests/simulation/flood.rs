@@ -1,5 +1,5 @@
-//! Kubelets that change their Nodes many times a second: the controller writes seldom for these Nodes and as ever for the others, and what
-//! it writes last is true.
+//! Kubelets that change their Nodes many times a second: the controller writes seldom for these Nodes and as ever for
+//! the others, and what it writes last is true.
 
 use std::time::Duration;
 

@@ -11,7 +11,8 @@
 //! - A Node stays in the group for which it was verified, unless the setting has it follow its instance; the Node of a
 //!   worker never becomes one of the control plane. The group that its label names is that of the record.
 //! - The startup taint is added only in quarantine, and removed only with a proof.
-//! - No other field of a Node is changed. No write is a no-op, except a patch that confirms that a recorded key is absent.
+//! - No other field of a Node is changed. No write is a no-op, except a patch that confirms that a recorded key is
+//!   absent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -32,14 +33,14 @@ pub const REPLICA: &str = "replica-";
 /// leadership or a permit, and the latency of the write.
 const UNDER_WAY: Duration = Duration::from_mins(3).saturating_add(Faults::SLOW);
 
-/// Who set a label's value.
+/// The writer of a label's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setter {
     Us,
     Others,
 }
 
-/// What was observed so far. Clones share it.
+/// The observations so far. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Invariants {
     pub truth: Arc<Mutex<Truth>>,
@@ -83,12 +84,12 @@ pub fn instance(node: &Value) -> Option<usize> {
     (named && fits).then_some(number)
 }
 
-/// Whether a Node claims an existing instance that it is not.
+/// Returns true if a Node claims an existing instance that it is not.
 pub fn is_forged(node: &Value) -> bool {
     node["spec"]["providerID"].as_str().and_then(claimed).is_some() && instance(node).is_none()
 }
 
-/// Whether the Node has the startup taint, and all other taints.
+/// Returns true if the Node has the startup taint, and all other taints.
 pub fn taints(node: &Value) -> (bool, Vec<&Value>) {
     let all = node["spec"]["taints"].as_array().map_or(&[][..], Vec::as_slice);
     let others: Vec<&Value> = all.iter().filter(|taint| taint["key"] != UNIDENTIFIED_TAINT).collect();
@@ -123,7 +124,8 @@ fn recorded_before(record: Option<&Value>, uid: &str) -> Labels {
         .collect()
 }
 
-/// Whether a no-op patch confirms that a recorded key is absent, or as before: only then the record may forget it.
+/// Returns true if a no-op patch confirms that a recorded key is absent, or as before: only then the record may forget
+/// it.
 fn confirms_a_removal(write: &Write, objects: Objects<'_>) -> bool {
     let Some(node) = write.after().filter(|_| write.resource == "nodes") else {
         return false;
@@ -273,7 +275,8 @@ impl Invariants {
         }
     }
 
-    /// Whether the Node of an instance may get a label, given the groups of the instance within the cache expiry.
+    /// Returns true if the Node of an instance may get a label, given the groups of the instance within the cache
+    /// expiry.
     fn was_given(&self, number: usize, key: &str, value: &str, now: Duration) -> bool {
         let truth = self.truth.lock().unwrap();
         let since = now.saturating_sub(EXPIRY + UNDER_WAY);
@@ -304,7 +307,7 @@ impl Invariants {
         }
     }
 
-    /// What the record of the Node `owner` says of the labels with which the Node was created.
+    /// Checks the record of the Node `owner`: the labels with which the Node was created.
     fn before(&self, write: &Write, after: &Value, owner: &str) {
         let (held, said) = (recorded(Some(after), owner), recorded_before(Some(after), owner));
         let mut seen = self.seen.lock().unwrap();
@@ -366,7 +369,7 @@ impl Invariants {
         }
     }
 
-    /// Whether a Node that is verified for the group `before` follows its instance to the group `after`.
+    /// Returns true if a Node that is verified for the group `before` follows its instance to the group `after`.
     pub fn follows(&self, before: &str, after: &str) -> bool {
         let is_worker = |group: &str| group == GROUPS[0].0;
         self.policy.on_group_change == OnGroupChange::Follow && (!is_worker(before) || is_worker(after))

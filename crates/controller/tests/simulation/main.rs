@@ -1,5 +1,5 @@
-//! The controller role in simulated time, against a simulated API server, cloud and state store: random histories, each repeatable by
-//! its seed.
+//! The controller role in simulated time, against a simulated API server, cloud and state store: random histories, each
+//! repeatable by its seed.
 //!
 //! ```text
 //! TIDEWAITER_SIM_SEED=7 cargo test --workspace --test simulation whatever -- --nocapture    # one seed, with what happens in it

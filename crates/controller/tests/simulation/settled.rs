@@ -1,4 +1,5 @@
-//! The final state after a while without faults: every Node and every gauge is correct, and nothing is written any more.
+//! The final state after a while without faults: every Node and every gauge is correct, and nothing is written any
+//! more.
 
 use std::time::Duration;
 

@@ -115,18 +115,18 @@ impl Truth {
         &self.now(group).wanted
     }
 
-    /// Whether any version of the group has defined this label.
+    /// Returns true if any version of the group has defined this label.
     pub fn was_given(&self, group: usize, key: &str, value: &str) -> bool {
         let gives = |version: &Version| version.wanted.get(key).is_some_and(|wanted| wanted == value);
         self.definitions[group].iter().any(gives)
     }
 
-    /// Whether a key can be that of a group.
+    /// Returns true if a key can be that of a group.
     pub fn is_definable(key: &str) -> bool {
         key != MINE && !is_observed(key)
     }
 
-    /// Whether only a proven Node may have this key: a group defines it, or it is one of kOps' own.
+    /// Returns true if only a proven Node may have this key: a group defines it, or it is one of kOps' own.
     pub fn needs_proof(&self, key: &str) -> bool {
         let given = (0..GROUPS.len()).any(|group| self.wanted(group).contains_key(key));
         (given && !is_observed(key)) || EXCLUSIVE_ROLE_LABELS.contains(&key) || key == INSTANCE_GROUP_LABEL

@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// What the leader's `/metrics` says; empty when no replica leads.
+    /// Returns the leader's `/metrics`; empty when no replica leads.
     pub fn leader_metrics(&self) -> String {
         let leader = self.server.read(|objects| {
             let lease = objects.get("leases", LEASE_NAMESPACE, LEASE);

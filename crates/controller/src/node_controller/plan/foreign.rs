@@ -1,7 +1,8 @@
 //! Labels on a proven Node that only other groups define: they came from somewhere else.
 //!
-//! A key is foreign when some other group defines it, this Node's group gives it neither a value nor a rejected one, and the
-//! record does not hold it: what the record holds is ours to remove anyway. A key that nobody defines is never foreign.
+//! A key is foreign when some other group defines it, this Node's group gives it neither a value nor a rejected one,
+//! and the record does not hold it: what the record holds is ours to remove anyway. A key that nobody defines is never
+//! foreign.
 
 use jiff::Timestamp;
 use tidewaiter_api::names::EXCLUSIVE_ROLE_LABELS;
@@ -35,7 +36,7 @@ pub(crate) struct ForeignLabel<'a> {
     pub(crate) owners: Vec<&'a InstanceGroupName>,
 }
 
-/// All of a Node's.
+/// The labels of a Node whose keys only other groups define.
 pub(crate) struct Foreign<'a> {
     seen: &'a Observation,
     group: &'a InstanceGroupName,
@@ -43,7 +44,7 @@ pub(crate) struct Foreign<'a> {
 }
 
 impl<'a> Foreign<'a> {
-    /// Those of the Node, which is proven to be of `group`, whose definition gives it `given`.
+    /// The foreign labels of the Node, which is proven to be of `group`, whose definition gives it `given`.
     pub(crate) fn of(seen: &'a Observation, group: &'a InstanceGroupName, given: &NodeLabels) -> Self {
         let is_given = |key: &str| {
             given.wanted.iter().any(|label| label.key.as_str() == key)
@@ -75,8 +76,8 @@ impl<'a> Foreign<'a> {
         self.labels.iter().filter(move |_| remove).map(|label| label.key)
     }
 
-    /// What the record says while they are on the Node, and what it says after the patch. Where nothing was found and not all
-    /// groups are known, nothing can be told: what was told before stays.
+    /// Returns the condition while the labels are on the Node, and the condition after the patch. Where nothing was
+    /// found and not all groups are known, nothing can be told: what was told before stays.
     pub(super) fn conditions(&self, now: Timestamp) -> (Option<Condition>, Option<Condition>) {
         let none = || {
             let words = "no label is defined by other groups alone";

@@ -1,4 +1,4 @@
-//! What becomes of each key that the record has to remember, and the change of the Node that follows.
+//! Decides the fate of each key that the record has to remember, and the change of the Node that follows.
 //!
 //! What was on the Node before us is never removed, only given back, but for the roles of other groups; and what a
 //! kubelet or a cloud controller sets is never removed at all.
@@ -27,11 +27,11 @@ pub(super) struct Keys<'a> {
     leaving: BTreeMap<LabelKey, RecordedLabel>,
 }
 
-/// What becomes of a label that left the definition.
+/// The fate of a label that left the definition.
 enum Leaving<'a> {
     Removed,
     GivenBack(&'a LabelValue),
-    /// It stays as it is.
+    /// The label stays as it is.
     Left,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Keys<'a> {
         (patch != NodePatch::default()).then_some(patch)
     }
 
-    /// What the patch takes from the Node, or gives back to it.
+    /// Returns the Event about labels that the patch removes from the Node, or restores.
     pub(super) fn notice(&self, group: &InstanceGroupName) -> Option<Notice> {
         let labels = self.node.labels();
         let removed: BTreeSet<&str> = self.removed().filter(|key| labels.contains_key(*key)).collect();

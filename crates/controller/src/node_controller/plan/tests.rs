@@ -24,7 +24,7 @@ const NAME: &str = "ip-10-0-0-1.ec2.internal";
 const UID: &str = "uid-1";
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
-/// What stands in the cluster, and what was found out.
+/// The objects in the cluster, and the finding.
 struct Seen {
     labels: &'static str,
     tainted: bool,
@@ -39,8 +39,8 @@ struct Recorded {
     labels: &'static str,
 }
 
-/// What is to be written, in short: labels as `a=1 b=2`, a recorded one that was 0 before as `a=1<0`, an absent write
-/// as `-`.
+/// The expected writes, in short: labels as `a=1 b=2`, a recorded one that was 0 before as `a=1<0`, an absent write as
+/// `-`.
 #[derive(Debug, PartialEq)]
 struct Expected {
     state: NodeState,
@@ -135,7 +135,8 @@ fn forgery() -> Finding {
     })
 }
 
-/// What was verified is remembered, so that a server that is relabelled is not taken for one of its new group by the next pass.
+/// A verified group is remembered, so that a server that is relabelled is not taken for one of its new group by the
+/// next pass.
 #[test]
 fn a_changed_group_is_refused_and_the_old_one_stays_in_the_record() {
     let seen = observation(Seen {
@@ -227,7 +228,7 @@ fn observation(seen: Seen) -> Observation {
     }
 }
 
-/// What these groups of workers define, as `name: key key`.
+/// Returns the keys that these groups of workers define, as `name: key key`.
 fn owned(groups: &[(&str, &str)], complete: bool) -> Arc<OwnedKeys> {
     let group = |(name, keys): &(&str, &str)| {
         let labels: BTreeMap<&str, &str> = keys.split_whitespace().map(|key| (key, "x")).collect();

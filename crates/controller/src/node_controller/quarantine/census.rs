@@ -1,8 +1,8 @@
-//! How many Nodes are refused for forgery, of how many: what the brake of quarantine rests on.
+//! The number of Nodes that are refused for forgery, and of all Nodes: the input of the brake of quarantine.
 //!
-//! Kept by the changes of the Node cache and by the result of each pass. A Node keeps its classification while the cloud cannot be asked;
-//! a Node that is created again under its name is another Node, without one. Whenever the brake moves, every forged Node is queued, so
-//! that what was decided before is decided anew.
+//! Kept by the changes of the Node cache and by the result of each pass. A Node keeps its classification while the
+//! cloud cannot be asked; a Node that is created again under its name is another Node, without one. Whenever the brake
+//! moves, every forged Node is queued, so that what was decided before is decided anew.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,7 @@ struct Counts {
     nodes: BTreeMap<Box<str>, Entry>,
     forged: usize,
     unclassified: usize,
-    /// Whether every Node was classified once since the start.
+    /// True if every Node was classified once since the start.
     complete: bool,
     /// The brake for which the forged Nodes were queued last.
     announced: Brake,
@@ -41,7 +41,7 @@ struct Entry {
     classification: Option<Classification>,
 }
 
-/// What a pass found out about a Node.
+/// The result of a pass for a Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Classification {
     /// It is refused for forgery, or was and is still quarantined.
@@ -185,7 +185,7 @@ impl Counts {
     }
 }
 
-/// One line when the brake starts to hold, and one when it stops.
+/// Logs one line when the brake starts to hold, and one when it stops.
 fn log(before: Brake, after: Brake, counts: &Counts) {
     match (before, after) {
         (_, Brake::Held) => tracing::warn!(
@@ -236,7 +236,7 @@ mod tests {
         census.announce();
     }
 
-    /// How many were queued since the last call.
+    /// Returns the number of keys queued since the last call.
     fn queued(census: &mut Census) -> usize {
         std::mem::take(&mut census.queue).len()
     }

@@ -243,7 +243,8 @@ fn what_comes_back_to_a_quarantined_node_goes_again() {
     );
     assert_eq!(plan.record, None);
 
-    // But not when the brake has begun to hold, the setting has changed, or it is no forgery any more. It stays in, too.
+    // But not when the brake has begun to hold, the setting has changed, or it is no forgery any more. It stays in,
+    // too.
     let mut others = [Brake::Free; 4].map(|_| with_label(quarantined(), "a"));
     others[0].brake = HELD;
     others[1].policy.on_forgery = Report;
