@@ -10,8 +10,8 @@
 //! - EC2 fails a call that names an instance of a failing zone. A failed call is therefore split by zone, and then into
 //!   halves, until the failing part is isolated or all parts fail; the zone or the id is queried separately for a
 //!   while.
-//! - When everything of a query failed, in several zones, the next ones are one call for one part, until one succeeds: then the other
-//!   parts follow.
+//! - When everything of a query failed, in several zones, the next ones are one call for one part, until one succeeds:
+//!   then the other parts follow.
 //! - No retries: the controller queries a refused Node again, with a backoff that knows how often it has failed.
 
 mod call;
@@ -97,8 +97,8 @@ impl Ec2 {
         self
     }
 
-    /// Queries `part`. A failed part is split and queried again while that can isolate the failing ids. Returns whether all parts of a
-    /// split failed.
+    /// Queries `part`. A failed part is split and queried again while that can isolate the failing ids. Returns whether
+    /// all parts of a split failed.
     async fn settle(&self, part: Part, query: &Query<'_>) -> bool {
         let (mut families, mut any_hopeless) = (vec![vec![part]], false);
         while let Some(family) = families.pop() {

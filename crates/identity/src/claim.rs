@@ -1,4 +1,4 @@
-//! What a Node claims about itself. The kubelet can write every field except `node`, `uid` and `rivals`.
+//! The claim of a Node about itself. The kubelet can write every field except `node`, `uid` and `rivals`.
 
 use std::net::IpAddr;
 

@@ -3,19 +3,19 @@
 //! An instance may be permitted to change its own labels and metadata, so neither decides anything. The chain to its
 //! group:
 //!
-//! 1. `gce://PROJECT/ZONE/NAME` of the Node: the project must be ours, otherwise no call is made. Another project is evidence
-//!    of forgery only after an instance of the cluster was found in ours: until then our setting may be wrong.
+//! 1. `gce://PROJECT/ZONE/NAME` of the Node: the project must be ours, otherwise no call is made. Another project is
+//!    evidence of forgery only after an instance of the cluster was found in ours: until then our setting may be wrong.
 //! 2. The instance: it runs, and its metadata entry `created-by` names the managed instance group to list. That is only
 //!    a hint: the group must be in our project and in the instance's zone or region.
 //! 3. The group's managed instances: the list contains this instance, by its numeric id, exactly once. An instance
-//!    cannot add itself to that list. The row names the template that it was created from; two versions of one group have
-//!    two templates.
+//!    cannot add itself to that list. The row names the template that it was created from; two versions of one group
+//!    have two templates.
 //! 4. The template: its metadata names the cluster, which must be ours, and the `InstanceGroup`. A template never
 //!    changes.
 //!
 //! How a query becomes calls: one listing of the instances (or, for a few, one call each), one of each managed instance
-//! group, one read of each template that was not read lately. A failure affects only the claims that depend on it. No retries: the controller
-//! queries a refused Node again, with a backoff that knows how often it has failed.
+//! group, one read of each template that was not read lately. A failure affects only the claims that depend on it. No
+//! retries: the controller queries a refused Node again, with a backoff that knows how often it has failed.
 
 mod call;
 mod connect;
@@ -77,10 +77,11 @@ pub mod api {
 /// The label that kOps sets on the instances of a cluster, used to find them.
 const CLUSTER_LABEL: &str = "k8s-io-cluster-name";
 
-/// How long the zones are listed separately after the failure of one. The first success of all of them ends this.
+/// The time for which the zones are listed separately after the failure of one. The first success of all of them ends
+/// this.
 const ZONES_APART: Duration = Duration::from_mins(15);
 
-/// How long a template is cached. It never changes, but after its deletion another one may get its name.
+/// The time for which a template is cached. It never changes, but after its deletion another one may get its name.
 const TEMPLATE_EXPIRY: Duration = Duration::from_mins(15);
 
 /// The templates that were read lately, each with the monotonic time at which it expires.
@@ -97,7 +98,7 @@ pub struct Gce {
     /// The monotonic time until which the zones are listed separately.
     zones_apart: Mutex<Duration>,
     templates: Mutex<Templates>,
-    /// Whether an instance of the cluster was found in the project, so that the setting of the project is correct.
+    /// True if an instance of the cluster was found in the project, so that the setting of the project is correct.
     is_confirmed: AtomicBool,
 }
 

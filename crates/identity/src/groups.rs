@@ -1,7 +1,7 @@
 //! The instance groups of a cluster according to the cloud: their sizes, and the status of each instance in its group.
 //!
-//! One query covers the whole cluster. Nothing is cached and nothing is retried here: the caller decides how old an answer may
-//! be and how often to query.
+//! One query covers the whole cluster. Nothing is cached and nothing is retried here: the caller decides how old an
+//! answer may be and how often to query.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub enum Sizes {
     /// None: on AWS, instances that name the InstanceGroup and are in no Auto Scaling group. Karpenter makes as many as
     /// pods need.
     Unmanaged,
-    /// Those of the InstanceGroup, because the cloud has no groups (Hetzner Cloud).
+    /// The sizes of the InstanceGroup, because the cloud has no groups (Hetzner Cloud).
     OfInstanceGroup,
 }
 
@@ -61,7 +61,7 @@ pub struct Member {
     pub node_name: Option<NodeName>,
     /// Its status in the group.
     pub status: MemberStatus,
-    /// Whether it is in the group's warm pool and therefore has no Node yet.
+    /// True if it is in the group's warm pool and therefore has no Node yet.
     pub warm_pool: bool,
 }
 
@@ -83,8 +83,8 @@ pub enum MemberStatus {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct GroupsUnavailable(
-    /// The reason for an operator: the error, the call and the remedy. It contains no secret, no URL, and nothing that differs
-    /// between calls, so that equal errors have equal texts.
+    /// The reason for an operator: the error, the call and the remedy. It contains no secret, no URL, and nothing that
+    /// differs between calls, so that equal errors have equal texts.
     pub String,
 );
 
@@ -97,15 +97,17 @@ impl From<Refusal> for GroupsUnavailable {
 /// A cloud that can list the instance groups of a cluster.
 #[async_trait]
 pub trait CloudGroups: Send + Sync {
-    /// All groups of the cluster with all their instances, in no particular order. A group is left out unless it names one of
-    /// our InstanceGroups in a way that an instance cannot forge.
+    /// All groups of the cluster with all their instances, in no particular order. A group is left out unless it names
+    /// one of our InstanceGroups in a way that an instance cannot forge.
     ///
     /// # Errors
-    /// If any part of the response is missing, denied or malformed, or if a group of ours cannot be read completely. Only the permission to read the current definition of a
-    /// group may be missing. The query always ends within its timeout.
+    /// If any part of the response is missing, denied or malformed, or if a group of ours cannot be read completely.
+    /// Only the permission to read the current definition of a group may be missing. The query always ends within its
+    /// timeout.
     async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable>;
 
-    /// Where it looks for groups, for messages: `region us-east-1`, `project my-project-42`. None if it is not known.
+    /// Returns the place in which it looks for groups, for messages: `region us-east-1`, `project my-project-42`. None
+    /// if it is not known.
     fn location(&self) -> Option<String>;
 }
 

@@ -7,7 +7,8 @@
 //! How a query becomes calls: a few servers are queried individually; more are looked up in one listing of the
 //! cluster's servers, 50 per page. Servers missing from it (no label, another cluster's label, deleted, moved between
 //! two pages) are queried individually, or, if there are too many, looked up in a listing of the whole project. After a
-//! response that the quota is exhausted no call is made until enough of it is available again. No retries: the controller queries a refused Node again, with a backoff that knows how often it has failed.
+//! response that the quota is exhausted no call is made until enough of it is available again. No retries: the
+//! controller queries a refused Node again, with a backoff that knows how often it has failed.
 //!
 //! The client is our own. The crate `hcloud` is generated from the whole API: it rejects a page because of an unknown
 //! status, adds a second HTTP client with its own TLS, and has no timeouts.

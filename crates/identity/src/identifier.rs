@@ -8,19 +8,20 @@ use crate::refusal::Refusal;
 
 /// The callback for a provider's answers.
 ///
-/// Its arguments are the index of a claim in the queried slice, and the answer. Only the first answer for an index counts.
+/// Its arguments are the index of a claim in the queried slice, and the answer. Only the first answer for an index
+/// counts.
 pub type AnswerFn<'a> = dyn Fn(usize, Result<Identity, Refusal>) + Send + Sync + 'a;
 
 /// A cloud that can identify its instances.
 ///
 /// # Answers
-/// An [`Identity`] means that, at the time of the call, the cloud listed exactly one such instance, that it was running or
-/// starting, that it belonged to us (project, cluster tag), that it was in the zone of the providerID, and that it was in this
-/// group, according to data that the instance cannot change. It does **not** mean that the claiming Node *is* the instance:
-/// that is decided by [`prove`](crate::proof::prove), which needs no cloud.
+/// An [`Identity`] means that, at the time of the call, the cloud listed exactly one such instance, that it was running
+/// or starting, that it belonged to us (project, cluster tag), that it was in the zone of the providerID, and that it
+/// was in this group, according to data that the instance cannot change. It does **not** mean that the claiming Node
+/// *is* the instance: that is decided by [`prove`](crate::proof::prove), which needs no cloud.
 ///
-/// A [`Refusal`] means that the Node gets no labels. It removes none either: existing labels stay, whatever the refusal, until a
-/// later answer proves another identity.
+/// A [`Refusal`] means that the Node gets no labels. It removes none either: existing labels stay, whatever the
+/// refusal, until a later answer proves another identity.
 ///
 /// | refusal | meaning | evidence of forgery | query again |
 /// | --- | --- | --- | --- |
@@ -48,25 +49,26 @@ pub type AnswerFn<'a> = dyn Fn(usize, Result<Identity, Refusal>) + Send + Sync +
 /// | `Duplicate` | another Node claims the instance with equal evidence | no: it is unknown which of the two is forged | when either Node changes |
 ///
 /// # Caching
-/// An identity may be cached for the Node's uid *and* providerID, for at most [`LookupSettings::expiry`], because an instance can
-/// get other tags or another group meanwhile; that of an instance that is starting for at most a minute, and not after
-/// `Starting`. The proof is repeated on each use. A refusal is never cached, because each can become obsolete a
-/// second later, except while the lookup itself queries again. A provider may remember *how* to query that id next
-/// time, so that it does not affect other claims.
+/// An identity may be cached for the Node's uid *and* providerID, for at most [`LookupSettings::expiry`], because an
+/// instance can get other tags or another group meanwhile; that of an instance that is starting for at most a minute,
+/// and not after `Starting`. The proof is repeated on each use. A refusal is never cached, because each can become
+/// obsolete a second later, except while the lookup itself queries again. A provider may remember *how* to query that
+/// id next time, so that it does not affect other claims.
 ///
 /// # Guarantees of a provider
-/// - **One answer per claim**, in any order, each as soon as it is known: a slow call delays no other claim. A claim without an
-///   answer when the future ends counts as `Unavailable`.
-/// - **Isolation.** An id that the cloud does not know, or that makes it fail, costs other claims at most a few more calls. The
-///   failure of one zone costs other zones no more than that.
+/// - **One answer per claim**, in any order, each as soon as it is known: a slow call delays no other claim. A claim
+///   without an answer when the future ends counts as `Unavailable`.
+/// - **Isolation.** An id that the cloud does not know, or that makes it fail, costs other claims at most a few more
+///   calls. The failure of one zone costs other zones no more than that.
 /// - **Only validated ids are sent.** A providerID of another scheme or format is refused without a call.
-/// - **No assumptions on the order or the size of a response.** Instances that were not requested are ignored, missing ones are
-///   `NotFound`, and duplicates are `Unavailable`.
+/// - **No assumptions on the order or the size of a response.** Instances that were not requested are ignored, missing
+///   ones are `NotFound`, and duplicates are `Unavailable`.
 /// - **Several claims of one instance** cause one query, and each is answered.
-/// - **Bounded.** Every call has a timeout, and a query ends after a bounded number of calls, whatever the cloud responds.
+/// - **Bounded.** Every call has a timeout, and a query ends after a bounded number of calls, whatever the cloud
+///   responds.
 /// - **Cancellation.** The future may be dropped at any await point.
-/// - **No secrets** in a refusal: no credentials, no signatures, no URLs. It contains nothing that differs between calls, so that
-///   equal refusals have equal texts.
+/// - **No secrets** in a refusal: no credentials, no signatures, no URLs. It contains nothing that differs between
+///   calls, so that equal refusals have equal texts.
 ///
 /// [`LookupSettings::expiry`]: crate::lookup::LookupSettings::expiry
 #[async_trait]

@@ -1,8 +1,8 @@
 //! The identity of a Node: which instance of the cloud it is.
 //!
-//! Invariants: a [`Proven`] exists only for a Node whose claim the cloud confirms, and its group comes only from data that a node
-//! cannot change. Data that a kubelet writes (its Node's providerID, addresses, labels, annotations) selects the instance to
-//! query, or refutes a claim; it never proves one.
+//! Invariants: a [`Proven`] exists only for a Node whose claim the cloud confirms, and its group comes only from data
+//! that a node cannot change. Data that a kubelet writes (its Node's providerID, addresses, labels, annotations)
+//! selects the instance to query, or refutes a claim; it never proves one.
 //!
 //! - [`claim`]: what a Node claims to be.
 //! - [`identifier`]: the contract of a provider, and the meaning of each refusal.

@@ -5,13 +5,14 @@
 //! until it expires, and is proven again for each caller's claim. A refusal is never cached, unless it may pass by
 //! itself: then the claim is parked. A dropped caller affects no other; its query is not sent if it is still waiting.
 //!
-//! One place decides the pace: a call that is throttled or gets no response delays the next one, for all Nodes and with jitter,
-//! so that thousands of Nodes cannot stampede. A slow call, for example because one zone does not respond, delays later Nodes by
-//! at most [`PATIENCE`]. Until the cloud has answered once, there is at most one call, and its failure refuses all waiting queries.
+//! One place decides the pace: a call that is throttled or gets no response delays the next one, for all Nodes and with
+//! jitter, so that thousands of Nodes cannot stampede. A slow call, for example because one zone does not respond,
+//! delays later Nodes by at most [`PATIENCE`]. Until the cloud has answered once, there is at most one call, and its
+//! failure refuses all waiting queries.
 //!
-//! While the cloud is away, the lookup itself tries again: the parked claims share one call every few seconds, and their Nodes get
-//! the last refusal without a call. The first good answer to one of them releases all: each is announced, and queries again, joined
-//! with the others.
+//! While the cloud is away, the lookup itself tries again: the parked claims share one call every few seconds, and
+//! their Nodes get the last refusal without a call. The first good answer to one of them releases all: each is
+//! announced, and queries again, joined with the others.
 //!
 //! Claims whose instance the cloud does not list yet, or not completely, are parked in the same way, apart from those:
 //! they share one call at growing intervals, and a good answer releases its own Node only.
@@ -44,12 +45,12 @@ use parked::Parked;
 /// The time after which waiting queries no longer wait for a call in flight, but start another one.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The minimum age of an answer that is in doubt: a kubelet that gives reason to doubt at each of its reports causes at most one
-/// query in this time. Also the maximum age of an answer about an instance that is starting.
+/// The minimum age of an answer that is in doubt: a kubelet that gives reason to doubt at each of its reports causes at
+/// most one query in this time. Also the maximum age of an answer about an instance that is starting.
 pub const DOUBTED_AGE: Duration = Duration::from_mins(1);
 
-/// The maximum number of calls in flight. It is sufficient for one call per second while one failing zone delays each of them
-/// until the provider's own deadline.
+/// The maximum number of calls in flight. It is sufficient for one call per second while one failing zone delays each
+/// of them until the provider's own deadline.
 const MAX_CALLS: usize = 16;
 
 /// Between two looks at whether more queries are expected.
@@ -87,7 +88,8 @@ impl Default for LookupSettings {
 pub struct Answer {
     /// The proof.
     pub proven: Proven,
-    /// How long the answer stays cached. A query after this time reaches the cloud, batched with other expired ones.
+    /// The time for which the answer stays cached. A query after this time reaches the cloud, batched with other
+    /// expired ones.
     pub fresh_for: Duration,
 }
 
@@ -111,7 +113,7 @@ struct State {
     /// The call in flight for each Node. [`Lookup::forget`] removes a Node, so that its answer is not cached.
     asked: HashMap<NodeUid, u64>,
     calls: u64,
-    /// Whether the cloud has answered since the start.
+    /// True if the cloud has answered since the start.
     answered: bool,
     closed: bool,
 }
@@ -142,8 +144,8 @@ impl Lookup {
         }
     }
 
-    /// Identifies the Node of `claim`, from the cache or by querying the cloud. Waits for the cloud; may be dropped at any
-    /// time. The claim is judged as passed in: if the Node changes meanwhile, call this again.
+    /// Identifies the Node of `claim`, from the cache or by querying the cloud. Waits for the cloud; may be dropped at
+    /// any time. The claim is judged as passed in: if the Node changes meanwhile, call this again.
     ///
     /// # Errors
     /// A [`Refusal`]. [`Identifier`] defines what each means and when to query again. After a transient one,
@@ -233,7 +235,7 @@ impl Lookup {
         if self.lock().answered { MAX_CALLS } else { 1 }
     }
 
-    /// What needs no call: the cached answer, or the refusal of a parked claim.
+    /// Returns an answer that needs no call: the cached answer, or the refusal of a parked claim.
     fn known(&self, claim: &Claim) -> Option<Result<CachedAnswer, Refusal>> {
         let mut state = self.lock();
         let kept = state.kept.get(claim, self.clock.monotonic()).map(Ok);
@@ -268,9 +270,9 @@ impl Lookup {
     }
 
     /// Waits for other callers that are about to add queries: thousands start at once when a cluster is first seen, and
-    /// the first query should not be sent alone. Those that start after the first answers would wait behind the writes that
-    /// follow from them. It ends when no more are expected and all other tasks have run several times without adding a
-    /// query, which is immediately in an idle process.
+    /// the first query should not be sent alone. Those that start after the first answers would wait behind the writes
+    /// that follow from them. It ends when no more are expected and all other tasks have run several times without
+    /// adding a query, which is immediately in an idle process.
     async fn crowd(&self, expects_more: &(dyn Fn() -> bool + Send + Sync)) {
         let end = self.clock.monotonic().saturating_add(PATIENCE);
         let mut waited = false;

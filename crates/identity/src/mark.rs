@@ -1,9 +1,9 @@
-//! Where each cloud records the group of an instance, and who can change it.
+//! The place in which each cloud records the group of an instance, and its writers.
 
 use tidewaiter_api::ProviderId;
 
-/// Where a cloud records the cluster and the group of an instance: written by kOps, and not writable by the instance. It tells
-/// how strong a proof is: see [`Mark::writers`].
+/// The place in which a cloud records the cluster and the group of an instance: written by kOps, and not writable by
+/// the instance. It tells how strong a proof is: see [`Mark::writers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mark {
     /// A tag of the instance.
@@ -18,7 +18,7 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// Where the cloud that `provider_id` names records the group of an instance.
+    /// Returns the place in which the cloud that `provider_id` names records the group of an instance.
     pub(crate) fn of(provider_id: &ProviderId) -> Self {
         match provider_id.scheme() {
             "gce" => Self::Template,
@@ -27,7 +27,7 @@ impl Mark {
         }
     }
 
-    /// Where the group is recorded and who can change it, in words: how strong a proof is that rests on it.
+    /// Returns the place and its writers as text: the strength of a proof follows from them.
     #[must_use]
     pub fn writers(self) -> &'static str {
         match self {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-/// Why a listing is not read further.
+/// The reason why a listing is not read further.
 pub(crate) const ENDLESS: &str = "the pagination does not end";
 
 /// The page tokens that one listing has returned so far.

@@ -1,7 +1,7 @@
-//! Whether a Node is the instance that it claims to be. Pure: the cloud's answer is an argument.
+//! Proves that a Node is the instance that it claims to be. Pure: the cloud's answer is an argument.
 //!
-//! Only [`prove`] constructs a [`Proven`], so that a value of this type is a proof. Data that the kubelet writes can refute a
-//! claim, but never prove it.
+//! Only [`prove`] constructs a [`Proven`], so that a value of this type is a proof. Data that the kubelet writes can
+//! refute a claim, but never prove it.
 //!
 //! | | `enforce` | `warn` |
 //! | --- | --- | --- |
@@ -27,8 +27,8 @@ use crate::refusal::{Mark, Refusal};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeNames {
-    /// It must be one of the names that the cloud gives its instance. This is the proof, because the Node's client certificate
-    /// binds its name.
+    /// It must be one of the names that the cloud gives its instance. This is the proof, because the Node's client
+    /// certificate binds its name.
     #[default]
     Enforce,
     /// On EC2, the same, and it must be the id of the instance.
@@ -36,8 +36,8 @@ pub enum NodeNames {
     /// On EC2, the same, and it must be the private DNS name of the instance. The name is that of the address, which an
     /// earlier instance may have had, and its certificate.
     PrivateDns,
-    /// Any name, for clusters with custom node names. Then the only protection is uniqueness: if two Nodes claim one instance,
-    /// both are refused.
+    /// Any name, for clusters with custom node names. Then the only protection is uniqueness: if two Nodes claim one
+    /// instance, both are refused.
     Warn,
 }
 
@@ -60,7 +60,7 @@ pub struct Proven {
 }
 
 impl NodeNames {
-    /// Whether a Node of this name can be the instance.
+    /// Returns true if a Node of this name can be the instance.
     fn accept(self, name: &NodeName, identity: &Identity) -> bool {
         let is_id = name.as_str() == identity.instance;
         identity.has_name(name.as_str())
@@ -71,7 +71,7 @@ impl NodeNames {
             }
     }
 
-    /// How the Nodes are named, where it is by one of two schemes.
+    /// Returns the scheme of the names of Nodes, if there is one of two.
     pub(crate) fn scheme(self) -> &'static str {
         match self {
             Self::InstanceId => "the ids of their instances",
@@ -94,7 +94,7 @@ impl Proven {
         self.warning.as_ref()
     }
 
-    /// Where the cloud records the group of the instance, and so how strong the proof is.
+    /// Returns the place in which the cloud records the group of the instance, which decides the strength of the proof.
     #[must_use]
     pub fn mark(&self) -> Mark {
         self.mark

@@ -1,5 +1,5 @@
-//! Why the identity of a Node is not confirmed. Every text is safe to print: bounded, escaped, without secrets, and equal for
-//! equal causes.
+//! The reasons why the identity of a Node is not confirmed. Every text is safe to print: bounded, escaped, without
+//! secrets, and equal for equal causes.
 
 mod unavailable;
 
@@ -13,7 +13,8 @@ pub use self::unavailable::UnavailableCause;
 pub use crate::mark::Mark;
 use crate::proof::NodeNames;
 
-/// The reason why a Node gets no labels. [`Identifier`](crate::Identifier) defines what each means and when to query again.
+/// The reason why a Node gets no labels. [`Identifier`](crate::Identifier) defines what each means and when to query
+/// again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The providerID does not have the format of this cloud.
@@ -49,7 +50,7 @@ pub enum Refusal {
     ForeignProject {
         /// The instance.
         instance: String,
-        /// Where the cluster of an instance is recorded.
+        /// The place in which the cluster of an instance is recorded.
         mark: Mark,
         /// The cluster or project that it belongs to, if recorded.
         theirs: Option<String>,
@@ -61,7 +62,7 @@ pub enum Refusal {
     NotInGroup {
         /// The instance.
         instance: String,
-        /// Where the group of an instance is recorded.
+        /// The place in which the group of an instance is recorded.
         mark: Mark,
         /// The recorded value, which is not a valid group name, if there is one.
         value: Option<String>,
@@ -71,7 +72,7 @@ pub enum Refusal {
     NotManaged {
         /// The instance.
         instance: String,
-        /// Which part of the chain from instance to group is missing.
+        /// The part of the chain from instance to group that is missing.
         why: NotManaged,
     },
     /// The Node's name is not one that the cloud gives the instance.
@@ -96,7 +97,8 @@ pub enum Refusal {
     },
     /// The Node lists addresses, and none of them belongs to the instance.
     ///
-    /// The message does not repeat the addresses that the Node lists: a kubelet can change them at will, and each message is a write.
+    /// The message does not repeat the addresses that the Node lists: a kubelet can change them at will, and each
+    /// message is a write.
     #[error("none of the addresses that node {node} lists is one of instance {instance}, which has {}", few(.actual))]
     AddressMismatch {
         /// The instance that the Node claims to be.
@@ -124,13 +126,13 @@ pub enum Refusal {
     GroupChanged {
         /// The instance.
         instance: String,
-        /// Where the group of an instance is recorded.
+        /// The place in which the group of an instance is recorded.
         mark: Mark,
         /// The group for which the Node was verified.
         verified: InstanceGroupName,
         /// The group that is recorded now.
         actual: InstanceGroupName,
-        /// Why the Node does not follow.
+        /// The reason why the Node does not follow.
         hold: GroupHold,
     },
     /// The instance is in another zone than the one in the providerID.
@@ -169,7 +171,7 @@ pub enum Refusal {
     },
 }
 
-/// Where the chain from an instance to its managed instance group breaks.
+/// The break of the chain from an instance to its managed instance group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotManaged {
     /// The instance does not name its creator.
@@ -200,7 +202,7 @@ pub enum NotManaged {
     },
 }
 
-/// Why a Node stays in the group for which it was verified.
+/// The reason why a Node stays in the group for which it was verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupHold {
     /// The setting says so.
@@ -279,7 +281,7 @@ impl Refusal {
         }
     }
 
-    /// Whether this is evidence of a forged claim, as opposed to missing or broken configuration.
+    /// Returns true if this is evidence of a forged claim, as opposed to missing or broken configuration.
     #[must_use]
     pub fn is_forgery(&self) -> bool {
         matches!(
@@ -291,8 +293,8 @@ impl Refusal {
         )
     }
 
-    /// Whether a record says that its Node is refused as forged. A record of a version before the field `forged` says
-    /// so by a reason that has no other meaning.
+    /// Returns true if a record says that its Node is refused as forged. A record of a version before the field
+    /// `forged` says so by a reason that has no other meaning.
     #[must_use]
     pub fn is_recorded_forgery(status: &NodeIdentityStatus) -> bool {
         let mut conditions = status.conditions.iter();
@@ -302,13 +304,13 @@ impl Refusal {
                 .any(|it| it.type_ == VERIFIED && it.status == ConditionStatus::False && is_forgery(&it.reason))
     }
 
-    /// Whether the instance may be so new that the cloud does not list it yet, or not completely.
+    /// Returns true if the instance may be so new that the cloud does not list it yet, or not completely.
     #[must_use]
     pub fn may_be_too_new(&self) -> bool {
         matches!(self, Self::NotFound { .. } | Self::Starting { .. })
     }
 
-    /// Whether the refusal is about the call only, not about the Node.
+    /// Returns true if the refusal is about the call only, not about the Node.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Throttled { .. } | Self::Unavailable { .. })

@@ -21,7 +21,7 @@ pub(super) const MAX_FILTER_VALUES: usize = 200;
 /// Limits the pages of one call. EC2 does not paginate calls by id, so this is only a safeguard.
 const MAX_PAGES: usize = 20;
 
-/// How a call selects instances.
+/// The selection of instances by a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     /// By id: an unknown id fails the call.

@@ -25,7 +25,7 @@ pub(super) enum Failure {
     Throttled,
     /// AWS was reached and did not respond in time.
     Timeout,
-    /// Anything else.
+    /// Any other failure.
     Unavailable { cause: UnavailableCause, detail: String },
 }
 
@@ -45,7 +45,7 @@ impl Failure {
         }
     }
 
-    /// Whether a call with other ids may succeed.
+    /// Returns true if a call with other ids may succeed.
     pub(super) fn may_depend_on_ids(&self) -> bool {
         matches!(
             self,

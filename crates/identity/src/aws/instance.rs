@@ -26,12 +26,12 @@ pub(super) const CLUSTER_TAG_PREFIX: &str = "kubernetes.io/cluster/";
 /// writes all labels of a group this way, and its newer controller reads them from here.
 const LABEL_TAG_PREFIX: &str = "k8s.io/cluster-autoscaler/node-template/label/";
 
-/// What to read from each instance.
+/// The fields to read from each instance.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
     /// Our cluster.
     pub(super) cluster: ClusterName,
-    /// Whether the labels in tags are read.
+    /// True if the labels in tags are read.
     pub(super) tag_labels: bool,
 }
 
@@ -136,8 +136,8 @@ fn lifecycle(instance: &Instance) -> Lifecycle {
 
 /// The names that prove: the private DNS name of the instance, which is that of its primary interface, and its id.
 ///
-/// The names of other interfaces prove nothing: kOps permits the workers of some clusters (Amazon VPC CNI) to attach their
-/// interfaces to any instance, so a worker could lend its own name to a control plane.
+/// The names of other interfaces prove nothing: kOps permits the workers of some clusters (Amazon VPC CNI) to attach
+/// their interfaces to any instance, so a worker could lend its own name to a control plane.
 fn names(id: &InstanceId, instance: &Instance) -> Vec<String> {
     let own = instance.private_dns_name().filter(|name| !name.is_empty());
     let names = own.map(str::to_ascii_lowercase).into_iter().chain([id.to_string()]);

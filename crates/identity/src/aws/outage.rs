@@ -1,15 +1,15 @@
 //! While every call fails, whichever ids it names, one part of a query finds out whether EC2 is back.
 //!
-//! Splitting each failed call would make several calls per try for as long as EC2 is away. The parts take turns, because
-//! EC2 may come back for one zone before another, and contain fewer ids each round, because one failing id in each zone
-//! looks like an outage, too.
+//! Splitting each failed call would make several calls per try for as long as EC2 is away. The parts take turns,
+//! because EC2 may come back for one zone before another, and contain fewer ids each round, because one failing id in
+//! each zone looks like an outage, too.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Part;
 use super::query::Query;
 
-/// Whether the last query failed for all ids in all zones, and how many have tried since.
+/// The number of queries since one failed for all ids in all zones; None if the last one did not.
 #[derive(Debug, Default)]
 pub(super) struct Outage(Mutex<Option<usize>>);
 

@@ -22,7 +22,7 @@ pub(super) struct Query<'a> {
     asked: BTreeMap<InstanceId, Vec<(usize, Box<str>)>>,
     answers: &'a AnswerFn<'a>,
     pub(super) call_count: CallCount,
-    /// Whether EC2 has answered a call.
+    /// True if EC2 has answered a call.
     answered: AtomicBool,
 }
 

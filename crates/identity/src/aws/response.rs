@@ -19,8 +19,8 @@ use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_types::body::SdkBody;
 use http_body_util::Limited;
 
-/// The maximum size of a response's body in bytes. All instances of 100 Auto Scaling groups, the largest response, take 25 MB in a
-/// cluster of 50,000.
+/// The maximum size of a response's body in bytes. All instances of 100 Auto Scaling groups, the largest response, take
+/// 25 MB in a cluster of 50,000.
 const MAX_BODY: usize = 64 << 20;
 
 /// The SDK's default HTTP client, with a limit on the size of a response's body.
@@ -85,7 +85,7 @@ impl Intercept for Completeness {
     }
 }
 
-/// Whether the document ends with the end of its root element.
+/// Returns true if the document ends with the end of its root element.
 fn is_complete(document: &[u8]) -> bool {
     let Ok(document) = std::str::from_utf8(document) else {
         return false;
@@ -111,7 +111,7 @@ fn is_complete(document: &[u8]) -> bool {
             .is_some_and(|(tag, rest)| tag.ends_with('/') && rest.is_empty())
 }
 
-/// What makes the response of a failed call unusable, if one of the limits does.
+/// Returns the limit that makes the response of a failed call unusable, if one does.
 pub(super) fn limit<'a>(mut causes: impl Iterator<Item = &'a (dyn Error + 'static)>) -> Option<String> {
     causes.find_map(|cause| {
         if cause.is::<http_body_util::LengthLimitError>() {

@@ -17,7 +17,7 @@ use super::{MAX_IDS, Part};
 /// Longer than the maximum backoff for a refused Node, so that a bad id fails only one call.
 const ID_APART: Duration = Duration::from_hours(1);
 
-/// How long a zone is queried separately after a failure. Its first success ends this.
+/// The time for which a zone is queried separately after a failure. Its first success ends this.
 const ZONE_APART: Duration = Duration::from_mins(15);
 
 /// Limits the remembered ids and zones: more than there are Nodes that could name them.

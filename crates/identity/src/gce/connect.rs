@@ -117,8 +117,8 @@ async fn from_metadata(server: Option<&Url>) -> Result<String, Box<dyn Error + S
 /// A client for [`Gce`](super::Gce). It does not retry: the caller does.
 ///
 /// # Errors
-/// If the credentials are misconfigured. Missing credentials, or a source of them that does not respond, are detected by the
-/// first call.
+/// If the credentials are misconfigured. Missing credentials, or a source of them that does not respond, are detected
+/// by the first call.
 pub async fn client(settings: &ClientSettings) -> Result<Client, ClientError> {
     build(settings).await.map_err(ClientError)
 }

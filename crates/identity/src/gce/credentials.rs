@@ -1,7 +1,7 @@
 //! Credentials that are obtained anew when Compute Engine rejects them.
 //!
-//! Google's library caches a token until it expires, for up to an hour, although it may be revoked. After an error that it takes
-//! for a permanent one it never asks again. So the credentials are replaced as a whole.
+//! Google's library caches a token until it expires, for up to an hour, although it may be revoked. After an error that
+//! it takes for a permanent one it never asks again. So the credentials are replaced as a whole.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -96,8 +96,8 @@ impl CredentialsProvider for RenewableCredentials {
         self.current().headers(extensions).await
     }
 
-    /// The universe; `None` means the public one. A metadata server that does not respond is treated like one that refuses
-    /// connections.
+    /// The universe; `None` means the public one. A metadata server that does not respond is treated like one that
+    /// refuses connections.
     async fn universe_domain(&self) -> Option<String> {
         let credentials = self.current();
         let universe = tokio::time::timeout(self.0.deadline, credentials.universe_domain());

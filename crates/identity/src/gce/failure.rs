@@ -29,7 +29,7 @@ pub(super) enum Kind {
     Throttled,
     /// Compute Engine was reached and did not respond in time.
     Timeout,
-    /// Anything else.
+    /// Any other failure.
     Unavailable { cause: UnavailableCause, detail: String },
 }
 
@@ -59,7 +59,7 @@ impl Failure {
         self.kind == Kind::NotFound
     }
 
-    /// Whether the credentials are missing or rejected.
+    /// Returns true if the credentials are missing or rejected.
     pub(super) fn is_about_credentials(&self) -> bool {
         matches!(
             self.kind,
@@ -70,7 +70,7 @@ impl Failure {
         )
     }
 
-    /// Whether one failing zone may be the reason, so that a call for another zone may succeed.
+    /// Returns true if one failing zone may be the reason, so that a call for another zone may succeed.
     pub(super) fn may_depend_on_zone(&self) -> bool {
         matches!(
             self.kind,
@@ -82,8 +82,8 @@ impl Failure {
         )
     }
 
-    /// Whether the failure may depend on the listing: its permission, its parameters, or one row that makes the whole
-    /// response unusable. Then a call for a single instance may succeed.
+    /// Returns true if the failure may depend on the listing: its permission, its parameters, or one row that makes the
+    /// whole response unusable. Then a call for a single instance may succeed.
     pub(super) fn may_depend_on_listing(&self) -> bool {
         matches!(
             self.kind,
@@ -198,7 +198,7 @@ fn reason(status: &Status) -> &str {
         .unwrap_or_default()
 }
 
-/// Whether a quota of calls is exceeded, which may be reported with status 403 or 429.
+/// Returns true if a quota of calls is exceeded, which may be reported with status 403 or 429.
 fn throttled(status: &Status, reason: &str) -> bool {
     status.code == Code::ResourceExhausted
         || status

@@ -8,8 +8,8 @@
 //! A listing of all zones fails as a whole when one zone does. Then each zone is listed separately, and for a while
 //! directly: only the Nodes of the failing zone wait for it.
 //!
-//! A listing that is refused, or whose response cannot be used (one row is enough), says nothing about single instances: they
-//! are queried by name instead, a few first.
+//! A listing that is refused, or whose response cannot be used (one row is enough), says nothing about single
+//! instances: they are queried by name instead, a few first.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
@@ -94,8 +94,8 @@ impl Gce {
         }
     }
 
-    /// Queries `targets` by name, a few first. If none of those gets a response, the failure does not depend on the listing,
-    /// and the others are refused.
+    /// Queries `targets` by name, a few first. If none of those gets a response, the failure does not depend on the
+    /// listing, and the others are refused.
     async fn by_name_instead(&self, failure: &Failure, mut targets: Vec<Target>, query: &Query<'_>) {
         debug!(outcome = failure.outcome(), "queries by name what cannot be listed");
         let mut at_once = FEW;

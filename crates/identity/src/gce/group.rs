@@ -83,8 +83,8 @@ impl Members {
     /// The template in the row that lists this instance, by its numeric id.
     ///
     /// # Errors
-    /// [`Refusal::NotManaged`] if no row lists it or its group abandons it, [`Refusal::NotRunning`] if its group deletes it,
-    /// [`Refusal::Unavailable`] if several rows list it or the row names no template.
+    /// [`Refusal::NotManaged`] if no row lists it or its group abandons it, [`Refusal::NotRunning`] if its group
+    /// deletes it, [`Refusal::Unavailable`] if several rows list it or the row names no template.
     pub(super) fn template(&self, api: &'static str, found: &Found) -> Result<&str, Refusal> {
         let unusable = |what: &str| Failure::unusable(api, format!("{} is listed {what}", found.target)).refusal();
         match self.0.get(&found.id) {
@@ -125,7 +125,7 @@ impl Group {
         })
     }
 
-    /// Whether the template belongs to this cluster.
+    /// Returns true if the template belongs to this cluster.
     fn is_of(&self, ours: &ClusterName) -> bool {
         self.cluster.as_deref() == Some(ours.as_str())
     }

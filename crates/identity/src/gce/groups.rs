@@ -1,12 +1,13 @@
 //! The managed instance groups of a cluster with all their instances.
 //!
-//! A group belongs to the cluster if the template of one of its versions says so: the same metadata that proves an instance.
-//! The templates of all its versions must then be readable and name one `InstanceGroup`; otherwise the query fails, because
-//! half a group must not be reported as the whole. How one query becomes calls: one listing of all groups of the project, one
-//! of the instances of each group of ours, and one read of each template that the last query did not read.
+//! A group belongs to the cluster if the template of one of its versions says so: the same metadata that proves an
+//! instance. The templates of all its versions must then be readable and name one `InstanceGroup`; otherwise the query
+//! fails, because half a group must not be reported as the whole. How one query becomes calls: one listing of all
+//! groups of the project, one of the instances of each group of ours, and one read of each template that the last query
+//! did not read.
 //!
-//! A failed call fails the query, except a read of a template that must be another cluster's. No retries: the caller queries
-//! again.
+//! A failed call fails the query, except a read of a template that must be another cluster's. No retries: the caller
+//! queries again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -56,8 +57,8 @@ struct Listed {
     mig: Mig,
     target_size: Option<i32>,
     /// The templates of its versions: new instances are created from them, and instances of them are left unchanged.
-    /// During a rollout or a canary there are several, all of them intended by the operator. `None`: a version without a
-    /// template of the project.
+    /// During a rollout or a canary there are several, all of them intended by the operator. `None`: a version without
+    /// a template of the project.
     templates: Vec<Option<TemplateLink>>,
 }
 
@@ -107,7 +108,8 @@ impl InstanceGroupManagers {
         Ok(listed.collect())
     }
 
-    /// Reads the templates of `groups`, from the cache or the cloud. Those that were read are cached, even if others failed.
+    /// Reads the templates of `groups`, from the cache or the cloud. Those that were read are cached, even if others
+    /// failed.
     async fn read(&self, groups: &[Listed]) -> Reads {
         let used: HashSet<&TemplateLink> = groups.iter().flat_map(|it| it.templates.iter().flatten()).collect();
         let mut known = self.templates.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -135,7 +137,7 @@ impl InstanceGroupManagers {
         Reads { known, failed }
     }
 
-    /// One group of ours, with its instances.
+    /// Returns one group of ours, with its instances.
     async fn group(&self, listed: &Listed, instance_group: InstanceGroupName) -> Result<CloudGroup, Failure> {
         let Listed { mig, target_size, .. } = listed;
         let size = target_size.and_then(|size| u32::try_from(size).ok());
@@ -177,7 +179,8 @@ impl InstanceGroupManagers {
 }
 
 impl Listed {
-    /// The `InstanceGroup` of our cluster that the templates of all versions name; `None` if none of them is our cluster's.
+    /// The `InstanceGroup` of our cluster that the templates of all versions name; `None` if none of them is our
+    /// cluster's.
     ///
     /// # Errors
     /// If a version of a group of ours cannot be read or belongs elsewhere, or if it is not known whose the group is.
@@ -212,8 +215,9 @@ impl Listed {
         }
     }
 
-    /// Whether the group has the name that kOps gives the groups of another cluster, which a template of the project names.
-    /// It decides only whose a group is that cannot be read: a cluster does not become unknown because of another one.
+    /// Returns true if the group has the name that kOps gives the groups of another cluster, which a template of the
+    /// project names. It decides only whose a group is that cannot be read: a cluster does not become unknown because
+    /// of another one.
     fn is_named_for_others(&self, reads: &Reads, ours: &ClusterName) -> bool {
         let matching = |cluster: &str| {
             let suffix = format!("-{}", cluster.replace('.', "-"));

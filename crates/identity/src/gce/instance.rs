@@ -100,8 +100,8 @@ pub(super) fn last(url: &str) -> Option<&str> {
     url.rsplit('/').next()
 }
 
-/// The addresses of the interfaces themselves, including external IPv6 addresses: an instance without internal ones lists
-/// them as its own. Alias ranges are left out: they are pod addresses.
+/// The addresses of the interfaces themselves, including external IPv6 addresses: an instance without internal ones
+/// lists them as its own. Alias ranges are left out: they are pod addresses.
 fn addresses(instance: &Instance) -> Vec<IpAddr> {
     let interfaces = instance.network_interfaces.iter();
     let all = interfaces.flat_map(|interface| {

@@ -159,7 +159,7 @@ fn is_rfc1035(text: &str) -> bool {
         && bytes.iter().all(|byte| lower_or_digit(byte) || *byte == b'-')
 }
 
-/// Whether the text is the domain of an organisation's projects: at least two labels.
+/// Returns true if the text is the domain of an organisation's projects: at least two labels.
 fn is_domain(text: &str) -> bool {
     let label = |part: &str| {
         let bytes = part.as_bytes();

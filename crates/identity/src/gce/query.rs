@@ -28,12 +28,12 @@ const MAX_MIGS: usize = 256;
 /// The maximum number of templates that one query reads.
 pub(super) const MAX_TEMPLATES: usize = 256;
 
-/// The maximum number of instances that one query reads by name because a listing does not contain them. Kubelets can claim
-/// any number of them.
+/// The maximum number of instances that one query reads by name because a listing does not contain them. Kubelets can
+/// claim any number of them.
 pub(super) const MAX_UNLISTED: usize = 32;
 
-/// The maximum number of instances that one query reads by name because their listing failed. A project may make 1,500 such
-/// calls a minute.
+/// The maximum number of instances that one query reads by name because their listing failed. A project may make 1,500
+/// such calls a minute.
 pub(super) const MAX_NOT_LISTED: usize = 500;
 
 pub(super) struct Query<'a> {
@@ -75,8 +75,8 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Refuses the claims that name another project than `ours`: as forged if an instance of the cluster was found in `ours`.
-    /// Otherwise the setting may name the wrong project.
+    /// Refuses the claims that name another project than `ours`: as forged if an instance of the cluster was found in
+    /// `ours`. Otherwise the setting may name the wrong project.
     pub(super) fn refuse_foreign(&self, ours: &ProjectId, is_confirmed: bool) {
         for (place, refusal) in &self.foreign {
             let refusal = match refusal {

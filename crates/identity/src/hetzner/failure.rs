@@ -25,7 +25,7 @@ enum Kind {
     Throttled,
     /// The API may have been reached, but did not respond in time.
     Timeout,
-    /// Anything else.
+    /// Any other failure.
     Unavailable { cause: UnavailableCause, detail: String },
 }
 

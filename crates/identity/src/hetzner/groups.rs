@@ -20,7 +20,7 @@ const PAGES_PER_QUERY: u32 = 2;
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     groups: Vec<CloudGroup>,
-    /// How many more queries it answers.
+    /// The number of queries that it still answers.
     left: u32,
 }
 

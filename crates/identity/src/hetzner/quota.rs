@@ -1,8 +1,8 @@
 //! The quota of calls: after a response that it is exhausted, no call is made until enough of it is available again.
 //!
 //! Source: "Rate Limiting" of the API reference. A project may make `RateLimit-Limit` calls an hour, of which
-//! `RateLimit-Remaining` are left. They come back one by one, and at `RateLimit-Reset` (a UNIX time) all of them are available.
-//! That time is compared with the `Date` of the same response, so our own clock need not be correct.
+//! `RateLimit-Remaining` are left. They come back one by one, and at `RateLimit-Reset` (a UNIX time) all of them are
+//! available. That time is compared with the `Date` of the same response, so our own clock need not be correct.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -33,7 +33,7 @@ impl Quota {
         }
     }
 
-    /// Whether a call would be in vain.
+    /// Returns true if a call would be in vain.
     pub(super) fn is_exhausted(&self) -> bool {
         self.clock.monotonic() < *self.not_before.lock().unwrap_or_else(PoisonError::into_inner)
     }

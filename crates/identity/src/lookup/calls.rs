@@ -22,11 +22,11 @@ use crate::refusal::Refusal;
 pub(super) struct Batch {
     pub(super) call: u64,
     claims: Vec<Claim>,
-    /// What each claim still expects.
+    /// The expected answer of each claim.
     expected: Mutex<Vec<Expected>>,
 }
 
-/// What is to be done with the first answer to a claim.
+/// The use of the first answer to a claim.
 #[derive(Debug)]
 enum Expected {
     /// A caller waits for it.

@@ -77,8 +77,8 @@ impl Pace {
         (self.failures, self.not_before) = (0, Duration::ZERO);
     }
 
-    /// A success ends a series of failures, but not a delay that another call has caused meanwhile. A call without callers,
-    /// which tries parked claims, changes nothing.
+    /// A success ends a series of failures, but not a delay that another call has caused meanwhile. A call without
+    /// callers, which tries parked claims, changes nothing.
     pub(super) fn ended(&mut self, call: u64, verdict: CallOutcome) {
         self.under_way.remove(&call);
         if verdict == CallOutcome::default() {

@@ -102,7 +102,7 @@ impl Parked {
         }
     }
 
-    /// Why this claim is parked, if it is. The next try is that of the claim as it is now.
+    /// Returns the refusal of this claim if it is parked. The next try is that of the claim as it is now.
     pub(super) fn refusal(&mut self, claim: &Claim) -> Option<Refusal> {
         let (parked, refusal) = self.claims.get_mut(&claim.uid)?;
         if parked.provider_id != claim.provider_id {

@@ -97,8 +97,8 @@ fn texts_read_as_sentences() {
     }
 }
 
-/// A cloud's call, its mark, the messages when the mark is missing, and the remedies for a missing mark, a denied call and
-/// missing credentials.
+/// A cloud's call, its mark, the messages when the mark is missing, and the remedies for a missing mark, a denied call
+/// and missing credentials.
 type Cloud = (&'static str, Mark, [&'static str; 2], [&'static str; 3]);
 
 #[test]

@@ -25,7 +25,7 @@ pub(crate) struct Bench {
 /// A lookup whose calls are made until it is dropped.
 pub(crate) struct Running {
     pub(crate) lookup: Arc<Lookup>,
-    /// How many Nodes were announced because the cloud is back.
+    /// The number of Nodes that were announced because the cloud is back.
     pub(crate) back: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,
 }
@@ -79,7 +79,7 @@ impl Bench {
     }
 }
 
-/// What the instance's own Node says.
+/// Returns the claim of the instance's own Node.
 pub(crate) fn claim(instance: &Launched) -> Claim {
     Claim {
         node: instance.node.parse().unwrap(),

@@ -1,4 +1,4 @@
-//! What a cloud has to be able to do for the tests: the fixture that a new provider brings.
+//! The abilities of a cloud that the tests need: the fixture that a new provider brings.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -12,7 +12,7 @@ use tidewaiter_testkit::{FakeCloud, Protocol};
 /// The cluster of all tests.
 pub(crate) const CLUSTER: &str = "ours.example.com";
 
-/// What a provider is made with.
+/// The dependencies of a provider.
 pub(crate) struct Wiring {
     pub(crate) clock: SharedClock,
     pub(crate) calls: CloudCalls,
@@ -44,11 +44,11 @@ impl Launched {
     }
 }
 
-/// Why a row does not concern a cloud.
+/// The reason why a row does not concern a cloud.
 pub(crate) struct NotApplicable(pub(crate) &'static str);
 
 impl NotApplicable {
-    /// Says it in the test's output.
+    /// Prints it in the test's output.
     #[expect(clippy::print_stderr, reason = "for whoever reads what was tried")]
     pub(crate) fn say(&self) {
         eprintln!("not applicable: {}", self.0);
@@ -57,23 +57,23 @@ impl NotApplicable {
 
 /// A cloud with instances, reached through its real client.
 pub(crate) trait Cloud: Send + Sync + Sized {
-    /// One without instances.
+    /// Starts a cloud without instances.
     async fn start() -> Self;
 
     /// The provider for [`CLUSTER`].
     async fn provider(&self, wiring: &Wiring) -> Arc<dyn Identifier>;
 
-    /// Launches instances into a group of [`CLUSTER`]. From its number follows all that an instance is, so launching it again
-    /// makes the same one; three in a row are in three zones.
+    /// Launches instances into a group of [`CLUSTER`]. From its number follows all that an instance is, so launching it
+    /// again makes the same one; three in a row are in three zones.
     async fn launch(&mut self, numbers: RangeInclusive<u32>, group: &str) -> Vec<Launched>;
 
-    /// It runs no more, and is still listed.
+    /// Stops the instance, which is still listed.
     async fn stop(&mut self, instance: &Launched);
 
-    /// It is another cluster's from now on.
+    /// Gives the instance to another cluster.
     async fn give_away(&mut self, instance: &Launched);
 
-    /// It is in no group from now on.
+    /// Removes the instance from its group.
     async fn ungroup(&mut self, instance: &Launched);
 
     /// The providerID of an instance that was never there.
@@ -86,11 +86,11 @@ pub(crate) trait Cloud: Send + Sync + Sized {
     fn malformed() -> Vec<&'static str>;
 }
 
-/// What a query may cost.
+/// The cost of a query.
 pub(crate) struct Costs {
     /// The calls for this number of instances, all in one group.
     pub(crate) known: fn(usize) -> usize,
-    /// How many of them a query within minutes of another saves.
+    /// The number of calls that a query within minutes of another saves.
     pub(crate) kept: usize,
     /// The calls that one unknown instance may add, each time.
     pub(crate) unknown: usize,
@@ -115,10 +115,10 @@ pub(crate) trait Faults: Cloud {
 
     fn fake(&self) -> &FakeCloud<Self::Api>;
 
-    /// It is there no more.
+    /// Deletes the instance.
     fn remove(&mut self, instance: &Launched);
 
-    /// Whether calls name zones, or depend on them.
+    /// Returns an error if calls neither name zones nor depend on them.
     fn zones() -> Result<(), NotApplicable> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What every provider has to do, as one set of tests. A cloud gets all of them by one fixture in `clouds/`; what only one cloud
+//! The tests of every provider, as one set. A cloud gets all of them by one fixture in `clouds/`; what only one cloud
 //! can do is tested apart, in the folder of that name. `docs/adding-a-provider.md` says how.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 

@@ -1,5 +1,4 @@
-//! What makes an instance a member of an Auto Scaling group, and a group one of an InstanceGroup, beside what kOps
-//! makes of the same.
+//! The membership of an instance in an Auto Scaling group, and of a group in an InstanceGroup, compared with kOps.
 //!
 //! kOps' results are those of `getCloudGroups`, `awsBuildCloudInstanceGroup` and `matchInstanceGroup` in its
 //! `upup/pkg/fi/cloudup/awsup`. Where ours is another one, docs/validation.md names the difference.
@@ -18,7 +17,7 @@ const LEAVING: &str = "Instances on their way out";
 const DETACHED: &str = "Detached by tag";
 const ONCE: &str = "Listed twice";
 
-/// Where the group lists the instance.
+/// The place in which the group lists the instance.
 #[derive(Clone, Copy)]
 enum Listed {
     Nowhere,
@@ -27,7 +26,7 @@ enum Listed {
     Both(&'static str, &'static str),
 }
 
-/// What EC2 says of it.
+/// The instance as EC2 describes it.
 type Seen = Option<fn(FakeInstance) -> FakeInstance>;
 
 fn running(instance: FakeInstance) -> FakeInstance {

@@ -1,4 +1,4 @@
-//! What only EC2 can answer, from the fake: what each claim gets, how many calls it costs, and what it costs the others.
+//! Cases that only EC2 has, from the fake: the answer to each claim, the number of calls, and the effect on others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -551,7 +551,8 @@ async fn one_zone_in_trouble_is_not_taken_for_the_whole_of_ec2() {
     }
 }
 
-/// After EC2 was away, a zone and an id of another zone still make calls fail: the others are answered after a few tries.
+/// After EC2 was away, a zone and an id of another zone still make calls fail: the others are answered after a few
+/// tries.
 #[tokio::test]
 async fn a_bad_id_beside_a_zone_in_trouble_is_found() {
     let fleet = fleet(60);

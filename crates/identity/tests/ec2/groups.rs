@@ -1,5 +1,4 @@
-//! What Auto Scaling says of a cluster's groups, from the fake: what each answer is read as, what keeps it from coming, and how
-//! many calls it costs.
+//! The Auto Scaling groups of a cluster, from the fake: the result of each answer, the errors, and the number of calls.
 
 use std::time::Duration;
 
@@ -525,7 +524,7 @@ async fn five_thousand_instances_cost_three_calls_and_a_listing_every_twelfth_ti
     assert_eq!(names(&provider).await.len(), 49);
 }
 
-/// What EC2 says now, though not all is listed anew.
+/// The current state in EC2 is used, though not all is listed again.
 #[tokio::test]
 async fn what_changes_between_two_listings() {
     let (fake, provider) = fake([ours(NAME).with([up(1), up(2), up(3)])]).await;

@@ -1,4 +1,5 @@
-//! The EC2 provider through the real SDK: against a fake of our own, for every fault, and against moto, which others wrote.
+//! The EC2 provider through the real SDK: against a fake of our own, for every fault, and against moto, which others
+//! wrote.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 mod as_kops;

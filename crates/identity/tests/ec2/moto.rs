@@ -1,4 +1,5 @@
-//! The same provider against moto, which we have not written: what it says of instances beside what all clouds are tried for.
+//! The same provider against moto, which we have not written: what it says of instances beside what all clouds are
+//! tried for.
 
 use tidewaiter_api::Lifecycle;
 use tidewaiter_testkit::Moto;
@@ -42,7 +43,8 @@ async fn a_spot_instance_one_without_tags_and_one_that_is_gone() {
         "{identity:?}"
     );
 
-    // An id that it does not know fails its whole call, and costs the others nothing; from then on it is asked by filter.
+    // An id that it does not know fails its whole call, and costs the others nothing; from then on it is asked by
+    // filter.
     let unknown = "aws:///us-east-1a/i-00000000000000bad";
     for _ in 0..2 {
         let asked = [claim_of(unknown), claim_of(&spot.provider_id())];

@@ -1,5 +1,4 @@
-//! What makes an instance a member of a managed instance group, and a group one of an InstanceGroup, beside what kOps
-//! makes of the same.
+//! The membership of an instance in a managed instance group, and of a group in an InstanceGroup, compared with kOps.
 //!
 //! kOps' results are those of `GetCloudGroups` and `matchInstanceGroup` in its
 //! `upup/pkg/fi/cloudup/gce/instancegroups.go`. Where ours is another one, docs/validation.md names the difference.

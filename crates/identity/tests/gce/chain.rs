@@ -224,7 +224,7 @@ async fn an_external_ipv6_address_is_the_instances_own() {
     assert!(prove(&claim, identity.into(), NodeNames::Enforce).is_ok());
 }
 
-/// What stands in `created-by` is the instance's to write: here it lies.
+/// The instance can write `created-by`: here it lies.
 #[tokio::test]
 async fn a_forged_creator() {
     let masters = zonal_group(ZONE, "a-masters");
@@ -410,7 +410,7 @@ async fn what_is_missing_is_looked_for_in_the_template() {
     assert!(refusal.remedy().contains("a new instance template"), "{refusal}");
 }
 
-/// What the instance's own metadata and labels say of its cluster and group decides nothing.
+/// The instance's own metadata and labels of its cluster and group have no effect.
 #[tokio::test]
 async fn an_instance_cannot_name_its_own_group_or_cluster() {
     let one = One::new().instance(|instance| {

@@ -1,4 +1,4 @@
-//! What a query costs: calls and rows.
+//! The cost of a query: calls and rows.
 
 use std::time::Duration;
 

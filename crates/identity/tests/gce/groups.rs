@@ -1,5 +1,5 @@
-//! What Compute Engine says of a cluster's managed instance groups: what each answer is read as, what keeps it from coming, and
-//! how many calls it costs.
+//! The managed instance groups of a cluster on Compute Engine: the result of each answer, the errors, and the number of
+//! calls.
 
 use std::time::Duration;
 

@@ -183,7 +183,7 @@ pub(crate) fn rows(calls: &[Call]) -> Vec<(&'static str, usize)> {
     calls.iter().map(|call| (call.api, call.rows)).collect()
 }
 
-/// How many calls of this method there were.
+/// Returns the number of calls of this method.
 pub(crate) fn count(calls: &[Call], api: &str) -> usize {
     calls.iter().filter(|call| call.api == api).count()
 }

@@ -1,4 +1,4 @@
-//! What keeps Compute Engine from answering: what each failure is told as, and whom it concerns.
+//! The errors of Compute Engine: the refusal of each, and the claims that it concerns.
 
 use std::time::Duration;
 

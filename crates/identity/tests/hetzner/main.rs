@@ -1,5 +1,5 @@
-//! What only Hetzner Cloud can answer, through the real client, from a fake of our own that words its answers as the API does.
-//! What every provider has to do is tried in `../conformance`.
+//! Cases that only Hetzner Cloud has, through the real client, from a fake of our own that words its answers as the API
+//! does. The tests of every provider are in `../conformance`.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 #[path = "../shared/ask.rs"]

@@ -1,4 +1,4 @@
-//! What one server can say.
+//! The answers about one server.
 
 use tidewaiter_api::Lifecycle;
 use tidewaiter_identity::Identity;

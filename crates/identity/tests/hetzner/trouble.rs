@@ -1,4 +1,4 @@
-//! What keeps the API from answering: in which words it is told.
+//! The errors of the API, and their messages.
 
 use std::time::Duration;
 

@@ -1,13 +1,13 @@
-//! How a test asks a provider.
+//! The queries of a test to a provider.
 
 use std::sync::Mutex;
 
 use tidewaiter_identity::{Claim, Identifier, Identity, Refusal};
 
-/// What a query got, by the place of each claim.
+/// The results of a query, by the place of each claim.
 pub(crate) type Results = Vec<Result<Identity, Refusal>>;
 
-/// Asks in queries of at most `max_batch` claims, and makes sure that each claim was answered exactly once.
+/// Queries in batches of at most `max_batch` claims, and makes sure that each claim was answered exactly once.
 pub(crate) async fn ask(identifier: &dyn Identifier, claims: &[Claim]) -> Results {
     let results: Mutex<Vec<Results>> = Mutex::new(vec![Vec::new(); claims.len()]);
     let at_most = identifier.max_batch().min(claims.len()).max(1);
@@ -25,7 +25,7 @@ pub(crate) async fn ask(identifier: &dyn Identifier, claims: &[Claim]) -> Result
     results.into_inner().unwrap().into_iter().enumerate().map(one).collect()
 }
 
-/// What some Node says that names this providerID.
+/// Returns the claim of some Node with this providerID.
 pub(crate) fn claim_of(provider_id: &str) -> Claim {
     Claim {
         node: "some-node".parse().unwrap(),

@@ -1,4 +1,4 @@
-//! What keeps a cloud from answering, and how it is told.
+//! The errors of a cloud, and their messages.
 
 use tidewaiter_testkit::Scripted;
 
@@ -25,7 +25,7 @@ pub(crate) fn rows<const N: usize>(cloud: &str, own: [(Scripted, &'static str, &
     own.chain(strange).collect()
 }
 
-/// What is told after the name of the call.
+/// Returns the message after the name of the call.
 pub(crate) fn told(outcome: &str, detail: &str) -> String {
     let what = match outcome {
         "throttled" => return " is throttled".to_owned(),

@@ -32,7 +32,7 @@ pub(super) struct Versions {
     denied: bool,
 }
 
-/// Whether an instance matches its group's current definition, from best to worst.
+/// The match of an instance with its group's current definition, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Made {
     Now,
@@ -75,7 +75,7 @@ impl<'a> Definition<'a> {
         relative.map(|template| template.id).collect()
     }
 
-    /// Whether the instance matches the current definition. One that names neither a template nor a configuration does
+    /// Compares the instance with the current definition. One that names neither a template nor a configuration does
     /// not: its definition was deleted.
     pub(super) fn made(&self, instance: &Instance, versions: &Versions) -> Made {
         let from = match (instance.launch_template(), instance.launch_configuration_name()) {
@@ -127,7 +127,7 @@ impl Versions {
         }
     }
 
-    /// Whether an instance created from `from` was created from the current version of `template`.
+    /// Compares the instance, which was created from `from`, with the current version of `template`.
     fn made(&self, template: &Template<'_>, from: &LaunchTemplateSpecification) -> Made {
         let known = |number: fn(&Known) -> Option<i64>| {
             let number = self.known.get(template.id).and_then(number);

@@ -17,8 +17,8 @@ use crate::aws::failure::unusable;
 use crate::groups::{CloudGroup, Member, MemberStatus, Sizes};
 use crate::refusal::Refusal;
 
-/// What kOps puts between the name of an `InstanceGroup` and the cluster's, for all roles except nodes and bastions.
-/// Source: `matchInstanceGroup` of kOps (`upup/pkg/fi/cloudup/awsup/instancegroups.go`).
+/// The part between the name of an `InstanceGroup` and the cluster's, for all roles except nodes and bastions. Source:
+/// `matchInstanceGroup` of kOps (`upup/pkg/fi/cloudup/awsup/instancegroups.go`).
 const ROLE_PARTS: [&str; 6] = ["masters", "apiservers", "etcd", "scheduler", "ccm", "kcm"];
 
 /// The tags of a group that name its roles; the value is `1`. kOps writes them after the user's own tags, so none of
@@ -83,8 +83,8 @@ pub(super) fn detached(known: &Known) -> Detached<'_> {
     detached
 }
 
-/// The group with its own instances, those of its warm pool, and detached ones. `present`: the providerID of an instance
-/// that EC2 lists for the InstanceGroup.
+/// The group with its own instances, those of its warm pool, and detached ones. `present`: the providerID of an
+/// instance that EC2 lists for the InstanceGroup.
 pub(super) fn read<'a>(
     name: String,
     instance_group: &InstanceGroupName,
@@ -200,8 +200,8 @@ fn member(group: &str, instance: &Instance) -> Result<Option<(InstanceId, Provid
     Ok(Some((id, provider_id, warm_pool)))
 }
 
-/// Whether an instance of this lifecycle state is in the warm pool; `None` if it is not a member. An unknown state
-/// counts as a member's. Source: "Amazon EC2 Auto Scaling instance lifecycle".
+/// Returns true if an instance of this lifecycle state is in the warm pool; `None` if it is not a member. An unknown
+/// state counts as a member's. Source: "Amazon EC2 Auto Scaling instance lifecycle".
 fn stays(state: &str) -> Option<bool> {
     let (warm_pool, state) = match state.strip_prefix("Warmed:") {
         Some(state) => (true, state),

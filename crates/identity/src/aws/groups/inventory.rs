@@ -54,7 +54,7 @@ pub(super) struct Inventory {
 #[derive(Debug, Default)]
 pub(super) struct Known {
     instances: HashMap<InstanceId, Present>,
-    /// How many queries these have answered.
+    /// The number of queries that these have answered.
     queries: u32,
 }
 
@@ -65,11 +65,11 @@ pub(super) struct Present {
     pub instance_group: Box<str>,
     pub provider_id: ProviderId,
     pub detached: bool,
-    /// Whether Karpenter made it.
+    /// True if Karpenter made it.
     pub karpenter: bool,
 }
 
-/// What is queried each time.
+/// The part of the inventory that is queried each time.
 pub(super) struct Changes {
     marked: Vec<(InstanceId, Present)>,
     gone: Vec<InstanceId>,

@@ -1,4 +1,4 @@
-//! What happens while the cloud is away, and when it is back.
+//! The behaviour while the cloud is unavailable, and when it is back.
 
 use tidewaiter_kit::Clock as _;
 

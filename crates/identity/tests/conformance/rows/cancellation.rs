@@ -1,4 +1,4 @@
-//! Who stops waiting.
+//! Callers that stop waiting.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What queries cost, alone and joined, and how long their answers are kept.
+//! The cost of queries, alone and joined, and the time for which their answers are cached.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,8 @@ pub(crate) async fn a_cold_start_asks_at_once_and_joins_the_rest<C: Faults>() {
     let fleet = cloud.launch(1..=1000, "nodes").await;
     let bench = Bench::of(&cloud).await;
     let running = bench.lookup();
-    // Long enough for the others to come while the first call is under way, also on a machine that stands still for a moment.
+    // Long enough for the others to come while the first call is under way, also on a machine that stands still for a
+    // moment.
     cloud.fake().latency(Duration::from_secs(3));
     let mut first = JoinSet::new();
     let (lookup, own) = (Arc::clone(&running.lookup), claim(&fleet[0]));

@@ -1,4 +1,4 @@
-//! What an instance is, what a Node of it must be, and each refusal that is about the instance.
+//! The identity of an instance, the requirements on its Node, and each refusal that is about the instance.
 
 use tidewaiter_api::Lifecycle;
 use tidewaiter_identity::{Claim, NodeNames, Refusal, prove};

@@ -17,7 +17,8 @@ const NODES: u32 = 200;
 /// Longer than the time between two tries, and shorter than two of them.
 const TRY: Duration = Duration::from_secs(5);
 
-/// However often each Node asks, there is one call after each wait, for all of them; and all are announced when the cloud is back.
+/// However often each Node asks, there is one call after each wait, for all of them; and all are announced when the
+/// cloud is back.
 pub(crate) async fn everybody_slows_down_together<C: Faults>() {
     let mut cloud = C::start().await;
     let fleet = cloud.launch(1..=NODES, "nodes").await;

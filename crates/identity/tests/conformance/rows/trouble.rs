@@ -1,4 +1,4 @@
-//! What keeps a cloud from answering: what it is told as, that it is not tried again by itself, and that it passes.
+//! The errors of a cloud: the refusal of each, that it is not retried by itself, and that it passes.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use crate::ask::reason;
 use crate::bench::{Bench, claims};
 use crate::cloud::{Faults, Launched};
 
-/// Whether the row concerns this cloud; if not, says why.
+/// Returns true if the row concerns this cloud; if not, says why.
 fn applies<C: Faults>() -> bool {
     match C::zones() {
         Ok(()) => true,
