@@ -29,7 +29,7 @@ pub struct ControllerConfig {
     pub region: Option<String>,
     /// `server.provider.gce.projectID`, if present.
     pub project: Option<String>,
-    /// Whether the nodes on AWS are named by their addresses, and not by the ids of their instances:
+    /// True if the nodes on AWS are named by their addresses, and not by the ids of their instances:
     /// `server.provider.aws.useIPBasedNodeNames`, or else the opposite of `server.useInstanceIDForNodeName`, if
     /// present.
     pub address_based_names: Option<bool>,
@@ -44,7 +44,7 @@ pub struct Loaded {
     pub warnings: Vec<String>,
 }
 
-/// Why a configuration file cannot be used.
+/// The reason why a configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file is missing or unreadable.
@@ -91,7 +91,7 @@ impl Cloud {
     /// The clouds that this version supports, in words.
     pub const SUPPORTED: &'static str = "this version of Tidewaiter supports aws, gce and hetzner only";
 
-    /// Whether this version supports the cloud.
+    /// Returns true if this version supports the cloud.
     #[must_use]
     pub fn is_supported(self) -> bool {
         matches!(self, Self::Aws | Self::Gce | Self::Hetzner)
@@ -167,7 +167,7 @@ const NOT_IMPLEMENTED: [(&str, &str); 6] = [
     ("capi", "Tidewaiter does not use the Cluster API"),
 ];
 
-/// What no replica does while Tidewaiter holds the Lease, by the key that asks for it.
+/// The duties that no replica has while Tidewaiter holds the Lease, by the key that asks for it.
 const LOST_DUTIES: [(&str, &str); 3] = [
     ("enableCloudIPAM", "new Nodes get no pod range"),
     ("capi", "nobody does the work for the Cluster API"),
@@ -292,7 +292,7 @@ fn address_based_names(root: &Mapping<'_>) -> Result<Option<bool>, InvalidFile> 
     field.map(|field| field.boolean().map(|by_id| !by_id)).transpose()
 }
 
-/// Whether `key` is the server, and contains nothing but a value that is read.
+/// Returns true if `key` is the server, and contains nothing but a value that is read.
 fn is_all_read(root: &Mapping<'_>, key: &str) -> bool {
     let mut mapping = root.clone();
     if !key.eq_ignore_ascii_case(SERVER) {

@@ -66,7 +66,7 @@ pub struct Problem {
     pub error: DefinitionError,
     /// The start of exactly this problem.
     pub since: Timestamp,
-    /// Whether an earlier valid version is in use. If not, no node gets labels from this file.
+    /// True if an earlier valid version is in use. If not, no node gets labels from this file.
     pub last_good_in_force: bool,
 }
 
@@ -214,7 +214,7 @@ impl Definitions {
         problems.collect()
     }
 
-    /// From now on the Cluster is required: [`run`](Self::run) reads it at its start.
+    /// Requires the Cluster from now on: [`run`](Self::run) reads it at its start.
     pub fn require_cluster(&self) {
         self.0.cluster.want();
     }

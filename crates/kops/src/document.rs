@@ -18,7 +18,7 @@ pub struct InvalidFile {
     pub file: String,
     /// The field, for example `spec.role`; empty if the whole document is invalid.
     pub field: String,
-    /// What is wrong and what is allowed.
+    /// The error, and the values that are allowed.
     pub reason: String,
 }
 
@@ -256,9 +256,10 @@ fn label_text(value: &Value) -> LabelText {
     }
 }
 
-/// The longest text that a message shows. What kOps allows is shorter; what is longer may be a secret in the wrong place.
+/// The longest text that a message shows. What kOps allows is shorter; what is longer may be a secret in the wrong
+/// place.
 const SHOWN: usize = 24;
-/// What a message shows of a longer one.
+/// The length of the part of a longer text that a message shows.
 const START: usize = 4;
 
 /// A value for a message, in one short line.

@@ -25,7 +25,7 @@ pub struct GroupSummary {
     pub max_size: Option<u32>,
     /// `spec.subnets`, by their names in the Cluster.
     pub subnets: Vec<String>,
-    /// Whether Karpenter makes the instances of a group of workers (`spec.manager`), and the cloud has no group of
+    /// True if Karpenter makes the instances of a group of workers (`spec.manager`), and the cloud has no group of
     /// them. Source: `IsKarpenterManaged` of kOps (`pkg/apis/kops/instancegroup.go`).
     pub karpenter: bool,
 }

@@ -26,7 +26,7 @@ pub struct InstanceGroup {
     pub kubelet: NodeLabelField,
     /// `spec.nodeLabels`.
     pub node_labels: NodeLabelField,
-    /// Whether `spec.machineType` is a type of EC2 instances with a GPU.
+    /// True if `spec.machineType` is a type of EC2 instances with a GPU.
     pub gpu_machine: bool,
     /// `spec.containerd.nvidiaGPU.enabled`.
     pub nvidia_gpu: bool,
@@ -93,9 +93,9 @@ impl InstanceGroup {
     }
 }
 
-/// Whether this is a type of EC2 instances for which EC2's API lists GPUs, of any manufacturer, which is what kOps looks at: the
-/// families whose letters are `g`, `gr` or `p` (NVIDIA, and AMD in `g4ad`), and `dl1` (Habana). Machine types of other clouds contain
-/// no dot.
+/// Returns true if this is a type of EC2 instances for which EC2's API lists GPUs, of any manufacturer, which is what
+/// kOps looks at: the families whose letters are `g`, `gr` or `p` (NVIDIA, and AMD in `g4ad`), and `dl1` (Habana).
+/// Machine types of other clouds contain no dot.
 fn has_gpu(machine_type: &str) -> bool {
     let Some((family, _)) = machine_type.split_once('.') else {
         return false;

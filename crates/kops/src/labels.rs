@@ -2,9 +2,10 @@
 //! Node.
 //!
 //! The layers are those of kOps, each overriding the one before: the cluster's kubelet, the group's kubelet, the role,
-//! the group's `nodeLabels`, what kOps adds to these when it populates the group, the instance's lifecycle. Two things differ from kOps on purpose. An invalid label is
-//! rejected individually, where kOps' patch fails as a whole. And `kops.k8s.io/instancegroup` is always the group that
-//! the cloud confirms, whatever the file contains, because tools and users rely on it.
+//! the group's `nodeLabels`, what kOps adds to these when it populates the group, the instance's lifecycle. Two things
+//! differ from kOps on purpose. An invalid label is rejected individually, where kOps' patch fails as a whole. And
+//! `kops.k8s.io/instancegroup` is always the group that the cloud confirms, whatever the file contains, because tools
+//! and users rely on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,7 +78,8 @@ pub struct RejectedLabel {
 
 /// The labels of a node of this group whose instance has this lifecycle and, if they are read, these labels as tags.
 ///
-/// Of the tags only [`GPU_LABEL`] counts, because the files do not say it of a machine type that is newer than this version.
+/// Of the tags only [`GPU_LABEL`] counts, because the files do not say it of a machine type that is newer than this
+/// version.
 #[must_use]
 pub fn node_labels(definition: &Definition, lifecycle: Lifecycle, tags: &[(String, String)]) -> NodeLabels {
     let group = &definition.group.name;
@@ -138,13 +140,13 @@ fn overlay(definition: &Definition, lifecycle: Lifecycle, tags: &[(String, Strin
     layers
 }
 
-/// A label that kOps adds to a group's `nodeLabels` before it writes them into the tags of its instances. The state store has the
-/// group without it.
+/// A label that kOps adds to a group's `nodeLabels` before it writes them into the tags of its instances. The state
+/// store has the group without it.
 struct Added {
     key: &'static str,
     /// The feature of containerd because of which it does.
     feature: &'static str,
-    /// Whether the group enables the feature itself, not only the Cluster.
+    /// True if the group enables the feature itself, not only the Cluster.
     in_group: bool,
 }
 
@@ -186,7 +188,7 @@ pub(crate) fn keys_of_cluster(cluster: &Cluster) -> impl Iterator<Item = &str> {
         .filter(|key| !belongs_to_no_group(key))
 }
 
-/// Whether a key is one of kOps' keys for group, role, lifecycle or containerd's features, in any cluster.
+/// Returns true if a key is one of kOps' keys for group, role, lifecycle or containerd's features, in any cluster.
 pub(crate) fn is_of_kops(key: &str) -> bool {
     let lifecycles = [Lifecycle::Spot, Lifecycle::Scheduled]
         .into_iter()
@@ -195,7 +197,7 @@ pub(crate) fn is_of_kops(key: &str) -> bool {
     OTHERS_OF_KOPS.contains(&key) || known.any(|known| known == key) || is_control_plane_label(key)
 }
 
-/// Whether kOps gives the label only to groups of the control plane.
+/// Returns true if kOps gives the label only to groups of the control plane.
 #[must_use]
 pub fn is_control_plane_label(key: &str) -> bool {
     let roles = [
@@ -225,8 +227,8 @@ fn role_labels(role: Role) -> &'static [&'static str] {
     }
 }
 
-/// Whether the labels of the control plane's kubelet are those of a group. kOps versions with a split control plane
-/// count all of its roles; those before gave a group of API servers the labels of workers, and it keeps them.
+/// Returns true if the labels of the control plane's kubelet are those of a group. kOps versions with a split control
+/// plane count all of its roles; those before gave a group of API servers the labels of workers, and it keeps them.
 fn has_control_plane_kubelet(roles: &BTreeSet<Role>) -> bool {
     let split = [Role::Etcd, Role::Scheduler, Role::KubeControllerManager];
     roles.contains(&Role::ControlPlane) || split.iter().any(|role| roles.contains(role))

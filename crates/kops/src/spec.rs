@@ -81,8 +81,8 @@ fn expect_name(root: &Mapping<'_>, expected: &str, why: &str) -> Result<(), Inva
     }
 }
 
-/// Checks that the label for the cluster, if there is one, names `expected`: a file may have been copied from the folder of another
-/// cluster.
+/// Checks that the label for the cluster, if there is one, names `expected`: a file may have been copied from the
+/// folder of another cluster.
 fn expect_cluster(root: &Mapping<'_>, expected: &ClusterName) -> Result<(), InvalidFile> {
     let Some(labels) = metadata(root)?.get("labels") else {
         return Ok(());

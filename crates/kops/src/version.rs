@@ -7,14 +7,15 @@ use tidewaiter_api::values::quoted;
 
 use crate::store::{Read, ReadFile, StoreError};
 
-/// The file below the configuration base. Source: `PathKopsVersionUpdated` of kOps (`pkg/apis/kops/registry/registry.go`).
+/// The file below the configuration base. Source: `PathKopsVersionUpdated` of kOps
+/// (`pkg/apis/kops/registry/registry.go`).
 pub const VERSION_FILE: &str = "kops-version.txt";
 
 /// A version of kOps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KopsVersion(Version);
 
-/// Why the version is not known.
+/// The reason why the version is not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VersionError {
     /// The file cannot be read.
@@ -46,8 +47,8 @@ impl KopsVersion {
             .map_err(|_| VersionError::Invalid { found: quoted(text) })
     }
 
-    /// Whether kops-controller takes the labels of nodes on AWS from the tags of their instances: since 1.36, its
-    /// pre-releases included.
+    /// Returns true if kops-controller takes the labels of nodes on AWS from the tags of their instances: since 1.36,
+    /// its pre-releases included.
     #[must_use]
     pub fn labels_from_tags(&self) -> bool {
         (self.0.major, self.0.minor) >= (1, 36)

@@ -1,9 +1,9 @@
-//! Why a definition is unavailable.
+//! The reasons why a definition is unavailable.
 
 use crate::document::InvalidFile;
 use crate::store::StoreError;
 
-/// Why a definition was never valid, or why its current version is unusable.
+/// The reason why a definition was never valid, or its current version is unusable.
 ///
 /// Every message names the file, and the field if one is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +56,7 @@ impl DefinitionError {
         }
     }
 
-    /// Whether the problem can disappear without any change by an administrator.
+    /// Returns true if the problem can disappear without any change by an administrator.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable { .. })

@@ -61,14 +61,14 @@ impl OwnedKeys {
         self.groups.get(key).into_iter().flatten()
     }
 
-    /// Whether only a proven Node may have this key: a group or the Cluster's kubelets define it, or it is one of kOps'
-    /// keys for group, role, lifecycle or containerd's features.
+    /// Returns true if only a proven Node may have this key: a group or the Cluster's kubelets define it, or it is one
+    /// of kOps' keys for group, role, lifecycle or containerd's features.
     #[must_use]
     pub fn needs_proof(&self, key: &str) -> bool {
         self.groups.contains_key(key) || self.cluster.contains(key) || is_of_kops(key)
     }
 
-    /// Whether a key without a known owner certainly has none.
+    /// Returns true if a key without a known owner certainly has none.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.complete
@@ -99,13 +99,13 @@ impl Groups {
         self.lock().told.clone()
     }
 
-    /// Whether the last successful listing contains the group.
+    /// Returns true if the last successful listing contains the group.
     pub(super) fn is_listed(&self, group: &InstanceGroupName) -> bool {
         self.lock().listed.as_ref().is_some_and(|listed| listed.contains(group))
     }
 
-    /// Whether the last listing succeeded and does not contain the group. An empty one says nothing: no cluster has no
-    /// group.
+    /// Returns true if the last listing succeeded and does not contain the group. An empty one says nothing: no cluster
+    /// has no group.
     pub(super) fn is_deleted(&self, group: &InstanceGroupName) -> bool {
         let state = self.lock();
         let listed = state.listed.as_ref().filter(|listed| !listed.is_empty());

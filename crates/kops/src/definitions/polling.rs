@@ -157,7 +157,7 @@ pub(super) fn first_reads(groups: &[Arc<TrackedGroup>]) -> Vec<BoxFuture<'_, boo
     reads.collect()
 }
 
-/// Whether the store responded, with any result.
+/// Returns true if the store responded, with any result.
 pub(super) fn is_answer<T>(read: &Result<Arc<T>, DefinitionError>) -> bool {
     !matches!(read, Err(error) if error.is_transient())
 }

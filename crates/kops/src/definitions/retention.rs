@@ -1,7 +1,7 @@
-//! How long a group is tracked.
+//! The time for which a group is tracked.
 //!
-//! A group that a caller has requested is kept for hours, because the store may lose its file by mistake: its Nodes keep their
-//! definition.
+//! A group that a caller has requested is kept for hours, because the store may lose its file by mistake: its Nodes
+//! keep their definition.
 
 use tidewaiter_api::InstanceGroupName;
 
@@ -21,8 +21,8 @@ impl Definitions {
             .retain(|name, group| group.wanted_since(since) || all.is_listed(name));
     }
 
-    /// Drops the groups that were deleted and have no Node. One that was requested a moment ago is kept: the Node of its
-    /// caller may not be known yet.
+    /// Drops the groups that were deleted and have no Node. One that was requested a moment ago is kept: the Node of
+    /// its caller may not be known yet.
     pub(super) fn forget_deleted(&self, has_node: &impl Fn(&InstanceGroupName) -> bool) {
         let Inner {
             all_groups,

@@ -36,8 +36,8 @@ impl Definitions {
         cluster.summary()
     }
 
-    /// Whether the last listing, one of its groups or the Cluster cannot be read any more; if several, the one that was
-    /// readable the longest time ago. As of the last poll.
+    /// Returns the problem if the last listing, one of its groups or the Cluster cannot be read any more; if several,
+    /// the one that was readable the longest time ago. As of the last poll.
     #[must_use]
     pub fn stale(&self) -> Option<Stale> {
         let groups = self.listed_groups().unwrap_or_default();

@@ -603,7 +603,7 @@ async fn a_change_that_a_caller_finds_is_announced_without_a_poll() {
     );
 }
 
-/// What nodes wait for is tried again within seconds, not at the next poll, however long the store is away.
+/// A definition that nodes wait for is retried within seconds, not at the next poll, however long the store is away.
 #[tokio::test]
 async fn a_store_that_is_back_is_noticed_within_seconds() {
     let world = World::new();

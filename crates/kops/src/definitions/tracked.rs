@@ -62,7 +62,7 @@ struct State<T, S> {
     version: Option<Etag>,
     /// The problem with the content of that version.
     content: Option<InvalidFile>,
-    /// Whether two responses in a row were invalid: one alone may be a write in progress.
+    /// True if two responses in a row were invalid: one alone may be a write in progress.
     damaged: bool,
     /// The problem with access to the file.
     access: Option<StoreError>,
@@ -169,7 +169,7 @@ impl<T: PartialEq, S> Tracked<T, S> {
         invalid.cloned().map(DefinitionError::Invalid)
     }
 
-    /// Whether the last response was invalid, and the one before was not.
+    /// Returns true if the last response was invalid, and the one before was not.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.lock().is_in_doubt()
     }
@@ -188,25 +188,25 @@ impl<T: PartialEq, S> Tracked<T, S> {
             .map(|problem| (problem, state.since, state.good.is_some()))
     }
 
-    /// Whether callers wait for it only because the store is unavailable.
+    /// Returns true if callers wait for it only because the store is unavailable.
     pub(super) fn awaits_store(&self) -> bool {
         let state = self.lock();
         let away = matches!(state.access, Some(StoreError::Unavailable { .. }));
         away && state.good.is_none() && state.wanted.is_some()
     }
 
-    /// Whether callers require it, and no read of it has ended.
+    /// Returns true if callers require it, and no read of it has ended.
     pub(super) fn is_unread(&self) -> bool {
         let state = self.lock();
         state.wanted.is_some() && state.good.is_none() && state.problem().is_none()
     }
 
-    /// Whether the store has answered that there is no such file.
+    /// Returns true if the store has answered that there is no such file.
     pub(super) fn is_missing(&self) -> bool {
         matches!(self.lock().access, Some(StoreError::Missing { .. }))
     }
 
-    /// Whether a caller has requested it since the monotonic time `time`.
+    /// Returns true if a caller has requested it since the monotonic time `time`.
     pub(super) fn wanted_since(&self, time: Duration) -> bool {
         self.lock().wanted.is_some_and(|wanted| wanted >= time)
     }

@@ -11,7 +11,7 @@ use url::Url;
 use super::url::{Scheme, StateUrl};
 use crate::document::one_line;
 
-/// Why a state store cannot be opened.
+/// The reason why a state store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The endpoint is invalid.
@@ -30,7 +30,7 @@ pub enum OpenError {
     },
 }
 
-/// Why a file could not be read.
+/// The reason why a file could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The file or the bucket does not exist.
@@ -63,7 +63,7 @@ pub enum StoreError {
     NotAFile {
         /// The file, below the configuration base.
         file: String,
-        /// What is there, in words.
+        /// The object in its place, in words.
         found: &'static str,
     },
     /// The file exceeds [`MAX_FILE_BYTES`](crate::store::MAX_FILE_BYTES).
@@ -116,7 +116,8 @@ pub(super) fn of_host(error: io::Error) -> object_store::Error {
     }
 }
 
-/// Whether the bucket is in another region than the requested one. S3 then redirects, with or without an address.
+/// Returns true if the bucket is in another region than the requested one. S3 then redirects, with or without an
+/// address.
 pub(super) fn is_elsewhere(error: &object_store::Error) -> bool {
     const SIGNS: [&str; 5] = [
         REDIRECT,
@@ -147,7 +148,7 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
     std::iter::successors(Some(error), |cause| (*cause).source())
 }
 
-/// How the client tells of a redirect that has an address, which it does not follow.
+/// The client's text for a redirect that has an address, which it does not follow.
 const REDIRECT: &str = "status code: 30";
 
 /// The innermost cause in one line: the code and message of S3's and GCS's XML, or the text before a body.

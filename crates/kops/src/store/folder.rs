@@ -1,4 +1,4 @@
-//! What a folder of this host contains besides files, which an object store cannot: folders, pipes, devices.
+//! The entries of a folder of this host contains besides files, which an object store cannot: folders, pipes, devices.
 //!
 //! They are named, never left out and never opened: a pipe that nobody writes to would block its reader for ever.
 
@@ -11,13 +11,14 @@ use tokio::fs;
 
 use super::MAX_NAMES;
 
-/// What is there in place of a file, in words; `None` if it is a file or nothing.
+/// Returns the object in place of a file, in words; `None` if it is a file or nothing.
 pub(super) async fn in_place_of(object: &Path) -> Option<&'static str> {
     let found = fs::metadata(on_host(object)).await.ok()?.file_type();
     (!found.is_file()).then(|| name_of(found))
 }
 
-/// The names of all entries of a folder, or `None` if there are more than [`MAX_NAMES`]. A folder that does not exist is empty.
+/// The names of all entries of a folder, or `None` if there are more than [`MAX_NAMES`]. A folder that does not exist
+/// is empty.
 pub(super) async fn entries(folder: &Path) -> io::Result<Option<Vec<String>>> {
     let mut entries = match fs::read_dir(on_host(folder)).await {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(Vec::new())),

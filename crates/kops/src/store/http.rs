@@ -1,6 +1,8 @@
-//! The HTTP client of a state store: as `object_store` makes it by default, except that it follows no redirect, and that a list must be one.
+//! The HTTP client of a state store: as `object_store` makes it by default, except that it follows no redirect, and
+//! that a list must be one.
 //!
-//! `object_store` takes any XML for an empty list, for example the page of a proxy. All definitions would seem to be gone.
+//! `object_store` takes any XML for an empty list, for example the page of a proxy. All definitions would seem to be
+//! gone.
 
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ pub(super) const USER_AGENT: &str = concat!("tidewaiter/", env!("CARGO_PKG_VERSI
 pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 pub(super) const REQUEST_LIMIT: Duration = Duration::from_secs(8);
 
-/// Of one page of a list, which has at most 1,000 names of at most 1,024 bytes.
+/// The limit of one page of a list, which has at most 1,000 names of at most 1,024 bytes.
 const MAX_PAGE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Makes the clients.
@@ -85,7 +87,7 @@ impl HttpService for Checked {
     }
 }
 
-/// Whether it has the root element of `ListObjectsV2`, to its end.
+/// Returns true if it has the root element of `ListObjectsV2`, to its end.
 fn is_page(page: &[u8]) -> bool {
     let text = String::from_utf8_lossy(page);
     text.contains("<ListBucketResult") && text.trim_end().ends_with("</ListBucketResult>")

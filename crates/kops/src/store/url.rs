@@ -49,7 +49,7 @@ pub enum InvalidStateUrl {
     Malformed {
         /// The text.
         shown: String,
-        /// What is wrong with it; may be empty.
+        /// The error in it; may be empty.
         hint: &'static str,
     },
     /// A store of a cloud that this version does not support.

@@ -46,7 +46,7 @@ async fn definitions_on_google_cloud_follow_what_is_good_and_outlive_the_rest() 
     suite::definitions_follow_what_is_good_and_outlive_the_rest::<FakeGcsServer>().await;
 }
 
-/// What is asked with this file of credentials.
+/// Opens a store with this file of credentials.
 fn with_file(server: &FakeGcsServer, path: PathBuf) -> Result<StateStore, OpenError> {
     let options = StoreOptions {
         anonymous: false,

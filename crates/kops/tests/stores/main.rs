@@ -1,5 +1,5 @@
-//! The state store on servers that others have written, through the real clients and real sockets: one suite for both, and what
-//! only Google Cloud Storage has.
+//! The state store on servers that others have written, through the real clients and real sockets: one suite for both,
+//! and what only Google Cloud Storage has.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod gs;

@@ -1,4 +1,4 @@
-//! What holds for every state store, whoever serves it.
+//! The rules for every state store, whoever serves it.
 
 use std::future::pending;
 use std::pin::pin;
@@ -23,12 +23,13 @@ const LIMIT: Duration = Duration::from_mins(3);
 /// A bucket name with dots, as kOps' users have them: on S3 it works only when it is named in the path.
 pub const BUCKET: &str = "state.example.com";
 
-/// A server that others have written, with at most one bucket. What it holds is written as kOps would, past the client under test.
+/// A server that others have written, with at most one bucket. What it holds is written as kOps would, past the client
+/// under test.
 pub trait Server: Sync {
     const SCHEME: &str;
 
     async fn start() -> Self;
-    /// How to reach it.
+    /// Returns the options to reach it.
     fn options(&self) -> StoreOptions;
     async fn create_bucket(&self);
     async fn put(&self, object: &str, content: &str);
