@@ -1,4 +1,4 @@
-//! What a verdict costs for each Node, in clusters of 5,000 and of 50,000, in a process that does nothing else.
+//! The cost of a verdict for each Node, in clusters of 5,000 and of 50,000, in a process that does nothing else.
 //!
 //! ```text
 //! cargo run --release --example cost

@@ -1,7 +1,8 @@
 //! The claims of the Nodes to be instances, each with its proof.
 //!
-//! A claim counts only if the `NodeIdentity` of this very Node proves it. A [`ClaimTable`] compares a Node with its record when one of
-//! the two changes, so that no verdict compares them again: a verdict on 50,000 Nodes would wait for memory most of the time.
+//! A claim counts only if the `NodeIdentity` of this very Node proves it. A [`ClaimTable`] compares a Node with its
+//! record when one of the two changes, so that no verdict compares them again: a verdict on 50,000 Nodes would wait for
+//! memory most of the time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +11,8 @@ use std::sync::Arc;
 use crate::instances::Instances;
 use crate::objects::{IdentityRecord, IdentityResult, Node};
 
-/// A Node and its claim. What a verdict reads of each Node is repeated here, because the Nodes themselves are scattered over the memory.
+/// A Node and its claim. What a verdict reads of each Node is repeated here, because the Nodes themselves are scattered
+/// over the memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub node: Arc<Node>,
@@ -27,7 +29,7 @@ pub(crate) struct State {
     pub control_plane: bool,
 }
 
-/// What the record of a Node says about its claim.
+/// The result of the record of a Node about its claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
     Proven,
@@ -36,7 +38,7 @@ pub(crate) enum Proof {
     Doubtful(Doubt),
 }
 
-/// Why a claim is not proven.
+/// The reason why a claim is not proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Doubt {
     /// The `NodeIdentities` are not known.
@@ -85,7 +87,7 @@ impl Proof {
 pub struct ClaimTable {
     /// By the name of the Node.
     rows: BTreeMap<Arc<str>, Row>,
-    /// What the claims are numbered by.
+    /// The numbers of the instances in the claims.
     instances: Option<Arc<Instances>>,
     /// All claims in order, unless one came or went since they were last asked for.
     listed: Option<Arc<Vec<Claim>>>,
@@ -166,8 +168,8 @@ impl ClaimTable {
     }
 }
 
-/// The list with the claim of the Node of this name as it is now. None if it must be made anew: the claim came or went, or a
-/// verdict reads the list.
+/// The list with the claim of the Node of this name as it is now. None if it must be made anew: the claim came or went,
+/// or a verdict reads the list.
 fn relisted(mut listed: Arc<Vec<Claim>>, name: &str, claim: Option<&Claim>) -> Option<Arc<Vec<Claim>>> {
     let all = Arc::get_mut(&mut listed)?;
     match (all.binary_search_by(|listed| listed.node.name().cmp(name)), claim) {

@@ -1,7 +1,7 @@
 //! The instances of the cloud's groups, each with a number.
 //!
-//! Comparing tens of thousands of providerIDs takes most of the time of a verdict. So each is looked up once, when the Node or the
-//! answer of the cloud is new, and verdicts compare numbers.
+//! Comparing tens of thousands of providerIDs takes most of the time of a verdict. So each is looked up once, when the
+//! Node or the answer of the cloud is new, and verdicts compare numbers.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// As `NAME ROLE`, and whether it is Karpenter's.
+    /// Returns each group as `NAME ROLE`, with a mark if it is Karpenter's.
     fn read(groups: impl IntoIterator<Item = CloudGroup>) -> Result<Vec<String>, String> {
         let karpenters = |karpenter| if karpenter { " of Karpenter" } else { "" };
         match Instances::new(groups.into_iter().collect()).instance_groups() {

@@ -25,7 +25,7 @@ use crate::verdict::{Counts, PartName, Unknown, Verdict};
 use findings::Findings;
 use membership::Membership;
 
-/// How many failures are listed where the others are only counted.
+/// The number of failures that are listed where the others are only counted.
 pub const LISTED: usize = 5;
 
 /// The options of a validation.
@@ -34,8 +34,8 @@ pub struct Options {
     /// The maximum number of workers that may be not ready or not joined. They cause no failure, and neither do their
     /// pods.
     pub max_unready_nodes: u32,
-    /// Whether the Nodes, and all failures but the first [`LISTED`], are only counted and not listed one by one: then a verdict takes no
-    /// memory for each Node.
+    /// True if the Nodes, and all failures but the first [`LISTED`], are only counted and not listed one by one: then a
+    /// verdict takes no memory for each Node.
     pub counts_only: bool,
 }
 

@@ -56,7 +56,7 @@ impl From<Labels> for BTreeMap<String, String> {
     }
 }
 
-/// Whether the two metadata are equal except for the resourceVersion.
+/// Returns true if the two metadata are equal except for the resourceVersion.
 fn same_metadata(one: &ObjectMeta, other: &ObjectMeta) -> bool {
     (&one.name, &one.namespace, &one.uid, &one.labels) == (&other.name, &other.namespace, &other.uid, &other.labels)
 }

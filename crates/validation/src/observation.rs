@@ -43,11 +43,11 @@ pub struct Observation {
     pub groups: Part<Vec<GroupSummary>>,
     /// The groups of the cloud that belong to the cluster.
     pub cloud: Part<Arc<Instances>>,
-    /// Where the cloud was asked for groups, for messages: `region us-east-1`.
+    /// The place in which the cloud's groups were queried, for messages: `region us-east-1`.
     pub cloud_location: Option<String>,
     /// All Nodes, with what their records say.
     pub nodes: Part<Claims>,
-    /// Whether the records say it.
+    /// The availability of the records.
     pub identities: Identities,
     /// At least the [judged](crate::is_judged) Pods; others have no effect.
     pub pods: Part<Vec<Arc<Pod>>>,
@@ -55,10 +55,11 @@ pub struct Observation {
     pub dns: Part<Dns>,
 }
 
-/// What proves that a Node is the instance that its providerID names.
+/// The proof that a Node is the instance that its providerID names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identities {
-    /// The API server does not serve `NodeIdentities`, because Tidewaiter is not installed. Every claim counts, as for kOps.
+    /// The API server does not serve `NodeIdentities`, because Tidewaiter is not installed. Every claim counts, as for
+    /// kOps.
     NotInstalled,
     /// Only a claim counts that its `NodeIdentity` proves; none if they are not known.
     Installed(Part<()>),

@@ -44,7 +44,7 @@ pub struct Sources {
     pub cloud: Arc<dyn CloudGroups>,
     /// Its API server.
     pub client: Client,
-    /// How messages name the API server: its address, and the proxy that leads to it.
+    /// The name of the API server in messages: its address, and the proxy that leads to it.
     pub server: String,
     /// The source of time.
     pub clock: SharedClock,

@@ -17,7 +17,7 @@ pub struct Verdict {
     /// The failures: DNS; then by group its size and its machines, the missing groups, the pods, and the control
     /// plane's static pods.
     pub failures: Vec<Failure>,
-    /// How many more failures of each kind there are, if [only some are listed](crate::Options::counts_only).
+    /// The number of further failures of each kind, if [only some are listed](crate::Options::counts_only).
     pub unlisted: BTreeMap<FailureKind, usize>,
     /// Failures that are tolerated because no more workers than allowed are not ready; in the order of `failures`.
     pub tolerated: Vec<Failure>,
@@ -29,7 +29,7 @@ pub struct Verdict {
     pub nodes: Vec<NodeRow>,
     /// The numbers of Nodes and pods by state, including tolerated ones.
     pub counts: Counts,
-    /// Whether Nodes count whose claims are trusted without proof, because Tidewaiter is not installed.
+    /// True if Nodes count whose claims are trusted without proof, because Tidewaiter is not installed.
     pub trusts_claims: bool,
 }
 
@@ -181,7 +181,7 @@ pub struct NodeRow {
     pub hostname: Arc<str>,
     /// The status of its Ready condition.
     pub status: ConditionStatus,
-    /// Whether the Node and its network are ready.
+    /// True if the Node and its network are ready.
     pub ready: bool,
     /// The group of its instance.
     pub instance_group: InstanceGroupName,

@@ -13,7 +13,7 @@ use crate::instances::Instances;
 use crate::objects::Node;
 use crate::observation::{Identities, Member, Part};
 
-/// Of each Node while the `NodeIdentities` are not known.
+/// The doubt of each Node while the `NodeIdentities` are not known.
 static UNREAD: Doubt = Doubt::Unread;
 
 /// The Nodes, by the instance that they claim to be.
@@ -75,7 +75,7 @@ impl<'a> Finder<'a> {
         Self { claimants, of_instance }
     }
 
-    /// How many claimants there are.
+    /// Returns the number of claimants.
     pub(super) fn len(&self) -> usize {
         self.claimants.len()
     }
@@ -87,8 +87,8 @@ impl<'a> Finder<'a> {
             .ok()
     }
 
-    /// The Node of an instance with this number. Of several Nodes the worst counts, so that no claim can hide that another Node is not
-    /// ready.
+    /// The Node of an instance with this number. Of several Nodes the worst counts, so that no claim can hide that
+    /// another Node is not ready.
     pub(super) fn node_of(&self, member: &Member, instance: u32) -> Join<'a> {
         let mut next = self.of_instance[instance as usize];
         let mut found = Join::Missing;

@@ -19,7 +19,7 @@ pub(super) enum Place<'a> {
 pub(super) struct Findings<'a> {
     /// All failures of these workers are tolerated.
     tolerable: HashSet<Place<'a>>,
-    /// How many failures are listed.
+    /// The number of failures to list.
     limit: usize,
     pub failures: Vec<Failure>,
     pub unlisted: BTreeMap<FailureKind, usize>,
@@ -37,8 +37,8 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// Adds a failure of this kind. It is put into words only if it is listed: the words of 50,000 failures do not fit into the caches of
-    /// the processor.
+    /// Adds a failure of this kind. It is put into words only if it is listed: the words of 50,000 failures do not fit
+    /// into the caches of the processor.
     pub(super) fn add(&mut self, kind: FailureKind, place: Place<'a>, failure: impl FnOnce() -> Failure) {
         if self.tolerable.contains(&place) {
             self.tolerated.push(failure());

@@ -46,8 +46,8 @@ pub(super) fn failures<'a>(membership: &Membership<'a>, location: Option<&str>, 
     }
 }
 
-/// The workers that did not join or are not ready, without detached ones; none if there are more than `allowed`, so that all
-/// their failures are named.
+/// The workers that did not join or are not ready, without detached ones; none if there are more than `allowed`, so
+/// that all their failures are named.
 pub(super) fn tolerable_workers<'a>(membership: &Membership<'a>, allowed: u32) -> HashSet<Place<'a>> {
     let mut unready = HashSet::new();
     if allowed == 0 {
@@ -126,7 +126,8 @@ fn machine_failure<'a>(group: &Group<'a>, machine: Machine<'a>, findings: &mut F
     }
 }
 
-/// What has failed: the instance, or its Node. Whether an instance whose Node is not proven has joined is unknown.
+/// Returns the failed object: the instance, or its Node. Whether an instance whose Node is not proven has joined is
+/// unknown.
 fn place_of_failure<'a>(group: &Group<'a>, machine: Machine<'a>) -> Option<Place<'a>> {
     let role = group.summary.role;
     match machine.join {

@@ -1,8 +1,8 @@
 //! The group of each instance, and its Node.
 //!
-//! A Node belongs to the instance that its providerID names: the same cloud, project, zone and id. The providerID is only the
-//! kubelet's claim, so it counts only with [proof](super::finder). If the cloud provides the name of the instance's Node, only the
-//! Node with that name belongs to it, because the kubelet's certificate binds the name.
+//! A Node belongs to the instance that its providerID names: the same cloud, project, zone and id. The providerID is
+//! only the kubelet's claim, so it counts only with [proof](super::finder). If the cloud provides the name of the
+//! instance's Node, only the Node with that name belongs to it, because the kubelet's certificate binds the name.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -22,9 +22,9 @@ pub(super) struct Membership<'a> {
     pub groups: Vec<Group<'a>>,
     /// The InstanceGroups without a group in the cloud, by name.
     pub missing: Vec<&'a GroupSummary>,
-    /// Whether Nodes are known. If not, no machine has one.
+    /// True if Nodes are known. If not, no machine has one.
     pub nodes_known: bool,
-    /// Whether it is also known which of them are proven. If not, no machine has a Node that counts.
+    /// True if it is also known which of them are proven. If not, no machine has a Node that counts.
     pub identities_known: bool,
     finder: Finder<'a>,
 }
@@ -69,7 +69,7 @@ pub(super) struct Machine<'a> {
     /// The number of the instance.
     number: u32,
     pub join: Join<'a>,
-    /// Whether the instance and its Node are judged in this group.
+    /// True if the instance and its Node are judged in this group.
     pub judged: bool,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Machine<'a> {
         self.member.status != MemberStatus::Detached
     }
 
-    /// Whether an instance of `role` must have a Node.
+    /// Returns true if an instance of `role` must have a Node.
     pub(super) fn must_join(&self, role: Role) -> bool {
         self.in_service() && role != Role::Bastion
     }

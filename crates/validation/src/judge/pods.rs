@@ -64,7 +64,8 @@ fn in_order(pods: &[Arc<Pod>]) -> Vec<(&Pod, Priority)> {
     of_system
 }
 
-/// Static pods that are missing on ready control-plane nodes; the state of existing ones does not matter. Returns their number.
+/// Static pods that are missing on ready control-plane nodes; the state of existing ones does not matter. Returns their
+/// number.
 pub(super) fn missing<'a>(pods: &[Arc<Pod>], membership: &Membership<'a>, findings: &mut Findings<'a>) -> u32 {
     let running: HashSet<(&str, &str)> = pods
         .iter()

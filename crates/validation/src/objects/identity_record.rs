@@ -1,4 +1,4 @@
-//! What the `NodeIdentity` of a Node says about the Node's claim.
+//! The result of a Node's claim in its `NodeIdentity`.
 
 use std::sync::Arc;
 
@@ -27,7 +27,8 @@ pub enum IdentityResult {
     Proven,
     /// The claim is refused as forged.
     Forged,
-    /// Neither: the claim is refused for another reason, or the cloud could not be queried. With the reason of the condition.
+    /// Neither: the claim is refused for another reason, or the cloud could not be queried. With the reason of the
+    /// condition.
     Unproven(Arc<str>),
 }
 
@@ -58,12 +59,12 @@ impl IdentityRecord {
         &self.node
     }
 
-    /// Whether the record is about this very Node, not about an earlier one of its name.
+    /// Returns true if the record is about this very Node, not about an earlier one of its name.
     pub(crate) fn is_about(&self, node: &Node) -> bool {
         *self.node == *node.name() && *self.node_uid == *node.uid()
     }
 
-    /// Whether the record is about the instance that the Node claims to be.
+    /// Returns true if the record is about the instance that the Node claims to be.
     pub(crate) fn is_about_instance_of(&self, node: &Node) -> bool {
         self.provider_id.is_some() && self.provider_id == node.provider_id
     }
@@ -74,7 +75,7 @@ impl IdentityRecord {
 }
 
 impl IdentityResult {
-    /// What a `NodeIdentity` with this status says.
+    /// Returns the result in a `NodeIdentity` with this status.
     #[must_use]
     pub fn of(status: &NodeIdentityStatus) -> Self {
         let verified = status.conditions.iter().find(|condition| condition.type_ == VERIFIED);

@@ -85,8 +85,8 @@ pub enum NodeConditionType {
 }
 
 impl Node {
-    /// Constructs a Node from its name, its uid and [the labels that are read](LABELS_READ), its `spec.providerID`, and its
-    /// conditions.
+    /// Constructs a Node from its name, its uid and [the labels that are read](LABELS_READ), its `spec.providerID`, and
+    /// its conditions.
     #[must_use]
     pub fn new(metadata: &ObjectMeta, provider_id: Option<&str>, all: &[NodeCondition]) -> Self {
         let of_type = |type_| all.iter().find(|it| it.type_ == type_).map(|it| it.status);
@@ -109,7 +109,7 @@ impl Node {
         }
     }
 
-    /// The same, which shares this text if it is its name.
+    /// Returns the Node, which shares this text if it is its name.
     #[must_use]
     pub fn sharing_name(mut self, name: &Arc<str>) -> Self {
         for text in [&mut self.name, &mut self.hostname] {

@@ -92,26 +92,26 @@ pub enum Phase {
 pub struct ContainerStatus {
     /// Its name.
     pub name: Box<str>,
-    /// Whether the container passes its readiness probe.
+    /// True if the container passes its readiness probe.
     #[serde(default)]
     pub ready: bool,
 }
 
-/// Whether a verdict reads this pod: it has a system priority class, or it is one of the static pods of every
+/// Returns true if a verdict reads this pod: it has a system priority class, or it is one of the static pods of every
 /// control-plane node, whatever its priority class. Other pods need not be cached.
 #[must_use]
 pub fn is_judged(pod: &Pod) -> bool {
     pod.spec.priority_class_name.is_some() || pod.static_app().is_some()
 }
 
-/// Whether the verdict would differ without this pod in its current state: it is [judged](is_judged) and unhealthy, or
-/// its absence would be a failure. A cache needs only these pods.
+/// Returns true if the verdict would differ without this pod in its current state: it is [judged](is_judged) and
+/// unhealthy, or its absence would be a failure. A cache needs only these pods.
 #[must_use]
 pub fn matters(pod: &Pod) -> bool {
     pod.static_app().is_some() || (is_judged(pod) && pod.problem().is_some())
 }
 
-/// Why a pod is unhealthy.
+/// The reason why a pod is unhealthy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PodProblem<'a> {
     Pending,
@@ -135,7 +135,7 @@ impl Pod {
         }
     }
 
-    /// Whether the two are equal in all fields that a verdict reads.
+    /// Returns true if the two are equal in all fields that a verdict reads.
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {
         same_metadata(&self.metadata, &other.metadata) && self.spec == other.spec && self.status == other.status
@@ -149,7 +149,7 @@ impl Pod {
         self.metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    /// Which of [`STATIC_PODS`] this is, if any.
+    /// Returns the entry of [`STATIC_PODS`] that this is, if any.
     pub(crate) fn static_app(&self) -> Option<&'static str> {
         let app = label(&self.metadata, APP)?;
         STATIC_PODS

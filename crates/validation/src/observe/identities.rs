@@ -1,7 +1,7 @@
 //! Lists the `NodeIdentities`, if the API server serves them.
 //!
-//! Whether it serves them is read from its discovery documents, which every authenticated user may read. The list itself
-//! cannot answer this: the API server denies it before it looks for the kind.
+//! Whether it serves them is read from its discovery documents, which every authenticated user may read. The list
+//! itself cannot answer this: the API server denies it before it looks for the kind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::observation::Part;
 /// The timeout of discovery.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What proves the claims of the Nodes; None if the API server does not serve `NodeIdentities`. A record that cannot be decoded proves
-/// nothing.
+/// Returns the proofs of the Nodes' claims; None if the API server does not serve `NodeIdentities`. A record that
+/// cannot be decoded proves nothing.
 pub(super) async fn identities(client: &Client, clock: &dyn Clock) -> Option<Part<Vec<IdentityRecord>>> {
     match timeout(clock, LIMIT, is_served(client)).await {
         Ok(Ok(true)) => Some(list(client, clock).await),

@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_mins(2);
 /// "Gone": the continue token has expired.
 const GONE: u16 = 410;
 
-/// Why there is no list.
+/// The reason why there is no list.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ListError {
     #[error("the API server did not return {plural} within {limit:?}")]

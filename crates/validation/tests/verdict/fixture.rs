@@ -22,7 +22,7 @@ pub struct Fixture {
     pub expect: Expect,
 }
 
-/// What is expected; a count that is not named must be 0, one that is null must be absent.
+/// The expected verdict; a count that is not named must be 0, one that is null must be absent.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Expect {
@@ -52,14 +52,14 @@ struct Case {
     max_unready_nodes: u32,
     #[serde(default)]
     cloud: Vec<CloudCase>,
-    /// Where the cloud was asked for groups.
+    /// The place in which the cloud's groups were queried.
     cloud_location: Option<String>,
     /// The addresses of the API's name; without them it is not asked.
     dns: Option<Vec<IpAddr>>,
-    /// What the records say of Nodes that they do not prove: the reason, or `no record`, `other uid`, `other claim`.
+    /// The records of Nodes that they do not prove: the reason, or `no record`, `other uid`, `other claim`.
     #[serde(default)]
     unproven: BTreeMap<String, String>,
-    /// Whether there are no records because Tidewaiter is not installed.
+    /// True if there are no records because Tidewaiter is not installed.
     #[serde(default)]
     not_installed: bool,
     /// Parts that are unknown, and why.
@@ -229,7 +229,7 @@ fn sent<K: DeserializeOwned>(value: &Value) -> Arc<K> {
     Arc::new(serde_json::from_slice(&serde_json::to_vec(value).unwrap()).unwrap())
 }
 
-/// The same, and again as a cache keeps it.
+/// Reads the object, and converts it as a cache does.
 fn object<K: DeserializeOwned + serde::Serialize + PartialEq + std::fmt::Debug>(value: &Value) -> Arc<K> {
     let sent: Arc<K> = sent(value);
     let kept: K = serde_json::from_slice(&serde_json::to_vec(&*sent).unwrap()).unwrap();

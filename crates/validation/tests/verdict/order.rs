@@ -172,7 +172,7 @@ fn pods() -> impl Strategy<Value = Vec<Arc<Pod>>> {
     })
 }
 
-/// What is observed, before it is put in order.
+/// The observations, before they are sorted.
 #[derive(Clone, Debug)]
 struct Seen {
     groups: Vec<GroupSummary>,
@@ -238,7 +238,7 @@ fn seen() -> impl Strategy<Value = Seen> {
         })
 }
 
-/// The same in another order, by the numbers in `places`.
+/// Returns the things in another order, by the numbers in `places`.
 fn shuffled<T: Clone>(things: &[T], places: &[Index]) -> Vec<T> {
     let mut rest = things.to_vec();
     let mut places = places.iter().cycle();
@@ -290,7 +290,8 @@ proptest! {
         prop_assert_eq!(seen.judge(options), reordered(&seen, &places).judge(options));
     }
 
-    /// A table that is kept, while Nodes, records and the cloud become others, leads to the verdict of one that is made anew.
+    /// A table that is kept, while Nodes, records and the cloud become others, leads to the verdict of one that is made
+    /// anew.
     #[test]
     fn a_table_that_is_kept_leads_to_the_same_verdict(history in prop::collection::vec((seen(), any::<bool>()), 1..6)) {
         let mut kept = ClaimTable::default();
