@@ -61,8 +61,9 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Parses the command line. The name of the binary matters: `kops-controller` selects the controller role, so that the
-    /// DaemonSet of kOps starts it when only the image is replaced, and kubectl calls its plugin `kubectl-tidewaiter`.
+    /// Parses the command line. The name of the binary matters: `kops-controller` selects the controller role, so that
+    /// the DaemonSet of kOps starts it when only the image is replaced, and kubectl calls its plugin
+    /// `kubectl-tidewaiter`.
     ///
     /// # Errors
     /// The exit code, after an error or the requested help was printed.

@@ -1,4 +1,5 @@
-//! `tidewaiter controller`: the NodeController, the MetricsServer and ClusterHealth, with a cluster, a cloud and a state store.
+//! `tidewaiter controller`: the NodeController, the MetricsServer and ClusterHealth, with a cluster, a cloud and a
+//! state store.
 //!
 //! What the operator gave is read and checked before anything starts.
 
@@ -49,7 +50,7 @@ pub(crate) fn main(args: &ControllerArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the operator gave, read and checked.
+/// The operator's input, read and checked.
 pub(crate) struct Given {
     pub(crate) config: ControllerConfig,
     pub(crate) settings: ControllerSettings,

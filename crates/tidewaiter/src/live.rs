@@ -9,7 +9,8 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// None if the output is no terminal that supports it. `term` is the value of `TERM`; the terminal must be a buffered one.
+    /// None if the output is no terminal that supports it. `term` is the value of `TERM`; the terminal must be a
+    /// buffered one.
     pub(crate) fn on(terminal: Term, term: Option<&str>) -> Option<Self> {
         let is_supported = terminal.is_term() && term.is_some_and(|term| term != "dumb");
         is_supported.then(|| Self {

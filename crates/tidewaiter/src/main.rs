@@ -34,7 +34,7 @@ use cli::{Cli, CloudCommand, Command, CrdRole};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Why the process ends with another code than 0.
+/// The reason why the process ends with another code than 0.
 #[derive(Debug)]
 enum Failure {
     /// Something that the operator gave is wrong; nothing was started.

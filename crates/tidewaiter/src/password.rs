@@ -12,7 +12,8 @@ use tidewaiter_kit::settings::environment;
 
 use crate::text_file;
 
-/// The environment variable of a password. What the password opens decides which one it is, so that no password is tried on something else.
+/// The environment variable of a password. What the password opens decides which one it is, so that no password is
+/// tried on something else.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Variable {
     /// An account of the cloud.

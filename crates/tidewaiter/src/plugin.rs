@@ -1,7 +1,7 @@
 //! `tidewaiter plugin`: shows and approves what a version of a plugin would change, and goes back to earlier versions.
 //!
-//! An approval is an annotation of the Plugin with the digest of exactly what was shown. The digest is computed here, from what is shown, so
-//! whoever changes the stored diff gets nothing approved.
+//! An approval is an annotation of the Plugin with the digest of exactly what was shown. The digest is computed here,
+//! from what is shown, so whoever changes the stored diff gets nothing approved.
 
 mod choose;
 mod shown;
@@ -30,7 +30,7 @@ use crate::cloud::{confirm, print, run, table};
 use choose::{named, target, title};
 use shown::{shown, shown_as_json};
 
-/// How long the coordinator may take for one step.
+/// The deadline of the coordinator for one step.
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// Between two looks at the plugin.
@@ -213,7 +213,7 @@ impl Cluster {
         read.ok_or_else(|| anyhow!("no version of {} was accepted yet", title(plugin)))
     }
 
-    /// What awaits approval.
+    /// Returns the diff that awaits approval.
     async fn diff(&self, plugin: &Plugin) -> Result<PluginDiff> {
         let status = plugin.status.as_ref();
         if status.is_none_or(|status| status.pending.is_none()) {
@@ -320,7 +320,7 @@ fn annotation<'a>(plugin: &'a Plugin, name: &str) -> Option<&'a str> {
     plugin.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
-/// What is wrong, in the words of who reads it.
+/// Explains the error in the words of its reader.
 fn explained(error: kube::Error, verb: &str, resource: &str) -> anyhow::Error {
     let remedy = match &error {
         kube::Error::Api(status) if status.code == 404 => {

@@ -1,7 +1,9 @@
-//! `tidewaiter release`: releases what the coordinator holds: deletions and additions of the mirror, and `ClusterRoles` of another coordinator.
+//! `tidewaiter release`: releases what the coordinator holds: deletions and additions of the mirror, and `ClusterRoles`
+//! of another coordinator.
 //!
-//! It shows what is held, asks for confirmation, and annotates `CloudSync` with exactly the revisions that it showed, one after the other.
-//! If the cloud's list changes in between, the coordinator holds another revision, and nothing is released.
+//! It shows what is held, asks for confirmation, and annotates `CloudSync` with exactly the revisions that it showed,
+//! one after the other. If the cloud's list changes in between, the coordinator holds another revision, and nothing is
+//! released.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,7 +23,7 @@ use crate::Failure;
 use crate::cli::ReleaseArgs;
 use crate::cloud::{confirm, print, run};
 
-/// How long the coordinator may take for one step.
+/// The deadline of the coordinator for one step.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Between two looks at `CloudSync`.
@@ -58,7 +60,7 @@ async fn release(args: &ReleaseArgs) -> Result<()> {
 
 type Held<'a> = (&'a KindSync, &'a HeldDeletions);
 
-/// What the person named of what is held, or all of it.
+/// Returns the held deletions that the person named, or all of them.
 ///
 /// # Errors
 /// When nothing of it is held, or no release lets it pass.
@@ -102,7 +104,7 @@ fn chosen<'a>(sync: &'a CloudSync, kind: Option<&str>) -> Result<Vec<Held<'a>>> 
     }
 }
 
-/// Whether a release lets everything pass.
+/// Returns true if a release lets everything pass.
 fn is_releasable(held: &HeldDeletions) -> bool {
     held.reason != UNREADABLE_LIST
 }
@@ -157,7 +159,8 @@ impl Mirror {
             .map_err(|error| explained(error, "get"))
     }
 
-    /// Annotates `CloudSync` with the revision, and waits until the coordinator has removed the annotation, which it does when it has used it.
+    /// Annotates `CloudSync` with the revision, and waits until the coordinator has removed the annotation, which it
+    /// does when it has used it.
     async fn release(&self, revision: &str) -> Result<()> {
         let annotation = json!({"metadata": {"annotations": {RELEASE_ANNOTATION: revision}}});
         let (params, merge) = (PatchParams::default(), Patch::Merge(annotation));
@@ -210,7 +213,7 @@ impl Mirror {
     }
 }
 
-/// What is wrong, in the words of who reads it.
+/// Explains the error in the words of its reader.
 fn explained(error: kube::Error, verb: &str) -> anyhow::Error {
     let remedy = match &error {
         kube::Error::Api(status) if status.code == 404 => {

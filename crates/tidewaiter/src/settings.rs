@@ -1,4 +1,4 @@
-//! What the settings of several roles have in common. The errors say what an operator may write.
+//! The settings that several roles share. Errors state the permitted values.
 
 use std::io::Write as _;
 use std::num::NonZeroU32;
@@ -11,7 +11,7 @@ use tidewaiter_kit::role::LeaseName;
 use tidewaiter_kit::settings::to_yaml;
 use url::Url;
 
-/// Which Lease the replicas of a role hold in turn.
+/// The Lease that the replicas of a role hold in turn.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",

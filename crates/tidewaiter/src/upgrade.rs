@@ -1,4 +1,5 @@
-//! `tidewaiter upgrade`: shows what an upgrade does, and follows it. It only reads, and its words come from the functions that the coordinator uses.
+//! `tidewaiter upgrade`: shows what an upgrade does, and follows it. It only reads, and its words come from the
+//! functions that the coordinator uses.
 
 mod news;
 mod watch;
@@ -32,7 +33,7 @@ pub(crate) fn main(command: &UpgradeCommand) -> Result<ExitCode, Failure> {
     .map_err(Failure::Running)
 }
 
-/// What is printed.
+/// The printed plan.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Plan<'a> {

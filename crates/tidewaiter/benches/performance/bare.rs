@@ -18,7 +18,7 @@ use tidewaiter_api::NodeIdentity;
 use crate::bed::Bed;
 use crate::observer::Observer;
 
-/// How the controller's writes look, by the name of the Node.
+/// The controller's writes, by the name of the Node.
 pub struct Writes(BTreeMap<String, Write>);
 
 struct Write {
@@ -32,14 +32,14 @@ struct Write {
 pub struct Run {
     /// From the first write to the last label seen.
     pub seconds: f64,
-    /// What the API server used of the cores for it.
+    /// The CPU time of the API server for it.
     pub api_server_cpu_seconds: f64,
-    /// How many writes the API server's audit log has.
+    /// The number of writes in the API server's audit log.
     pub requests: usize,
 }
 
 impl Writes {
-    /// What the controller has just written.
+    /// Returns the last writes of the controller.
     pub async fn of_controller(bed: &Bed) -> Result<Self> {
         let records = bed.records().list(&ListParams::default()).await?;
         let writes = records.into_iter().map(|record| {

@@ -1,4 +1,4 @@
-//! What both are measured on: one API server, one EC2, one state store, and Nodes that are new for each run.
+//! The setup for both measurements: one API server, one EC2, one state store, and Nodes that are new for each run.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,10 +19,10 @@ use tidewaiter_testkit::usage::cpu_seconds;
 
 pub const CLUSTER: &str = "bench.example.com";
 
-/// So many InstanceGroups, each with its Auto Scaling group; the instances are in them in turn.
+/// The number of InstanceGroups, each with its Auto Scaling group; the instances are in them in turn.
 pub const GROUPS: u32 = 50;
 
-/// What a call of EC2 takes.
+/// The duration of a call of EC2.
 pub const LATENCY: Duration = Duration::from_millis(50);
 
 /// The file that kOps writes for kops-controller.
@@ -141,7 +141,7 @@ impl Bed {
         calls
     }
 
-    /// What the API server has used of the cores so far.
+    /// Returns the CPU time of the API server so far.
     pub fn api_server_cpu_seconds(&self) -> f64 {
         cpu_seconds(self.cluster.apiserver().pid())
     }
@@ -174,7 +174,7 @@ impl Bed {
     }
 }
 
-/// So many instances, in [`GROUPS`] groups.
+/// Returns this number of instances, in [`GROUPS`] groups.
 pub fn instances(nodes: u32) -> Vec<FakeInstance> {
     (1..=nodes)
         .map(|number| FakeInstance::numbered(number).kops(CLUSTER, &group_name(number)))

@@ -1,5 +1,5 @@
-//! The coordinator and the agents: how soon a change in the cloud takes effect, service accounts and pull secrets in many namespaces, roles and bindings,
-//! plugins, upgrades, logins, and what they cost at rest.
+//! The coordinator and the agents: how soon a change in the cloud takes effect, service accounts and pull secrets in
+//! many namespaces, roles and bindings, plugins, upgrades, logins, and what they cost at rest.
 
 mod access;
 mod agent;

@@ -1,4 +1,4 @@
-//! What it costs on Compute Engine to identify every instance of a big managed instance group.
+//! The cost on Compute Engine of the identification of every instance of a big managed instance group.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,8 @@ const NODES: u32 = 1000;
 const MEMBERS: &str = "regionInstanceGroupManagers.listManagedInstances";
 const TEMPLATES: &str = "instanceTemplates.get";
 const INSTANCES: &str = "instances.aggregatedList";
-/// Only the cluster's health lists the groups. Each time it then lists the members of ours once, and the first time it reads its template.
+/// Only the cluster's health lists the groups. Each time it then lists the members of ours once, and the first time it
+/// reads its template.
 const GROUPS: &str = "instanceGroupManagers.aggregatedList";
 
 pub async fn measure(bed: &Bed) -> Result<Chapter> {

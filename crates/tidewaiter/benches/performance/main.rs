@@ -1,8 +1,8 @@
 //! `make bench`: the speed and size of the controller, the coordinator and the cloud's server, as ratios in one run.
 //!
 //! The released roles run against a real API server and stand-ins for the cloud that have its latency and its limits.
-//! Where a time is reported it is next to that of a bare client, which sends the same writes and reads and decides nothing:
-//! their ratio means the same on any machine.
+//! Where a time is reported it is next to that of a bare client, which sends the same writes and reads and decides
+//! nothing: their ratio means the same on any machine.
 #![allow(
     missing_docs,
     unreachable_pub,

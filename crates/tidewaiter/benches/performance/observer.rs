@@ -65,7 +65,7 @@ impl Observer {
     }
 }
 
-/// What a watch that is followed says next.
+/// Returns the next event of a watch.
 pub async fn next(events: &mut UnboundedReceiver<(Instant, String)>) -> Result<(Instant, String)> {
     let event = tokio::time::timeout(PATIENCE, events.recv()).await.context("in time")?;
     event.context("the watch ended")

@@ -1,7 +1,8 @@
-//! 150,000 pods that no API server here could hold beside everything else: their list is answered in its place, by the proxy.
+//! 150,000 pods that no API server here could hold beside everything else: their list is answered in its place, by the
+//! proxy.
 //!
-//! Whoever lists pods through the proxy gets these, page by page; the watch that follows goes on at the real API server, so
-//! what comes and goes later are real pods.
+//! Whoever lists pods through the proxy gets these, page by page; the watch that follows goes on at the real API
+//! server, so what comes and goes later are real pods.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
@@ -73,8 +74,8 @@ pub async fn feed(bed: &Bed, proxy: &ApiProxy) -> Result<()> {
 }
 
 impl Feed {
-    /// The page that is asked for with `limit` and `continue`: the number of its first pod. It is encoded anew each time, as an
-    /// API server does it, which is most of what a list costs.
+    /// The page that is asked for with `limit` and `continue`: the number of its first pod. It is encoded anew each
+    /// time, as an API server does it, which is most of what a list costs.
     fn page(&self, request: &ApiRequest) -> serde_json::Result<String> {
         let parameter = |name: &str| {
             let mut pairs = request.query.split('&').filter_map(|pair| pair.split_once('='));

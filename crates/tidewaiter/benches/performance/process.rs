@@ -15,11 +15,12 @@ use tidewaiter_testkit::usage::{Memory, cpu_seconds};
 
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// One client for all that is asked while something is measured: each new one would prepare TLS again, on the cores that are measured.
+/// One client for all that is asked while something is measured: each new one would prepare TLS again, on the cores
+/// that are measured.
 static CLIENT: LazyLock<reqwest::Client> =
     LazyLock::new(|| reqwest::Client::builder().no_proxy().build().unwrap_or_default());
 
-/// What a role answers at this address.
+/// Returns the page of a role at this address.
 ///
 /// # Errors
 /// When it does not answer with 200.
@@ -36,13 +37,13 @@ pub struct ColdStart {
     pub seconds: f64,
     /// From the moment that it held the Lease to the last label seen.
     pub seconds_from_leadership: f64,
-    /// What it used of the cores until then.
+    /// The CPU time until then.
     pub cpu_seconds: f64,
-    /// What the API server used of the cores for it.
+    /// The CPU time of the API server for it.
     pub api_server_cpu_seconds: f64,
-    /// What it asked of EC2 about instances, throttled calls included.
+    /// The number of its calls to EC2 about instances, throttled calls included.
     pub ec2_calls: usize,
-    /// What it asked of the API server, by verb and resource.
+    /// Its requests to the API server, by verb and resource.
     pub requests: BTreeMap<String, usize>,
     /// When the last label was seen.
     pub memory: Memory,
@@ -132,7 +133,8 @@ impl Role {
         self.process.stop(SOON).await;
     }
 
-    /// The value of a series that the role exports, as `name` or `name{label="value"}` with its labels in order; NaN if there is none.
+    /// The value of a series that the role exports, as `name` or `name{label="value"}` with its labels in order; NaN if
+    /// there is none.
     pub async fn series(&self, name: &str) -> Result<f64> {
         let page = page(&format!("{}/metrics", self.admin)).await?;
         let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

@@ -20,7 +20,7 @@ const NOTHING: TokenBucket = TokenBucket {
     refill: 0.0,
 };
 
-/// What EC2 does meanwhile.
+/// The fault of EC2 meanwhile.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     /// It throttles every call.
@@ -76,7 +76,6 @@ impl Trouble {
     }
 }
 
-/// One run.
 struct Run {
     /// From the end of the trouble to the last label.
     seconds: f64,

@@ -62,7 +62,7 @@ impl Figure {
     }
 }
 
-/// What one scenario has found.
+/// The results of one scenario.
 pub struct Chapter {
     pub key: &'static str,
     pub title: String,
@@ -174,7 +174,7 @@ pub fn count(count: usize) -> f64 {
     count as f64
 }
 
-/// Says what happens now.
+/// Prints the current step.
 #[expect(clippy::print_stderr, reason = "whoever waits wants to know for what")]
 pub fn note(what: &str) {
     eprintln!("bench: {what}");

@@ -1,7 +1,8 @@
 //! Up to 50,000 Nodes: what of the controller's cost grows faster than their number.
 //!
-//! No API server on this machine could store so many: the simulated one serves them over HTTP. It shares the cores with the
-//! controller, so a time contains its work too; what the fakes use of the cores is reported next to what the controller uses.
+//! No API server on this machine could store so many: the simulated one serves them over HTTP. It shares the cores with
+//! the controller, so a time contains its work too; what the fakes use of the cores is reported next to what the
+//! controller uses.
 
 mod curve;
 mod point;
@@ -18,7 +19,7 @@ use point::Point;
 
 pub const SIZES: [u32; 5] = [1_000, 5_000, 10_000, 25_000, 50_000];
 
-/// What the largest cluster is compared with.
+/// The size with which the largest cluster is compared.
 const REFERENCE: u32 = 5_000;
 
 /// A cost for each Node of the largest cluster, compared with the reference: what grows faster is not linear.

@@ -1,5 +1,5 @@
-//! The verdict on a cluster of 5,000 Nodes and 150,000 pods: what it costs to hold, how soon it is there after a change, how fast it
-//! is told, and how long `tidewaiter validate` takes for one.
+//! The verdict on a cluster of 5,000 Nodes and 150,000 pods: what it costs to hold, how soon it is there after a
+//! change, how fast it is told, and how long `tidewaiter validate` takes for one.
 
 mod changes;
 mod churn;
@@ -28,7 +28,7 @@ const HEARTBEAT_SECONDS: u32 = 60;
 /// Longer than the first verdict takes.
 const SOON: Duration = Duration::from_mins(2);
 
-/// What was measured in one state of the cluster.
+/// The measurements in one state of the cluster.
 struct Measured {
     /// Seconds that each scrape took.
     scrapes: Vec<f64>,

@@ -1,4 +1,5 @@
-//! The chapters about the cloud: a server, an API server that trusts its tokens, and a permission that is given and taken away.
+//! The chapters about the cloud: a server, an API server that trusts its tokens, and a permission that is given and
+//! taken away.
 
 use std::fs;
 use std::io::Write as _;
@@ -107,7 +108,7 @@ pub async fn is_believed(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// What Alice's team gets and loses again.
+/// The role that Alice's team is given and loses again.
 const READER: &str = "kind: Role
 spec: {name: reader, rules: [{type: kubernetes, api_groups: [''], resources: [configmaps], verbs: [get, list]}]}
 ---
@@ -168,7 +169,8 @@ pub async fn gives_and_takes(world: &World) -> Result<()> {
     kubectl_is_forbidden(cloud, &kubeconfig, &get).await
 }
 
-/// Asks for `ConfigMap`s of `dev` until the API server answers with this status; returns after how many milliseconds it did.
+/// Asks for `ConfigMap`s of `dev` until the API server answers with this status; returns after how many milliseconds it
+/// did.
 #[expect(clippy::disallowed_methods, reason = "how long it takes, for the viewer")]
 async fn answered(stage: &Stage, token: &str, status: u16) -> u128 {
     let begun = Instant::now();
@@ -190,7 +192,7 @@ async fn answered(stage: &Stage, token: &str, status: u16) -> u128 {
 }
 
 impl Cloud {
-    /// Where its users type their commands.
+    /// Returns the folder in which its users type their commands.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -214,7 +216,7 @@ impl Cloud {
         Ok(object["id"].as_str().context("it has an id")?.to_owned())
     }
 
-    /// What was changed, the latest first.
+    /// Returns the changes, the latest first.
     pub async fn changes(&self) -> Result<Vec<Value>> {
         let told = self
             .owner()

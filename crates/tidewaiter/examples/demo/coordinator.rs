@@ -242,7 +242,8 @@ async fn restored_in(stage: &Stage, mark: AuditMark, resource: &str) -> Result<S
     Ok(created.stage_timestamp.duration_since(deleted.stage_timestamp))
 }
 
-/// A node pool is deleted in the cloud by mistake, with all of its labels. Nothing happens in the cluster before somebody releases it.
+/// A node pool is deleted in the cloud by mistake, with all of its labels. Nothing happens in the cluster before
+/// somebody releases it.
 pub async fn holds(world: &World) -> Result<()> {
     let (stage, cloud) = (world.stage()?, world.cloud()?);
     cloud

@@ -1,5 +1,5 @@
-//! `make demo`: Tidewaiter at work on a real API server, with moto in the place of AWS, told in a few steps; or, with `NODES=2`,
-//! installed on real nodes, which `NODES=3` upgrades.
+//! `make demo`: Tidewaiter at work on a real API server, with moto in the place of AWS, told in a few steps; or, with
+//! `NODES=2`, installed on real nodes, which `NODES=3` upgrades.
 //!
 //! Everything that is shown is asked of the running components, and everything that is told is checked: what does not
 //! happen fails the demo. Whatever ends it, nothing that it started is left.
@@ -50,7 +50,7 @@ struct Args {
     audit: Option<PathBuf>,
 }
 
-/// What a shell says of a program that Ctrl-C ended.
+/// The exit code that a shell reports for a program that Ctrl-C ended.
 const INTERRUPTED: u8 = 128 + 2;
 
 #[tokio::main]
@@ -88,7 +88,6 @@ async fn main() -> ExitCode {
 
 /// A story and what it plays in. Dropped, everything that it started is gone.
 trait Play {
-    /// Tells it.
     async fn tell(&mut self, narrator: &Narrator) -> Result<()>;
 
     /// The end of the last log, for a demo that failed.
@@ -96,7 +95,7 @@ trait Play {
 
     fn cluster(&self) -> Result<&ControlPlane>;
 
-    /// How to look around while everything runs.
+    /// Returns the commands to look around while everything runs.
     fn ways_in(&self) -> Result<String>;
 }
 

@@ -15,7 +15,7 @@ const HEADING: Style = AnsiColor::Cyan.on_default().bold();
 const COMMAND: Style = Style::new().bold();
 const FAILURE: Style = AnsiColor::Red.on_default().bold();
 
-/// Where the story is.
+/// The position in the story.
 #[derive(Debug, Default)]
 pub struct Narrator(RefCell<Progress>);
 
@@ -40,7 +40,7 @@ impl Narrator {
         self.0.borrow_mut().over = true;
     }
 
-    /// Whether the story is told.
+    /// Returns true if the story is told.
     pub fn is_over(&self) -> bool {
         self.0.borrow().over
     }
@@ -75,7 +75,7 @@ pub fn command(command: &str) {
     println!("{INDENT}{COMMAND}$ {command}{COMMAND:#}");
 }
 
-/// What a command answered.
+/// Prints the output of a command.
 pub fn output(output: &str) {
     print(output.trim_end());
 }
@@ -85,7 +85,7 @@ pub fn remark(text: &str) {
     println!("\n{text}");
 }
 
-/// What a person can do now that everything runs.
+/// Prints the commands to try now that everything runs.
 pub fn explore(ways_in: &str) {
     println!("\n{HEADING}It runs on: look around{HEADING:#}");
     print(ways_in);
@@ -108,7 +108,7 @@ fn print_line(line: &str, set_in: usize) {
     println!("{INDENT}{rest}");
 }
 
-/// Where to break a line that is too long, after what it is set in by.
+/// Returns the place to break a line that is too long, after its indentation.
 fn cut(line: &str, set_in: usize) -> Option<usize> {
     let width = WIDTH - INDENT.len();
     let head = line.get(..=width)?;

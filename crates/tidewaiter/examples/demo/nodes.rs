@@ -1,4 +1,5 @@
-//! The story on real nodes (`make demo NODES=2`): the image and the chart are installed, and people log in. On three nodes, they are upgraded after that.
+//! The story on real nodes (`make demo NODES=2`): the image and the chart are installed, and people log in. On three
+//! nodes, they are upgraded after that.
 
 use std::process::Stdio;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The chapter about a plugin: it is installed and upgraded, a version breaks and says why, an operator goes back, and the next version
-//! mends it.
+//! The chapter about a plugin: it is installed and upgraded, a version breaks and says why, an operator goes back, and
+//! the next version mends it.
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Api;
@@ -44,7 +44,7 @@ const MENDED: Release = Release {
 };
 
 impl Release {
-    /// What the catalogue of the cloud has for it: two groups, one after the other.
+    /// Returns its manifests in the catalogue of the cloud: two groups, one after the other.
     fn manifests(&self) -> String {
         let (port, title) = (self.port, self.title);
         format!(

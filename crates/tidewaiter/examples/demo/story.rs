@@ -15,7 +15,7 @@ use crate::{cloud, coordinator, health, plugins};
 const TEAM: &str = "example.com/team";
 const SPOT_ROLE: &str = "node-role.kubernetes.io/spot-worker";
 
-/// What `kubectl get nodes` shows besides its own columns.
+/// The additional columns of `kubectl get nodes`.
 const COLUMNS: &str = "kops.k8s.io/instancegroup";
 
 /// One instance of each group, and one more of the workers that nobody has heard of yet.

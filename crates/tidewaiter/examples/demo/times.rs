@@ -1,4 +1,5 @@
-//! How long the cluster took to follow the cloud: the difference between a record of the cloud's audit log and one of the API server's.
+//! The time in which the cluster followed the cloud: the difference between a record of the cloud's audit log and one
+//! of the API server's.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +16,8 @@ const MIRRORED: [(&str, &str, &str); 4] = [
     ("plugins", "Plugin", "plugins"),
 ];
 
-/// One row for each kind: from the change in the cloud to the end of its last effect. `audit` are the writes of the coordinator, `registry` is
-/// the id of the one registry.
+/// One row for each kind: from the change in the cloud to the end of its last effect. `audit` are the writes of the
+/// coordinator, `registry` is the id of the one registry.
 pub fn table(changes: &[Value], audit: &Audit, worker: &str, registry: &str) -> Result<String> {
     let mut rows = vec![format!("{:<24}{:<46}{:>8}", "IN THE CLOUD", "IN THE CLUSTER", "AFTER")];
     let mut row = |what: &str, effect: &str, took: SignedDuration| {

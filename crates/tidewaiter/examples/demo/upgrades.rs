@@ -1,5 +1,5 @@
-//! The chapters of `make demo NODES=3` about an upgrade: nodes with a kubelet of the release before, a script that is signed away from the cloud, and a workload
-//! that keeps what its budget promises while its pods are moved.
+//! The chapters of `make demo NODES=3` about an upgrade: nodes with a kubelet of the release before, a script that is
+//! signed away from the cloud, and a workload that keeps what its budget promises while its pods are moved.
 
 use std::process::Stdio;
 
@@ -194,7 +194,7 @@ async fn watch(id: &str, kubeconfig: &str) -> Result<()> {
     Ok(())
 }
 
-/// How often the workload was looked at until the upgrade was over, and the fewest pods that were there.
+/// Returns the number of looks at the workload until the upgrade was over, and the fewest pods that were there.
 async fn least(world: &World, id: &str) -> Result<(usize, usize)> {
     let site = world.site()?;
     let pods: Api<Pod> = Api::default_namespaced(site.control_plane.client(&Identity::Admin));

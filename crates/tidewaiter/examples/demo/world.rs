@@ -1,4 +1,4 @@
-//! What the story plays in: a control plane, moto with the state store and the instances, and the released controller.
+//! The setup of the story: a control plane, moto with the state store and the instances, and the released controller.
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -40,7 +40,7 @@ pub struct World {
     stage: Option<Stage>,
 }
 
-/// What is there before the controller.
+/// The state before the controller.
 #[derive(Debug)]
 pub struct Stage {
     pub cluster: ControlPlane,
@@ -129,7 +129,7 @@ impl World {
             .metrics)
     }
 
-    /// What the controller's admin server answers.
+    /// Returns the response of the controller's admin server.
     pub async fn get(&self, path: &str) -> Result<String> {
         Ok(reqwest::get(format!("http://{}{path}", self.admin()?))
             .await?
@@ -137,7 +137,7 @@ impl World {
             .await?)
     }
 
-    /// What the MetricsServer answers.
+    /// Returns the response of the MetricsServer.
     pub async fn scrape(&self) -> Result<String> {
         Ok(reqwest::get(format!("http://{}/metrics", self.metrics_server()?))
             .await?
@@ -242,7 +242,8 @@ impl Stage {
         self.moto.launch(&launch).await
     }
 
-    /// Runs the released binary with what its user would have in the environment; gives what it printed and its exit code.
+    /// Runs the released binary with what its user would have in the environment; gives what it printed and its exit
+    /// code.
     pub async fn tidewaiter(&self, args: &[&str]) -> Result<(String, i32)> {
         let output = tokio::process::Command::new(binary()?)
             .args(args)
@@ -332,7 +333,7 @@ pub fn words(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// What a filter like sed makes of a text.
+/// Returns the output of a filter like sed for a text.
 pub async fn filtered(text: &str, filter: &str, args: &[&str]) -> Result<String> {
     let mut child = tokio::process::Command::new(filter)
         .args(args)
@@ -354,7 +355,7 @@ pub fn state_store() -> String {
     format!("s3://{BUCKET}")
 }
 
-/// Where the cluster's files lie in it.
+/// Returns the folder of the cluster's files in it.
 pub fn config_base() -> String {
     format!("{}/{CLUSTER}", state_store())
 }

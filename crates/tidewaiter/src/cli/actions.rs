@@ -1,4 +1,5 @@
-//! The flags of the commands of `tidewaiter cloud` that do something with an object other than to create, change or delete it.
+//! The flags of the commands of `tidewaiter cloud` that do something with an object other than to create, change or
+//! delete it.
 
 use std::path::PathBuf;
 

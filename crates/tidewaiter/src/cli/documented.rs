@@ -57,7 +57,7 @@ fn typed(line: &str) -> Option<String> {
         .then(|| command.trim_end_matches(';').to_owned())
 }
 
-/// What the command line finds wrong; a name in capitals stands for a value that the reader has.
+/// Returns the error of the command line; a name in capitals stands for a value that the reader has.
 fn refusal(command: &str, is_complete: bool) -> Option<clap::Error> {
     // `list|add` names both.
     if let Some(words) = command.split(' ').find(|word| word.contains('|')) {

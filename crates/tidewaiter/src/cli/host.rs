@@ -8,7 +8,7 @@ use tidewaiter_api::NodeName;
 use tidewaiter_cloud::models::values::ClusterId;
 use tidewaiter_cloud::signed::TrustedKey;
 
-/// Where the host remembers what it has run; `StateDirectory` of the units names it, too.
+/// The folder in which the host remembers the scripts that it has run; `StateDirectory` of the units names it, too.
 pub(crate) const STATE: &str = "/var/lib/tidewaiter-host";
 
 #[derive(Debug, Subcommand)]

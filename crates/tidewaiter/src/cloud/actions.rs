@@ -1,5 +1,5 @@
-//! The commands that do something with an object other than to create, change or delete it. Tokens and API keys are printed when they
-//! are created, and never again.
+//! The commands that do something with an object other than to create, change or delete it. Tokens and API keys are
+//! printed when they are created, and never again.
 
 use std::path::Path as File;
 

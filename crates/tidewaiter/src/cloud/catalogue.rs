@@ -133,7 +133,7 @@ async fn withdraw(session: &Session, version: &VersionArgs, error: Error) -> Err
     }
 }
 
-/// What the server says of headers, in the words of the command line.
+/// Explains a server's error about headers in the words of the command line.
 fn explained(error: Error, version: &VersionArgs) -> Error {
     match error.downcast_ref() {
         Some(ClientError::Rejected { failure, .. }) if failure.code == PRECONDITION_REQUIRED => anyhow!(

@@ -1,7 +1,7 @@
 //! The documents in files, each with one object, and the scope of a prune.
 //!
-//! All files and secrets are read, and all documents validated, before the first request. An error names the file and the document in it, and
-//! contains no secret.
+//! All files and secrets are read, and all documents validated, before the first request. An error names the file and
+//! the document in it, and contains no secret.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,8 +50,8 @@ pub(super) struct Documents {
     pub(super) scope: Option<PruneScope>,
 }
 
-/// Reads a file, or every `.yaml`, `.yml` and `.json` in a folder and the folders in it, in the order of their names. `check` validates
-/// each document.
+/// Reads a file, or every `.yaml`, `.yml` and `.json` in a folder and the folders in it, in the order of their names.
+/// `check` validates each document.
 ///
 /// # Errors
 /// If any document is invalid. All of them are reported, each in a line of its own.
@@ -242,7 +242,8 @@ struct Secrets<'a> {
 }
 
 impl Secrets<'_> {
-    /// Puts the secret in the place of each `{fromFile: PATH}` and `{fromEnv: NAME}`. Paths are relative to the document.
+    /// Puts the secret in the place of each `{fromFile: PATH}` and `{fromEnv: NAME}`. Paths are relative to the
+    /// document.
     fn fetch(&self, field: &str, value: &mut Value) -> Result<()> {
         let Value::Object(map) = value else {
             return Ok(());

@@ -1,7 +1,8 @@
-//! Who gains and who loses which verbs on what in each cluster, if a plan is carried out. No requests are sent here.
+//! The access that is gained and lost in each cluster, by subject, if a plan is carried out. No requests are sent here.
 //!
-//! It is what the cloud gives: to a coordinator with the default settings, and, marked as such, what only one with `allowPrivileged: true` gives.
-//! What `rbacCeiling` refuses, and `systemNamespaces` adds, is known in its cluster only.
+//! It is what the cloud gives: to a coordinator with the default settings, and, marked as such, what only one with
+//! `allowPrivileged: true` gives. What `rbacCeiling` refuses, and `systemNamespaces` adds, is known in its cluster
+//! only.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -35,7 +36,7 @@ pub(super) struct Impact {
 }
 
 impl Impact {
-    /// What changes in the clusters from `before` to `after`.
+    /// Returns the changes in the clusters from `before` to `after`.
     pub(super) fn new(clusters: &[Value], before: &AccessObjects, after: &AccessObjects) -> Self {
         let changed = clusters.iter().map(|cluster| {
             let id = text(cluster, "id");
@@ -94,8 +95,8 @@ impl Impact {
     }
 }
 
-/// The changes of a coordinator with the default settings, and what only `allowPrivileged` adds to them. A rule that is refused by default
-/// must not hide that it permits what another rule is to permit.
+/// The changes of a coordinator with the default settings, and what only `allowPrivileged` adds to them. A rule that is
+/// refused by default must not hide that it permits what another rule is to permit.
 fn both(before: &Access, after: &Access) -> Vec<Change> {
     let mut found = changes(&unprivileged(before), &unprivileged(after));
     for Change { subject, gains, loses } in changes(before, after) {
@@ -114,7 +115,7 @@ fn both(before: &Access, after: &Access) -> Vec<Change> {
     found
 }
 
-/// What a coordinator with the default settings makes of it.
+/// Returns the access that a coordinator with the default settings grants.
 fn unprivileged(access: &Access) -> Access {
     let mut access = access.clone();
     for (id, rules) in &mut access.roles {
@@ -131,12 +132,13 @@ fn scope(namespace: Option<&str>) -> Scope {
     Scope::of(namespace, &SystemNamespaces::default())
 }
 
-/// Why it is given only with `allowPrivileged: true`.
+/// Returns the reason why it is given only with `allowPrivileged: true`.
 fn why_privileged(grant: &Grant) -> Option<&'static FullControl> {
     full_control(&grant.rule, scope(grant.namespace.as_deref()))
 }
 
-/// What is gained or lost, with what of it `verb` tells: what the subject had before, or keeps.
+/// Describes the difference, including the part that `verb` expresses: the access that the subject had before, or
+/// keeps.
 fn described(difference: &Difference, verb: &str) -> String {
     let Difference { grant, except } = difference;
     let mut remarks = Vec::new();
@@ -158,7 +160,7 @@ fn described(difference: &Difference, verb: &str) -> String {
 }
 
 impl AccessObjects {
-    /// What is given in the cluster. A user or a team that is not there has nothing.
+    /// Returns the access that is given in the cluster. A user or a team that is not there has nothing.
     fn access(&self, cluster: &str) -> Access {
         let ids = |objects: &[Value]| {
             objects

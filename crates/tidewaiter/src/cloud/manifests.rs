@@ -6,7 +6,8 @@ use std::mem;
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-/// What the API server adds to `metadata`, and accepts from nobody. With any of the first three an object is exported.
+/// The fields that the API server adds to `metadata`, and accepts from nobody. With any of the first three an object is
+/// exported.
 const ADDED: [&str; 6] = [
     "managedFields",
     "resourceVersion",

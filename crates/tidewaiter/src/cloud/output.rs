@@ -53,7 +53,7 @@ pub(super) fn value(format: CloudFormat, value: &Value) -> Result<()> {
     print(&text)
 }
 
-/// As YAML with a trailing line feed.
+/// Returns the value as YAML with a trailing line feed.
 pub(crate) fn yaml(value: &Value) -> Result<String> {
     let text = tidewaiter_kit::yaml::to_string(value).context("the output as YAML")?;
     Ok(if text.ends_with('\n') { text } else { text + "\n" })

@@ -53,7 +53,7 @@ pub(super) struct Plan {
     pub(super) unchanged: usize,
     /// The names of the ids in the steps.
     pub(super) names: HashMap<String, String>,
-    /// Who gains and who loses access by the steps, if any of them is about that.
+    /// The access that is gained and lost by the steps, if any of them is about that.
     pub(super) impact: Option<Impact>,
 }
 

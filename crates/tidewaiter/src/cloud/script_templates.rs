@@ -1,4 +1,5 @@
-//! `tidewaiter cloud script-templates`: scripts that serve for each upgrade to a version, or to any, of a cluster or of all clusters.
+//! `tidewaiter cloud script-templates`: scripts that serve for each upgrade to a version, or to any, of a cluster or of
+//! all clusters.
 
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::Value;
@@ -74,7 +75,7 @@ fn version(of: &ScriptTemplateArgs) -> String {
         .map_or_else(|| "any".to_owned(), ToString::to_string)
 }
 
-/// Whose template it is, and for which version, for people.
+/// Returns the owner of the template, and its version, for people.
 fn title(of: &ScriptTemplateArgs) -> String {
     let owner = if of.all_clusters { "all clusters" } else { "the cluster" };
     match &of.target_version {

@@ -14,7 +14,7 @@ use tidewaiter_kit::SystemClock;
 use super::contexts::{Contexts, Login};
 use crate::cli::CloudPlace as Place;
 
-/// How long requests to an unavailable server are retried while a user waits.
+/// The time for which requests to an unavailable server are retried while a user waits.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An open login.
@@ -203,14 +203,14 @@ pub(super) fn is_over(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(is_of_login)
 }
 
-/// Whether the object has this name.
+/// Returns true if the object has this name.
 pub(super) fn is_called(kind: Kind, object: &Value, name: &str) -> bool {
     let fields = kind.facts().key.iter().copied().chain(["name"]);
     let mut texts = fields.filter_map(|field| object.get(field)?.as_str());
     texts.any(|text| text == name || (kind == Kind::User && text.eq_ignore_ascii_case(name)))
 }
 
-/// What was found; `None` if the server has no such object, or does not show it to this user.
+/// Returns the found value; `None` if the server has no such object, or does not show it to this user.
 pub(super) fn if_found<T>(found: Result<T>) -> Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),

@@ -1,5 +1,5 @@
-//! `tidewaiter cloud sign` and `sign-script`: sign the manifests of a plugin, and the script of an upgrade. Nothing comes from the cloud, so it cannot say
-//! what is signed, and the key stays here.
+//! `tidewaiter cloud sign` and `sign-script`: sign the manifests of a plugin, and the script of an upgrade. Nothing
+//! comes from the cloud, so it cannot say what is signed, and the key stays here.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -203,7 +203,7 @@ fn refuse_others(
     ))
 }
 
-/// Says something beside the output.
+/// Prints a note to standard error.
 fn note(text: &str) {
     // Nobody misses it where standard error is closed.
     let _ = writeln!(io::stderr(), "{text}");

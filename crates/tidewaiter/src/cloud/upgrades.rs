@@ -10,7 +10,7 @@ use super::output::print;
 use super::session::{Session, if_found, request, text};
 use crate::cli::UpgradeArgs;
 
-/// How many nodes are named.
+/// The number of nodes that are named.
 const NAMED: usize = 5;
 
 /// The upgrade with the columns of a table: what its cluster reports last.
@@ -33,8 +33,8 @@ pub(super) fn row(upgrade: &Value) -> Value {
     row
 }
 
-/// Whether it was aborted. Where that was done in the cluster, and why one that is over has failed, only the message
-/// says.
+/// Returns true if it was aborted. Where that was done in the cluster, and why one that is over has failed, only the
+/// message says.
 fn is_aborted(upgrade: &Value) -> bool {
     let is_said = |message: &str| {
         let words = message.strip_prefix("it was ").unwrap_or(message);
@@ -47,7 +47,7 @@ fn is_aborted(upgrade: &Value) -> bool {
     }
 }
 
-/// What a command changes of the policy.
+/// The change of the policy by a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
     Pause,
@@ -65,7 +65,7 @@ impl Change {
         }
     }
 
-    /// What the upgrade is afterwards.
+    /// Returns the state of the upgrade afterwards.
     const fn done(self) -> &'static str {
         match self {
             Self::Pause => "paused",
@@ -74,7 +74,7 @@ impl Change {
         }
     }
 
-    /// What cannot be done to an upgrade that is over.
+    /// Returns the participle for the message that an upgrade that is over cannot be changed.
     const fn participle(self) -> &'static str {
         match self {
             Self::Pause => "paused",
@@ -119,12 +119,12 @@ pub(super) async fn find(session: &Session, upgrade: &str) -> Result<(Path, Valu
     Ok((path, found))
 }
 
-/// Whether the cluster reports that the upgrade is over.
+/// Returns true if the cluster reports that the upgrade is over.
 pub(super) fn is_over(upgrade: &Value) -> bool {
     matches!(upgrade["status"]["clusterStatus"].as_str(), Some("Success" | "Failed"))
 }
 
-/// How an upgrade that is over ended, and what can be done then.
+/// Describes the end of an upgrade, and the next steps.
 fn ending(upgrade: &Value) -> String {
     const CREATE: &str = "tidewaiter cloud create upgrade -f FILE";
     let status = &upgrade["status"];

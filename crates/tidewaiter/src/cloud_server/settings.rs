@@ -64,17 +64,17 @@ pub(super) struct ServerSettings {
     /// The maximum number of change streams of one caller; a coordinator has one.
     #[serde(deserialize_with = "whole_count")]
     streams_per_caller: NonZeroU32,
-    /// How many days changes stay in the audit log.
+    /// The number of days for which changes stay in the audit log.
     #[serde(deserialize_with = "whole_count")]
     audit_days: NonZeroU32,
-    /// How many days the changes that clusters report stay in the audit log.
+    /// The number of days for which the changes that clusters report stay in the audit log.
     #[serde(deserialize_with = "whole_count")]
     report_days: NonZeroU32,
     /// The maximum number of objects in an organization, of tokens those of one user, by kind, where it differs from
     /// the default.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     quotas: BTreeMap<String, u32>,
-    /// How many MiB are stored of an organization, a cluster and a caller.
+    /// The storage of an organization, a cluster and a caller, in MiB.
     #[serde(rename = "storageMiB")]
     storage: StorageLimits,
     /// The addresses and networks of the proxies whose `Forwarded` header names the client.
@@ -173,7 +173,8 @@ impl ServerSettings {
         self.database_url(password.as_deref())
     }
 
-    /// The URL of the database with this password. Fails where a password file is set and the URL cannot have a password.
+    /// The URL of the database with this password. Fails where a password file is set and the URL cannot have a
+    /// password.
     fn database_url(&self, password: Option<&str>) -> Result<Url> {
         let text = match &self.database {
             Some(database) => database.clone(),

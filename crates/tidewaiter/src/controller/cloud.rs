@@ -1,5 +1,5 @@
-//! The cloud that kOps' configuration names: who says what an instance is and which groups there are, and how the state store is
-//! reached.
+//! The cloud that kOps' configuration names: who says what an instance is and which groups there are, and how the state
+//! store is reached.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use super::environment::AWS_REGION;
 use super::label_source::{LabelDecision, decide};
 use super::state_store::{open_store, store_options};
 
-/// What depends on the cloud.
+/// The parts that depend on the cloud.
 pub(crate) struct Cloud {
     pub(crate) identifier: Arc<dyn Identifier>,
     pub(crate) store: Arc<StateStore>,
-    /// Who says which groups of instances there are.
+    /// The source of the groups of instances.
     pub(crate) groups: Arc<dyn CloudGroups>,
     pub(crate) labels: LabelDecision,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Cloud {
 /// Names the project for every program that calls Google Cloud.
 const GCP_PROJECT: &str = "GCP_PROJECT";
 
-/// Whether this version supports the cloud.
+/// Checks that this version supports the cloud.
 pub(super) fn check(cloud: kops::Cloud) -> Result<()> {
     if !cloud.is_supported() {
         bail!("cloud is {cloud}: {}", kops::Cloud::SUPPORTED);
@@ -76,7 +76,8 @@ impl Cloud {
         })
     }
 
-    /// On AWS the state store is reached with what EC2 and Auto Scaling are reached with, unless it has keys of its own.
+    /// On AWS the state store is reached with what EC2 and Auto Scaling are reached with, unless it has keys of its
+    /// own.
     async fn aws(given: &Given, kit: &Kit, store: StoreOptions) -> Result<Self> {
         let config = aws_config(given).await?;
         let store = StoreOptions {
@@ -102,15 +103,15 @@ async fn labels(given: &Given, store: &StateStore, kit: &Kit) -> LabelDecision {
     decide(&given.settings, given.config.cloud, store, &*kit.clock).await
 }
 
-/// The region of the cluster, as far as anybody says it. `AWS_REGION` comes last: a shell has it for the person's own account, and kOps
-/// copies it from there into its container.
+/// The region of the cluster, as far as anybody says it. `AWS_REGION` comes last: a shell has it for the person's own
+/// account, and kOps copies it from there into its container.
 pub(super) fn region(given: &Given) -> Option<&str> {
     let set = given.settings.region.as_deref();
     set.or(given.config.region.as_deref())
         .or_else(|| given.variable(AWS_REGION))
 }
 
-/// Who says it, for errors.
+/// Returns the origin of the region, for errors.
 fn region_origin(given: &Given) -> &'static str {
     match (&given.settings.region, &given.config.region) {
         (Some(_), _) => "the setting region (TIDEWAITER_REGION)",
@@ -253,7 +254,7 @@ mod tests {
     use super::*;
     use crate::controller::settings::ControllerSettings;
 
-    /// What kOps' file, the setting and the shell say.
+    /// Returns the values from kOps' file, the setting and the shell.
     fn given(file: Option<&str>, set: Option<&str>, shell: Option<&str>) -> Given {
         let owned = |text: &str| text.to_owned();
         Given {

@@ -1,8 +1,8 @@
 //! The variables that kOps sets in the container of kops-controller. Each one has an effect or produces a warning.
 //!
-//! kOps copies most of them from the machine on which `kops update cluster` runs, whether the cluster needs them or not. The proxy
-//! variables (`http_proxy`, `https_proxy`, `NO_PROXY`, `no_proxy`) are read by the clients themselves. Many are secrets: no value is
-//! ever shown.
+//! kOps copies most of them from the machine on which `kops update cluster` runs, whether the cluster needs them or
+//! not. The proxy variables (`http_proxy`, `https_proxy`, `NO_PROXY`, `no_proxy`) are read by the clients themselves.
+//! Many are secrets: no value is ever shown.
 //!
 //! Source: `util/pkg/env` and `KopsControllerEnv` of kOps.
 

@@ -1,7 +1,7 @@
-//! Where the labels of Nodes come from: what the operator set, or what the version of kOps says.
+//! The source of the labels of Nodes: the operator's setting, or the one of the version of kOps.
 //!
-//! Decided once, at the start: an upgrade of kOps replaces the machines of the control plane. A state store that is slow
-//! or unavailable delays the start by at most [`WAIT`], and moves no Node from one source to the other.
+//! Decided once, at the start: an upgrade of kOps replaces the machines of the control plane. A state store that is
+//! slow or unavailable delays the start by at most [`WAIT`], and moves no Node from one source to the other.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tidewaiter_kops::{Cloud, KopsVersion, StoreError, VersionError};
 
 use super::settings::ControllerSettings;
 
-/// How long the start waits for the version of kOps.
+/// The time for which the start waits for the version of kOps.
 const WAIT: Duration = Duration::from_secs(5);
 
 /// The setting `labelSource`.
@@ -30,7 +30,7 @@ pub(crate) enum LabelSource {
     StoreThenTags,
 }
 
-/// Where labels come from, and why.
+/// The source of labels, and its reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LabelDecision {
     pub(crate) from: LabelsFrom,
@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// What the state store answers.
+    /// The answer of the state store.
     #[derive(Clone, Copy, Debug)]
     enum Store {
         Holds(&'static str),

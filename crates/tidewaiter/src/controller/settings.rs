@@ -21,29 +21,30 @@ use crate::settings::{LeasePlace, endpoint, endpoint_without_path, seconds, whol
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(crate) struct ControllerSettings {
-    /// Where the MetricsServer serves /metrics.
+    /// The address of the MetricsServer's /metrics.
     #[serde(deserialize_with = "address")]
     pub(crate) metrics_address: SocketAddr,
-    /// So many workers may be not ready before the verdict on the cluster is that it failed.
+    /// The number of workers that may be not ready before the verdict on the cluster is a failure.
     #[serde(deserialize_with = "whole_number")]
     pub(crate) max_unready_nodes: u32,
-    /// Whether a Node must have a name that the cloud gives its instance.
+    /// The rule that a Node must have a name that the cloud gives its instance.
     pub(crate) node_names: NodeNames,
-    /// Where the labels of a proven Node come from.
+    /// The source of the labels of a proven Node.
     pub(crate) label_source: LabelSource,
-    /// What becomes of a label on a proven Node whose key only other groups define.
+    /// The handling of a label on a proven Node whose key only other groups define.
     pub(crate) foreign_labels: ForeignLabels,
-    /// What becomes of a Node that is refused for forgery.
+    /// The handling of a Node that is refused for forgery.
     pub(crate) on_forgery: OnForgery,
-    /// What becomes of a Node whose instance is in another group than the one for which it was verified.
+    /// The handling of a Node whose instance is in another group than the one for which it was verified.
     pub(crate) on_group_change: OnGroupChange,
     /// The longest that the cloud's answer about an instance is kept.
     #[serde(deserialize_with = "whole_seconds")]
     pub(crate) identity_expiry_seconds: NonZeroU32,
-    /// How often each file of the state store that is in use is asked about.
+    /// The interval at which each file of the state store that is in use is polled.
     #[serde(deserialize_with = "whole_seconds")]
     pub(crate) definitions_poll_seconds: NonZeroU32,
-    /// The region of the instances; else what kOps' file says, else `AWS_REGION`, else what the instance's metadata says.
+    /// The region of the instances; else what kOps' file says, else `AWS_REGION`, else what the instance's metadata
+    /// says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) region: Option<String>,
     /// EC2's address, where it is not the region's own: for test servers and private endpoints.
@@ -52,7 +53,8 @@ pub(crate) struct ControllerSettings {
     /// The address of Auto Scaling, where it is not the region's own.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
     pub(crate) autoscaling_endpoint: Option<Url>,
-    /// The project of the instances on Google Cloud; else `GCP_PROJECT`, else what kOps' file says, else what the instance's metadata says.
+    /// The project of the instances on Google Cloud; else `GCP_PROJECT`, else what kOps' file says, else what the
+    /// instance's metadata says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) project: Option<String>,
     /// Compute Engine's address, where it is not the public one.
@@ -109,7 +111,8 @@ impl ControllerSettings {
         }
     }
 
-    /// Checks that these settings are possible on this cloud, and together. The error names where each of them comes from.
+    /// Checks that these settings are possible on this cloud, and together. The error names where each of them comes
+    /// from.
     pub(crate) fn check(&self, cloud: Cloud, origins: &Origins) -> Result<()> {
         let source = match self.label_source {
             LabelSource::Auto | LabelSource::Store => return Ok(()),

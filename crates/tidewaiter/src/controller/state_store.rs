@@ -1,5 +1,5 @@
-//! How the state store is reached: by the settings, by kOps' configuration file, and by the variables with which kOps names a store
-//! other than Amazon's that speaks S3.
+//! The access to the state store: by the settings, by kOps' configuration file, and by the variables with which kOps
+//! names a store other than Amazon's that speaks S3.
 //!
 //! kOps uses such a store for `s3://` on every cloud: on Hetzner Cloud, every cluster has one.
 
@@ -20,10 +20,10 @@ use super::Given;
 use super::cloud::region;
 use super::environment::{S3_ACCESS_KEY_ID, S3_ENDPOINT, S3_REGION, S3_SECRET_ACCESS_KEY, Variables, variable};
 
-/// What kOps assumes, as most such stores do not look at the region.
+/// The region that kOps assumes, as most such stores do not look at the region.
 const DEFAULT_REGION: &str = "us-east-1";
 
-/// How the controller, and a person with their own credentials, reach the state store.
+/// Returns the options with which the controller, and a person with their own credentials, reach the state store.
 ///
 /// # Errors
 /// If the variables of kOps contradict each other.
@@ -51,7 +51,8 @@ pub(crate) fn google_credentials(environment: &Variables) -> Option<PathBuf> {
     variable(environment, "GOOGLE_APPLICATION_CREDENTIALS").map(PathBuf::from)
 }
 
-/// These options for the store that `S3_ENDPOINT` names, if it does. An endpoint in `options` overrides that address only.
+/// These options for the store that `S3_ENDPOINT` names, if it does. An endpoint in `options` overrides that address
+/// only.
 ///
 /// # Errors
 /// If the address is invalid or its keys are missing.

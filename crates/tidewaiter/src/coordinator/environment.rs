@@ -57,7 +57,7 @@ const fn text(variable: &'static str, key: &'static str) -> Alias {
     }
 }
 
-/// What `--help` says of the variables.
+/// Returns the part of `--help` about the variables.
 pub(crate) fn help() -> String {
     let settings = ALIASES.iter().map(|alias| (alias.variable, alias.key));
     let lines = settings.chain([(API_KEY, "the API key itself, instead of cloud.apiKeyFile")]);

@@ -1,4 +1,5 @@
-//! The coordinator's settings: a file, the variables of the Go coordinator, our own variables, flags, in that order; later wins.
+//! The coordinator's settings: a file, the variables of the Go coordinator, our own variables, flags, in that order;
+//! later wins.
 //!
 //! The API key is no setting: it is read from its variable or its file when the role starts, and never printed.
 
@@ -40,12 +41,12 @@ pub(super) struct CoordinatorSettings {
     pub(super) cloud: CloudSettings,
     /// The port for `/metadata` and `/terminate`.
     pub(super) endpoints: EndpointSettings,
-    /// What lets a mass deletion take place.
+    /// The condition under which a mass deletion takes place.
     mass_deletion: MassDeletion,
-    /// How many role bindings the cloud may add within one sync interval before they are held.
+    /// The number of role bindings that the cloud may add within one sync interval before they are held.
     #[serde(deserialize_with = "bindings")]
     bindings_per_sync: u32,
-    /// What decides in which node pool a Node is.
+    /// The source of a Node's node pool.
     node_pools: NodePools,
     /// The Lease of the leader.
     pub(super) lease: LeasePlace,
@@ -54,15 +55,15 @@ pub(super) struct CoordinatorSettings {
     /// The `ClusterRole` beyond whose rules no role of the cloud permits anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     rbac_ceiling: Option<String>,
-    /// Whether rules of roles that amount to full control of the cluster are permitted.
+    /// True if rules of roles that amount to full control of the cluster are permitted.
     allow_privileged: bool,
     /// The namespaces, besides the built-in ones, in which a role counts as bound in the whole cluster.
     system_namespaces: Vec<String>,
-    /// Which plugins of the cloud are applied.
+    /// The plugins of the cloud that are applied.
     plugin_sync: PluginSync,
-    /// What becomes of an object of a plugin that somebody changed or deleted.
+    /// The handling of an object of a plugin that somebody changed or deleted.
     plugin_drift: PluginDrift,
-    /// Which plugins need a person's approval for each version.
+    /// The plugins that need a person's approval for each version.
     plugin_approval: PluginApproval,
     /// The kinds that plugins may not have.
     plugin_deny: Vec<String>,
@@ -70,9 +71,9 @@ pub(super) struct CoordinatorSettings {
     plugin_trust: Vec<TrustedKey>,
     /// In which namespaces plugins may have objects.
     plugin_namespaces: ByPlugin<PluginNamespaces>,
-    /// As which service accounts the objects of plugins are read and written.
+    /// The service accounts with which the objects of plugins are read and written.
     plugin_service_accounts: ByPlugin<PluginAccount>,
-    /// Whether the coordinator upgrades nodes, as `ClusterUpgrade`s say.
+    /// The switch for upgrades of nodes, as `ClusterUpgrade`s say.
     upgrades: Upgrades,
 }
 
@@ -180,7 +181,7 @@ impl EndpointSettings {
 }
 
 impl CoordinatorSettings {
-    /// What the operator decides about the controllers.
+    /// Returns the operator's decisions about the controllers.
     pub(super) fn decisions(&self) -> Decisions {
         Decisions {
             mass_deletion: self.mass_deletion,
@@ -285,7 +286,7 @@ impl CloudSettings {
         ]
     }
 
-    /// Those that are set, as the variables that the client's settings are read from.
+    /// Returns the settings that are set, as the variables that the client's settings are read from.
     fn variables(&self) -> Vec<(String, String)> {
         let set = self.settings().into_iter().filter_map(|(key, value)| {
             let alias = ALIASES.iter().find(|alias| alias.key == key)?;
@@ -346,7 +347,7 @@ impl CloudSettings {
     }
 }
 
-/// Whether it is a kind with its group and without a version: `Deployment.apps`, `Secret`.
+/// Returns true if it is a kind with its group and without a version: `Deployment.apps`, `Secret`.
 fn is_kind(text: &str) -> bool {
     let (kind, group) = text.split_once('.').unwrap_or((text, "core"));
     let is_kind = kind.starts_with(|first: char| first.is_ascii_uppercase());
@@ -358,7 +359,7 @@ fn is_kind(text: &str) -> bool {
         && !is_version(group)
 }
 
-/// Whether the text is a version of an API, as `v1beta1`: no group has such a name.
+/// Returns true if the text is a version of an API, as `v1beta1`: no group has such a name.
 fn is_version(text: &str) -> bool {
     text.strip_prefix('v')
         .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()) && !rest.contains('.'))

@@ -1,4 +1,5 @@
-//! `tidewaiter explain access`: what a user or a team may do in the cluster, and by which binding, and who can log in on which node.
+//! `tidewaiter explain access`: what a user or a team may do in the cluster, and by which binding, and who can log in
+//! on which node.
 
 use anyhow::Result;
 use kube::Client;
@@ -18,10 +19,10 @@ use crate::cli::ExplainAccessArgs;
 struct Answer {
     #[serde(flatten)]
     access: Option<AccessExplained>,
-    /// Who can log in; absent if no user and no node is asked about.
+    /// The users that can log in; absent if no user and no node is asked about.
     #[serde(skip_serializing_if = "Option::is_none")]
     logins: Option<LoginsExplained>,
-    /// Why it is not known who can log in.
+    /// The reason why it is not known who can log in.
     #[serde(skip_serializing_if = "Option::is_none")]
     logins_unknown: Option<String>,
 }

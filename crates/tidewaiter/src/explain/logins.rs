@@ -1,4 +1,4 @@
-//! Who can log in, as tables, and where nodes record who has.
+//! The users that can log in, as tables, and the places in which nodes record logins.
 
 use std::io::{self, Write as _};
 
@@ -19,7 +19,7 @@ The user_id of a login with a break-glass key is break-glass: and the fingerprin
 fingerprint. tidewaiter explain access --node NODE lists both.
 ";
 
-/// Says where to look.
+/// Prints the places to look at.
 pub(super) fn where_to_look() -> Result<()> {
     match io::stdout().write_all(WHERE.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -1,4 +1,4 @@
-//! How an answer is printed: as tables for people, as JSON or YAML for programs.
+//! Prints an answer: as tables for people, as JSON or YAML for programs.
 
 use std::io::{self, IsTerminal as _, Write as _};
 

@@ -56,7 +56,7 @@ pub(super) async fn explainer(sources: &ExplainSources, from_cloud: bool) -> Res
     })
 }
 
-/// What a configuration leads to.
+/// The sources that a configuration leads to.
 struct Reached {
     definitions: Definitions,
     cloud: Option<Arc<dyn Identifier>>,

@@ -1,4 +1,4 @@
-//! Which plugin, and which of its versions, a person means. Pure.
+//! Chooses the plugin, and its version, that a person means. Pure.
 
 use anyhow::{Result, bail};
 use tidewaiter_api::containership::Plugin;

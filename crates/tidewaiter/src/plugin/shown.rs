@@ -1,4 +1,5 @@
-//! A diff for people, and as JSON. Nothing of it can control a terminal, and no value of a Secret is in it unless it is wanted.
+//! A diff for people, and as JSON. Nothing of it can control a terminal, and no value of a Secret is in it unless it is
+//! wanted.
 
 use std::fmt::Write as _;
 

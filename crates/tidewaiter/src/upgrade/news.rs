@@ -1,4 +1,4 @@
-//! What has changed between two looks at an upgrade, in words. Pure.
+//! The changes between two looks at an upgrade, in words. Pure.
 
 use tidewaiter_api::ConditionStatus;
 use tidewaiter_api::containership::cluster_upgrade::{PROGRESSING, SUCCEEDED};
@@ -33,13 +33,13 @@ fn node_line(node: &str, status: UpgradeStatus) -> Option<String> {
     }
 }
 
-/// Whether the upgrade is over.
+/// Returns true if the upgrade is over.
 pub(super) fn is_over(object: &ClusterUpgrade) -> bool {
     let progress = object.spec.status.as_ref();
     progress.is_some_and(|progress| matches!(progress.cluster_status, UpgradeStatus::Success | UpgradeStatus::Failed))
 }
 
-/// Whether it has succeeded, and what the coordinator says of how it ended. None before it has said it.
+/// Returns true for a success, and the coordinator's message about the result. None before there is a result.
 pub(super) fn ending(object: &ClusterUpgrade) -> Option<(bool, String)> {
     let mut conditions = object.status.as_ref()?.conditions.iter();
     let succeeded = conditions.find(|condition| condition.type_ == SUCCEEDED)?;

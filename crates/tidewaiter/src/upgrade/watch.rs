@@ -1,6 +1,7 @@
 //! `tidewaiter upgrade watch`: follows an upgrade until it is over.
 //!
-//! The API server may be away in between: its own node is upgraded, too. After the first look, an error is shown and the next look follows.
+//! The API server may be away in between: its own node is upgraded, too. After the first look, an error is shown and
+//! the next look follows.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -110,12 +111,12 @@ async fn look(client: &Client, name: &str, known: Option<&ClusterUpgrade>) -> Re
     look_at_upgrade(client, name).await.map(Some)
 }
 
-/// What is shown: a view on a terminal, otherwise lines.
+/// The output: a view on a terminal, otherwise lines.
 struct Screen {
     view: Option<View>,
     /// The upgrade at the last look.
     last: Option<ClusterUpgrade>,
-    /// Why the last look failed, if it did.
+    /// The error of the last look, if it failed.
     trouble: Option<String>,
 }
 

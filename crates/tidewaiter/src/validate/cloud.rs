@@ -19,7 +19,7 @@ use crate::controller::settings::ControllerSettings;
 /// The instance groups of the cloud that the Cluster names.
 pub(super) struct CloudOfCluster {
     given: Given,
-    /// Whether `given` names the cloud; otherwise the Cluster does.
+    /// True if `given` names the cloud; otherwise the Cluster does.
     named: bool,
     definitions: Definitions,
     kit: Kit,

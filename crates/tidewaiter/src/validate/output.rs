@@ -31,7 +31,7 @@ pub(super) fn print(format: OutputFormat, verdict: &Verdict) -> Result<()> {
     }
 }
 
-/// Says on standard error that the providerIDs of Nodes were believed, if they were.
+/// Reports on standard error that the providerIDs of Nodes were trusted, if they were.
 pub(super) fn print_trust(verdict: &Verdict) {
     if verdict.trusts_claims {
         // When standard error is closed, the message cannot be delivered.

@@ -56,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// Whether the view changes with time alone.
+    /// Returns true if the view changes with time alone.
     pub(super) fn is_live(&self) -> bool {
         matches!(self.to, To::Terminal(_))
     }

@@ -1,4 +1,4 @@
-//! How often to validate: until the cluster is ready several times in a row, or the wait has elapsed.
+//! The number of validations: until the cluster is ready several times in a row, or the wait has elapsed.
 //!
 //! The wait limits how long a cluster may be not ready. A series that has begun is completed even after it, so that the
 //! result does not depend on when the cluster became ready. There is always one validation when the wait has elapsed.

@@ -14,7 +14,7 @@ use super::signals::{Interrupt, Interrupts};
 /// The interval between two updates of a terminal.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How it ended.
+/// The end of the series.
 #[derive(Debug)]
 pub(super) struct Ended {
     /// The last verdict, if there was one.

@@ -94,7 +94,7 @@ async fn a_marked_line_is_reported_with_the_command_that_pins_it() {
     agent.has(&[(1, 0)]).await;
 }
 
-/// What root has pinned would look like that of an intruder.
+/// A command that root has pinned would look like that of an intruder.
 #[test]
 fn only_root_runs_the_commands_of_a_host() {
     // An open file can be run by those who may not enter its folder.

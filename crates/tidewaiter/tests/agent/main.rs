@@ -1,5 +1,5 @@
-//! `tidewaiter agent` as a process, with the token of a pod on its node, the chart's permissions and the admission policy, on a real API
-//! server. The host is a folder.
+//! `tidewaiter agent` as a process, with the token of a pod on its node, the chart's permissions and the admission
+//! policy, on a real API server. The host is a folder.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::disallowed_methods, reason = "what others write to the files")]
 
@@ -145,7 +145,8 @@ async fn a_stop_keeps_the_keys_or_clears_them() {
     }
 }
 
-/// A replaced pod may overlap with the one that replaces it. Whichever sees a User later may undo the write of the other once, and then they agree.
+/// A replaced pod may overlap with the one that replaces it. Whichever sees a User later may undo the write of the
+/// other once, and then they agree.
 #[tokio::test]
 async fn two_agents_on_one_node_agree() {
     let world = World::start().await;

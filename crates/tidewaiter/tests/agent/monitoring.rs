@@ -1,4 +1,4 @@
-//! What `deploy/monitoring` asks of the agents, on a real Prometheus that scrapes a real one.
+//! The queries of `deploy/monitoring` about agents, on a real Prometheus that scrapes a real one.
 
 use std::path::Path;
 

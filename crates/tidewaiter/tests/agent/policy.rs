@@ -1,4 +1,4 @@
-//! What the credentials of one agent can do, and what those of its node's kubelet can.
+//! The permissions of one agent's credentials, and of those of its node's kubelet.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::world::{HOME, SOON, World};
 
 const POLICY: &str = "tidewaiter-agent-nodereports";
 
-/// Who has stolen the token.
+/// The thief of the token.
 struct Thief {
     client: Client,
     node: String,

@@ -11,7 +11,7 @@ use tidewaiter_testkit::{Identity, throughout};
 
 use crate::world::{Agent, KEYS, World};
 
-/// What the coordinator says of the Users.
+/// Writes the status of the Users, as the coordinator does.
 async fn mirror(world: &World, objects: u32, revision: &str, synced: &str) {
     let syncs: Api<CloudSync> = Api::all(world.cluster.client(&Identity::Admin));
     let object = json!({"apiVersion": "tidewaiter.dev/v1alpha1", "kind": "CloudSync", "metadata": {"name": "cloud"}, "spec": {}});

@@ -281,7 +281,8 @@ async fn without_an_inotify_instance_the_files_are_read_again_and_again() {
     agent.has(&[(1, 2), (2, 1)]).await;
 }
 
-/// Root on the node mounts something over the folder, and over the file. The agent is in a mount namespace of its own, as in its container.
+/// Root on the node mounts something over the folder, and over the file. The agent is in a mount namespace of its own,
+/// as in its container.
 #[tokio::test]
 async fn a_mount_is_undone() {
     let world = World::start().await;

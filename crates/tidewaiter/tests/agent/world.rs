@@ -403,7 +403,7 @@ impl Agent {
         )
     }
 
-    /// What root has pinned on the host.
+    /// Returns the folder that root has pinned on the host.
     pub fn pinned(&self) -> PathBuf {
         PathBuf::from(format!("{}-pinned", self.folder.display()))
     }

@@ -18,16 +18,16 @@ use crate::world::{Labels, World, labels_of};
 
 /// One attack.
 pub struct Attack {
-    /// What the attacker does.
+    /// The act of the attacker, in words.
     pub name: &'static str,
-    /// How.
+    /// The act.
     pub act: Act,
-    /// What must hold then.
+    /// The expected outcome.
     pub outcome: Outcome,
 }
 
-/// What an attacker does. `Silences` and `Does` concern everybody, so they are played alone; the others concern Nodes of their own, and
-/// are played side by side.
+/// An act of an attacker. `Silences` and `Does` concern everybody, so they are played alone; the others concern Nodes
+/// of their own, and are played side by side.
 pub enum Act {
     /// A kubelet registers this Node under its own name.
     Registers(fn(&Scene<'_>) -> NodeBuilder),
@@ -43,8 +43,8 @@ pub enum Act {
     Does(for<'a> fn(&'a Field) -> LocalBoxFuture<'a, Vec<String>>),
 }
 
-/// What must hold after an attack, by record, Event and metric: the reason, and words of the message (parted by `…`). No Node has gained
-/// a label by it, and none that was labelled has lost one.
+/// The expected outcome of an attack, by record, Event and metric: the reason, and words of the message (parted by
+/// `…`). No Node has gained a label by it, and none that was labelled has lost one.
 #[derive(Clone, Copy)]
 pub enum Outcome {
     /// Refused as forged.
@@ -224,7 +224,8 @@ impl Attack {
         }
     }
 
-    /// Nobody is answered; a Node that was verified stays as it is, a new one waits, and both are right when the cloud is back.
+    /// Nobody is answered; a Node that was verified stays as it is, a new one waits, and both are right when the cloud
+    /// is back.
     async fn silence(&self, field: &Field, silence: for<'a> fn(&'a FakeEc2) -> LocalBoxFuture<'a, ()>) {
         let Field { world, .. } = field;
         let Outcome::Unanswered(reason, words) = self.outcome else {

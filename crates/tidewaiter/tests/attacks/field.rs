@@ -1,4 +1,4 @@
-//! Where the attacks take place: one control plane, one EC2, one state store, one controller, for all rows.
+//! The place of the attacks: one control plane, one EC2, one state store, one controller, for all rows.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -34,7 +34,7 @@ pub struct Field {
     numbers: AtomicU32,
 }
 
-/// What an attacker finds.
+/// The environment of an attacker.
 pub struct Scene<'a> {
     pub world: &'a World,
     /// The instance whose kubelet the attacker controls: a worker, not registered yet.
@@ -90,7 +90,7 @@ impl Field {
         self.world.launch(self.number(), group)
     }
 
-    /// What an attacker finds, with an instance of its own.
+    /// Returns the environment of an attacker, with an instance of its own.
     pub fn scene(&self) -> Scene<'_> {
         Scene {
             world: &self.world,
@@ -147,7 +147,8 @@ impl Field {
         assert_eq!(world.recorded(name).await.len(), OF_WORKER.len(), "{name}");
     }
 
-    /// An honest Node is labelled, the control plane has kept what it has and was not written to again, and the process runs.
+    /// An honest Node is labelled, the control plane has kept what it has and was not written to again, and the process
+    /// runs.
     pub async fn is_intact(&self) {
         let Self {
             world,

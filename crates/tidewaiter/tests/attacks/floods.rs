@@ -123,8 +123,8 @@ pub async fn nodes_during_an_outage(field: &Field) -> Vec<String> {
     Vec::new()
 }
 
-/// One machine holds as many connections to every port as it can: idle ones, ones whose request never ends, and ones that send requests and read no response.
-/// Another machine is answered on every port, hardly later.
+/// One machine holds as many connections to every port as it can: idle ones, ones whose request never ends, and ones
+/// that send requests and read no response. Another machine is answered on every port, hardly later.
 pub async fn busy_ports(field: &Field) -> Vec<String> {
     const EACH: usize = 150;
     const REQUEST: &str = "GET /metrics HTTP/1.1\r\nHost: tidewaiter\r\n\r\n";
@@ -151,7 +151,7 @@ pub async fn busy_ports(field: &Field) -> Vec<String> {
     Vec::new()
 }
 
-/// How long a client at another address waits for an answer of every port: the median of nine.
+/// Returns the time that a client at another address waits for an answer of every port: the median of nine.
 async fn answers(field: &Field) -> Duration {
     let controller = &field.controller;
     let (admin, metrics, health) = (

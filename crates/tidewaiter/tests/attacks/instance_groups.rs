@@ -9,7 +9,7 @@ use crate::field::Field;
 use crate::world::{CLUSTER, Labels, World};
 use Then::{Cut, Given, Rejected, Unusable};
 
-/// What becomes of the Node.
+/// The fate of the Node.
 enum Then {
     /// The file cannot be used, and says why: the Node gets no label.
     Unusable(&'static str),

@@ -1,4 +1,4 @@
-//! What the holder of a kubelet's credentials can do beyond registering a Node.
+//! The abilities of the holder of a kubelet's credentials beyond registering a Node.
 
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -89,7 +89,8 @@ pub async fn two_names_of_one_instance(field: &Field) -> Vec<String> {
     vec![second.name().to_owned()]
 }
 
-/// The record of the verified Node does not count for the new one. Nor does that of the forged one for an honest one after it.
+/// The record of the verified Node does not count for the new one. Nor does that of the forged one for an honest one
+/// after it.
 pub async fn registers_again(field: &Field) -> Vec<String> {
     let world = &field.world;
     let own = field.joins().await;

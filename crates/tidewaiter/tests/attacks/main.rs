@@ -1,8 +1,8 @@
-//! What is tried against the controller: one row for each attack, through the released binary, as its own service account, on a real API
-//! server.
+//! The attacks on the controller: one row for each attack, through the released binary, as its own service account, on
+//! a real API server.
 //!
-//! After every attack a new honest Node is labelled as ever, a control plane has kept all that it has, and the process runs.
-//! docs/developing.md says how to add a row.
+//! After every attack a new honest Node is labelled as ever, a control plane has kept all that it has, and the process
+//! runs. docs/developing.md says how to add a row.
 //!
 //! ```text
 //! TIDEWAITER_ATTACK=kubelet cargo test --workspace --test attacks -- --nocapture    # the rows with this word in their names

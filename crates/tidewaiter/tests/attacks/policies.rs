@@ -1,5 +1,5 @@
-//! What the admission policies refuse: each write with real credentials, as a dry run. Without its policy, each is
-//! accepted; and every write that is somebody's work is accepted with the policies.
+//! The writes that the admission policies refuse: each write with real credentials, as a dry run. Without its policy,
+//! each is accepted; and every write that is somebody's work is accepted with the policies.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use rows::{NODES, Row, rows};
 
 mod rows;
 
-/// How soon an API server enforces a policy that it has, or forgets one.
+/// The time in which an API server enforces a policy that it has, or forgets one.
 const ENFORCED: Duration = Duration::from_mins(3);
 
 /// A control plane with all that `deploy/` has, and the objects that the rows change.
@@ -50,7 +50,7 @@ async fn prepared() -> ControlPlane {
     cluster
 }
 
-/// What the API server answers.
+/// Returns the response of the API server.
 async fn sent(
     cluster: &ControlPlane,
     who: &Identity,

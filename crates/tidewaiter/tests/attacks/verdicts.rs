@@ -27,8 +27,8 @@ subjects:
 - {apiGroup: rbac.authorization.k8s.io, kind: User, name: bob}
 "#;
 
-/// A ready Node claims the only instance that has not joined. The cloud throttles, so its record proves nothing; and who may not read
-/// the records is not told that all is well either.
+/// A ready Node claims the only instance that has not joined. The cloud throttles, so its record proves nothing; and
+/// who may not read the records is not told that all is well either.
 pub async fn unproven(field: &Field) -> Vec<String> {
     let world = &field.world;
     let missing = field.launches("nodes");
@@ -75,7 +75,7 @@ fn only_waits_for(world: &World, missing: &FakeInstance) {
     world.ec2.groups([nodes, named("masters", 0)]);
 }
 
-/// What the command says, which cannot tell.
+/// Returns the output of the command, which cannot tell.
 async fn validate(world: &World, who: &Identity) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidewaiter"));
     command.env_clear().env("AWS_EC2_METADATA_DISABLED", "true");

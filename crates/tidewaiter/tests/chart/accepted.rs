@@ -1,4 +1,4 @@
-//! What a real API server says of the rendered objects, and the roles of their settings.
+//! The response of a real API server to the rendered objects, and of the roles to their settings.
 
 use std::process::Command;
 
@@ -33,8 +33,8 @@ pub fn prepare(cluster: &ControlPlane) {
     kubectl(cluster, &["wait", "--for=condition=Established", "crd", "--all"], "").output();
 }
 
-/// Has the API server check each object, unknown fields included, and change nothing. The namespaces of the objects are created. The pods
-/// of `helm test` are left out: they need their service accounts.
+/// Has the API server check each object, unknown fields included, and change nothing. The namespaces of the objects are
+/// created. The pods of `helm test` are left out: they need their service accounts.
 pub fn dry_run(cluster: &ControlPlane, rendered: &str) -> Ran {
     let namespaces = objects(rendered)
         .into_iter()

@@ -7,7 +7,7 @@ use tidewaiter_testkit::Scratch;
 
 use crate::{Ran, run, template, write};
 
-/// What the role says of these settings.
+/// Returns the output of the role for these settings.
 fn print_config(scratch: &Scratch, role: &str, settings: &Value) -> Ran {
     let file = scratch.path().join("settings.yaml");
     write(&file, &settings.to_string());

@@ -9,7 +9,7 @@ use tidewaiter_testkit::ControlPlane;
 use crate::accepted::prepare;
 use crate::{Ran, chart, deploy, helm_in, kubectl, run, values_of, write};
 
-/// What remains of the older version's definition.
+/// The remains of the older version's definition.
 const OLD: &str = "What the column showed before";
 const NEW: &str = "The name of the user";
 

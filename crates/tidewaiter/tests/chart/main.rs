@@ -27,7 +27,7 @@ const SETS: [&str; 7] = [
     "cloud",
 ];
 
-/// What a program printed.
+/// The output of a program.
 struct Ran {
     success: bool,
     out: String,
@@ -35,7 +35,7 @@ struct Ran {
 }
 
 impl Ran {
-    /// What it printed, if it succeeded.
+    /// Returns the output, if it succeeded.
     #[track_caller]
     fn output(self) -> String {
         assert!(self.success, "{}{}", self.out, self.err);

@@ -44,7 +44,7 @@ fn admission_policies_can_be_tried_first_and_switched_off() {
     }
 }
 
-/// What a kubelet may write depends on how the cluster names its Nodes and its node pools.
+/// The permissions of a kubelet depend on the names of Nodes and node pools of the cluster.
 #[test]
 fn admission_policies_follow_the_settings() {
     let policy = |set: &str, values: &str| {

@@ -1,4 +1,5 @@
-//! Values drawn from the chart's own schema: what the schema accepts is rendered, and the API server accepts the objects.
+//! Values drawn from the chart's own schema: what the schema accepts is rendered, and the API server accepts the
+//! objects.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -109,7 +110,8 @@ fn fields(root: &Value, schema: &Value) -> BoxedStrategy<Value> {
     object.prop_map(Value::Object).boxed()
 }
 
-/// What no schema can say: a role is enabled, the image and the cloud are named, upgrade scripts belong to root, and a limit is not below its request.
+/// Adds the values that no schema can require: a role is enabled, the image and the cloud are named, upgrade scripts
+/// belong to root, and a limit is not below its request.
 fn completed(mut values: Value) -> Value {
     let image = values["image"]["repository"].as_str().unwrap_or_default();
     if image.is_empty() {

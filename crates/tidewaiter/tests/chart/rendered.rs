@@ -1,4 +1,4 @@
-//! What the chart renders, and what it refuses, without a cluster.
+//! The objects that the chart renders, and the values that it refuses, without a cluster.
 
 use std::fs;
 
@@ -112,7 +112,8 @@ fn no_pod_gets_the_variables_of_services() {
     }
 }
 
-/// Each replica of both roles is scraped, and the alerts on the cluster need the controller: `absent` would fire without it.
+/// Each replica of both roles is scraped, and the alerts on the cluster need the controller: `absent` would fire
+/// without it.
 #[test]
 fn monitoring_has_what_belongs_to_the_roles() {
     let monitoring = |set: &str| {

@@ -35,7 +35,7 @@ impl Real {
         self.person.run_open(&line, &[]).await.refused(1, words);
     }
 
-    /// What a request with this token or key gets.
+    /// Returns the status of a request with this token or key.
     async fn status(&self, token: &str, path: &str) -> u16 {
         let request = reqwest::Client::new().get(format!("{}{path}", self.url));
         let sent = request.header("authorization", format!("JWT {token}")).send().await;
@@ -274,7 +274,7 @@ async fn policies_scripts_and_locks() {
 }
 
 impl Real {
-    /// What the cloud answers to the cluster; `~` is its path.
+    /// Returns the cloud's response to the cluster; `~` is its path.
     async fn as_cluster(&self, method: reqwest::Method, path: &str, body: Value) -> String {
         let [organization, cluster] = ["organization_id", "id"].map(|field| self.cluster[field].as_str().unwrap());
         let path = path.replace('~', &format!("/v3/organizations/{organization}/clusters/{cluster}"));
@@ -323,7 +323,7 @@ async fn script_templates(real: &Real, upgrade: &str, node: &str) {
     assert_eq!(served, "#!/bin/sh\necho one\n", "{upgrade}");
 }
 
-/// What a cluster reports is shown, and the policy is changed.
+/// The reports of a cluster are shown, and the policy is changed.
 async fn progress_and_policy(real: &Real, upgrade: &str) {
     let progress = json!({"status": {"clusterStatus": "InProgress", "nodeStatuses": {"node-1": "Success", "node-2": "InProgress"},
         "currentNode": "node-2", "nodes": 5, "done": 3, "failed": 1, "message": "upgrading node-2"}});

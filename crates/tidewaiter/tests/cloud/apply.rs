@@ -1,4 +1,4 @@
-//! What files say, made true: shown before it is done, all of it or nothing of it, and nothing the second time.
+//! Applies files: shown before it is done, all of it or nothing of it, and nothing the second time.
 
 use http::StatusCode;
 use serde_json::{Value, json};

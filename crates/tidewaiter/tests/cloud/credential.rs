@@ -1,4 +1,4 @@
-//! What kubectl is told.
+//! The response to kubectl.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Who gains and who loses access by what is applied is shown before it is done.
+//! The access that is gained and lost by what is applied is shown before it is done.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! `tidewaiter cloud` and `tidewaiter credential`, as a person or kubectl runs them: the process, its files, its outputs, and
-//! what the cloud was asked.
+//! `tidewaiter cloud` and `tidewaiter credential`, as a person or kubectl runs them: the process, its files, its
+//! outputs, and what the cloud was asked.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod actions;

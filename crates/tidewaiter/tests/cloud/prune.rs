@@ -1,4 +1,4 @@
-//! What is deleted because no document names it: what the scope says, and nothing else.
+//! The objects that are deleted because no document names them: those in the scope, and no others.
 
 use serde_json::{Value, json};
 

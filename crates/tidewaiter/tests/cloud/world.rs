@@ -98,17 +98,17 @@ impl Cloud {
         self.kept().refused = Some((begin.to_owned(), status));
     }
 
-    /// What was asked since the last time, logging in left out.
+    /// Returns the requests since the last call, without logins.
     pub fn seen(&self) -> Vec<Seen> {
         std::mem::take(&mut self.kept().seen)
     }
 
-    /// How often somebody tried to log in.
+    /// Returns the number of login attempts.
     pub fn logins(&self) -> u32 {
         self.kept().logins
     }
 
-    /// The same without what only reads.
+    /// Returns the writes since the last call.
     pub fn writes(&self) -> Vec<Seen> {
         self.seen()
             .into_iter()
@@ -282,7 +282,7 @@ pub struct Person {
     pub cloud: Cloud,
 }
 
-/// What came of a command.
+/// The result of a command.
 pub struct Ran {
     pub code: i32,
     pub out: String,

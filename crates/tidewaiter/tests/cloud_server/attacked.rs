@@ -1,5 +1,5 @@
-//! Attacks on the server as its operator runs it, on both databases, and an honest client beside each: it gets no error, and its
-//! slowest requests take at most ten times as long as without the attack.
+//! Attacks on the server as its operator runs it, on both databases, and an honest client beside each: it gets no
+//! error, and its slowest requests take at most ten times as long as without the attack.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,12 +16,13 @@ use crate::world::{Answer, Ask, EMAIL, Land, On, PASSWORD, Place, Server};
 
 /// The rounds of the honest client, each of five requests.
 const ROUNDS: usize = 80;
-/// How much longer the slowest requests may take.
+/// The factor by which the slowest requests may be slower.
 const RATIO: u32 = 10;
-/// What counts as fast: a busy machine delays single requests by so much without any attack. The server here is not optimized, and other tests run
-/// beside it; `make bench` measures the ratio of the released one.
+/// The limit of a fast request: a busy machine delays single requests by so much without any attack. The server here is
+/// not optimized, and other tests run beside it; `make bench` measures the ratio of the released one.
 const FAST: Duration = Duration::from_millis(100);
-/// How often an attack is tried: the machine may have become busier since the quiet requests, which are measured again.
+/// The number of tries of an attack: the machine may have become busier since the quiet requests, which are measured
+/// again.
 const TRIES: usize = 5;
 /// The memory of the container, in MiB.
 const MEMORY: f64 = 512.0;
@@ -38,8 +39,8 @@ fn good(server: &Server, answer: &Answer, what: &str) {
     );
 }
 
-/// The honest client: a cluster that polls, an API server that fetches the signing keys, and an owner who changes a label. How long
-/// the requests took, the slowest hundredth of them left out.
+/// The honest client: a cluster that polls, an API server that fetches the signing keys, and an owner who changes a
+/// label. How long the requests took, the slowest hundredth of them left out.
 async fn honest(server: &Server, land: &Land, label: &str, what: &str) -> Duration {
     let mut times = Vec::new();
     for round in 0..ROUNDS {

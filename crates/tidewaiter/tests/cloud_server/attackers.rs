@@ -1,5 +1,6 @@
-//! Attackers of the server of the cloud: clients without an account, from other loopback addresses than the honest client, and members
-//! of another organization. The tests and the bench start one after the other beside an honest client.
+//! Attackers of the server of the cloud: clients without an account, from other loopback addresses than the honest
+//! client, and members of another organization. The tests and the bench start one after the other beside an honest
+//! client.
 #![allow(clippy::unwrap_used, reason = "tests, and what they share with the bench")]
 #![allow(clippy::disallowed_methods, reason = "names that nobody has used yet")]
 
@@ -17,14 +18,14 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-/// How long an attacker waits for a response.
+/// The time that an attacker waits for a response.
 const LIMIT: Duration = Duration::from_mins(1);
 /// Part of a head or body that is too long.
 static CHUNK: [u8; 64 * 1024] = [b'a'; 64 * 1024];
-/// What every attacked server permits, so that the attacks stay small.
+/// The number of connections that every attacked server permits, so that the attacks stay small.
 pub const CONNECTIONS: usize = 1_000;
 
-/// What is attacked, and the other organization whose members attack.
+/// The attacked organization, and the other one, whose members attack.
 pub struct Field {
     pub address: SocketAddr,
     /// The address of somebody who logged in from the honest client's address.
@@ -83,7 +84,8 @@ pub const ATTACKS: &[(&str, Attack)] = &[
     ("removals", |field| again(field, 8, 27..=27, removal)),
 ];
 
-/// Threads for the attackers. On other machines they would take no time from the server and the honest client: they get what these leave.
+/// Threads for the attackers. On other machines they would take no time from the server and the honest client: they get
+/// what these leave.
 pub fn elsewhere() -> io::Result<Runtime> {
     let mut threads = Builder::new_multi_thread();
     threads.enable_all().on_thread_start(|| {

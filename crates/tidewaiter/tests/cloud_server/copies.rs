@@ -1,4 +1,5 @@
-//! A copy that is made while others write is one moment's, and another database that is filled from it serves that moment.
+//! A copy that is made while others write is one moment's, and another database that is filled from it serves that
+//! moment.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;

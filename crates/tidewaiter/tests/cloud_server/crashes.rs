@@ -15,7 +15,7 @@ use crate::ledger::Ledger;
 use crate::world::{Answer, Ask, Land, On, Place, SOON, Server, content};
 
 const WRITERS: usize = 200;
-/// So many more acknowledgements before each of the kills.
+/// The number of further acknowledgements before each of the kills.
 const BEFORE: [usize; 2] = [500, 1_300];
 /// A machine that does ten things at once takes longer than the two seconds that are promised.
 const RESTART: Duration = Duration::from_mins(1);
@@ -29,18 +29,18 @@ enum Open {
     Node { key: String },
 }
 
-/// What one writer was told.
+/// The answers that one writer received.
 #[derive(Debug, Default)]
 struct Told {
-    /// Of each label its values, one after the other; None when it was deleted.
+    /// The values of each label, one after the other; None when it was deleted.
     labels: BTreeMap<String, Vec<Option<String>>>,
-    /// Of each Idempotency-Key the node.
+    /// The node of each Idempotency-Key.
     nodes: BTreeMap<String, String>,
     open: Option<Open>,
 }
 
-/// The answer, unless there is none, or one that leaves open what became of the request: 503. All writers are one caller, which may have too many
-/// requests in progress on a slow disk. Such a request did nothing, and is sent again.
+/// The answer, unless there is none, or one that leaves open what became of the request: 503. All writers are one
+/// caller, which may have too many requests in progress on a slow disk. Such a request did nothing, and is sent again.
 async fn answer_of<F: Future<Output = reqwest::Result<Answer>>>(send: impl Fn() -> F) -> Option<Answer> {
     loop {
         match send().await.ok()? {

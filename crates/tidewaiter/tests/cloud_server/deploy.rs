@@ -1,5 +1,5 @@
-//! `deploy/cloud` and the commands by which docs/cloud.md has it deployed: on a real API server, with a server on volumes as a
-//! kubelet mounts them.
+//! `deploy/cloud` and the commands by which docs/cloud.md has it deployed: on a real API server, with a server on
+//! volumes as a kubelet mounts them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -19,7 +19,7 @@ use crate::world::{PASSWORD, SOON};
 
 const NAMESPACE: &str = "tidewaiter-cloud";
 const NAME: &str = "tidewaiter-cloud";
-/// What stands in the documentation and the manifest, for what is the reader's own.
+/// The values of the documentation and the manifest that the reader replaces.
 const DATABASE: &str = "postgres://tidewaiter@postgres.example.com/tidewaiter";
 const ADDRESS: &str = "0.0.0.0:3990";
 const HEALTH: &str = "0.0.0.0:3985";

@@ -1,4 +1,5 @@
-//! A disk that is full: what is there is read, nobody's connection is closed, and the server is ready again only when a large write fits.
+//! A disk that is full: what is there is read, nobody's connection is closed, and the server is ready again only when a
+//! large write fits.
 
 use std::fs;
 use std::path::Path;
@@ -58,7 +59,7 @@ async fn fill(server: &Server, land: &Land, mut number: usize) -> usize {
     }
 }
 
-/// What a client that only reads gets.
+/// Checks the responses to a client that only reads.
 async fn reads(server: &Server, land: &Land) {
     for (token, path) in [
         (&*land.api_key, &*land.labels),
@@ -70,7 +71,7 @@ async fn reads(server: &Server, land: &Land) {
     }
 }
 
-/// How often the server has found that it cannot write.
+/// Returns the number of times that the server has found that it cannot write.
 fn found(server: &Server) -> usize {
     server.process.log().matches("the database refuses a write").count()
 }

@@ -1,5 +1,5 @@
-//! Databases and servers that freeze, are killed or are cut off while 20 writers write: writes come back by themselves, and every
-//! acknowledged one is there. (`crashes.rs` kills the server.)
+//! Databases and servers that freeze, are killed or are cut off while 20 writers write: writes come back by themselves,
+//! and every acknowledged one is there. (`crashes.rs` kills the server.)
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ const WRITERS: usize = 20;
 /// The acknowledged writes before the interruption, and after it.
 const WRITES: usize = 200;
 
-/// What the writers were told.
+/// The answers that the writers received.
 #[derive(Default)]
 struct Acknowledged {
     keys: Mutex<Vec<String>>,

@@ -1,4 +1,5 @@
-//! Keys change while the server runs: what was signed and sealed before stays good, and what an old key opened goes with it.
+//! Keys change while the server runs: what was signed and sealed before stays good, and what an old key opened goes
+//! with it.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What the server has on record: a copy of its database, read line by line, and checked against itself.
+//! The server's records: a copy of its database, read line by line, and checked against itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,7 +106,7 @@ fn change(columns: &Value) -> Change {
     }
 }
 
-/// What `changes` made, each on what was there before it.
+/// Returns the objects that `changes` produce, each change on the state before it.
 pub fn fold(changes: &[Change]) -> Objects {
     let mut objects = Objects::new();
     for change in changes {

@@ -1,4 +1,4 @@
-//! How far a long command is: on a terminal, and nowhere else.
+//! The progress of a long command: on a terminal, and nowhere else.
 
 use futures::future::join_all;
 use serde_json::json;

@@ -65,7 +65,7 @@ async fn a_database_that_cannot_be_written_is_named_and_not_served() {
     server.process.stop(SOON).await;
 }
 
-/// What is open already goes on being written, and what is opened meanwhile cannot be.
+/// Connections that are open already can still write, and new ones cannot.
 #[tokio::test]
 async fn a_database_that_is_made_read_only_while_it_is_served_answers_and_recovers() {
     let place = Place::new(On::Sqlite).await;

@@ -1,4 +1,5 @@
-//! What a server, and what works beside it, is not started with: exit code 2, one line, and in it the setting and what to do.
+//! The settings with which a server, and the programs beside it, do not start: exit code 2, one line, and in it the
+//! setting and what to do.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -12,7 +12,7 @@ const SCRIPT: &str = "marker-script-8Qw4";
 const ALICE: &str = "marker-alice-password-8Qw4";
 const CHANGED: &str = "marker-changed-password-8Qw4";
 
-/// What must not be found, and what it is.
+/// The secrets that must not be found, with their names.
 type Secrets = Vec<(&'static str, String)>;
 
 fn search(secrets: &Secrets, place: &str, text: &str) {
@@ -21,14 +21,14 @@ fn search(secrets: &Secrets, place: &str, text: &str) {
     }
 }
 
-/// What follows the id of an API key: `twk_ID_SECRET`, where the secret may have underscores too.
+/// Returns the part after the id of an API key: `twk_ID_SECRET`, where the secret may have underscores too.
 fn secret_of(key: &str) -> String {
     let secret = key.splitn(3, '_').nth(2).unwrap();
     assert!(secret.len() > 40, "all of it");
     secret.to_owned()
 }
 
-/// What a process shows to everybody on the machine.
+/// Returns the command line of a process, which everybody on the machine can read.
 fn arguments(server: &Server) -> String {
     let path = format!("/proc/{}/cmdline", server.process.pid());
     content(path.as_ref()).replace('\0', " ")
@@ -207,7 +207,7 @@ async fn fill(server: &Server, land: &Land, secrets: &mut Secrets) {
     assert!(script.status().is_success(), "{}", script.text().await.unwrap());
 }
 
-/// What is refused though there is a secret in it.
+/// Returns requests with secrets that are refused.
 fn wrong(land: &Land) -> Vec<(Method, String, serde_json::Value)> {
     let Land { organization, .. } = land;
     let registries = format!("{organization}/registries");
@@ -250,7 +250,7 @@ fn wrong(land: &Land) -> Vec<(Method, String, serde_json::Value)> {
     ]
 }
 
-/// What is not valid JSON, or no token.
+/// Sends bodies that are not valid JSON, and invalid tokens.
 async fn raw_wrong(server: &Server, land: &Land, secrets: &Secrets) {
     let half = format!("{{\"credentials\": {{\"password\": \"{REGISTRY}\"");
     let path = format!("{}{}/registries", server.base, land.organization);

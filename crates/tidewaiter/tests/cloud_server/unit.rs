@@ -58,7 +58,7 @@ fn block(text: &str) -> String {
         .to_owned()
 }
 
-/// What the command of the unit has as its settings, with the file of the documentation in place of its own.
+/// Returns the settings of the unit's command, with the file of the documentation in place of its own.
 async fn printed(scratch: &Scratch, command: &str) -> Value {
     let words: Vec<&str> = command.split(' ').collect();
     let [program, rest @ ..] = &*words else {
@@ -109,7 +109,7 @@ async fn the_unit_runs_the_server_as_its_user_in_its_folder() {
     }
 }
 
-/// Whether this machine has a program of systemd. Where it has not, a program of a real node would be needed.
+/// Returns true if this machine has a program of systemd. Where it has not, a program of a real node would be needed.
 fn has(program: &str) -> bool {
     Command::new(program)
         .arg("--version")

@@ -23,7 +23,7 @@ pub enum On {
     Postgres,
 }
 
-/// Where a server runs.
+/// The place in which a server runs.
 pub struct Place {
     pub scratch: Scratch,
     pub data: PathBuf,
@@ -289,7 +289,7 @@ impl Server {
     }
 }
 
-/// What a request has beside its path.
+/// The parts of a request beside its path.
 #[derive(Clone, Copy, Default)]
 pub struct Ask<'a> {
     pub body: Option<&'a Value>,
@@ -349,7 +349,7 @@ impl Land {
     }
 }
 
-/// What is in a file, as text.
+/// Returns the content of a file, as text.
 pub fn content(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned()
 }

@@ -15,17 +15,17 @@ pub struct Machine {
     pub node: String,
     pub provider_id: String,
     pub address: String,
-    /// As the cloud names it.
+    /// The name of the instance in the cloud.
     pub instance: String,
 }
 
-/// What a cloud has launched.
+/// The machines that a cloud has launched.
 pub struct Machines {
-    /// Of the group `nodes`.
+    /// A machine of the group `nodes`.
     pub worker: Machine,
-    /// Of the group `masters`.
+    /// A machine of the group `masters`.
     pub master: Machine,
-    /// Of no group, whatever it says itself.
+    /// A machine of no group, whatever it claims.
     pub thief: Machine,
 }
 

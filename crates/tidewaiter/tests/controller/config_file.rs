@@ -1,5 +1,5 @@
-//! What the operator gives is checked before anything else happens: a wrong configuration file or setting ends the process with
-//! code 2 and one line, and nothing was asked of anybody. And what the binary prints for a person or a shell.
+//! The operator's input is checked before anything else happens: a wrong configuration file or setting ends the process
+//! with code 2 and one line, and nothing was asked of anybody. And what the binary prints for a person or a shell.
 
 use std::fmt::Display;
 use std::io::ErrorKind;
@@ -23,7 +23,7 @@ struct Machine {
 /// An address that no machine has, for the MetricsServer: who gets as far as listening there fails with other words.
 const NOWHERE: &str = "192.0.2.1:3987";
 
-/// What a run that has ended has written, and its exit code.
+/// The output and the exit code of a run that has ended.
 struct Ran {
     code: Option<i32>,
     said: String,
@@ -82,7 +82,8 @@ impl Machine {
         }
     }
 
-    /// Runs it, and expects code 2, one line with all of `words` (parted by `…`), and that nobody was asked for anything.
+    /// Runs it, and expects code 2, one line with all of `words` (parted by `…`), and that nobody was asked for
+    /// anything.
     async fn refuses(&self, program: Program, words: &str) {
         let Ran { code, said } = self.run(program).await;
         let case = format!("{words}:\n{said}");
@@ -504,7 +505,7 @@ async fn a_later_source_of_settings_wins_and_what_is_printed_can_be_loaded() {
     assert!(again.ends_with(&format!("{printed}\n")), "{again}");
 }
 
-/// What a container that kOps described starts: its name, its arguments, its file in JSON, its environment.
+/// A container that kOps describes starts: its name, its arguments, its file in JSON, its environment.
 #[tokio::test]
 async fn called_as_kops_controller_it_is_the_controller_role() {
     let machine = Machine::new();

@@ -1,5 +1,5 @@
-//! Killed (SIGKILL) before and after each of its writes, the process leaves what its next start brings to the same end: no key is
-//! forgotten, and then nothing is left to do.
+//! Killed (SIGKILL) before and after each of its writes, the process leaves what its next start brings to the same end:
+//! no key is forgotten, and then nothing is left to do.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ async fn a_changed_definition(run: &Run<'_>) {
     run.ends_as(SECOND).await;
 }
 
-/// What the killed run has recorded has left the definition when the next run starts.
+/// A label that the killed run has recorded has left the definition when the next run starts.
 async fn a_definition_that_changes_again_before_the_restart(run: &Run<'_>) {
     run.define(FIRST);
     run.join().await;
@@ -88,13 +88,13 @@ async fn a_refused_node(run: &Run<'_>) {
     run.ends_refused().await;
 }
 
-/// What happens to a Node and its group, in a run of its own for each crash.
+/// The changes of a Node and its group, in a run of its own for each crash.
 struct Scenario<'a> {
     world: &'a World,
     controller: &'a Controller,
     name: &'a str,
     first: u32,
-    /// How many writes it takes when nothing happens.
+    /// The number of writes without a crash.
     writes: usize,
 }
 
@@ -153,7 +153,8 @@ impl Run<'_> {
         Kubelet::register(&self.scenario.world.cluster, &node.build()).await;
     }
 
-    /// Does what makes the process write, and waits until it is killed; or until it is done, when it is not to be killed.
+    /// Does what makes the process write, and waits until it is killed; or until it is done, when it is not to be
+    /// killed.
     async fn crash(&self, change: impl AsyncFnOnce(), done: impl AsyncFnOnce()) {
         let Controller { process, proxy, .. } = self.scenario.controller;
         let name = self.node().to_owned();
@@ -186,7 +187,8 @@ impl Run<'_> {
         self.scenario.controller.process.start_again();
     }
 
-    /// The Node has these labels of its group and somebody else's, the record remembers just the group's, the taint is gone.
+    /// The Node has these labels of its group and somebody else's, the record remembers just the group's, the taint is
+    /// gone.
     async fn ends_as(&self, definition: Definition<'_>) {
         let world = self.scenario.world;
         let of_kops = [
@@ -226,7 +228,7 @@ impl Run<'_> {
     }
 }
 
-/// Whether it writes the Node, its record, or an Event about it.
+/// Returns true if it writes the Node, its record, or an Event about it.
 pub fn is_write_about(request: &ApiRequest, node: &str) -> bool {
     let body = request.json();
     let named = [body.pointer("/metadata/name"), body.pointer("/regarding/name")];

@@ -1,4 +1,5 @@
-//! The Lease goes to a replica that can work: who cannot list, or has no state store, does not keep it from one that can.
+//! The Lease goes to a replica that can work: who cannot list, or has no state store, does not keep it from one that
+//! can.
 
 use tidewaiter_api::ConditionStatus::Unknown;
 use tidewaiter_api::names::INSTANCE_GROUP_LABEL;

@@ -13,7 +13,7 @@ use tidewaiter_testkit::{ControlPlane, Identity, Kubelet, Scripted};
 use crate::clouds;
 use crate::world::{CLUSTER, World};
 
-/// What the role `view` and `tidewaiter-view` give, as far as it is used.
+/// The role `view` and `tidewaiter-view`, as far as they are used.
 pub const MAY_LOOK: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -34,7 +34,7 @@ fn alice() -> Identity {
     Identity::user("alice", &[])
 }
 
-/// What its group gives a Node, which comes with the last write.
+/// The labels that a Node gets from its group, with the last write.
 const GIVEN: [(&str, &str); 4] = [
     ("kops.k8s.io/instancegroup", "nodes"),
     ("node-role.kubernetes.io/node", ""),
@@ -92,7 +92,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What a program reads: each of `words` in one line.
+/// Checks that a program can read the output: each of `words` in one line.
 fn reads(output: &Output, words: &[&str]) {
     let said = text(&output.stdout);
     assert!(!said.contains(|c: char| c.is_control() && c != '\n'), "{said:?}");
@@ -239,7 +239,8 @@ async fn a_change_that_is_on_its_way() {
     world.has_labels(name, &GIVEN).await;
     let all = all_labels(&world, name).await;
 
-    // The definition changes while nobody labels, and somebody else has set a label of another group, and one of nobody's.
+    // The definition changes while nobody labels, and somebody else has set a label of another group, and one of
+    // nobody's.
     controller.stops().await;
     world.group("nodes", &[("team", "blue"), ("bad", "not a value")]);
     let labels = json!({"tier": "day", "mine": "yes", "node-role.kubernetes.io/api-server": ""});

@@ -1,5 +1,5 @@
-//! A label on a proven Node that only another group defines came from somewhere else: it is reported, or removed; and a key that
-//! nobody defines is nobody's business.
+//! A label on a proven Node that only another group defines came from somewhere else: it is reported, or removed; and a
+//! key that nobody defines is nobody's business.
 
 use std::time::Duration;
 

@@ -67,7 +67,7 @@ pub async fn run(world: &World, pod: &Pod, ready: bool) {
     is_ready(world, pod.metadata.name.as_deref().unwrap(), ready).await;
 }
 
-/// Says of a pod's container whether it is ready.
+/// Sets whether a pod's container is ready.
 pub async fn is_ready(world: &World, pod: &str, ready: bool) {
     let container = json!({"name": "main", "ready": ready, "restartCount": 0, "image": "x", "imageID": "x"});
     let status = json!({"status": {"phase": "Running", "containerStatuses": [container]}});

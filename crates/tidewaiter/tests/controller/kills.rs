@@ -1,4 +1,5 @@
-//! Killed (SIGKILL) again and again while many Nodes are labelled, at random writes, the process ends where an undisturbed one does.
+//! Killed (SIGKILL) again and again while many Nodes are labelled, at random writes, the process ends where an
+//! undisturbed one does.
 
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use tidewaiter_testkit::{ApiRequest, Moment, eventually};
 
 use crate::world::{CLUSTER, SOON, World, labels_of, shown};
 
-/// Of the controller at the same time.
+/// The number of concurrent requests of the controller.
 const REQUESTS: usize = 32;
 
-/// How many Nodes; a thousand take a minute.
+/// Returns the number of Nodes; a thousand take a minute.
 #[expect(clippy::disallowed_methods, reason = "a test by hand takes more of them")]
 fn count() -> u32 {
     std::env::var("TIDEWAITER_KILLED_NODES").map_or(100, |count| count.parse().unwrap())

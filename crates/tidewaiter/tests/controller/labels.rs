@@ -1,5 +1,5 @@
-//! A Node gets the labels of its group, keeps everybody else's, and loses what its group no longer gives; and what is as it
-//! should be is left alone.
+//! A Node gets the labels of its group, keeps everybody else's, and loses what its group no longer gives; and what is
+//! as it should be is left alone.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -211,7 +211,8 @@ async fn heartbeats_and_passes_write_nothing() {
         .collect();
     assert_eq!(written, expected, "a new Node costs two writes");
 
-    // Three minutes of heartbeats start no pass. The label that comes after them is seen after them, and starts one each.
+    // Three minutes of heartbeats start no pass. The label that comes after them is seen after them, and starts one
+    // each.
     let mark = world.cluster.audit_mark().await;
     let calls = world.identity_calls().len();
     let passes = controller.rests().await;
@@ -522,7 +523,7 @@ fn kubectl(world: &World, arguments: &str) -> Command {
     command
 }
 
-/// What kubectl prints.
+/// Returns the output of kubectl.
 fn print(world: &World, arguments: &str) -> String {
     let output = kubectl(world, arguments).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

@@ -1,5 +1,5 @@
-//! A forged Node that was labelled before Tidewaiter came loses what only a proven Node may have: unless many would, or it was
-//! verified before; and it has it back when it is proven.
+//! A forged Node that was labelled before Tidewaiter came loses what only a proven Node may have: unless many would, or
+//! it was verified before; and it has it back when it is proven.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const OF_WORKER: [(&str, &str); 3] = [
     ("node-role.kubernetes.io/node", ""),
     ("team", "red"),
 ];
-/// What somebody has given the forged ones.
+/// The labels that somebody has given the forged ones.
 const ROBBED: [(&str, &str); 6] = [
     ("everybody", "yes"),
     ("kops.k8s.io/instancegroup", "masters"),
@@ -27,7 +27,7 @@ const ROBBED: [(&str, &str); 6] = [
     ("node.kubernetes.io/exclude-from-external-load-balancers", ""),
     ("vault", "open"),
 ];
-/// What of this nobody defines, and what only keeps traffic away.
+/// The labels of these that nobody defines, and those that only keep traffic away.
 const LEFT: [(&str, &str); 2] = [
     ("mine", "yes"),
     ("node.kubernetes.io/exclude-from-external-load-balancers", ""),

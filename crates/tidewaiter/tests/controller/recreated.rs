@@ -1,5 +1,5 @@
-//! A Node deleted and created again under its name is another Node: what was planned for the old one never reaches it, and what
-//! the record says of the old one does not count.
+//! A Node deleted and created again under its name is another Node: what was planned for the old one never reaches it,
+//! and what the record says of the old one does not count.
 
 use std::time::Duration;
 
@@ -63,7 +63,8 @@ async fn between_read_and_patch(world: &World, controller: &Controller) {
     assert_eq!(answers.last(), Some(&200), "{answers:?}");
 }
 
-/// The record of a new Node is on its way when the Node becomes another: it is written, and its Node's patch is refused.
+/// The record of a new Node is on its way when the Node becomes another: it is written, and its Node's patch is
+/// refused.
 async fn between_read_and_record(world: &World, controller: &Controller) {
     world.group("recorded", &[("team", "red")]);
     let instance = world.launch(2, "recorded");
@@ -207,7 +208,7 @@ async fn is_of(world: &World, node: &Node) -> NodeIdentity {
     .await
 }
 
-/// What the API server has answered to the controller's patches of this Node.
+/// Returns the API server's answers to the controller's patches of this Node.
 async fn patches_since(world: &World, mark: AuditMark, name: &str) -> Vec<u16> {
     let audit = world.cluster.audit().await.since(mark).by(&service_account());
     let patches = audit.writes().of("nodes").filter(|entry| entry.object_ref.name == name);

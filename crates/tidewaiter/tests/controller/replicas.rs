@@ -1,5 +1,5 @@
-//! Of several replicas one leads and writes, the others take over when it goes, however it goes; and a Lease that a kops-controller
-//! written in Go holds is respected as client-go respects it.
+//! Of several replicas one leads and writes, the others take over when it goes, however it goes; and a Lease that a
+//! kops-controller written in Go holds is respected as client-go respects it.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,8 @@ use tidewaiter_testkit::{Action, Gate, Recorded, eventually, throughout};
 use crate::world::{Controller, SOON, World, shown};
 
 const NODE: &str = "node-role.kubernetes.io/node";
-/// `make bench` measures the second that is promised. Without being handed over, the Lease is free after ten at the earliest.
+/// `make bench` measures the second that is promised. Without being handed over, the Lease is free after ten at the
+/// earliest.
 const HANDED_OVER: Duration = Duration::from_secs(9);
 /// The duration of the Lease: a standby takes it no sooner after it was last renewed.
 const HELD: Duration = Duration::from_secs(15);
@@ -232,8 +233,8 @@ async fn a_lease_is_won_whether_it_expires_or_is_released_or_deleted() {
     }
 }
 
-/// Leaves the Lease alone while the Go one renews it, and takes it when it has not been renewed for as long as it says. The clock
-/// of the Go one is another one: only that the record changes counts, from when it is seen.
+/// Leaves the Lease alone while the Go one renews it, and takes it when it has not been renewed for as long as it says.
+/// The clock of the Go one is another one: only that the record changes counts, from when it is seen.
 async fn respects(controller: &Controller, go: &Go) {
     let mut renewed = now();
     for year in [2001, 2099] {

@@ -8,7 +8,7 @@ use tidewaiter_testkit::{Recorded, eventually};
 use crate::health::two_workers;
 use crate::world::{SOON, World};
 
-/// So many writes are lost: it takes longer than a test until the API server has made as many again.
+/// The number of writes that are lost: it takes longer than a test until the API server has made as many again.
 const LOST: usize = 500;
 
 /// A standby is not ended by the outage. It serves the cluster's health, and may lead next.

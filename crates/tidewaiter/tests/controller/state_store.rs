@@ -1,5 +1,5 @@
-//! The state store is broken, or away: the last good definition stays in force, the error names the file and the field, and a
-//! file that is put right takes effect.
+//! The state store is broken, or away: the last good definition stays in force, the error names the file and the field,
+//! and a file that is put right takes effect.
 
 mod gs;
 pub mod s3;

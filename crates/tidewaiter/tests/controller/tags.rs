@@ -68,7 +68,8 @@ async fn with_tags_the_state_store_is_not_read() {
         .change(instance.id(), |instance| instance.without_tag(&tag("team")));
     world.has_labels(name, &[GROUP, ("mine", "yes"), ROLE, spot]).await;
 
-    // Nobody has tagged this one yet: what it has, it keeps. Whoever lies about another learns nothing of the store either.
+    // Nobody has tagged this one yet: what it has, it keeps. Whoever lies about another learns nothing of the store
+    // either.
     let untagged = FakeInstance::numbered(2).kops(CLUSTER, "nodes");
     let kubelet = join(&world, untagged).await;
     world
@@ -109,7 +110,8 @@ async fn tags_stand_in_for_a_definition_that_never_was_there() {
     world.group("nodes", &[("tier", "night")]);
     world.has_labels(name, &[GROUP, ROLE, ("tier", "night")]).await;
 
-    // From now on the store has spoken: that its file is gone, even for a controller that never saw it, changes nothing.
+    // From now on the store has spoken: that its file is gone, even for a controller that never saw it, changes
+    // nothing.
     controller.stops().await;
     world.store.delete("instancegroup/nodes");
     let _controller = world.controller_with(&[STORE_THEN_TAGS, OFTEN]).await;
@@ -134,7 +136,7 @@ async fn a_store_that_denies_access_fails_readiness_until_tags_serve_every_node(
     controller.is_ready(false, denied).await;
 }
 
-/// Where the record says that the label `team` of a Node comes from.
+/// Returns the source of the label `team` of a Node in its record.
 async fn source_of_team(world: &World, name: &str) -> Option<LabelSource> {
     let status = world.records().get(name).await.unwrap().status.unwrap_or_default();
     let team = status.labels.into_iter().find(|label| label.key.as_str() == "team");

@@ -1,5 +1,5 @@
-//! Switching from kops-controller, and back: each command of docs/takeover.md has its effect, in a cluster with kOps' own manifest.
-//! What a container that kOps described does, unchanged but for the image.
+//! Switching from kops-controller, and back: each command of docs/takeover.md has its effect, in a cluster with kOps'
+//! own manifest. What a container that kOps described does, unchanged but for the image.
 
 mod control_plane_nodes;
 mod page;

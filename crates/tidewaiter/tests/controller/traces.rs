@@ -13,7 +13,7 @@ use crate::world::{SOON, World};
 
 type Received = Arc<Mutex<Vec<u8>>>;
 
-/// What has arrived at an endpoint for traces (OTLP over HTTP, protobuf), one request after the other.
+/// Starts an endpoint for traces (OTLP over HTTP, protobuf), which collects the requests one after the other.
 #[expect(
     clippy::disallowed_methods,
     reason = "a server of its own, which ends with the test's runtime"

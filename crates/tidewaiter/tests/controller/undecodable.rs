@@ -1,5 +1,5 @@
-//! An object of ours that this version cannot decode: an admin edited it under an older CRD, or a newer version wrote it before a
-//! rollback.
+//! An object of ours that this version cannot decode: an admin edited it under an older CRD, or a newer version wrote
+//! it before a rollback.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams};

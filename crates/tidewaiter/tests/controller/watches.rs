@@ -1,5 +1,5 @@
-//! What becomes of a controller whose connection to the API server fails: it misses nothing, asks at a bounded rate meanwhile, and
-//! writes no more often than it has to.
+//! The behaviour of a controller whose connection to the API server fails: it misses nothing, asks at a bounded rate
+//! meanwhile, and writes no more often than it has to.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -73,8 +73,8 @@ async fn closed_again_and_again(world: &World, controller: &Controller, node: &K
     changes(world, node).await;
 }
 
-/// 410 Gone: what happened meanwhile is found by listing: a Node that was changed, one that became another, one that went, and
-/// one that came.
+/// 410 Gone: what happened meanwhile is found by listing: a Node that was changed, one that became another, one that
+/// went, and one that came.
 async fn gone(world: &World, controller: &Controller, nodes: &[Kubelet; 3]) {
     let [changed, other, went] = nodes;
     let before = controller.proxy.requests().len();
@@ -104,8 +104,8 @@ async fn gone(world: &World, controller: &Controller, nodes: &[Kubelet; 3]) {
     controller.proxy.clear_hook();
 }
 
-/// The connection of a write breaks before it has arrived, or before its answer has: each write in turn, of a new Node and of a
-/// changed definition.
+/// The connection of a write breaks before it has arrived, or before its answer has: each write in turn, of a new Node
+/// and of a changed definition.
 async fn broken_writes(world: &World, controller: &Controller) {
     let breaks = (1..=3).flat_map(|nth| [(nth, Moment::Before), (nth, Moment::After)]);
     for (number, (nth, moment)) in (10..).zip(breaks) {
@@ -131,7 +131,8 @@ async fn broken_writes(world: &World, controller: &Controller) {
             }
         })
         .await;
-        // Two for the new Node, three for the change; what is not known to have been accepted is sent once more at most.
+        // Two for the new Node, three for the change; what is not known to have been accepted is sent once more at
+        // most.
         let written = writes_since(controller, before);
         assert!((5..=8).contains(&written.len()), "{written:?}");
     }
@@ -212,8 +213,8 @@ async fn an_api_server_that_is_away_for_thirty_seconds() {
 
     standby.proxy.clear_hook();
     leader.proxy.clear_hook();
-    // The standby has seen for long enough that nobody renews the Lease, the other one only begins to look. On a machine on which the
-    // standby gets no answer for 15 s, the other one may lead.
+    // The standby has seen for long enough that nobody renews the Lease, the other one only begins to look. On a
+    // machine on which the standby gets no answer for 15 s, the other one may lead.
     let next = one_leads([&standby, &leader]).await;
     for node in [&changed, &new] {
         world.has_labels(node.name(), &of_team("green")).await;
@@ -224,8 +225,8 @@ async fn an_api_server_that_is_away_for_thirty_seconds() {
         controller.ready().await;
     }
     world.quiet(Duration::from_secs(2)).await;
-    // The record and the Node for each, and no more; again at most once, if the Lease changes hands between them on a slow machine.
-    // About the deleted one it heard last.
+    // The record and the Node for each, and no more; again at most once, if the Lease changes hands between them on a
+    // slow machine. About the deleted one it heard last.
     let audit = world.cluster.audit().await.since(mark).by(&service_account()).writes();
     let written = audit.filter(|entry| {
         let about = &entry.object_ref;
@@ -290,7 +291,8 @@ fn hold_watches(controller: &Controller) -> Gate {
     gate
 }
 
-/// Whether its writes are counted. Those of the cluster's health come whenever it is looked at, which depends on the machine.
+/// Returns true if its writes are counted. Those of the cluster's health come whenever it is looked at, which depends
+/// on the machine.
 fn is_of_a_node(resource: &str) -> bool {
     ["nodes", "nodeidentities"].contains(&resource)
 }

@@ -1,7 +1,8 @@
 //! The world of a test: a control plane, an EC2, a state store, and the released roles that run against them.
 //!
-//! The controller runs as a process, as its own service account with the role of `deploy/controller`, through a proxy in which
-//! faults can be made. What a test looks at is the API server's answer, its audit log, and the controller's metrics.
+//! The controller runs as a process, as its own service account with the role of `deploy/controller`, through a proxy
+//! in which faults can be made. What a test looks at is the API server's answer, its audit log, and the controller's
+//! metrics.
 
 #[path = "world/told.rs"]
 mod told;
@@ -36,7 +37,7 @@ pub const SOON: Duration = Duration::from_mins(4);
 /// The labels of a Node, or of a record.
 pub type Labels = BTreeMap<String, String>;
 
-/// What the controllers of a test run against.
+/// The environment of the controllers of a test.
 #[derive(Debug)]
 pub struct World {
     pub cluster: Reused,
@@ -60,9 +61,9 @@ pub struct Controller {
     admin: String,
     /// Keeps no connection: the controller closes each sooner or later.
     http: reqwest::Client,
-    /// Where its MetricsServer listens.
+    /// The address of its MetricsServer.
     pub metrics_address: String,
-    /// Where it answers probes.
+    /// The address of its probes.
     pub health_address: String,
 }
 
@@ -184,8 +185,8 @@ impl World {
             .arg(self.file("config.yaml", config_file))
     }
 
-    /// Starts one in the place of kops-controller: called by that name with the arguments that kOps gives it, as its service
-    /// account.
+    /// Starts one in the place of kops-controller: called by that name with the arguments that kOps gives it, as its
+    /// service account.
     pub async fn kops_controller(&self) -> Controller {
         let path = self.scratch.path().join("kops-controller");
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tidewaiter"), &path).unwrap();
@@ -367,7 +368,7 @@ impl World {
             .unwrap();
     }
 
-    /// Whether the Node carries the startup taint.
+    /// Returns true if the Node carries the startup taint.
     pub async fn is_tainted(&self, name: &str) -> bool {
         let taints = self
             .nodes()
@@ -391,9 +392,9 @@ impl World {
             .collect()
     }
 
-    /// What is on its way ends, an Event after its record for example; then for this long nobody of the controller's service account
-    /// sends a write, a refused one included, but for the Lease's and those that tell of the cluster's health.
-    /// Who writes again and again is never quiet.
+    /// Waits until pending writes end, an Event after its record for example; then for this long nobody of the
+    /// controller's service account sends a write, a refused one included, but for the Lease's and those that tell of
+    /// the cluster's health. Who writes again and again is never quiet.
     pub async fn quiet(&self, time: Duration) {
         let mark = self.cluster.audit_mark().await;
         settled("the writes", time, SOON, async || {
@@ -467,7 +468,7 @@ impl Controller {
         .await;
     }
 
-    /// What `/metrics` says.
+    /// Returns `/metrics`.
     pub async fn metrics(&self) -> String {
         self.get(&self.admin, "/metrics").await.unwrap().text().await.unwrap()
     }
@@ -490,12 +491,12 @@ impl Controller {
         .await;
     }
 
-    /// Where its admin server listens.
+    /// Returns the address of its admin server.
     pub fn admin_address(&self) -> String {
         self.admin.trim_start_matches("http://").to_owned()
     }
 
-    /// What the MetricsServer answers.
+    /// Returns the response of the MetricsServer.
     pub async fn scrape(&self) -> String {
         self.try_scrape().await.unwrap()
     }
@@ -544,8 +545,8 @@ impl Controller {
         self.has_not_panicked();
     }
 
-    /// Waits until it ends because it does not lead any more, and expects that it says so: exit code 1, and one line at the
-    /// end that names the Lease; returns that line.
+    /// Waits until it ends because it does not lead any more, and expects that it says so: exit code 1, and one line at
+    /// the end that names the Lease; returns that line.
     pub async fn loses(&self) -> String {
         let status = self.process.exited(SOON).await;
         let log = self.process.log();
@@ -579,7 +580,7 @@ pub fn labels_of(node: &Node) -> Labels {
     others.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Whether a write is the NodeController's: neither the Lease's nor one that tells of the cluster's health.
+/// Returns true if a write is the NodeController's: neither the Lease's nor one that tells of the cluster's health.
 pub fn is_of_nodes(entry: &AuditEntry) -> bool {
     let about = &entry.object_ref;
     let of_health = about.resource == "clusterhealths" || about.name.starts_with(CLUSTER);

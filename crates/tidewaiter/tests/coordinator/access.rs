@@ -1,5 +1,5 @@
-//! A person logs in with the cloud's token on an API server that trusts it, and may do what the cloud says: with the binary as the cloud, as
-//! the coordinator, as the person's own commands, and as kubectl's credential plugin.
+//! A person logs in with the cloud's token on an API server that trusts it, and may do what the cloud says: with the
+//! binary as the cloud, as the coordinator, as the person's own commands, and as kubectl's credential plugin.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -324,7 +324,7 @@ async fn a_right_given_in_the_cloud_is_there_at_once_and_gone_when_it_is_taken_a
     assert!(code == 1 && said.contains("Forbidden"), "{said}");
 }
 
-/// What an operator is told about Alice while she has the role.
+/// The explanation of Alice's access while she has the role.
 async fn explains(world: &World, owner: &Person<'_>) {
     let team = owner.runs(&["cloud", "get", "team", "developers", "-o", "json"]).await;
     let team: Value = serde_json::from_str(&team).unwrap();

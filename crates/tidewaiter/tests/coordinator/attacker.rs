@@ -1,5 +1,6 @@
-//! What the coordinator can be made to do by a user who may only write Registries, by a server that is not the cloud, and with the API key
-//! of another cluster. A kubelet that labels itself into another node pool: `crates/coordinator/tests/labels/attacker.rs`.
+//! Attacks on the coordinator by a user who may only write Registries, by a server that is not the cloud, and with the
+//! API key of another cluster. A kubelet that labels itself into another node pool:
+//! `crates/coordinator/tests/labels/attacker.rs`.
 
 use std::time::Duration;
 
@@ -152,7 +153,8 @@ impl World {
 #[tokio::test]
 async fn a_server_without_the_certificate_of_the_cloud_gets_no_request() {
     let world = World::start().await;
-    // It answers, as far as TCP goes, at the address of the cloud, and has a certificate for its name: of another authority.
+    // It answers, as far as TCP goes, at the address of the cloud, and has a certificate for its name: of another
+    // authority.
     let imposter = FakeRegistries::start().await;
     let made = rcgen::generate_simple_self_signed(["cloud.registries.test".to_owned()]).unwrap();
     let authority = world.scratch.path().join("cloud-ca.crt");

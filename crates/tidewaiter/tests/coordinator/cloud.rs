@@ -1,4 +1,5 @@
-//! The real cloud, in this process, with an organization, a cluster and its key; and in front of it a server that makes faults.
+//! The real cloud, in this process, with an organization, a cluster and its key; and in front of it a server that makes
+//! faults.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -30,7 +31,7 @@ use crate::SOON;
 pub const PASSWORD: &str = "correct horse battery";
 const ISSUER: &str = "https://cloud.example.org";
 
-/// What happens to a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     /// It gets no answer.
@@ -302,7 +303,7 @@ impl Cloud {
         text(&node, "id")
     }
 
-    /// What the cloud shows of a node: `TYPE message`.
+    /// Returns the cloud's status of a node: `TYPE message`.
     pub async fn status(&self, node: &str) -> String {
         self.shown(&format!("^/nodes/{node}")).await
     }

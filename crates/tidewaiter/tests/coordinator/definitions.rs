@@ -1,4 +1,4 @@
-//! What was made of the objects of the cloud stays when their copies in the cluster vanish.
+//! Children of the cloud's objects stay when their copies in the cluster vanish.
 
 use k8s_openapi::api::core::v1::{Node, Secret, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -1,4 +1,5 @@
-//! A cloud that was restored, is new, has an expired certificate or lists what is hostile: nothing goes, and it is named.
+//! A cloud that was restored, is new, has an expired certificate or lists what is hostile: nothing goes, and it is
+//! named.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! `tidewaiter coordinator` as a process, as its own service account with the role of `deploy/coordinator`, on a real API server.
+//! `tidewaiter coordinator` as a process, as its own service account with the role of `deploy/coordinator`, on a real
+//! API server.
 //!
 //! What a test looks at is what a plain client reads, and the audit log.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
@@ -47,8 +48,8 @@ use tidewaiter_testkit::{
 const SOON: Duration = Duration::from_mins(3);
 const ACCOUNT: &str = "containership";
 
-/// Dropped, it searches what it showed for the secrets of the tests. Whatever writes to its cluster must have ended before: the next test
-/// gets it.
+/// Dropped, it searches what it showed for the secrets of the tests. Whatever writes to its cluster must have ended
+/// before: the next test gets it.
 struct World {
     cluster: Reused,
     scratch: Scratch,
@@ -454,8 +455,8 @@ async fn its_pod_is_admitted_where_only_restricted_pods_are() {
     pods.create(&PostParams::default(), &root).await.unwrap_err();
 }
 
-/// kubectl applies the files of a folder in alphabetical order; the API server rejects an object whose namespace does not exist
-/// yet.
+/// kubectl applies the files of a folder in alphabetical order; the API server rejects an object whose namespace does
+/// not exist yet.
 #[test]
 fn the_namespace_is_the_first_object_of_the_folder_but_for_what_is_in_none() {
     let entries = std::fs::read_dir(deploy()).unwrap();
@@ -474,7 +475,7 @@ fn the_namespace_is_the_first_object_of_the_folder_but_for_what_is_in_none() {
     );
 }
 
-/// What each test of this folder does when its world is dropped.
+/// The check of each test of this folder when its world is dropped.
 #[tokio::test]
 async fn a_secret_that_is_shown_anywhere_fails_its_test() {
     let world = World::start().await;

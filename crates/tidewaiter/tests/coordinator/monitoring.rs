@@ -1,4 +1,4 @@
-//! What `deploy/monitoring` asks of the coordinator, on a real Prometheus that scrapes a real one.
+//! The queries of `deploy/monitoring` about the coordinator, on a real Prometheus that scrapes a real one.
 
 use serde_json::{Value, json};
 use tidewaiter_testkit::prometheus::{panels, series_of};

@@ -1,5 +1,5 @@
-//! Namespaces that refuse what every namespace has: they delay no other, and are named. How often they are tried within hours, and
-//! thousands of namespaces: `controllers/registry/tests.rs` of the coordinator, in simulated time.
+//! Namespaces that refuse what every namespace has: they delay no other, and are named. How often they are tried within
+//! hours, and thousands of namespaces: `controllers/registry/tests.rs` of the coordinator, in simulated time.
 
 use std::net::TcpListener;
 use std::time::Duration;

@@ -369,7 +369,7 @@ async fn a_credential_is_replaced_by_one_that_works_and_by_no_other() {
     world.attached("team", "containership", &["r", "silent"]).await;
 }
 
-/// Who may write Registries, and nothing else.
+/// An attacker with the permission to write Registries, and no other.
 #[tokio::test]
 async fn a_registry_directs_no_credential_to_another_host() {
     let world = RegistryWorld::start(false).await;

@@ -49,7 +49,7 @@ impl World {
         .await;
     }
 
-    /// How many labels, registries and Secrets with their credentials there are.
+    /// Returns the number of labels, registries and Secrets with their credentials.
     async fn counts(&self) -> [usize; 3] {
         let client = self.cluster.client(&Identity::Admin);
         let core = "containership-core";

@@ -1,5 +1,5 @@
-//! Two coordinators: the other one takes over however the leader goes, each change of the cloud arrives once, and a leader that was stopped
-//! past its Lease writes nothing when it goes on.
+//! Two coordinators: the other one takes over however the leader goes, each change of the cloud arrives once, and a
+//! leader that was stopped past its Lease writes nothing when it goes on.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,7 +13,8 @@ use tidewaiter_testkit::{Action, ApiProxy, AuditMark, Gate, Identity, Recorded, 
 use crate::cloud::Cloud;
 use crate::{Replica, SOON, World, coordinator};
 
-/// `make bench` measures the second that is promised. Without being handed over, the Lease is free after ten at the earliest.
+/// `make bench` measures the second that is promised. Without being handed over, the Lease is free after ten at the
+/// earliest.
 const HANDED_OVER: Duration = Duration::from_secs(9);
 /// `make bench` measures the 18 s that are promised. This is less than two durations of the Lease.
 const TAKEN_OVER: Duration = Duration::from_secs(28);
@@ -36,7 +37,7 @@ struct Scene {
     bindings: Vec<String>,
 }
 
-/// What the controllers write of these.
+/// The resources that the controllers write.
 const WRITTEN: [&str; 3] = ["clusterlabels", "clusterroles", "clusterrolebindings"];
 
 impl Scene {

@@ -1,4 +1,4 @@
-//! What the cloud shows of the nodes: what is so in the cluster, and nothing that only a kubelet says of another node.
+//! The cloud's status of the nodes: the state of the cluster, and nothing that only a kubelet says of another node.
 
 use std::time::{Duration, Instant};
 

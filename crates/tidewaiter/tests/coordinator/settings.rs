@@ -1,4 +1,4 @@
-//! What the coordinator is told: a file, the variables of the Go coordinator, our own; and what is refused.
+//! The settings of the coordinator: a file, the variables of the Go coordinator, our own; and what is refused.
 
 use std::process::Command;
 

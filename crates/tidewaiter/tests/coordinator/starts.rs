@@ -1,4 +1,4 @@
-//! What is missing or wrong when the coordinator starts is visible within seconds, and stops nothing else.
+//! A missing or wrong object at the coordinator's start is visible within seconds, and stops nothing else.
 
 use std::time::Duration;
 

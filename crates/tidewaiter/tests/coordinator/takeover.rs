@@ -1,5 +1,5 @@
-//! The objects of a Go coordinator are taken over without a gap: no pull secret is away or empty at any moment. And a Go coordinator can
-//! go on with them afterwards.
+//! The objects of a Go coordinator are taken over without a gap: no pull secret is away or empty at any moment. And a
+//! Go coordinator can go on with them afterwards.
 
 mod released;
 mod whole;
@@ -48,7 +48,7 @@ struct Scene {
     settings: Scratch,
 }
 
-/// What happened to pull secrets since the watch began.
+/// The changes of pull secrets since the watch began.
 type Seen = Arc<Mutex<Vec<String>>>;
 
 #[tokio::test]
@@ -63,8 +63,8 @@ async fn the_objects_of_a_go_coordinator_are_taken_over_without_a_gap_and_can_be
     scene.what_is_gone_goes().await;
     assert_eq!(scene.uids().await, uids, "nothing was made anew");
     assert_eq!(*gaps.lock().unwrap(), [""; 0]);
-    // Each copy was written at most once. The one in containership-core is the record: the controller of the copies may undo it once, until
-    // the new one is on the shelf.
+    // Each copy was written at most once. The one in containership-core is the record: the controller of the copies may
+    // undo it once, until the new one is on the shelf.
     let audit = scene.world.cluster.audit().await.since(mark).by(&coordinator());
     let secrets = audit.writes().of("secrets");
     for namespace in ["default", "team"] {
@@ -127,7 +127,8 @@ impl Scene {
         }
     }
 
-    /// What a Go coordinator has left: every field of its types, `null` for an empty list, its labels, finalizers and field manager.
+    /// Creates the objects that a Go coordinator leaves: every field of its types, `null` for an empty list, its
+    /// labels, finalizers and field manager.
     async fn go_has_run(&self) {
         let organization = &self.cloud.organization;
         let user = |id: &str, name: &str| {
@@ -423,7 +424,7 @@ fn pull_secret(id: &str) -> Value {
         "type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": STANDARD.encode(config)}})
 }
 
-/// Whether a kubelet gets into the registry with it.
+/// Returns true if a kubelet gets into the registry with it.
 fn works(secret: &Secret) -> bool {
     let data = secret.data.as_ref().and_then(|data| data.get(".dockerconfigjson"));
     let config: Value = data

@@ -48,8 +48,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: plugins}
 subjects: [{kind: ServiceAccount, name: tidewaiter-coordinator, namespace: containership-core}]
 "#;
 
-/// What a coordinator has left, each once as ours and once as somebody else's, and the request to remove it: without the request, the
-/// mirror would undo what its cloud does not list.
+/// Creates the objects that a coordinator leaves, each once as ours and once as somebody else's, and the request to
+/// remove it: without the request, the mirror would undo what its cloud does not list.
 async fn populate(world: &World) {
     let request = json!({"metadata": {"name": "tidewaiter-terminate"}, "data": {"requestedBy": "an administrator",
         "requestedAt": "2026-01-01T00:00:00Z", "state": "Requested"}});
@@ -104,7 +104,7 @@ async fn populate(world: &World) {
     world.apply_as("kubectl", policy("mine")).await;
 }
 
-/// What a plugin has, and an object that is in its inventory and does not have its label.
+/// Creates the objects of a plugin, and an object that is in its inventory and does not have its label.
 async fn plugin(world: &World) {
     let client = || world.cluster.client(&Identity::Admin);
     let configs = Api::<ConfigMap>::namespaced(client(), "team-a");

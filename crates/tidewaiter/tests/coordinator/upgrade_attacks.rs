@@ -1,5 +1,5 @@
-//! Attacks on upgrades, with the coordinator, the agent and the host as processes. After each of them no script has run, and a line says which check
-//! refused.
+//! Attacks on upgrades, with the coordinator, the agent and the host as processes. After each of them no script has
+//! run, and a line says which check refused.
 #![allow(clippy::disallowed_methods, reason = "files of the test")]
 
 use std::fs;
@@ -21,7 +21,7 @@ use crate::SOON;
 use crate::cloud::beside;
 use crate::upgrades::{AGENT, Host, TARGET, Upgrading};
 
-/// What is served: for this upgrade, made of this script.
+/// The served script: for this upgrade, made of this script.
 type Served = fn(&Upgrading, &str, &str) -> String;
 
 /// A coordinator that answers with this script, whoever asks for which. Returns its address.
@@ -252,7 +252,8 @@ async fn whoever_may_only_write_upgrades_or_has_stolen_a_token_runs_nothing() {
         }
     })
     .await;
-    // A second object with its id, after the first one was declared over: the script is served and offered again, and does not run again.
+    // A second object with its id, after the first one was declared over: the script is served and offered again, and
+    // does not run again.
     ends(&upgrade).await;
     upgrading
         .upgrades()
@@ -302,7 +303,8 @@ async fn whoever_may_only_write_upgrades_or_has_stolen_a_token_runs_nothing() {
     assert_eq!(runs(), 1);
 }
 
-/// The token of the agent on w1 gets the script of w1 alone, which the host of w2 refuses, also for whoever has its files.
+/// The token of the agent on w1 gets the script of w1 alone, which the host of w2 refuses, also for whoever has its
+/// files.
 async fn stolen_token(upgrading: &Upgrading, second: &Host, upgrade: &str) {
     let stolen = upgrading.coordinator_token(AGENT, AGENT, "w1").await;
     let (status, script) = upgrading.asks(&stolen).await;

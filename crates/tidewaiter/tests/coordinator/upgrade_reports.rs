@@ -1,4 +1,4 @@
-//! What the cloud shows of its upgrades, and what it says to them while they run.
+//! The cloud's status of its upgrades, and its messages while they run.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Upgrading {
         assert_eq!(status, 200, "{answer}");
     }
 
-    /// What the cloud shows of an upgrade.
+    /// Returns the cloud's status of an upgrade.
     async fn shown(&self, upgrade: &str) -> Value {
         let path = format!("^/upgrades/{upgrade}");
         let (status, answer) = self

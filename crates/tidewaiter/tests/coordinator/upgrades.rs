@@ -1,5 +1,5 @@
-//! Upgrade scripts on their way: signed, through the cloud and the coordinator to the agent of the node whose turn it is, and to its host. Everything is
-//! real but the kubelet: its version is what the test says.
+//! Upgrade scripts on their way: signed, through the cloud and the coordinator to the agent of the node whose turn it
+//! is, and to its host. Everything is real but the kubelet: its version is what the test says.
 #![allow(clippy::disallowed_methods, reason = "files of the test")]
 
 use std::fs::{self, Permissions};
@@ -161,7 +161,7 @@ impl Upgrading {
         assert_eq!(answer.status().as_u16(), 204, "{}", answer.text().await.unwrap());
     }
 
-    /// What the coordinator says to this token: the status, and the body.
+    /// Returns the coordinator's response to this token: the status, and the body.
     pub async fn asks(&self, token: &str) -> (u16, String) {
         let answer = self
             .world
@@ -382,7 +382,7 @@ async fn an_agent_that_cannot_read_orders_says_so_and_goes_on_when_it_can() {
 pub struct Host {
     pub node: String,
     pub folder: PathBuf,
-    /// Where its agent shows its metrics.
+    /// The address of its agent's metrics.
     admin: String,
 }
 

@@ -1,4 +1,5 @@
-//! The image that `hack/image/build` makes, of the binary under test. It is unpacked and run in a chroot; no container runtime is needed.
+//! The image that `hack/image/build` makes, of the binary under test. It is unpacked and run in a chroot; no container
+//! runtime is needed.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
@@ -20,7 +21,7 @@ const TIME: &str = "1767323045";
 /// The images, built once for the tests that only read them.
 static BUILT: LazyLock<Built> = LazyLock::new(|| Built::new(Command::new(build_script())));
 
-/// What a command printed; it succeeds.
+/// Returns the output of a command, which succeeds.
 #[track_caller]
 fn output(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap();
@@ -239,7 +240,8 @@ fn the_configuration_names_the_user_the_program_and_the_commit() {
 
 #[test]
 fn the_same_binary_gives_the_same_bytes() {
-    // What differs between two machines: the mask of new files, the time zone, the language, the names and times of files.
+    // What differs between two machines: the mask of new files, the time zone, the language, the names and times of
+    // files.
     let mut script = Command::new("bash");
     script
         .args(["-c", "umask 077; exec \"$0\" \"$@\""])

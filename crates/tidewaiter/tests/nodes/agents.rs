@@ -1,4 +1,5 @@
-//! The agents of a release, by the commands of docs/agent.md, and how soon a change in the cloud is in the file of each node.
+//! The agents of a release, by the commands of docs/agent.md, and how soon a change in the cloud is in the file of each
+//! node.
 
 use std::time::Duration;
 
@@ -64,8 +65,8 @@ done
 find /etc/tidewaiter/pinned -type f
 "#;
 
-/// What decides what runs as root on a node cannot be written in its agent's pod, and the commands that write it do
-/// nothing there.
+/// The files that decide which commands run as root on a node cannot be written in its agent's pod, and the commands
+/// that write it do nothing there.
 pub async fn cannot_pin(site: &Site) {
     let evil = "untrusted comment: x\nRWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\n";
     let evil = site.file("evil.pub", evil);

@@ -1,5 +1,5 @@
-//! One thing fails on one of two nodes of the control plane: labels, the verdict and the sync go on, and when it is repaired, all is
-//! as before without anybody's help.
+//! One thing fails on one of two nodes of the control plane: labels, the verdict and the sync go on, and when it is
+//! repaired, all is as before without anybody's help.
 
 use std::time::Duration;
 
@@ -11,10 +11,11 @@ use crate::install::{install, is_mirrored};
 use crate::observer::seconds;
 use crate::{now, shown, site};
 
-/// After a leader is gone without a word: 18 s are promised (`make bench` measures them), and this machine does ten things at once.
+/// After a leader is gone without a word: 18 s are promised (`make bench` measures them), and this machine does ten
+/// things at once.
 const LABELS: Duration = Duration::from_mins(1);
-/// A replica of the cloud that is gone gets requests until its node is known to be gone, 20 s here and 50 s by default. If all replicas
-/// were there, they are replaced after another 30 s.
+/// A replica of the cloud that is gone gets requests until its node is known to be gone, 20 s here and 50 s by default.
+/// If all replicas were there, they are replaced after another 30 s.
 const SYNC: Duration = Duration::from_mins(2);
 
 const DEPLOYMENTS: [(&str, &str); 2] = [
@@ -188,7 +189,7 @@ impl Release {
     }
 }
 
-/// Whether it is a pod of the coordinator or of the cloud on this node.
+/// Returns true if it is a pod of the coordinator or of the cloud on this node.
 fn is_replica_on(pod: &Pod, node: &RealNode) -> bool {
     let on = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     on == Some(node.name()) && pod.metadata.namespace.as_deref() != Some("kube-system")

@@ -1,5 +1,5 @@
-//! Installed by Helm on a control-plane node and a worker: it works, it is tested, it goes, and what stays is what docs/install.md
-//! says.
+//! Installed by Helm on a control-plane node and a worker: it works, it is tested, it goes, and what stays is what
+//! docs/install.md says.
 
 use serde_json::{Value, json};
 use tidewaiter_testkit::command::printed;

@@ -1,4 +1,5 @@
-//! The agent's DaemonSet on two real nodes, and people who log in at their sshd, which is configured as docs/agent.md says.
+//! The agent's DaemonSet on two real nodes, and people who log in at their sshd, which is configured as docs/agent.md
+//! says.
 
 mod cuts;
 mod hosts;
@@ -266,7 +267,8 @@ async fn security_keys_are_accepted(world: &World) {
     }
 }
 
-/// What an intruder does to the file and its folders is undone, and then sshd accepts the file: nothing is left that `StrictModes` refuses.
+/// An intruder's changes of the file and its folders are undone, and then sshd accepts the file: nothing is left that
+/// `StrictModes` refuses.
 async fn changes_are_undone(world: &World, key: &str) {
     let two = world.two();
     let right = two.run(["cat", AUTHORIZED_KEYS]).await;

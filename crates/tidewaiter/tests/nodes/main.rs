@@ -1,5 +1,5 @@
-//! Installation, upgrade, takeover, faults and logins on real nodes: the image of the binary under test, installed from `deploy/` as an
-//! operator installs it. `make nodes` runs them alone.
+//! Installation, upgrade, takeover, faults and logins on real nodes: the image of the binary under test, installed from
+//! `deploy/` as an operator installs it. `make nodes` runs them alone.
 #![allow(
     clippy::expect_used,
     clippy::panic,

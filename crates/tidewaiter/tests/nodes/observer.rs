@@ -1,4 +1,4 @@
-//! What somebody sees who asks again and again, and what the audit log tells of a Lease.
+//! The observations of a client that requests again and again, and the history of a Lease in the audit log.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Observer {
     seen: Pin<Box<dyn Future<Output = Seen>>>,
 }
 
-/// What an [`Observer`] has seen.
+/// The observations of an [`Observer`].
 #[derive(Debug)]
 pub struct Seen {
     pub requests: usize,
@@ -133,7 +133,7 @@ pub async fn longest_silence(control_plane: &ControlPlane, since: AuditMark, lea
     Duration::try_from(silences.max().unwrap()).unwrap_or_default()
 }
 
-/// How long ago.
+/// Returns the time since then, in seconds.
 pub fn seconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64()
 }

@@ -1,4 +1,5 @@
-//! A plugin on real nodes: its jobs run, its Deployment is rolled out, a job that fails says why, and everything goes with it.
+//! A plugin on real nodes: its jobs run, its Deployment is rolled out, a job that fails says why, and everything goes
+//! with it.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ const FAILS: &str = "accepts 1 arg(s), received 0";
 
 const NAMESPACE: &str = "containership-core";
 
-/// What the job after the objects does.
+/// The end of the job after the objects.
 #[derive(Clone, Copy)]
 enum After {
     Nothing,

@@ -1,4 +1,5 @@
-//! A newer image, and back, on two nodes of the control plane: nobody misses labels, the Lease, a scrape, an answer of the cloud or a key.
+//! A newer image, and back, on two nodes of the control plane: nobody misses labels, the Lease, a scrape, an answer of
+//! the cloud or a key.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! kOps' own DaemonSet on a cluster without Tidewaiter, with our image in its place, as docs/takeover.md says; and beside it that of `deploy/controller`, on the same
-//! network of the same node.
+//! kOps' own DaemonSet on a cluster without Tidewaiter, with our image in its place, as docs/takeover.md says; and
+//! beside it that of `deploy/controller`, on the same network of the same node.
 
 use kube::ResourceExt as _;
 use tidewaiter_testkit::eventually;
@@ -10,7 +10,7 @@ const MANIFEST: &str = "crates/tidewaiter/tests/controller/takeover/kops-control
 const KOPS: &str = "daemonset/kops-controller";
 const OURS: &str = "daemonset/tidewaiter-controller";
 
-/// What an instance has by its role, and this one by variables.
+/// Sets variables for the access that an instance has by its role.
 async fn reaches_aws(site: &Site, daemonset: &str) {
     let endpoint = ("TIDEWAITER_STATE_ENDPOINT", site.moto.endpoint().to_owned());
     let variables = site.moto.environment().into_iter().chain([endpoint]);
@@ -44,8 +44,8 @@ async fn kops_pod_runs(site: &Site, image: &str) {
     .await;
 }
 
-/// Without what docs/takeover.md has applied before, the pod can do nothing. Kubernetes calls it ready all the same, because kOps' DaemonSet
-/// has no probes; so it must not keep the Lease from a kops-controller that can.
+/// Without what docs/takeover.md has applied before, the pod can do nothing. Kubernetes calls it ready all the same,
+/// because kOps' DaemonSet has no probes; so it must not keep the Lease from a kops-controller that can.
 async fn leaves_the_lease_to_others(site: &Site) {
     eventually("the log to say what is missing", SOON, async || {
         let log = site.try_kubectl(&format!("-n kube-system logs {KOPS}")).await?;

@@ -1,5 +1,6 @@
-//! Upgrade scripts on real nodes: the units of `deploy/host`, a real kubelet of the release before, and the examples of `deploy/host/examples`,
-//! unchanged. Here is one node, and the agent's part is written as the agent writes it; `whole` and `trouble` have three nodes and the whole system.
+//! Upgrade scripts on real nodes: the units of `deploy/host`, a real kubelet of the release before, and the examples of
+//! `deploy/host/examples`, unchanged. Here is one node, and the agent's part is written as the agent writes it; `whole`
+//! and `trouble` have three nodes and the whole system.
 #![allow(clippy::disallowed_methods, reason = "files of the test")]
 
 mod cloud;
@@ -29,8 +30,8 @@ const FOLDER: &str = "/etc/containership/scripts/upgrade";
 const SCRIPT: &str = include_str!("../../../../deploy/host/examples/systemd.sh");
 const KUBEADM: &str = include_str!("../../../../deploy/host/examples/kubeadm.sh");
 
-/// Programs that a node of kubeadm has. They write down how they are called, and install the kubelet that is there; `/usr/local/bin` comes first in the
-/// PATH of a unit.
+/// Programs that a node of kubeadm has. They write down how they are called, and install the kubelet that is there;
+/// `/usr/local/bin` comes first in the PATH of a unit.
 const SHIMS: &str = r#"
 cat >/usr/local/bin/shim <<'END'
 #!/bin/sh
@@ -228,7 +229,7 @@ async fn a_real_kubelet_is_upgraded_by_the_units_and_a_power_cut_does_not_run_a_
     drop(world.control_plane);
 }
 
-/// What whoever has the agent's container can write: what earlier versions trusted.
+/// The files that the agent's container can write: those that earlier versions trusted.
 const FORMER: &str = "
 mkdir /etc/containership/trust
 cd /etc/containership/trust

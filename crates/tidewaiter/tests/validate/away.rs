@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use crate::world::{Store, aws, command, unknown};
 
-/// What is promised, and what starting a process takes on a busy machine.
+/// The promised limit, and the time to start a process on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30 + 45);
 
 async fn in_time(mut command: Command) -> Output {

@@ -1,4 +1,4 @@
-//! What is given wrongly: one line that names the flag, the value and what helps; nothing judged, nothing printed, code 1.
+//! Wrong input: one line that names the flag, the value and what helps; nothing judged, nothing printed, code 1.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use tidewaiter_testkit::eventually;
 
 use crate::world::{CLUSTER, Running, SOON, Store, bare, command, finished, text};
 
-/// What is promised, and what starting a process takes on a busy machine.
+/// The promised limit, and the time to start a process on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30 + 45);
 
 /// A port on which nobody listens.

@@ -1,4 +1,4 @@
-//! What is reached through a proxy, and what never is.
+//! The servers that are reached through a proxy, and those that never are.
 
 use std::path::Path;
 use std::process::Output;
@@ -12,7 +12,7 @@ use crate::world::{World, alice, command, finished, text, unknown};
 /// An address that nobody resolves: whoever reaches it came through the proxy, which leads to the API server.
 const ELSEWHERE: &str = "https://api.test.example.com";
 
-/// How the API server is reached.
+/// The path to the API server.
 #[derive(Debug)]
 enum Reached {
     Through,

@@ -15,10 +15,10 @@ use super::server::{Cloud, EMAIL, PASSWORD, word};
 use super::wire::{Wire, request};
 use crate::report::quantile;
 
-/// How long the honest client sends requests beside each attack.
+/// The time for which the honest client sends requests beside each attack.
 const TIME: Duration = Duration::from_secs(5);
 
-/// What was found.
+/// The results.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attacked {
@@ -52,7 +52,8 @@ pub async fn measure(cloud: &Cloud) -> Result<Attacked> {
     Ok(Attacked { quiet, attacks, memory })
 }
 
-/// The p99 of a cluster's lists, the signing keys and an owner's writes, each on a connection that is kept. None may fail.
+/// The p99 of a cluster's lists, the signing keys and an owner's writes, each on a connection that is kept. None may
+/// fail.
 #[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]
 async fn honest(cloud: &Cloud) -> Result<f64> {
     let (cluster, mut times) = (&cloud.clusters[0], Vec::new());

@@ -31,7 +31,7 @@ pub struct Unchanged {
     pub constant: Vec<f64>,
 }
 
-/// What this program is when it is started with `--constant`.
+/// Runs this program as the server that `--constant` starts.
 pub async fn serve(port: u16) -> Result<()> {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     let router = Router::new().fallback(get(async || (StatusCode::NOT_MODIFIED, [(ETAG, TAG)])));
@@ -68,7 +68,8 @@ async fn rate(address: SocketAddr, requests: &[Vec<u8>]) -> Result<f64> {
     Ok(try_join_all(clients).await?.into_iter().sum())
 }
 
-/// Asks on all connections, then reads all answers, and again: two system calls for a request, and none to wait for many.
+/// Asks on all connections, then reads all answers, and again: two system calls for a request, and none to wait for
+/// many.
 #[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]
 fn pump(address: SocketAddr, requests: &[Vec<u8>]) -> Result<f64> {
     let open = |request| {

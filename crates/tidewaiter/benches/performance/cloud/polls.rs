@@ -20,11 +20,11 @@ const OPENING: usize = 64;
 const ROUNDS: u32 = 2;
 const KINDS: u32 = 8;
 
-/// What was found.
+/// The results.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Polls {
-    /// Of each poll.
+    /// The duration of each poll.
     #[serde(skip)]
     pub seconds: Vec<f64>,
     /// Polls a second.

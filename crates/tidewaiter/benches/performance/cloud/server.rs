@@ -23,7 +23,7 @@ const SOON: Duration = Duration::from_mins(1);
 pub const PASSWORD: &str = "correct horse battery staple";
 pub const EMAIL: &str = "olivia@example.org";
 
-/// What a server has, besides its roles.
+/// The contents of a server, besides its roles.
 pub struct Contents {
     pub clusters: usize,
     pub users: usize,
@@ -50,8 +50,8 @@ pub fn private_registry(host: &str, password: &str) -> Value {
     json!({"description": "ours", "provider": "private", "serveraddress": host, "credentials": {"username": "u", "password": password}})
 }
 
-/// A public key that nobody has the private one of; another one for each number. Every second one is an RSA key of 3,072 bits, the others are
-/// Ed25519 keys (RFC 4253, section 6.6; RFC 8709).
+/// A public key that nobody has the private one of; another one for each number. Every second one is an RSA key of
+/// 3,072 bits, the others are Ed25519 keys (RFC 4253, section 6.6; RFC 8709).
 pub fn ssh_key(number: usize) -> String {
     let string = |bytes: &[u8]| {
         let length = u32::try_from(bytes.len()).unwrap_or_default();

@@ -19,13 +19,14 @@ const OPENING: usize = 100;
 const CHANGES: usize = 500;
 const SOON: Duration = Duration::from_secs(30);
 
-/// What was found.
+/// The results.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Streams {
     pub before: Memory,
     pub open: Memory,
-    /// Seconds from the answer to a change until each stream that it concerns told of it; 0 where that was before the answer.
+    /// Seconds from the answer to a change until each stream that it concerns told of it; 0 where that was before the
+    /// answer.
     #[serde(skip)]
     pub told: Vec<f64>,
     /// The same from the request.

@@ -69,7 +69,7 @@ impl Wire {
         })
     }
 
-    /// What comes next; an end is an error.
+    /// Reads the next part; an end is an error.
     async fn more(&mut self) -> Result<()> {
         let read = self.stream.read_buf(&mut self.buffer).await?;
         anyhow::ensure!(read > 0, "the connection ended");
@@ -92,7 +92,7 @@ impl Wire {
         Ok(())
     }
 
-    /// What a stream says next about changes, one or several.
+    /// Returns the next changes of a stream, one or several.
     pub async fn changes(&mut self) -> Result<String> {
         while !contains(&self.buffer, "event: change") || !contains(&self.buffer, "\n\n") {
             self.more().await?;

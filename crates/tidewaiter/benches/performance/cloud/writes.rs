@@ -19,7 +19,7 @@ const WRITERS: usize = 200;
 const TIME: Duration = Duration::from_secs(10);
 const FSYNCS: Duration = Duration::from_secs(3);
 
-/// What was found.
+/// The results.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Writes {
@@ -27,7 +27,7 @@ pub struct Writes {
     pub rate: f64,
     /// Of a core, the server's.
     pub core: f64,
-    /// How often a second a page is appended to a file and brought to the disk, by one alone.
+    /// The number of appends and fsyncs of a page per second, by one writer alone.
     pub fsyncs: f64,
 }
 

@@ -1,6 +1,6 @@
-//! A year of a busy server: the size of its database, and what its lists and writes take then. The year is written into the file of
-//! a server that does not run: 1,000 changes a day by people, for the 400 days that they are kept, and the hourly reports of 1,000
-//! nodes for the 30 days that these are kept.
+//! A year of a busy server: the size of its database, and what its lists and writes take then. The year is written into
+//! the file of a server that does not run: 1,000 changes a day by people, for the 400 days that they are kept, and the
+//! hourly reports of 1,000 nodes for the 30 days that these are kept.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use crate::report::quantile;
 
 const CHANGES: u32 = 400 * 1_000;
 const REPORTS: u32 = 30 * 24 * 1_000;
-/// How long requests are measured: the server deletes old changes every five seconds.
+/// The time for which requests are measured: the server deletes old changes every five seconds.
 const TIME: Duration = Duration::from_secs(12);
 
-/// What was found; times are the p99, in seconds.
+/// The results; times are the p99, in seconds.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Year {

@@ -60,7 +60,7 @@ struct Synced {
     patches: Vec<Patch>,
 }
 
-/// What was found of the coordinator afterwards.
+/// The results of the coordinator afterwards.
 struct Found {
     /// The writes after a restart.
     again: Vec<String>,
@@ -69,7 +69,7 @@ struct Found {
     taken: Vec<f64>,
 }
 
-/// How often the coordinator and the bare client are measured in turn: the speed of a machine changes.
+/// The number of turns of the coordinator and the bare client: the speed of a machine changes.
 const TURNS: usize = 3;
 
 pub async fn measure(program: &Path, sizes: &Sizes) -> Result<Chapter> {
@@ -292,7 +292,7 @@ async fn settle(coordinator: &Role) -> Result<()> {
     }
 }
 
-/// What the coordinator has written since, of roles and bindings.
+/// Returns the coordinator's writes since then, of roles and bindings.
 async fn written(bed: &Bed, mark: AuditMark) -> Audit {
     let concerned = |entry: &AuditEntry| RESOURCES.contains(&entry.object_ref.resource.as_str());
     let audit = bed.cluster.audit().await.since(mark);

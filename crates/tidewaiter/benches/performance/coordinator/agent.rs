@@ -1,5 +1,5 @@
-//! Who may log in: how soon an edit of the file is undone, how soon a change in the cloud is in the file of each node, what the watches of
-//! thousands of agents cost the API server, and an agent at rest.
+//! Logins: the time until an edit of the file is undone, and until a change in the cloud is in the file of each node;
+//! the cost of the watches of thousands of agents cost the API server, and an agent at rest.
 //!
 //! The agents write to folders of their own: nodes would be as many file systems on the same disk.
 
@@ -26,8 +26,8 @@ const ROUNDS: usize = 30;
 /// Changes while many agents watch.
 const FLEET_ROUNDS: usize = 10;
 
-/// Between two edits, so that none is slowed as a part of a fight (five in a second), and between two changes in the cloud, which the coordinator
-/// lists twice a second at most.
+/// Between two edits, so that none is slowed as a part of a fight (five in a second), and between two changes in the
+/// cloud, which the coordinator lists twice a second at most.
 const PAUSE: Duration = Duration::from_millis(600);
 const REST: Duration = Duration::from_mins(1);
 
@@ -49,7 +49,7 @@ struct Restored {
 struct Fleet {
     /// Seconds from the request to the cloud until each watch was told.
     told: Vec<f64>,
-    /// What the API server used of a core for each change.
+    /// The CPU time of the API server for each change, in seconds of a core.
     core_seconds: f64,
     /// The memory of the API server's alone, before the watches and with them.
     memory: [Memory; 2],

@@ -34,7 +34,7 @@ pub fn account() -> Identity {
     Identity::service_account(NAMESPACE, "tidewaiter-agent")
 }
 
-/// What `deploy/agent` brings.
+/// Applies `deploy/agent`.
 pub async fn prepare(bed: &Bed) {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
     bed.cluster.apply_manifests(deploy.join("crds/agent")).await;

@@ -1,7 +1,8 @@
-//! The bare client of server-side applies, whose bodies are prepared beforehand, and how long a series of writes took by the audit log.
+//! The bare client of server-side applies, whose bodies are prepared beforehand, and how long a series of writes took
+//! by the audit log.
 //!
-//! The bare client acts as the coordinator's service account, over connections of its own, on an API server that is as new as the
-//! coordinator's.
+//! The bare client acts as the coordinator's service account, over connections of its own, on an API server that is as
+//! new as the coordinator's.
 
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -36,7 +37,7 @@ impl Patch {
         }
     }
 
-    /// What makes the objects of this kind with these labels as they are.
+    /// Returns the applies that create the objects of this kind with these labels.
     pub async fn copies_of<K>(client: &Client, labels: &str) -> Result<Vec<Self>>
     where
         K: Resource<DynamicType = ()>,

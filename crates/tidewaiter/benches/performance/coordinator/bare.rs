@@ -1,6 +1,7 @@
 //! The bare client: the creations of the coordinator, prepared beforehand, sent as fast as the API server takes them.
 //!
-//! It acts as the same service account, over connections of its own, on an API server that is as new as the coordinator's.
+//! It acts as the same service account, over connections of its own, on an API server that is as new as the
+//! coordinator's.
 
 use std::path::Path;
 
@@ -23,7 +24,7 @@ pub const AT_ONCE: usize = 40;
 pub struct Bodies(Vec<(&'static str, Vec<u8>)>);
 
 impl Bodies {
-    /// What a coordinator creates in the namespace `default`.
+    /// Learns the objects that a coordinator creates in the namespace `default`.
     pub async fn learn(program: &Path) -> Result<Self> {
         let bed = Bed::start(program, 1).await?;
         let coordinator = bed.coordinator();

@@ -1,4 +1,4 @@
-//! What the coordinator is measured on: an API server, a cloud, and two registries that let it in.
+//! The setup for the coordinator: an API server, a cloud, and two registries that let it in.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub const HOSTS: [&str; 2] = ["one.registries.test", "two.registries.test"];
 /// The password of both at the beginning.
 pub const PASSWORD: &str = "at-first";
 
-/// All of it. Cluster 0 of the cloud is the coordinator's.
+/// The setup. Cluster 0 of the cloud is the coordinator's.
 pub struct Bed {
     pub cluster: ControlPlane,
     pub cloud: Cloud,
@@ -39,7 +39,7 @@ impl Bed {
         Self::with_users(program, clusters, USERS, 1).await
     }
 
-    /// The same with this number of users, and of SSH keys for each user.
+    /// Starts the setup with this number of users, and of SSH keys for each user.
     pub async fn with_users(program: &Path, clusters: usize, users: usize, keys: usize) -> Result<Self> {
         let registries = FakeRegistries::start().await;
         for host in HOSTS {
@@ -65,7 +65,7 @@ impl Bed {
         self.coordinator_with(&[])
     }
 
-    /// The same with more settings.
+    /// Starts a coordinator with more settings.
     pub fn coordinator_with(&self, settings: &[(&str, &str)]) -> Role {
         let own = &self.cloud.clusters[0];
         let local = || format!("127.0.0.1:{}", free_port());

@@ -1,4 +1,5 @@
-//! From a change in the cloud to its effect in the cluster, with one cluster connected to the cloud and with a thousand.
+//! From a change in the cloud to its effect in the cluster, with one cluster connected to the cloud and with a
+//! thousand.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -27,10 +28,12 @@ use crate::report::{Chapter, Figure, count, figure, note, quantile};
 
 const LABEL: &str = "cluster.containership.io/env";
 
-/// The labels of a Node are written twenty times at once and then once in ten seconds, so each Node is used for fewer changes.
+/// The labels of a Node are written twenty times at once and then once in ten seconds, so each Node is used for fewer
+/// changes.
 const ROUNDS_OF_A_NODE: usize = 15;
 
-/// Between two changes. The coordinator lists a kind twice a second at most, and every third change is of the same kind.
+/// Between two changes. The coordinator lists a kind twice a second at most, and every third change is of the same
+/// kind.
 const PAUSE: Duration = Duration::from_millis(220);
 
 /// Seconds from the request to the cloud until a watcher saw the effect.
@@ -189,7 +192,7 @@ async fn new_node(bed: &Bed, round: usize) -> Result<()> {
     Ok(())
 }
 
-/// What independent watchers see.
+/// The views of independent watchers.
 struct Effects {
     resource: Seen,
     label: Seen,

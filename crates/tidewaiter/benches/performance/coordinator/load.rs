@@ -1,4 +1,5 @@
-//! Clusters beside the coordinator's: each follows its change stream, lists what the stream names, and everything once a minute.
+//! Clusters beside the coordinator's: each follows its change stream, lists what the stream names, and everything once
+//! a minute.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +20,7 @@ use crate::report::count;
 /// Changes of their labels, all of them together.
 pub const CHANGES_PER_SECOND: u32 = 10;
 
-/// How often each of them asks for all of its lists.
+/// The interval at which each of them requests all of its lists.
 const EVERY: Duration = Duration::from_mins(1);
 const LISTS: u32 = 8;
 
@@ -97,7 +98,8 @@ async fn follow(mut stream: Wire, mut poller: Poller, mut at: Instant, requests:
         };
         for place in places {
             requests.fetch_add(1, Ordering::Relaxed);
-            // All of them ask at once after a change of the organization: the server turns away whom it has no room for.
+            // All of them ask at once after a change of the organization: the server turns away whom it has no room
+            // for.
             while poller.status(place).await? == 503 {
                 requests.fetch_add(1, Ordering::Relaxed);
                 pause(REFUSED).await;

@@ -15,13 +15,14 @@ use crate::cloud::wire::Wire;
 use crate::process::Role;
 use crate::report::{Chapter, count, figure, note};
 
-/// How often the coordinator is measured, with the bare client before and after: the speed of a machine changes by a quarter within minutes.
+/// The number of measurements of the coordinator, with the bare client before and after: the speed of a machine changes
+/// by a quarter within minutes.
 const TURNS: usize = 3;
 
 /// Between two looks at the metrics, which take time on the cores that are measured.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// What was found of the coordinator.
+/// The results of the coordinator.
 struct Found {
     rate: Rate,
     /// Seconds from the start of the process until every namespace had its children.
@@ -155,7 +156,7 @@ fn chapter(title: String, found: &Found, before: &[Rate], bare: &[Rate]) -> Chap
     }
 }
 
-/// What an audit log says about the children of namespaces.
+/// The children of namespaces in an audit log.
 #[derive(Debug)]
 struct Rate {
     /// From the first write to the last one.

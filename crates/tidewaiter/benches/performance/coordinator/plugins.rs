@@ -1,7 +1,7 @@
 //! Plugins of 500 objects: the time to apply one, a second pass, drift, and the memory with many.
 //!
-//! The bare client applies the same objects in the same order: the namespace first. It takes turns with the coordinator, on the same API server, and each
-//! begins every other turn.
+//! The bare client applies the same objects in the same order: the namespace first. It takes turns with the
+//! coordinator, on the same API server, and each begins every other turn.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,7 +32,8 @@ mod contents;
 const PLUGINS: usize = 20;
 /// The first of them are applied one after the other, each while nothing else happens.
 const ALONE: usize = 15;
-/// How often an object is changed. A controller corrects the objects of a plugin 20 times at once, and then once in ten seconds.
+/// The number of changes of an object. A controller corrects the objects of a plugin 20 times at once, and then once in
+/// ten seconds.
 const EDITS: usize = 15;
 const PAUSE: Duration = Duration::from_millis(400);
 
@@ -41,7 +42,7 @@ const OBJECTS: usize = 500;
 /// As the audit log has the field manager of the plugin controller.
 const MANAGER: &str = "fieldManager=tidewaiter%2Fplugin";
 
-/// What was found of the coordinator.
+/// The results of the coordinator.
 struct Found {
     /// From the Plugin in the cluster to the last object, of each plugin that was applied alone.
     alone: Vec<f64>,

@@ -24,10 +24,10 @@ use crate::steady::REPORT_EVERY;
 
 const SETTING_UP: usize = 64;
 
-/// How long heartbeats are sent.
+/// The time for which heartbeats are sent.
 const HEARTBEATS: Duration = Duration::from_mins(1);
 
-/// What was found.
+/// The results.
 struct Found {
     empty: Memory,
     /// Of the process that created everything.

@@ -25,7 +25,7 @@ const STRANGER: &str = "stranger";
 const BETWEEN_EDITS: Duration = Duration::from_millis(100);
 /// Between two new plugins.
 const PAUSE: Duration = Duration::from_millis(600);
-/// How often each kind of change is made.
+/// The number of changes of each kind.
 const ROUNDS: usize = 30;
 
 pub async fn measure(program: &Path, sizes: &Sizes) -> Result<Chapter> {

@@ -1,7 +1,8 @@
-//! An upgrade of nodes that take no time: what the coordinator costs for each, how soon the next one is started, and its memory in a large cluster.
+//! An upgrade of nodes that take no time: what the coordinator costs for each, how soon the next one is started, and
+//! its memory in a large cluster.
 //!
-//! The upgrade is made in the cloud, so its progress is reported there meanwhile. What a node does is played: as soon as it is current, its kubelet reports
-//! the new version. No agent runs.
+//! The upgrade is made in the cloud, so its progress is reported there meanwhile. What a node does is played: as soon
+//! as it is current, its kubelet reports the new version. No agent runs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ use crate::report::{Chapter, count, figure, note, quantile};
 
 const OLD: &str = "v1.35.4";
 const TARGET: &str = "v1.36.3";
-/// What is seen of an upgrade that is over.
+/// The state of an upgrade that is over.
 const OVER: &str = "";
 
 const ENABLED: [(&str, &str); 1] = [("TIDEWAITER_UPGRADES", "enabled")];
@@ -36,18 +37,19 @@ const ENABLED: [(&str, &str); 1] = [("TIDEWAITER_UPGRADES", "enabled")];
 /// After the start, until everything that is cached is cached and freed memory is returned.
 const REST: Duration = Duration::from_secs(20);
 
-/// What an upgrade cost.
+/// The cost of an upgrade.
 struct Upgraded {
     nodes: usize,
     cpu_seconds: f64,
     writes: usize,
-    /// Seconds from the API server's answer that a node has the version and is Ready until the next one is seen to be current.
+    /// Seconds from the API server's answer that a node has the version and is Ready until the next one is seen to be
+    /// current.
     next: Vec<f64>,
     /// The most anonymous memory meanwhile, in MiB.
     peak: f64,
 }
 
-/// What was found in the large cluster, in MiB.
+/// The results in the large cluster, in MiB.
 struct Large {
     /// At rest, without upgrades.
     rest: f64,
@@ -219,7 +221,7 @@ fn current(upgrade: &ClusterUpgrade) -> Option<String> {
     }
 }
 
-/// What is seen first that is not `last`.
+/// Returns the first state that is not `last`.
 async fn other(seen: &mut UnboundedReceiver<(Instant, String)>, last: &str) -> Result<(Instant, String)> {
     loop {
         let (at, name) = next(seen).await.with_context(|| format!("nothing follows {last:?}"))?;

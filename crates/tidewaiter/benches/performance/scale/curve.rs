@@ -38,8 +38,8 @@ impl Measure {
         (self.of)(point) / f64::from(point.nodes)
     }
 
-    /// A line for each number of Nodes: the cost, the cost for 1,000 Nodes, and a bar as long as that. What is linear has bars of
-    /// one length.
+    /// A line for each number of Nodes: the cost, the cost for 1,000 Nodes, and a bar as long as that. What is linear
+    /// has bars of one length.
     pub fn draw(&self, points: &[Point]) -> String {
         let (what, unit, decimals) = (self.what, self.unit, self.decimals);
         let longest = most(points.iter().map(|point| self.per_node(point)));

@@ -1,4 +1,4 @@
-//! What the controller costs in a cluster of one size.
+//! The cost of the controller in a cluster of one size.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,11 +15,11 @@ use crate::process::Role;
 use crate::report::{count, median};
 use crate::steady::REPORT_EVERY;
 
-/// How often the memory is looked at.
+/// The interval at which the memory is measured.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the controller is watched at rest: longer than it keeps an answer of Auto Scaling.
+/// The time for which the controller is observed at rest: longer than it keeps an answer of Auto Scaling.
 const REST_SECONDS: u32 = 40;
-/// How often a Node becomes ready or not ready, one time after the other.
+/// The number of changes of a Node to ready or not ready, one after the other.
 const CHANGES: usize = 10;
 
 #[derive(Debug, Serialize)]
@@ -34,13 +34,13 @@ pub struct Point {
     pub cpu_seconds: f64,
     /// Of the API server, EC2 and the observer, which are one process, meanwhile.
     pub fakes_cpu_seconds: f64,
-    /// What it asked of EC2 about instances until the last label.
+    /// The number of its calls to EC2 about instances until the last label.
     pub identity_calls: usize,
-    /// What it asked of EC2 and Auto Scaling about groups until the last label.
+    /// The number of its calls to EC2 and Auto Scaling about groups until the last label.
     pub group_calls: usize,
     /// Of both, those that EC2 refused as too many.
     pub throttled_calls: usize,
-    /// What it asked of the API server until the last label, by verb and resource.
+    /// Its requests to the API server until the last label, by verb and resource.
     pub requests: BTreeMap<String, usize>,
     /// The most memory of the process alone until the last label, in MiB.
     pub peak: f64,
@@ -70,9 +70,9 @@ pub struct Rest {
     pub settled: f64,
     /// The most of it.
     pub peak: f64,
-    /// What it asked of EC2 and Auto Scaling about groups.
+    /// The number of its calls to EC2 and Auto Scaling about groups.
     pub group_calls: usize,
-    /// What it asked of EC2 about instances.
+    /// The number of its calls to EC2 about instances.
     pub identity_calls: usize,
     /// Seconds that a verdict takes.
     pub verdict_seconds: f64,

@@ -40,7 +40,7 @@ struct Labelled {
     at: Instant,
 }
 
-/// What the controller has asked for so far.
+/// The requests of the controller so far.
 #[derive(Debug)]
 pub struct Asked {
     /// By verb and resource.

@@ -1,4 +1,5 @@
-//! How soon a change is in the verdict: a Node's Ready, as the gauges of its group tell it, next to a watch that only looks.
+//! The delay of a change in the verdict: a Node's Ready, as the gauges of its group tell it, next to a watch that only
+//! looks.
 //!
 //! The group of the Node that is changed has no other change, so that what its gauge says can have no other reason.
 
@@ -40,7 +41,7 @@ pub struct Probe<'a> {
     bed: &'a Bed,
     instance: &'a FakeInstance,
     gauges: Scraper,
-    /// What its Ready was seen as, and when.
+    /// The value of its Ready that was seen, and when.
     seen: UnboundedReceiver<(Instant, String)>,
     watch: JoinHandle<()>,
 }
@@ -48,7 +49,7 @@ pub struct Probe<'a> {
 /// The index of the first instance of the group whose changes are measured.
 const APART: usize = GROUPS as usize - 1;
 
-/// Whether the instance at `index` is in that group.
+/// Returns true if the instance at `index` is in that group.
 pub fn is_apart(index: usize) -> bool {
     index % GROUPS as usize == APART
 }
@@ -106,7 +107,7 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// How many Nodes of the group are ready, as the verdict says.
+    /// Returns the number of ready Nodes of the group in the verdict.
     async fn ready(&self) -> Result<Option<f64>> {
         let page = self.gauges.page().await?;
         let gauge = page

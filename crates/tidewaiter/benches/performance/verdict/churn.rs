@@ -1,7 +1,7 @@
 //! Changes without end: Nodes become not ready and ready again, one after the other, and so do pods of the system.
 //!
-//! At a pace, and not as fast as the API server takes them: it has the same cores, and would leave nothing of them to what is
-//! measured.
+//! At a pace, and not as fast as the API server takes them: it has the same cores, and would leave nothing of them to
+//! what is measured.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use crate::report::count;
 
 /// Two Nodes are changed so often: each of 5,000 twice in less than two minutes.
 const PACE: Duration = Duration::from_millis(20);
-/// So many changes are watched.
+/// The number of changes that are observed.
 const WATCHED: usize = 2_000;
 /// A Node is ready again after this number of further Nodes.
 const UNREADY: usize = 100;
@@ -31,7 +31,7 @@ const PODS: usize = 50;
 const NODES_TO_A_POD: usize = 10;
 const NAMESPACE: &str = "kube-system";
 
-/// What kube-controller-manager makes; no pod is created without it.
+/// The account that kube-controller-manager creates; no pod is created without it.
 const ACCOUNT: &str = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: kube-system}}";
 
 pub struct Churn {
@@ -39,7 +39,7 @@ pub struct Churn {
     task: JoinHandle<Result<()>>,
 }
 
-/// What the changes cost the controller.
+/// The cost of the changes for the controller.
 #[derive(Debug, Serialize)]
 pub struct Churned {
     /// Changes a second.

@@ -1,4 +1,5 @@
-//! The names of kinds on the command line. A kind has its name in the plural, other names, and the name that documents give it.
+//! The names of kinds on the command line. A kind has its name in the plural, other names, and the name that documents
+//! give it.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -8,7 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, Error};
 use tidewaiter_cloud::models::Kind;
 
-/// What is no kind, and has a command that lists it.
+/// Names that are no kind, and have a command that lists them.
 const LISTED: [&str; 5] = ["tokens", "api-keys", "operators", "script-templates", "catalogue"];
 
 /// Reads a kind; its error lists all of them.
@@ -47,7 +48,7 @@ fn values() -> impl Iterator<Item = PossibleValue> {
     })
 }
 
-/// What the kind is, and its other names. Those that differ only in case are one.
+/// Returns the description of the kind, and its other names. Those that differ only in case are one.
 fn about(kind: Kind) -> String {
     let mut others: Vec<&str> = Vec::new();
     for name in names(kind).skip(1) {

@@ -1,4 +1,4 @@
-//! What a plan does to users, teams, roles and bindings, as they are and as they will be.
+//! The effects of a plan on users, teams, roles and bindings, as they are and as they will be.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::cloud::plan::{Change, Step, merge};
 use crate::cloud::session::text;
 
 impl Planner<'_> {
-    /// Who gains and who loses what by the plan; None if it does not concern them.
+    /// Returns the access that is gained and lost by the plan; None if it does not concern them.
     pub(super) async fn impact(&mut self) -> Result<Option<Impact>> {
         if !self.plan.steps.iter().any(concerns_access) {
             return Ok(None);

@@ -109,7 +109,7 @@ fn one_looks_until_it_is_ready_so_many_times_in_a_row_or_time_is_over() {
     }
 }
 
-/// What is written, for whoever still looks.
+/// The output, for those who still read it.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 

@@ -1,4 +1,5 @@
-//! When the alerts of `deploy/monitoring` fire, and when they do not: promtool evaluates them over made-up series of two replicas.
+//! When the alerts of `deploy/monitoring` fire, and when they do not: promtool evaluates them over made-up series of
+//! two replicas.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use tidewaiter_testkit::prometheus::promtool;
 
 use super::monitoring::{alerts, rules};
 
-/// What the two replicas say of a healthy cluster, each value at the edge of what is healthy.
+/// The metrics of two replicas in a healthy cluster, each value at the edge of what is healthy.
 const HEALTHY: [(&str, [u32; 2]); 64] = [
     (
         r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
@@ -110,7 +111,8 @@ const HEALTHY: [(&str, [u32; 2]); 64] = [
     ("tidewaiter_agent_unsigned_scripts_permitted", [0, 0]),
 ];
 
-/// Each alert with what makes it fire: the value of a series of the first replica, just over the edge. None: of neither replica.
+/// Each alert with what makes it fire: the value of a series of the first replica, just over the edge. None: of neither
+/// replica.
 const TROUBLE: [(&str, &str, Option<u32>); 56] = [
     (
         "ClusterValidationFailed",
@@ -302,7 +304,7 @@ const LONGER: usize = 5;
 /// The minutes for which an increase of a counter stays in the window of a rule.
 const WINDOW: usize = 15;
 
-/// How many minutes the condition of an alert must hold before it fires.
+/// Returns the number of minutes for which the condition of an alert must hold before it fires.
 fn patience(alert: &Value) -> usize {
     let text = alert["for"].as_str().unwrap_or("0m");
     let (number, unit) = text.split_at(text.len() - 1);

@@ -1,4 +1,4 @@
-//! What `deploy/monitoring` asks of the gauges, on a real Prometheus that scrapes a real controller.
+//! The queries of `deploy/monitoring` about the gauges, on a real Prometheus that scrapes a real controller.
 
 use std::path::Path;
 
@@ -101,7 +101,8 @@ fn without_patience(mut rules: Value) -> Value {
     rules
 }
 
-/// The test of the coordinator looks for its own: `tests/coordinator/monitoring.rs`. Those of the agent are in `tests/agent`.
+/// The test of the coordinator looks for its own: `tests/coordinator/monitoring.rs`. Those of the agent are in
+/// `tests/agent`.
 fn is_of_another_role(series: &str) -> bool {
     [
         "tidewaiter_registr",

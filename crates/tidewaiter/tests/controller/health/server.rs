@@ -1,4 +1,4 @@
-//! What the MetricsServer answers, and when.
+//! The responses of the MetricsServer, and when.
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,8 +27,8 @@ fn without_values(text: &str) -> String {
     bare.map(|line| line + "\n").collect()
 }
 
-/// Every request is answered within this time, on a machine that does ten things at once: sooner than any request to an API server that
-/// is away ends.
+/// Every request is answered within this time, on a machine that does ten things at once: sooner than any request to an
+/// API server that is away ends.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
 #[tokio::test]

@@ -162,8 +162,8 @@ async fn what_others_do_to_it_is_undone_by_the_next_verdict() {
     controller.stops().await;
 }
 
-/// Waits until it says again that the cluster is ready. Meanwhile a label changes that verdicts read, so verdicts follow each other, which all
-/// say the same.
+/// Waits until it says again that the cluster is ready. Meanwhile a label changes that verdicts read, so verdicts
+/// follow each other, which all say the same.
 async fn is_undone(world: &World, node: &Kubelet) {
     let api: Api<ClusterHealth> = Api::all(world.cluster.client(&Identity::Admin));
     let mut zone = 0;

@@ -20,7 +20,8 @@ fn made(name: &str, role: &str, target: i32) -> FakeGroup {
         .sizes(0, target, 9)
 }
 
-/// What a MetricsServer says, without what differs between two of one cluster: when it looked last.
+/// Returns the gauges of a MetricsServer, without those that differ between two of one cluster: the time of the last
+/// look.
 async fn gauges(controller: &Controller) -> Result<BTreeSet<String>, String> {
     let page = controller.try_scrape().await.map_err(shown)?;
     let lines = page

@@ -18,7 +18,7 @@ pub struct S3 {
     serving: JoinHandle<()>,
 }
 
-/// What every request gets.
+/// The answer to every request.
 #[derive(Clone, Copy)]
 pub enum Answer {
     /// The file.
@@ -98,7 +98,7 @@ impl S3 {
         self.bucket.state.lock().unwrap().answer = answer;
     }
 
-    /// Who has signed the requests, as `KEY in REGION`.
+    /// Returns the signers of the requests, as `KEY in REGION`.
     pub fn signers(&self) -> Vec<String> {
         self.bucket.state.lock().unwrap().signers.iter().cloned().collect()
     }

@@ -1,4 +1,5 @@
-//! Two nodes of a control plane without machines: what kubelets do with the pods of `DaemonSets`, and what an operator sees of them.
+//! Two nodes of a control plane without machines: what kubelets do with the pods of `DaemonSets`, and what an operator
+//! sees of them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

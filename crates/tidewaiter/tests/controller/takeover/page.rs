@@ -18,8 +18,8 @@ pub struct Section {
 }
 
 impl Section {
-    /// The section with this title, for an administrator of this cluster and of the cloud in `environment`, who replaces the
-    /// placeholders, one after the other.
+    /// The section with this title, for an administrator of this cluster and of the cloud in `environment`, who
+    /// replaces the placeholders, one after the other.
     pub fn of<const N: usize>(
         title: &str,
         cluster: &ControlPlane,
@@ -40,7 +40,8 @@ impl Section {
         }
     }
 
-    /// Runs the next command of the page, which has to be this one, from the folder of the repository. Returns what it prints.
+    /// Runs the next command of the page, which has to be this one, from the folder of the repository. Returns what it
+    /// prints.
     pub async fn run(&mut self, command: &str) -> String {
         self.skip(command);
         let command = self

@@ -1,4 +1,4 @@
-//! What is told of a Node: by the conditions of its record, by Events, by the audit log, by metrics.
+//! The reports about a Node: by the conditions of its record, by Events, by the audit log, by metrics.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use tidewaiter_testkit::{AuditMark, Identity, eventually, settled};
 use super::{Controller, SOON, World, is_of_nodes, service_account, shown};
 
 impl World {
-    /// Waits until a condition of the Node's record says this, with this reason, and with all of `words` (parted by `…`) in its
-    /// message.
+    /// Waits until a condition of the Node's record says this, with this reason, and with all of `words` (parted by
+    /// `…`) in its message.
     pub async fn says(&self, name: &str, type_: &str, status: ConditionStatus, reason: &str, words: &str) {
         let what = format!("the record of {name} to say {type_}={status:?} {reason}: {words}");
         eventually(what, SOON, async || {
@@ -62,7 +62,7 @@ impl World {
             .collect()
     }
 
-    /// How often the controller has sent a write to this Node itself, ever.
+    /// Returns the number of writes of the controller to this Node itself, ever.
     pub async fn patches(&self, name: &str) -> usize {
         let writes = self.cluster.audit().await.by(&service_account()).writes().of("nodes");
         writes.filter(|entry| entry.object_ref.name == name).count()

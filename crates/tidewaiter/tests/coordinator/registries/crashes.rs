@@ -1,4 +1,5 @@
-//! Killed (SIGKILL) before and after each of its writes, the coordinator leaves what its next start brings to the same end.
+//! Killed (SIGKILL) before and after each of its writes, the coordinator leaves what its next start brings to the same
+//! end.
 
 use std::sync::Arc;
 

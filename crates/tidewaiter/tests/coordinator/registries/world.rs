@@ -20,8 +20,8 @@ use super::super::{SOON, coordinator, prepare, settings};
 
 const CORE: &str = "containership-core";
 
-/// Dropped, it searches what it showed for the secrets of the tests. Whatever writes to its cluster must have ended before: the next test
-/// gets it.
+/// Dropped, it searches what it showed for the secrets of the tests. Whatever writes to its cluster must have ended
+/// before: the next test gets it.
 pub(crate) struct RegistryWorld {
     pub(crate) cluster: Reused,
     pub(crate) registries: FakeRegistries,
@@ -46,7 +46,7 @@ fn hand_out(credentials: &Value) {
     }
 }
 
-/// What a pull secret has for this account.
+/// Returns the entry of a pull secret for this account.
 pub(crate) fn auth(username: &str, password: &str) -> String {
     STANDARD.encode(format!("{username}:{password}"))
 }
@@ -148,7 +148,7 @@ subjects: [{kind: ServiceAccount, name: tidewaiter-coordinator, namespace: conta
             .unwrap();
     }
 
-    /// What the mirror of the cloud writes for a registry with a password.
+    /// Writes a registry with a password, as the mirror of the cloud does.
     pub(crate) async fn registry(&self, id: &str, host: &str, username: &str, password: &str) {
         let credentials = json!({"username": username, "password": password});
         self.stored(id, "private", host, &credentials).await;
@@ -312,7 +312,7 @@ subjects: [{kind: ServiceAccount, name: tidewaiter-coordinator, namespace: conta
         .await
     }
 
-    /// What the last process shows at `/metrics`.
+    /// Returns `/metrics` of the last process.
     pub(crate) async fn metrics(&self) -> String {
         let url = format!("http://{}/metrics", self.admin_address.lock().unwrap());
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
@@ -336,7 +336,8 @@ subjects: [{kind: ServiceAccount, name: tidewaiter-coordinator, namespace: conta
         .await;
     }
 
-    /// The writes of the coordinator since `mark`, except those of its Lease and of `CloudSync`, as `verb resource namespace`.
+    /// The writes of the coordinator since `mark`, except those of its Lease and of `CloudSync`, as
+    /// `verb resource namespace`.
     pub(crate) async fn written_since(&self, mark: AuditMark) -> Vec<String> {
         let writes = self.cluster.audit().await.since(mark).by(&coordinator()).writes();
         let writes = writes.iter().map(|entry| (entry.verb.as_str(), &entry.object_ref));

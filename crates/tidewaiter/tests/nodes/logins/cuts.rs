@@ -1,4 +1,5 @@
-//! A node that is cut from the network, and one that loses its power while keys change: who could log in still can, and the file is the old one or the new one.
+//! A node that is cut from the network, and one that loses its power while keys change: who could log in still can, and
+//! the file is the old one or the new one.
 
 use tidewaiter_testkit::site::SOON;
 use tidewaiter_testkit::{AUTHORIZED_KEYS, eventually};
@@ -9,8 +10,8 @@ use super::{World, login_id};
 const LATE: usize = 40;
 const CHANGING: usize = 41;
 
-/// How often the power is cut, and after how many changes of the keys: never at the same time of a write. Removals that an agent finds when it starts
-/// would wait for the mirror, so keys are added. One more comes after each cut.
+/// The number of changes of the keys before each power cut: never at the same time of a write. Removals that an agent
+/// finds when it starts would wait for the mirror, so keys are added. One more comes after each cut.
 const ROUNDS: [usize; 3] = [3, 4, 5];
 
 /// A node without a network: its users log in, changes of others are undone, and afterwards it gets what it missed.
@@ -66,7 +67,8 @@ pub async fn the_network_is_cut(world: &World, key: &str) {
     world.logs_in(two, &path, LATE).await;
 }
 
-/// The power fails while keys are added, many times in a second: then the file is as it was after one of the changes, and nothing is left beside it.
+/// The power fails while keys are added, many times in a second: then the file is as it was after one of the changes,
+/// and nothing is left beside it.
 pub async fn the_power_is_cut(world: &World) {
     let two = world.two();
     let mut keys = Vec::new();
@@ -111,7 +113,8 @@ pub async fn the_power_is_cut(world: &World) {
             (before..=added).contains(&found) && rest == others,
             "{found} keys and {rest} of others"
         );
-        // The file may have been complete before the cut. With this key, the agent that starts is known to have applied the Users.
+        // The file may have been complete before the cut. With this key, the agent that starts is known to have applied
+        // the Users.
         added += 1;
         world.user_with(CHANGING, &keys[..added]).await;
         arrives(added).await;

@@ -1,6 +1,6 @@
-//! A host that takes no file: its disk is full, it has no inode left, or it is read-only. Who could log in still can, the report says
-//! why a new user cannot, and when the trouble is over, nobody has to do anything; but an agent that has started on a read-only file system must be
-//! started again.
+//! A host that takes no file: its disk is full, it has no inode left, or it is read-only. Who could log in still can,
+//! the report says why a new user cannot, and when the trouble is over, nobody has to do anything; but an agent that
+//! has started on a read-only file system must be started again.
 
 use tidewaiter_api::node_report::{APPLIED, NodeReportStatus};
 use tidewaiter_testkit::{AUTHORIZED_KEYS, RealNode};
@@ -23,12 +23,12 @@ struct Trouble {
     ends: &'static str,
     /// The mount of an agent that starts meanwhile stays as it is.
     is_mounted_so: bool,
-    /// What the report says.
+    /// The error in the report.
     error: &'static str,
 }
 
-/// An agent has a copy of its file, which it gives up when it cannot write: then there is room for one more file. So a unit goes on to take what
-/// becomes free, and another agent begins without a copy.
+/// An agent has a copy of its file, which it gives up when it cannot write: then there is room for one more file. So a
+/// unit goes on to take what becomes free, and another agent begins without a copy.
 const TROUBLES: [Trouble; 3] = [
     Trouble {
         name: "a full disk",

@@ -1,5 +1,5 @@
-//! What the login script promises: each session, of whatever kind, runs it, is recorded with the id of the user, and then does what
-//! the user asked for. It does not restrict what a user does: who logs in as root is root.
+//! The contract of the login script: each session, of whatever kind, runs it, is recorded with the id of the user, and
+//! then does what the user asked for. It does not restrict what a user does: who logs in as root is root.
 
 use tidewaiter_testkit::site::SOON;
 use tidewaiter_testkit::{RealNode, eventually};
@@ -63,7 +63,8 @@ async fn copies_are_recorded(world: &World, key: &str) {
     }
 }
 
-/// docs/agent.md says so: sshd runs the script for sessions only. Its own log has the login, with the fingerprint of the key.
+/// docs/agent.md says so: sshd runs the script for sessions only. Its own log has the login, with the fingerprint of
+/// the key.
 async fn forwarding_without_a_session_is_not_recorded(world: &World, key: &str) {
     let (one, two) = (world.one(), world.two());
     let before = recorded(two).await;

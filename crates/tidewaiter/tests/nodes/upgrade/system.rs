@@ -1,5 +1,5 @@
-//! The whole system on three real nodes, one of them of the control plane: the cloud and the coordinator as processes beside them, the agent by the chart, and
-//! the units of `deploy/host` by `tidewaiter host install`.
+//! The whole system on three real nodes, one of them of the control plane: the cloud and the coordinator as processes
+//! beside them, the agent by the chart, and the units of `deploy/host` by `tidewaiter host install`.
 
 use std::net::IpAddr;
 
@@ -40,17 +40,18 @@ pub struct System {
     pub site: Site,
 }
 
-/// What is upgraded, and how.
+/// The upgrade, and its options.
 pub struct Asked<'a> {
     pub script: &'a str,
     /// `nodeTimeoutSeconds`.
     pub timeout: u32,
-    /// What the cloud does not have.
+    /// The policy, which the cloud does not have.
     pub policy: Option<Value>,
 }
 
 impl System {
-    /// The workers have the kubelet of the release before, by the name of their nodes; the node of the control plane, which is the first one, has this one.
+    /// The workers have the kubelet of the release before, by the name of their nodes; the node of the control plane,
+    /// which is the first one, has this one.
     pub async fn start(first: KubeletVersion) -> Self {
         let mut site = Site::start_at(first, images(), &[CONTROL_PLANE, WORKERS, WORKERS]).await;
         site.nodes[1..].sort_by(|one, other| one.name().cmp(other.name()));
@@ -85,8 +86,8 @@ impl System {
         [master, one, two]
     }
 
-    /// Has the cloud order an upgrade, with a signed script. With a policy, a person creates the `ClusterUpgrade`, because the cloud has none; the coordinator
-    /// does not run meanwhile, so that it begins with the policy.
+    /// Has the cloud order an upgrade, with a signed script. With a policy, a person creates the `ClusterUpgrade`,
+    /// because the cloud has none; the coordinator does not run meanwhile, so that it begins with the policy.
     pub async fn order(&self, asked: &Asked<'_>) -> String {
         let spec = spec(asked.timeout);
         if asked.policy.is_some() {
@@ -118,7 +119,8 @@ impl System {
         self.site.kubectl_with("create -f -", &object.to_string()).await;
     }
 
-    /// SIGKILL, and another one takes its place. The Lease of a killed one would have to expire; docs/operating.md says what to do.
+    /// SIGKILL, and another one takes its place. The Lease of a killed one would have to expire; docs/operating.md says
+    /// what to do.
     pub async fn kill_coordinator(&self) {
         self.coordinator.kill();
         self.start_coordinator().await;
@@ -139,7 +141,7 @@ impl System {
         Api::namespaced(self.site.control_plane.client(&Identity::Admin), NAMESPACE)
     }
 
-    /// How far an upgrade is; not at all, before the mirror has it.
+    /// Returns the progress of an upgrade; an error, before the mirror has it.
     pub async fn progress(&self, id: &str) -> Result<UpgradeProgress, String> {
         let object = self.upgrades().get_opt(id).await.map_err(shown)?;
         Ok(object.and_then(|object| object.spec.status).unwrap_or_default())

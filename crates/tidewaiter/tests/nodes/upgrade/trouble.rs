@@ -1,5 +1,5 @@
-//! What goes wrong on the nodes during an upgrade, one scene on each of two workers. The node of the control plane is at the version already. Each upgrade
-//! ends as docs/upgrades.md says, and the next one finds the nodes as it needs them.
+//! Faults of the nodes during an upgrade, one scene on each of two workers. The node of the control plane is at the
+//! version already. Each upgrade ends as docs/upgrades.md says, and the next one finds the nodes as it needs them.
 
 use std::time::Duration;
 
@@ -12,13 +12,14 @@ use super::system::{Asked, System};
 use super::{SCRIPT, SOON};
 use crate::{now, took};
 
-/// Long enough for the control plane to notice everything: the Lease of the coordinator has expired, and no node is Ready any more.
+/// Long enough for the control plane to notice everything: the Lease of the coordinator has expired, and no node is
+/// Ready any more.
 const AWAY: Duration = Duration::from_mins(1);
 
 /// For nodes that are to fail: the host stops a script when half of it is over.
 const SHORT: u32 = 20;
 
-/// What it starts does not outlive it.
+/// Starts a process that does not outlive it.
 const HANGS: &str = "(while :; do date +%s >/root/alive; done) &\nwait\n";
 
 /// It takes back what it has done.
@@ -109,8 +110,8 @@ fn states(progress: &UpgradeProgress, nodes: &[&str]) -> Vec<Option<UpgradeStatu
         .collect()
 }
 
-/// The host stops the script at the deadline, with what it has started, without anybody's word. When the API server is back, the node has failed, and the next one
-/// has its turn. There the script fails, and takes back what it has done.
+/// The host stops the script at the deadline, with what it has started, without anybody's word. When the API server is
+/// back, the node has failed, and the next one has its turn. There the script fails, and takes back what it has done.
 async fn hangs_and_fails(system: &System) {
     let [master, one, two] = system.nodes();
     let id = order(system, &parts(system, HANGS, FAILS).replace("set -eu", WAY_BACK), SHORT).await;
@@ -197,7 +198,8 @@ async fn full_disk_and_abort(system: &System) {
     assert_eq!(one.kubelet_version().await, KubeletVersion::Previous.as_str());
 }
 
-/// The first worker is at the version, and fails. The second one is upgraded. A Node that joins has its turn, and is deleted.
+/// The first worker is at the version, and fails. The second one is upgraded. A Node that joins has its turn, and is
+/// deleted.
 async fn never_ready_and_deleted(system: &System) {
     let [_, one, two] = system.nodes();
     let joined = system.joins(78).await;

@@ -1,5 +1,5 @@
-//! Three real nodes are upgraded, the control plane first and one at a time, while a workload keeps what its budget promises; and again, while everything that
-//! takes part is killed at each step.
+//! Three real nodes are upgraded, the control plane first and one at a time, while a workload keeps what its budget
+//! promises; and again, while everything that takes part is killed at each step.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
@@ -37,7 +37,7 @@ spec:
       image: IMAGE
 ";
 
-/// What a script is to do besides: it counts its runs, and upgrades the control plane.
+/// The additional steps of a script: it counts its runs, and upgrades the control plane.
 const COUNTED: &str = r#"
 echo "$TIDEWAITER_UPGRADE" >>/root/runs
 sync
@@ -107,7 +107,7 @@ async fn workload(system: &System) {
     system.site.rolled_out("default", "deployment/web").await;
 }
 
-/// How many of its pods are there.
+/// Returns the number of its available pods.
 async fn available(system: &System) -> Result<usize, String> {
     let pods: Api<Pod> = Api::default_namespaced(system.site.control_plane.client(&Identity::Admin));
     let pods = pods
@@ -125,7 +125,7 @@ async fn available(system: &System) -> Result<usize, String> {
     Ok(pods.iter().filter(is_there).count())
 }
 
-/// What was seen of an upgrade.
+/// The observations of an upgrade.
 #[derive(Default)]
 struct Story {
     /// The nodes whose turn it was, in this order.
@@ -240,8 +240,8 @@ fn watch(system: &System, id: &str) -> Process {
     Process::start(&system.site.scratch, program)
 }
 
-/// The coordinator is killed after each of its writes, the agent of the control plane at each step, one worker has its power cut before there is a script for it, while the
-/// cloud is away, and one after its script has ended.
+/// The coordinator is killed after each of its writes, the agent of the control plane at each step, one worker has its
+/// power cut before there is a script for it, while the cloud is away, and one after its script has ended.
 async fn everything_is_killed(system: &System) {
     let [master, one, two] = system.nodes();
     let reset = async |node: &RealNode| node.links_kubelet(KubeletVersion::Previous).await;

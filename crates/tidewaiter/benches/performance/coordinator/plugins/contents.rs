@@ -1,4 +1,4 @@
-//! What a plugin has: a namespace, and in it many objects of six kinds.
+//! The contents of a plugin: a namespace, and in it many objects of six kinds.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -39,7 +39,7 @@ pub fn name(number: usize) -> String {
     format!("component-{number:03}")
 }
 
-/// What an object of this kind has besides its metadata.
+/// Returns the content of an object of this kind besides its metadata.
 fn content(kind: &str, number: usize) -> Value {
     let group = "rbac.authorization.k8s.io";
     let text = |line: usize| format!("line {line} of the settings of {}\n", name(number));

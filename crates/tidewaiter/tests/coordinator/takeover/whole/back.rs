@@ -8,7 +8,7 @@ const PAGE: &str = include_str!("../../../../../../docs/coordinator.md");
 /// The Deployment of the Go coordinator.
 const DEPLOYMENT: &str = "containership-coordinator";
 
-/// What the Go coordinator compares of a kind: the fields of the spec, and those of the items of a list in it.
+/// The fields of a kind that the Go coordinator compares: those of the spec, and those of the items of a list in it.
 struct Compared {
     kind: &'static str,
     /// The list of the cloud.
@@ -143,7 +143,7 @@ fn steps() -> [Vec<String>; 3] {
     blocks.try_into().unwrap()
 }
 
-/// What the newest state of it compares (September 2019).
+/// Returns the fields that its newest version compares (September 2019).
 fn compared(cloud: &Cloud) -> [Compared; 6] {
     let of_kind = |kind, path: &str, fields, items| Compared {
         kind,

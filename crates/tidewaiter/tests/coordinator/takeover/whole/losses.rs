@@ -1,4 +1,4 @@
-//! What objects lose. A watch of each kind sees every state of every object from the moment in which it begins.
+//! The losses of objects. A watch of each kind sees every state of every object from the moment in which it begins.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ pub struct Watched {
     pub selector: &'static str,
     /// The objects, as `namespace/name`; None for all that the selector matches.
     pub names: Option<BTreeSet<String>>,
-    /// What an object gives to others: none of it may go.
+    /// Returns the permissions that an object gives to others: none of it may go.
     pub effect: fn(&DynamicObject) -> Value,
 }
 
@@ -50,7 +50,7 @@ impl Losses {
         Self { watched, recorded }
     }
 
-    /// What was lost since the last call, once the watches have shown the objects as they are now.
+    /// Returns the losses since the last call, once the watches have shown the objects as they are now.
     pub async fn take(&self) -> Vec<String> {
         eventually("the watches to show the objects as they are", SOON, async || {
             let mut now = BTreeMap::new();
@@ -131,7 +131,7 @@ fn place(object: &DynamicObject) -> String {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
 }
 
-/// Whether `whole` has everything that `part` has: of objects each field, of lists each item.
+/// Returns true if `whole` has everything that `part` has: of objects each field, of lists each item.
 fn contains(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => part
