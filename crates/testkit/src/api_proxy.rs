@@ -1,8 +1,9 @@
 //! A programmable proxy in front of the API server, for faults that a real one does not show on request.
 //!
-//! It speaks plain HTTP/1.1 on 127.0.0.1 and asks the API server as one given identity, so a program under test needs nothing but its
-//! kubeconfig. Answers are passed on as they come, watches event by event. It has a runtime of its own: a test that blocks does not
-//! stop it. Requests that upgrade the connection (exec, attach, port-forward) are not supported.
+//! It speaks plain HTTP/1.1 on 127.0.0.1 and asks the API server as one given identity, so a program under test needs
+//! nothing but its kubeconfig. Answers are passed on as they come, watches event by event. It has a runtime of its own:
+//! a test that blocks does not stop it. Requests that upgrade the connection (exec, attach, port-forward) are not
+//! supported.
 
 mod action;
 mod request;
@@ -74,7 +75,7 @@ impl ApiProxy {
         }
     }
 
-    /// Where it listens, as `http://127.0.0.1:20123`.
+    /// Returns its address, as `http://127.0.0.1:20123`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
@@ -86,7 +87,8 @@ impl ApiProxy {
         self.kubeconfig.clone()
     }
 
-    /// From now on asks `hook` what to do with each request, in place of the hook before. It runs before the request is forwarded.
+    /// Calls `hook` for the action on each request from now on, in place of the hook before. It runs before the request
+    /// is forwarded.
     pub fn hook(&self, hook: impl Fn(&ApiRequest) -> Action + Send + Sync + 'static) {
         self.proxy.set_hook(Arc::new(hook));
     }
@@ -100,13 +102,14 @@ impl ApiProxy {
         self.hook(move |request| if which(request) { action() } else { Action::Forward });
     }
 
-    /// From now on forwards everything.
+    /// Forwards every request from now on.
     pub fn clear_hook(&self) {
         self.hook(|_| Action::Forward);
     }
 
-    /// Kills the process (SIGKILL) at the `nth` request (from 1) for which `which` is true: before the API server sees that request, or
-    /// after it has answered but before the process learns the answer. All other requests are forwarded. Replaces the hook.
+    /// Kills the process (SIGKILL) at the `nth` request (from 1) for which `which` is true: before the API server sees
+    /// that request, or after it has answered but before the process learns the answer. All other requests are
+    /// forwarded. Replaces the hook.
     pub fn kill_at(
         &self,
         process: &Arc<Process>,
@@ -137,7 +140,7 @@ impl ApiProxy {
         self.proxy.requests()
     }
 
-    /// How many requests so far are such.
+    /// Returns the number of such requests so far.
     #[must_use]
     pub fn count(&self, which: impl Fn(&Recorded) -> bool) -> usize {
         self.requests().iter().filter(|request| which(request)).count()
@@ -154,8 +157,8 @@ impl ApiProxy {
         self.proxy.watches.cut();
     }
 
-    /// Ends all open watches and answers the next watch on each of their paths with an ERROR event 410 `Expired`, as the API server does
-    /// when the resource version is too old to go on from.
+    /// Ends all open watches and answers the next watch on each of their paths with an ERROR event 410 `Expired`, as
+    /// the API server does when the resource version is too old to go on from.
     pub fn expire_watches(&self) {
         self.proxy.watches.expire();
     }

@@ -1,8 +1,8 @@
-//! Where the real components lie that tests start: the control plane, what real nodes run, Helm, moto, fake-gcs-server, Prometheus,
-//! Postgres and Schemathesis.
+//! Finds the real components that tests start: the control plane, what real nodes run, Helm, moto, fake-gcs-server,
+//! Prometheus, Postgres and Schemathesis.
 //!
-//! Never downloads or builds anything: what is missing fails the test with the line that installs it. The versions are those that
-//! `hack/` pins, read from the same files at compile time.
+//! Never downloads or builds anything: what is missing fails the test with the line that installs it. The versions are
+//! those that `hack/` pins, read from the same files at compile time.
 
 use std::path::PathBuf;
 
@@ -18,8 +18,9 @@ const MOTO_PINS: &str = include_str!("../../../hack/moto-requirements.txt");
 const SCHEMATHESIS_PINS: &str = include_str!("../../../hack/schemathesis-requirements.txt");
 const POSTGRESQL: &str = include_str!("../../../hack/postgresql");
 
-/// The control plane's binary of this name (`etcd`, `kube-apiserver`, `kubectl`, `kube-controller-manager`, `kube-scheduler`): from
-/// `KUBEBUILDER_ASSETS` when that is set, else from the cache that `hack/kube-assets/build` fills.
+/// The control plane's binary of this name (`etcd`, `kube-apiserver`, `kubectl`, `kube-controller-manager`,
+/// `kube-scheduler`): from `KUBEBUILDER_ASSETS` when that is set, else from the cache that `hack/kube-assets/build`
+/// fills.
 ///
 /// # Panics
 /// When it is not there, naming the folder and the remedy.
@@ -43,7 +44,8 @@ pub fn binary(name: &str) -> PathBuf {
     path
 }
 
-/// The folder with what real nodes run (`kubelet-<version>`, `containerd`, …), from the cache that `hack/node-assets/build` fills.
+/// The folder with what real nodes run (`kubelet-<version>`, `containerd`, …), from the cache that
+/// `hack/node-assets/build` fills.
 ///
 /// # Panics
 /// When it is not there, naming the folder and the remedy.
@@ -58,7 +60,7 @@ pub fn node_programs() -> PathBuf {
     path
 }
 
-/// The same, if it is there or not.
+/// Returns the folder of the nodes' programs, which may not exist.
 pub(crate) fn node_programs_folder() -> PathBuf {
     let required = |go_mod, module| required(go_mod, module).expect("hack/node-assets requires its programs");
     let versions = [
@@ -233,7 +235,7 @@ pub fn repository() -> PathBuf {
     folder.canonicalize().expect("the repository is where it was compiled")
 }
 
-/// Where `hack/` puts what it builds; the same rule as in `hack/lib/cache.sh`.
+/// Returns the folder in which `hack/` puts its builds; the same rule as in `hack/lib/cache.sh`.
 #[must_use]
 pub fn cache_folder() -> PathBuf {
     if let Some(folder) = folder_from("TIDEWAITER_CACHE") {

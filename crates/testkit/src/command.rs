@@ -2,7 +2,7 @@
 
 use tokio::process::Command;
 
-/// What a command prints.
+/// Returns the output of a command.
 ///
 /// # Panics
 /// When it fails, with what it says.
@@ -10,7 +10,7 @@ pub async fn printed(command: &mut Command) -> String {
     tried(command).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The same.
+/// Returns the output of a command.
 ///
 /// # Errors
 /// How it failed, with what it says.

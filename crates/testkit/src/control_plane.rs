@@ -1,8 +1,9 @@
-//! A real etcd and kube-apiserver of a test's own, and kube-controller-manager, kube-scheduler and real nodes on request.
+//! A real etcd and kube-apiserver of a test's own, and kube-controller-manager, kube-scheduler and real nodes on
+//! request.
 //!
-//! Authorization is Node and RBAC, `NodeRestriction` is on, users are client certificates, every request is in the audit log. What is kept
-//! true: a control plane that was returned answers; its port and its data stay the same over restarts; nothing of it is left when it
-//! is dropped or its process ends, however that ends.
+//! Authorization is Node and RBAC, `NodeRestriction` is on, users are client certificates, every request is in the
+//! audit log. What is kept true: a control plane that was returned answers; its port and its data stay the same over
+//! restarts; nothing of it is left when it is dropped or its process ends, however that ends.
 
 mod audit;
 mod builder;
@@ -42,10 +43,10 @@ pub(crate) use self::servers::SERVICES;
 use crate::real_node::Network;
 use crate::{Process, Scratch, assets, eventually, kubeconfig};
 
-/// How long servers may take to start: 3 s on an idle machine, much more where many tests start theirs.
+/// The time in which servers must start: 3 s on an idle machine, much more where many tests start theirs.
 const START: Duration = Duration::from_secs(90);
 
-/// What a client in another file system needs, as PEM.
+/// The credentials for a client in another file system, as PEM.
 pub(crate) struct Credentials {
     pub(crate) authority: String,
     pub(crate) certificate: String,
@@ -61,7 +62,7 @@ pub struct ControlPlane {
     scheduler: Option<Process>,
     pki: Pki,
     address: SocketAddr,
-    /// What has been numbered: kubeconfig files, markers.
+    /// The last number given: kubeconfig files, markers.
     numbers: AtomicU64,
     audit: Mutex<AuditLog>,
     clients: Clients,
@@ -81,15 +82,17 @@ impl ControlPlane {
         ControlPlaneBuilder::default()
     }
 
-    /// One control plane for all tests of this test binary that ask for it; names must keep them apart, and none may stop it.
+    /// One control plane for all tests of this test binary that ask for it; names must keep them apart, and none may
+    /// stop it.
     ///
-    /// The trap: Rust drops no statics, so no destructor takes it away. The [`Scratch`]'s watchdog does, when the test process ends.
+    /// The trap: Rust drops no statics, so no destructor takes it away. The [`Scratch`]'s watchdog does, when the test
+    /// process ends.
     pub async fn shared() -> &'static Self {
         static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
         SHARED.get_or_init(Self::start).await
     }
 
-    /// Where the API server listens.
+    /// Returns the address of the API server.
     #[must_use]
     pub fn url(&self) -> String {
         url(self.address)
@@ -101,14 +104,14 @@ impl ControlPlane {
         self.address
     }
 
-    /// What a client of this identity needs to know.
+    /// Returns the configuration for a client of this identity.
     #[must_use]
     pub fn config(&self, identity: &Identity) -> Config {
         config(&self.pki, self.address, identity)
     }
 
-    /// The client of this identity. It belongs to the runtime that it is made in, and each `#[tokio::test]` has its own: never keep one
-    /// in a static.
+    /// The client of this identity. It belongs to the runtime that it is made in, and each `#[tokio::test]` has its
+    /// own: never keep one in a static.
     #[must_use]
     pub fn client(&self, identity: &Identity) -> Client {
         self.clients
@@ -121,8 +124,8 @@ impl ControlPlane {
         self.kubeconfig_with(identity, &json!({"server": self.url()}))
     }
 
-    /// The same with these fields of the cluster: another address, a proxy. The certificate is still checked against the name
-    /// `kubernetes.default.svc`.
+    /// The same with these fields of the cluster: another address, a proxy. The certificate is still checked against
+    /// the name `kubernetes.default.svc`.
     #[must_use]
     pub fn kubeconfig_with(&self, identity: &Identity, fields: &serde_json::Value) -> PathBuf {
         let files = self.pki.client(identity);
@@ -165,7 +168,8 @@ impl ControlPlane {
         command
     }
 
-    /// Applies the manifests of a file or of a folder (`*.yaml`, `*.yml`) as admin, and waits until definitions are Established.
+    /// Applies the manifests of a file or of a folder (`*.yaml`, `*.yml`) as admin, and waits until definitions are
+    /// Established.
     ///
     /// # Panics
     /// When one cannot be read or applied.
@@ -187,9 +191,10 @@ impl ControlPlane {
         manifests::apply(&self.client(&Identity::Admin), manifests::parse("the given YAML", yaml)).await;
     }
 
-    /// Copies an object many times, past the API server: about a thousand in a second. `key` is where the API server stores it (`minions/<name>`
-    /// for a Node, `<group>/<plural>/<name>` for a custom resource). In each copy and in its key, each of `texts` is replaced by another
-    /// one of the same length: some kinds are stored in a binary form that counts bytes.
+    /// Copies an object many times, past the API server: about a thousand in a second. `key` is where the API server
+    /// stores it (`minions/<name>` for a Node, `<group>/<plural>/<name>` for a custom resource). In each copy and in
+    /// its key, each of `texts` is replaced by another one of the same length: some kinds are stored in a binary form
+    /// that counts bytes.
     ///
     /// # Panics
     /// When there is no such object, or a text has another length.
@@ -206,8 +211,8 @@ impl ControlPlane {
             .await;
     }
 
-    /// Stores an object in JSON, past the API server: as another version of it would have stored the object. `key` as for
-    /// [`copy`](Self::copy).
+    /// Stores an object in JSON, past the API server: as another version of it would have stored the object. `key` as
+    /// for [`copy`](Self::copy).
     pub async fn store(&self, key: &str, object: &serde_json::Value) {
         let key = format!("{}{key}", etcd::ROOT);
         let change = etcd::Change::put(
@@ -226,7 +231,7 @@ impl ControlPlane {
         plain.collect()
     }
 
-    /// What was asked of the API server so far. Every request whose answer a client has seen is in it.
+    /// Returns the requests to the API server so far. Every request whose answer a client has seen is in it.
     ///
     /// # Panics
     /// When the API server does not run: stop counting before you stop it.
@@ -343,7 +348,8 @@ impl ControlPlane {
         backup
     }
 
-    /// Has etcd store what is in this backup, as an administrator who restores it: kube-apiserver and etcd are stopped meanwhile.
+    /// Has etcd store what is in this backup, as an administrator who restores it: kube-apiserver and etcd are stopped
+    /// meanwhile.
     ///
     /// # Panics
     /// When it cannot be copied, or the servers do not come up.

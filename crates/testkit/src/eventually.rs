@@ -14,8 +14,8 @@ const LONGEST_LOOK: Duration = Duration::from_mins(1);
 
 /// Looks again and again until `look` answers `Ok`, and returns what it answered.
 ///
-/// `what` completes the sentence "waited for …"; the `Err` of a look says what was seen instead. A look that does not return counts
-/// as waiting too.
+/// `what` completes the sentence "waited for …"; the `Err` of a look says what was seen instead. A look that does not
+/// return counts as waiting too.
 ///
 /// # Panics
 /// After `deadline`: with what was awaited, for how long, and what was seen last.
@@ -51,8 +51,8 @@ pub async fn eventually<T, E: Display>(
     }
 }
 
-/// Looks again and again until it has seen the same for the whole of `time`, and returns that: for what ends by itself, however long that
-/// takes on a slow machine.
+/// Looks again and again until it has seen the same for the whole of `time`, and returns that: for what ends by itself,
+/// however long that takes on a slow machine.
 ///
 /// `what` completes the sentence "waited for … to settle".
 ///

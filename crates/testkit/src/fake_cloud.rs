@@ -1,8 +1,8 @@
-//! What all fake clouds are: a server of their own, the answers and faults that a test orders while it runs, a token bucket, and
-//! the record of calls. A fake adds its [`Protocol`] and what its cloud holds.
+//! The common parts of all fake clouds: a server of their own, the answers and faults that a test orders while it runs,
+//! a token bucket, and the record of calls. A fake adds its [`Protocol`] and what its cloud holds.
 //!
-//! What decides the answer to a call, the first that applies: what was ordered for the next call, for the next of its method, for
-//! every call, for what it names; who asks; the token bucket; the zones in trouble; what the cloud holds.
+//! What decides the answer to a call, the first that applies: what was ordered for the next call, for the next of its
+//! method, for every call, for what it names; who asks; the token bucket; the zones in trouble; what the cloud holds.
 #![expect(clippy::disallowed_methods, reason = "a server of its own, in real time")]
 
 mod bucket;
@@ -72,7 +72,7 @@ impl<P: Protocol> FakeCloud<P> {
         Self { shared, port }
     }
 
-    /// Where it is, as an endpoint for clients.
+    /// Returns its address, as an endpoint for clients.
     #[must_use]
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.port.address())

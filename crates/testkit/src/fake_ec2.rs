@@ -1,10 +1,10 @@
-//! An EC2 of our own, for scale and for faults: `DescribeInstances` and `DescribeLaunchTemplates` of the EC2 Query API over plain
-//! HTTP, so that it is reached through the real SDK. On the same port are the Query API of Auto Scaling
+//! An EC2 of our own, for scale and for faults: `DescribeInstances` and `DescribeLaunchTemplates` of the EC2 Query API
+//! over plain HTTP, so that it is reached through the real SDK. On the same port are the Query API of Auto Scaling
 //! (`DescribeAutoScalingGroups`, `DescribeWarmPool`) and the instance metadata service (version 2, the region only).
 //!
-//! It words its answers as EC2 does: an id that it does not know fails the whole call and is named; a filter leaves out what it
-//! does not know; a zone in trouble fails every call that names one of its instances, or that names none by id. It checks that
-//! requests are signed, not by whom.
+//! It words its answers as EC2 does: an id that it does not know fails the whole call and is named; a filter leaves out
+//! what it does not know; a zone in trouble fails every call that names one of its instances, or that names none by id.
+//! It checks that requests are signed, not by whom.
 
 mod answer;
 mod asked;
@@ -24,11 +24,11 @@ use instance::Listed;
 /// The region that it says it is.
 pub const REGION: &str = "us-east-1";
 
-/// An EC2. Its calls name instances by id, with the filter `instance-id` when they name them by it, launch templates by id, and
-/// the group of a warm pool.
+/// An EC2. Its calls name instances by id, with the filter `instance-id` when they name them by it, launch templates by
+/// id, and the group of a warm pool.
 pub type FakeEc2 = FakeCloud<Ec2>;
 
-/// What EC2 holds.
+/// The contents of EC2.
 #[derive(Debug)]
 pub struct Ec2 {
     instances: BTreeMap<String, Listed>,
@@ -50,7 +50,7 @@ impl Default for Ec2 {
 }
 
 impl FakeEc2 {
-    /// What a process of its own needs in its environment to reach it through the SDK.
+    /// Returns the environment with which a process reaches it through the SDK.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
@@ -115,7 +115,7 @@ impl FakeEc2 {
         });
     }
 
-    /// What its instance metadata service says is the region.
+    /// Sets the region in its instance metadata service.
     pub fn metadata_region(&self, region: &str) {
         self.change_cloud(|ec2| region.clone_into(&mut ec2.metadata_region));
     }

@@ -1,11 +1,11 @@
-//! A Compute Engine of our own, for scale and for faults: the part of the REST API (version 1) that says what an instance is
-//! and which managed instance group made it, over plain HTTP, so that it is reached through the real client. The metadata
-//! server (project, token) is on the same port.
+//! A Compute Engine of our own, for scale and for faults: the part of the REST API (version 1) that says what an
+//! instance is and which managed instance group made it, over plain HTTP, so that it is reached through the real
+//! client. The metadata server (project, token) is on the same port.
 //!
-//! It words its answers as Compute Engine does, after the public reference: ids are numbers in strings, links are whole URLs
-//! that name the project by its id, `created-by` names it by its number; `listManagedInstances` heeds pages only when the group
-//! says so; a listing of all zones fails as a whole when one zone does, unless that zone is only `unreachable`. It checks that
-//! calls bring its token.
+//! It words its answers as Compute Engine does, after the public reference: ids are numbers in strings, links are whole
+//! URLs that name the project by its id, `created-by` names it by its number; `listManagedInstances` heeds pages only
+//! when the group says so; a listing of all zones fails as a whole when one zone does, unless that zone is only
+//! `unreachable`. It checks that calls bring its token.
 
 mod answer;
 mod group;
@@ -35,11 +35,11 @@ pub const REGION: &str = "us-central1";
 /// The token that its metadata server gives out, and that calls have to bring.
 pub const TOKEN: &str = "the-access-token";
 
-/// A Compute Engine, with the metadata server of its machines. Its calls name an instance `ZONE/NAME`, a group or template
-/// `ZONE|REGION|global/NAME`, a zone, or nothing. A call for all zones depends on each of them.
+/// A Compute Engine, with the metadata server of its machines. Its calls name an instance `ZONE/NAME`, a group or
+/// template `ZONE|REGION|global/NAME`, a zone, or nothing. A call for all zones depends on each of them.
 pub type FakeGce = FakeCloud<Gce>;
 
-/// What Compute Engine holds.
+/// The contents of Compute Engine.
 #[derive(Debug)]
 pub struct Gce {
     /// By zone and name.
@@ -71,7 +71,7 @@ impl Default for Gce {
 }
 
 impl FakeGce {
-    /// What a process of its own needs in its environment to get its credentials and its project from here.
+    /// Returns the environment with which a process gets its credentials and its project from here.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![("GCE_METADATA_HOST", self.address().to_string())]
@@ -118,7 +118,7 @@ impl FakeGce {
         });
     }
 
-    /// What its metadata server says is the project.
+    /// Sets the project in its metadata server.
     pub fn metadata_project(&self, project: &str) {
         self.change_cloud(|gce| project.clone_into(&mut gce.metadata_project));
     }
@@ -128,7 +128,7 @@ impl FakeGce {
         self.change_cloud(|gce| next.clone_into(&mut gce.token));
     }
 
-    /// Whether its metadata server has nothing to say, no token above all.
+    /// Makes its metadata server return nothing, no token above all.
     pub fn metadata_away(&self, away: bool) {
         self.change_cloud(|gce| gce.metadata_away = away);
     }

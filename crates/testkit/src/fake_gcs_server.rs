@@ -1,9 +1,9 @@
-//! fake-gcs-server, the Google Cloud Storage that others have written, with the small rest that a reader of objects needs
-//! and that it lacks.
+//! fake-gcs-server, the Google Cloud Storage that others have written, with the small rest that a reader of objects
+//! needs and that it lacks.
 //!
-//! A reader talks to a front of ours. Objects, their versions and listings are the server's; the front answers 304 where Cloud
-//! Storage does, says in XML what is missing, and keeps on record who asked and what was answered. A listing has one page,
-//! however long it is: the server's XML API knows no others.
+//! A reader talks to a front of ours. Objects, their versions and listings are the server's; the front answers 304
+//! where Cloud Storage does, says in XML what is missing, and keeps on record who asked and what was answered. A
+//! listing has one page, however long it is: the server's XML API knows no others.
 //!
 //! It takes any credentials.
 
@@ -56,7 +56,7 @@ impl FakeGcsServer {
         Self { front, port }
     }
 
-    /// Where it is, for the client of a reader.
+    /// Returns its address, for the client of a reader.
     #[must_use]
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.port.address())
@@ -89,7 +89,7 @@ impl FakeGcsServer {
         self.call(Method::DELETE, url, Vec::new()).await;
     }
 
-    /// What readers asked since this was called last, in the order in which it was answered.
+    /// Returns the requests of readers since the last call, in the order in which it was answered.
     #[must_use]
     pub fn take_asked(&self) -> Vec<Asked> {
         self.front.take_asked()
@@ -121,8 +121,8 @@ impl Drop for FakeGcsServer {
     }
 }
 
-/// A file of credentials as Google gives it out for a service account, with a key of its own. Its tokens are signed with that
-/// key, without asking anybody, and name it by `key_id`.
+/// A file of credentials as Google gives it out for a service account, with a key of its own. Its tokens are signed
+/// with that key, without asking anybody, and name it by `key_id`.
 #[must_use]
 pub fn service_account_file(key_id: &str) -> String {
     let key = KeyPair::generate_for(&PKCS_RSA_SHA256).expect("a key");

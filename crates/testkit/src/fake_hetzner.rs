@@ -1,8 +1,8 @@
-//! A Hetzner Cloud of our own, for scale and for faults: the part of its API (version 1) that says what a server is, over plain
-//! HTTP, so that it is reached through the real client.
+//! A Hetzner Cloud of our own, for scale and for faults: the part of its API (version 1) that says what a server is,
+//! over plain HTTP, so that it is reached through the real client.
 //!
-//! It words its answers as the API does, after the public reference: servers in pages of at most 50 with `meta.pagination`,
-//! selectors of labels, errors with a code. It checks that calls bring its token.
+//! It words its answers as the API does, after the public reference: servers in pages of at most 50 with
+//! `meta.pagination`, selectors of labels, errors with a code. It checks that calls bring its token.
 
 mod instance;
 mod protocol;
@@ -19,14 +19,14 @@ pub const TOKEN: &str = "the-token-of-the-project";
 /// A Hetzner Cloud. Its calls name a server by its id, or none; no call depends on a zone.
 pub type FakeHetzner = FakeCloud<Hetzner>;
 
-/// What the project holds.
+/// The contents of the project.
 #[derive(Debug, Default)]
 pub struct Hetzner {
     servers: BTreeMap<u64, FakeServer>,
 }
 
 impl FakeHetzner {
-    /// What a process of its own needs in its environment to be let in.
+    /// Returns the environment with which a process is let in.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![("HCLOUD_TOKEN", TOKEN.to_owned())]

@@ -1,7 +1,9 @@
-//! Container registries and ECR for the processes of tests: over TLS and the real token flow, each on a host name of its own.
+//! Container registries and ECR for the processes of tests: over TLS and the real token flow, each on a host name of
+//! its own.
 //!
-//! They are reached through a forward proxy, as `HTTPS_PROXY` names it, because a registry on the loopback address is refused as
-//! hostile. Registries are `NAME.registries.test`; their realm is `auth.registries.test`. ECR speaks plain HTTP, as moto does.
+//! They are reached through a forward proxy, as `HTTPS_PROXY` names it, because a registry on the loopback address is
+//! refused as hostile. Registries are `NAME.registries.test`; their realm is `auth.registries.test`. ECR speaks plain
+//! HTTP, as moto does.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -53,12 +55,12 @@ struct State {
     ecr: Ecr,
 }
 
-/// What ECR says.
+/// The state of ECR.
 #[derive(Debug, Default)]
 struct Ecr {
     /// The code of its error, and what it says.
     refusal: Option<(&'static str, &'static str)>,
-    /// How long a token is good, in seconds.
+    /// The lifetime of a token, in seconds.
     life: i64,
     /// The tokens that were given.
     given: Vec<String>,
@@ -102,7 +104,7 @@ impl FakeRegistries {
         }
     }
 
-    /// What a process needs in its environment to reach them.
+    /// Returns the environment with which a process reaches them.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
@@ -145,7 +147,7 @@ impl FakeRegistries {
         self.lock().ecr.given.clone()
     }
 
-    /// How often ECR was asked.
+    /// Returns the number of calls to ECR.
     #[must_use]
     pub fn ecr_calls(&self) -> usize {
         self.lock().ecr.asked

@@ -1,4 +1,5 @@
-//! What an API server needs to trust the tokens of a cloud: the cloud's certificate, and the file that names it as an issuer.
+//! The trust of an API server in the tokens of a cloud: the cloud's certificate, and the file that names it as an
+//! issuer.
 
 use std::path::Path;
 
@@ -7,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::control_plane::write_private;
 
-/// Makes an authority (`ca.crt`), and a certificate of 127.0.0.1 with its key (`tls.crt`, `tls.key`), in the folder; returns the authority
-/// as PEM.
+/// Makes an authority (`ca.crt`), and a certificate of 127.0.0.1 with its key (`tls.crt`, `tls.key`), in the folder;
+/// returns the authority as PEM.
 ///
 /// # Panics
 /// When a file cannot be written.
@@ -28,8 +29,8 @@ pub fn certificate(folder: &Path) -> String {
     authority.pem()
 }
 
-/// The `AuthenticationConfiguration` of an API server that trusts the tokens for the cluster `cluster` of the issuer at `url`, whose
-/// authority is `authority`. docs/cloud.md has the same for operators.
+/// The `AuthenticationConfiguration` of an API server that trusts the tokens for the cluster `cluster` of the issuer at
+/// `url`, whose authority is `authority`. docs/cloud.md has the same for operators.
 #[must_use]
 pub fn authentication(url: &str, authority: &str, cluster: &str) -> Value {
     json!({

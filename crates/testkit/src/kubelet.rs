@@ -1,4 +1,4 @@
-//! What a kubelet, or someone with its credentials, does at the API server.
+//! The requests of a kubelet, or of someone with its credentials, to the API server.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

@@ -1,9 +1,10 @@
 //! Secrets that tests use, and the search for them in whatever others can read.
 //!
-//! The builders of worlds, clouds and registries name each secret of a test to [`secret`]. The owner of a control plane calls [`search`]
-//! when it is dropped. What is searched: every object of the API server but Secrets (so Events, status and
-//! conditions, annotations, `ConfigMap`s), every log and every `/metrics` of the processes of a [`Scratch`], and what ran in this process
-//! ([`capture_logs`], [`shown`]). A secret is found as it is, and within base64, wherever it begins in it.
+//! The builders of worlds, clouds and registries name each secret of a test to [`secret`]. The owner of a control plane
+//! calls [`search`] when it is dropped. What is searched: every object of the API server but Secrets (so Events, status
+//! and conditions, annotations, `ConfigMap`s), every log and every `/metrics` of the processes of a [`Scratch`], and
+//! what ran in this process ([`capture_logs`], [`shown`]). A secret is found as it is, and within base64, wherever it
+//! begins in it.
 //!
 //! All secrets of a test binary are one set: no test may show the secret of another one either.
 
@@ -26,13 +27,13 @@ use crate::{ControlPlane, Scratch};
 /// The shortest text that is searched for: shorter ones are in other words by chance.
 const SHORTEST: usize = 6;
 
-/// How much is shown around what was found, in bytes.
+/// The number of bytes that are shown around a finding.
 const AROUND: usize = 160;
 
-/// Where the API server stores Secrets.
+/// The prefix of the keys of Secrets in the API server's storage.
 const SECRETS: &str = "/registry/secrets/";
 
-/// Where it stores Registries, whose `spec.credentials` may have what it says.
+/// The prefix of the keys of Registries, whose `spec.credentials` may contain secrets.
 const REGISTRIES: &str = "/registry/containership.io/registries/";
 
 static KNOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -56,7 +57,8 @@ pub fn shown(text: &str) {
     shown.push(b'\n');
 }
 
-/// From now on the logs of this process are searched, from the level debug on. For roles that a test runs in its own process.
+/// From now on the logs of this process are searched, from the level debug on. For roles that a test runs in its own
+/// process.
 pub fn capture_logs() {
     // Another test has done it already, most often.
     let _ = tracing_subscriber::fmt()
@@ -100,7 +102,7 @@ pub fn search(cluster: &ControlPlane, scratch: Option<&Scratch>) {
     assert!(found.is_empty(), "a secret of a test is shown:\n{found}");
 }
 
-/// What others may read of an object; None for a Secret.
+/// Returns the part of an object that others may read; None for a Secret.
 fn readable(key: &str, value: Vec<u8>) -> Option<Vec<u8>> {
     if key.starts_with(SECRETS) {
         return None;
@@ -126,7 +128,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     paths.filter(is_output).collect()
 }
 
-/// What is searched for.
+/// The texts that are searched for.
 struct Patterns {
     texts: Vec<String>,
     automaton: AhoCorasick,

@@ -1,9 +1,11 @@
-//! The test bed: a real Kubernetes control plane, a proxy that injects faults in front of it, and objects as real clusters hold them.
+//! The test bed: a real Kubernetes control plane, a proxy that injects faults in front of it, and objects as real
+//! clusters hold them.
 //!
-//! For tests, benches and the demo only. What fails in here is the test's failure, so it panics, and says what it awaited and saw.
+//! For tests, benches and the demo only. What fails in here is the test's failure, so it panics, and says what it
+//! awaited and saw.
 //!
-//! Nothing that a test starts outlives it: not when its value is dropped, not after a panic, not when the whole test process is
-//! killed with SIGKILL ([`Scratch`] says how).
+//! Nothing that a test starts outlives it: not when its value is dropped, not after a panic, not when the whole test
+//! process is killed with SIGKILL ([`Scratch`] says how).
 #![allow(
     clippy::expect_used,
     clippy::missing_panics_doc,

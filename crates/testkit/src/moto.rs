@@ -1,10 +1,10 @@
 //! moto, the AWS simulator that others have written: EC2, Auto Scaling and S3 on one port.
 //!
-//! Its instance metadata service does not say how long a session token lives, so no SDK can use it: [`FakeEc2`](crate::FakeEc2)
-//! has one that does.
+//! Its instance metadata service does not say how long a session token lives, so no SDK can use it:
+//! [`FakeEc2`](crate::FakeEc2) has one that does.
 //!
-//! It takes any credentials. What a test needs to set up is here, in the Query and REST forms of AWS; what is under test goes
-//! through the real SDK.
+//! It takes any credentials. What a test needs to set up is here, in the Query and REST forms of AWS; what is under
+//! test goes through the real SDK.
 
 use std::net::Ipv4Addr;
 
@@ -26,7 +26,7 @@ pub struct Moto(Server);
 pub struct Launch<'a> {
     /// Its tags.
     pub tags: Vec<(&'a str, &'a str)>,
-    /// Whether it is a spot instance.
+    /// True if it is a spot instance.
     pub spot: bool,
     /// The zone; the first one of the region when empty.
     pub zone: &'a str,
@@ -71,7 +71,7 @@ impl Moto {
         Self(Server::start(address, "moto", "/moto-api/data.json", program).await)
     }
 
-    /// Where EC2, S3 and all others are.
+    /// Returns the endpoint of EC2, S3 and all others.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.0.endpoint
@@ -83,7 +83,7 @@ impl Moto {
         &self.0.process
     }
 
-    /// What a process of its own needs in its environment to reach it through the SDK.
+    /// Returns the environment with which a process reaches it through the SDK.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![

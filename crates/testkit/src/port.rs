@@ -4,11 +4,12 @@ use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 
-/// Below what Linux gives to outgoing connections (32768 and up), so that nobody's client sits on a port between two starts.
+/// Below what Linux gives to outgoing connections (32768 and up), so that nobody's client sits on a port between two
+/// starts.
 const PORTS: Range<u16> = 20_000..32_000;
 
-/// A port on 127.0.0.1 that was free a moment ago, and that no other test gets while this process lives: the file that names it is
-/// locked.
+/// A port on 127.0.0.1 that was free a moment ago, and that no other test gets while this process lives: the file that
+/// names it is locked.
 ///
 /// A process that is no test may take it before its user binds it.
 #[must_use]

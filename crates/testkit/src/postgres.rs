@@ -1,10 +1,11 @@
 //! A real Postgres, with a cluster of its own in a scratch folder.
 //!
-//! It refuses to run as root. Where the tests do, it runs as `nobody`, from a copy in its folder: the cache may lie where only root may go.
+//! It refuses to run as root. Where the tests do, it runs as `nobody`, from a copy in its folder: the cache may lie
+//! where only root may go.
 //!
 //! Each of its processes leads a process group of its own, and ends when it notices that the first one has ended. So
-//! [`kill`](Postgres::kill) ends them one by one; dropped, it is told to end at once and awaited. One that is not dropped, as the shared
-//! one, ends all the same, but leaves its lock in the kernel: a System V segment of 56 bytes.
+//! [`kill`](Postgres::kill) ends them one by one; dropped, it is told to end at once and awaited. One that is not
+//! dropped, as the shared one, ends all the same, but leaves its lock in the kernel: a System V segment of 56 bytes.
 
 use std::net::Ipv4Addr;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -73,8 +74,8 @@ impl Postgres {
         Self::start_at(Ipv4Addr::LOCALHOST, false).await
     }
 
-    /// The same on another address of this machine, where real nodes reach it, over TLS alone. Also the certificate (PEM) of the
-    /// authority that has signed its own, which is no public one.
+    /// The same on another address of this machine, where real nodes reach it, over TLS alone. Also the certificate
+    /// (PEM) of the authority that has signed its own, which is no public one.
     ///
     /// # Panics
     /// As [`start`](Self::start).
@@ -173,7 +174,7 @@ impl Postgres {
         PgConnection::connect(&self.url("postgres")).await
     }
 
-    /// Whether it answers; `false` when it has ended. Only it knows the password.
+    /// Returns true if it answers; `false` when it has ended. Only it knows the password.
     async fn answers(&self) -> bool {
         eventually("Postgres to answer", READY, async || match self.connect().await {
             Ok(_) => Ok(true),
@@ -197,7 +198,7 @@ impl Drop for Postgres {
     }
 }
 
-/// Where its programs and its files lie, and as whom it runs.
+/// The place of its programs and its files, and the user that it runs as.
 struct Home {
     address: Ipv4Addr,
     programs: PathBuf,

@@ -1,7 +1,7 @@
 //! A real process under test: started, signalled, looked at, and never left behind.
 //!
-//! Every process leads a group of its own and is known to its [`Scratch`]'s watchdog before it runs a single line of its program, so
-//! there is no moment in which a killed test could leave it behind.
+//! Every process leads a group of its own and is known to its [`Scratch`]'s watchdog before it runs a single line of
+//! its program, so there is no moment in which a killed test could leave it behind.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -23,13 +23,13 @@ const SHIM: &str = r#"read -r go && exec "$@" </dev/null"#;
 /// Of this process's environment a started one sees only these: a test does not depend on who runs it.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "TMPDIR", "LLVM_PROFILE_FILE", "RUST_BACKTRACE"];
 
-/// How long `/metrics` may take.
+/// The deadline of `/metrics`.
 const SCRAPE: Duration = Duration::from_secs(2);
 
-/// How many lines of a log a failure shows.
+/// The number of lines of a log that a failure shows.
 const TAIL: usize = 40;
 
-/// What to run, and how.
+/// The program to run, and its options.
 #[derive(Clone, Debug)]
 pub struct Program {
     name: String,
@@ -86,7 +86,8 @@ impl Program {
         self
     }
 
-    /// It serves `/metrics` at this address (`HOST:PORT`): what it shows there at its end is saved as `<name>.metrics`, beside its log.
+    /// It serves `/metrics` at this address (`HOST:PORT`): what it shows there at its end is saved as `<name>.metrics`,
+    /// beside its log.
     #[must_use]
     pub fn metrics(mut self, address: impl Into<String>) -> Self {
         self.metrics = Some(address.into());
@@ -103,7 +104,8 @@ impl Program {
         self
     }
 
-    /// Bound by the modes of its user's files, also where the tests run as root: then it has none of root's capabilities.
+    /// Bound by the modes of its user's files, also where the tests run as root: then it has none of root's
+    /// capabilities.
     #[must_use]
     pub fn bound_by_modes(mut self) -> Self {
         if rustix::process::geteuid().is_root() {
@@ -127,7 +129,7 @@ pub struct Process {
 
 #[derive(Debug)]
 struct State {
-    /// How long the log was when it started last.
+    /// The length of the log when it started last.
     log_start: u64,
     run: Run,
 }
@@ -174,13 +176,13 @@ impl Process {
         }
     }
 
-    /// Whether it runs (a paused one does).
+    /// Returns true if it runs (a paused one does).
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.ended().is_none()
     }
 
-    /// How it ended, when it has.
+    /// Returns its exit status, when it has ended.
     #[must_use]
     pub fn ended(&self) -> Option<ExitStatus> {
         self.look(&mut self.state())
@@ -237,7 +239,7 @@ impl Process {
         self.signal(Signal::CONT);
     }
 
-    /// What it has written to its standard output and error since it was started last.
+    /// Returns its standard output and error since it was started last.
     #[must_use]
     pub fn log(&self) -> String {
         let start = usize::try_from(self.state().log_start).expect("a log fits into memory");

@@ -25,8 +25,8 @@ pub struct Prometheus(Server);
 pub type Sample = (Value, f64);
 
 impl Prometheus {
-    /// Starts one that scrapes `/metrics` of these addresses (`127.0.0.1:3987`) each second, under the given names of jobs, and
-    /// evaluates the rules of `rules` (YAML with `groups`), if any.
+    /// Starts one that scrapes `/metrics` of these addresses (`127.0.0.1:3987`) each second, under the given names of
+    /// jobs, and evaluates the rules of `rules` (YAML with `groups`), if any.
     ///
     /// # Panics
     /// When it is not installed, with the line that installs it; when it does not come up, with its log.

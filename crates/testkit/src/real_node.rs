@@ -64,7 +64,7 @@ pub struct RealNode {
 }
 
 impl RealNode {
-    /// What this machine lacks to run nodes.
+    /// Returns the requirements for nodes that this machine lacks.
     #[must_use]
     pub fn missing() -> Option<String> {
         network::missing().or_else(|| {

@@ -1,4 +1,5 @@
-//! Schemathesis, which makes requests from an API's own description, good and bad ones, and compares the answers with it.
+//! Schemathesis, which makes requests from an API's own description, good and bad ones, and compares the answers with
+//! it.
 
 use std::time::Duration;
 
@@ -7,37 +8,37 @@ use serde::Deserialize;
 use crate::process::{Process, Program};
 use crate::{Scratch, assets};
 
-/// What to ask.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Schemathesis<'a> {
-    /// Where the description is, as `http://127.0.0.1:4000/openapi.json`; its paths are those of the same server.
+    /// The address of the description, as `http://127.0.0.1:4000/openapi.json`; its paths are those of the same server.
     pub description: &'a str,
     /// The token of each request; empty for requests without one.
     pub token: &'a str,
     /// More of its configuration file (TOML), as `[[operations]]` with the parameters of some.
     pub settings: &'a str,
-    /// What is compared, by Schemathesis' own names, as `not_a_server_error`.
+    /// The checks, by Schemathesis' own names, as `not_a_server_error`.
     pub checks: &'a [&'a str],
     /// The same seed makes the same requests, of the same description.
     pub seed: u32,
-    /// How many requests each phase makes of one operation at most.
+    /// The largest number of requests of each phase to one operation.
     pub examples: u32,
     /// When it has not come to its end by then, the test fails.
     pub deadline: Duration,
 }
 
-/// What was asked, and what was not as described.
+/// The results, and the differences from the description.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Report {
-    /// How many operations there are, and how many were asked for.
+    /// The number of operations, and of those that were tested.
     pub operations: Operations,
-    /// How many requests.
+    /// The number of requests.
     pub test_cases: TestCases,
-    /// What was not as described.
+    /// The differences from the description.
     pub failures: Vec<Failure>,
-    /// What kept it from asking: the description is wrong, the server went away.
+    /// The errors that prevented requests: the description is wrong, the server went away.
     pub errors: Vec<serde_json::Value>,
-    /// What it said, for people.
+    /// The output, for people.
     #[serde(skip)]
     pub text: String,
 }
@@ -54,16 +55,16 @@ pub struct Operations {
 /// The requests of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct TestCases {
-    /// How many were made.
+    /// The number of generated requests.
     pub generated: u32,
 }
 
 /// One thing that is not as described.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Failure {
-    /// What it is.
+    /// The name of the failure.
     pub title: String,
-    /// Where: `GET /v3/account`.
+    /// The operations: `GET /v3/account`.
     pub operations: Vec<String>,
 }
 

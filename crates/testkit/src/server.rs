@@ -17,7 +17,7 @@ const READY: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) process: Process,
-    /// Where it is.
+    /// Its address.
     pub(crate) endpoint: String,
     /// Reaches it, whatever proxy this machine uses.
     pub(crate) http: Client,
@@ -56,7 +56,7 @@ impl Server {
         panic!("{name} found no port in five attempts");
     }
 
-    /// Whether it answers; `false` when it has ended.
+    /// Returns true if it answers; `false` when it has ended.
     async fn ready(&self, name: &str, health: &str) -> bool {
         eventually(format_args!("{name} to answer"), READY, async || {
             let answer = self.http.get(format!("{}{health}", self.endpoint)).send().await;

@@ -1,20 +1,21 @@
 //! A simulated Kubernetes API server, for whole roles in simulated time.
 //!
-//! A [`kube::Client`] of it sends its requests to a deterministic state machine instead of a socket: the same seed gives the same
-//! history, byte by byte ([`ApiServer::log`]). Run it on a `current_thread` runtime with paused time, which tokio moves to the
-//! next timer whenever every task waits. Whatever decides the order of events has to be drawn from a seeded generator and must not depend
-//! on the order of a `HashMap`.
+//! A [`kube::Client`] of it sends its requests to a deterministic state machine instead of a socket: the same seed
+//! gives the same history, byte by byte ([`ApiServer::log`]). Run it on a `current_thread` runtime with paused time,
+//! which tokio moves to the next timer whenever every task waits. Whatever decides the order of events has to be drawn
+//! from a seeded generator and must not depend on the order of a `HashMap`.
 //!
-//! It does what Tidewaiter asks of a real server: get, list (pages, selectors, older revisions), watch (bookmarks, initial events,
-//! selectors), metadata only, create, replace, merge patch, server-side apply, delete and deletecollection, preconditions on uid and
-//! resourceVersion, generateName, status subresources, finalizers, Namespaces, and errors as `Status`. It has no admission, no RBAC, no
-//! validation of schemas, no defaults; whatever it does not know it refuses. The garbage collector runs when a
-//! test says so.
+//! It does what Tidewaiter asks of a real server: get, list (pages, selectors, older revisions), watch (bookmarks,
+//! initial events, selectors), metadata only, create, replace, merge patch, server-side apply, delete and
+//! deletecollection, preconditions on uid and resourceVersion, generateName, status subresources, finalizers,
+//! Namespaces, and errors as `Status`. It has no admission, no RBAC, no validation of schemas, no defaults; whatever it
+//! does not know it refuses. The garbage collector runs when a test says so.
 //!
 //! It is served over HTTP too, in real time, to a program that runs as a process of its own ([`Served`]).
 //!
-//! A client belongs to a [`Process`], which can be killed at any write and stopped for a while. What goes wrong on the way is
-//! drawn from the seed ([`Faults`]). A write that is on its way arrives although its client has given up, or has died.
+//! A client belongs to a [`Process`], which can be killed at any write and stopped for a while. What goes wrong on the
+//! way is drawn from the seed ([`Faults`]). A write that is on its way arrives although its client has given up, or has
+//! died.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug};
@@ -74,7 +75,7 @@ struct State {
     rejected: BTreeSet<String>,
     /// The plurals and namespaces in which nothing can be created.
     refused: BTreeMap<(String, String), Refused>,
-    /// How often all watches were broken off.
+    /// The number of times that all watches were broken off.
     interruptions: u64,
     log: Vec<Write>,
     asked: Vec<Asked>,
@@ -82,7 +83,8 @@ struct State {
 }
 
 impl ApiServer {
-    /// A server of these kinds, with nothing in it. What is random is drawn from `seed`. Its time is tokio's, from now on.
+    /// A server of these kinds, with nothing in it. What is random is drawn from `seed`. Its time is tokio's, from now
+    /// on.
     #[must_use]
     pub fn new(kinds: impl IntoIterator<Item = Kind>, seed: u64) -> Self {
         Self(Arc::new(Shared {
@@ -103,7 +105,7 @@ impl ApiServer {
         }))
     }
 
-    /// What goes wrong from now on.
+    /// Sets the faults from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.0.lock().faults = faults;
     }
@@ -131,7 +133,8 @@ impl ApiServer {
         }
     }
 
-    /// Refuses every creation of this kind by a process in one namespace, with this status, as a quota (403) or a policy (422) does.
+    /// Refuses every creation of this kind by a process in one namespace, with this status, as a quota (403) or a
+    /// policy (422) does.
     pub fn refuse(&self, resource: &str, namespace: &str, code: u16, message: &str) {
         let refused = Refused::new(code, "Forbidden", message);
         let place = (resource.to_owned(), namespace.to_owned());
@@ -166,7 +169,8 @@ impl ApiServer {
         read(Objects(&self.0.lock().store))
     }
 
-    /// Creates an object, which names its own type, without a fault on the way; `by` is who does it. Says whether it was accepted.
+    /// Creates an object, which names its own type, without a fault on the way; `by` is who does it. Says whether it
+    /// was accepted.
     #[expect(clippy::must_use_candidate, reason = "a history does not care")]
     pub fn create(&self, by: &str, object: &Value) -> bool {
         self.0.write(by, Verb::Create, |store| {

@@ -1,5 +1,5 @@
-//! A cluster as kOps leaves it, on real nodes: its configuration, its state store and its machines at AWS (moto), and a registry with
-//! the images of the binary under test.
+//! A cluster as kOps leaves it, on real nodes: its configuration, its state store and its machines at AWS (moto), and a
+//! registry with the images of the binary under test.
 
 mod aws;
 pub mod cloud;
@@ -45,7 +45,8 @@ const BUCKET: &str = "state";
 /// A newer image than [`VERSION`].
 pub const NEWER: &str = "0.1.1-test";
 
-/// The inotify instances of a node: without one, containerd starts without its interface for kubelet, and systemd misses the files that a unit waits for.
+/// The inotify instances of a node: without one, containerd starts without its interface for kubelet, and systemd
+/// misses the files that a unit waits for.
 const INSTANCES: usize = 16;
 /// Those of the machine, and of other tests on it.
 const OTHERS: usize = 32;
@@ -58,7 +59,8 @@ fn instances() -> usize {
     limit.trim().parse().expect("a number")
 }
 
-/// Waits until this machine has room for so many nodes beside those of other tests of this process. They may run until what is returned is dropped.
+/// Waits until this machine has room for so many nodes beside those of other tests of this process. They may run until
+/// what is returned is dropped.
 ///
 /// # Panics
 /// When there can never be so many.
@@ -91,8 +93,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// A node for each of these InstanceGroups; all but the first have the kubelet of the release before. The registry has both images
-    /// and the newer one, and the nodes have the first one.
+    /// A node for each of these InstanceGroups; all but the first have the kubelet of the release before. The registry
+    /// has both images and the newer one, and the nodes have the first one.
     pub async fn start(images: impl Future<Output = Arc<Images>>, groups: &[&str]) -> Self {
         Self::start_at(KubeletVersion::Current, images, groups).await
     }
@@ -130,7 +132,7 @@ impl Site {
         site
     }
 
-    /// What kOps writes.
+    /// Writes the files that kOps writes.
     async fn configure(&self) {
         let base = format!("s3://{BUCKET}/{CLUSTER}");
         // Nobody resolves its name here.
@@ -182,8 +184,8 @@ impl Site {
             .await;
     }
 
-    /// A Node of a machine that is not there: its kubelet registers it, and is silent from then on. No pod is scheduled there, and it is
-    /// not in the verdict.
+    /// A Node of a machine that is not there: its kubelet registers it, and is silent from then on. No pod is scheduled
+    /// there, and it is not in the verdict.
     pub async fn join(&self, number: u8) -> Kubelet {
         let address = format!("10.0.0.{number}");
         let machine = launch(&self.moto, WORKERS, &address).await;
@@ -265,7 +267,7 @@ impl Site {
         .await
     }
 
-    /// What a program on this node gets from an address.
+    /// Returns the response from an address to a program on this node.
     ///
     /// # Errors
     /// What failed.

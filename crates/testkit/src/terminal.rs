@@ -1,7 +1,7 @@
 //! A terminal on which a command runs: what `script` of util-linux passes on, as a terminal would show it.
 //!
-//! With the terminal the command ends, as when a person closes the window. A [`Scratch`]'s watchdog sees to it that the terminal
-//! ends with this process.
+//! With the terminal the command ends, as when a person closes the window. A [`Scratch`]'s watchdog sees to it that the
+//! terminal ends with this process.
 
 use std::num::NonZero;
 use std::process::{ExitStatus, Stdio};
@@ -28,7 +28,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// What [`of_a_shell`](Self::of_a_shell) shows at the end, if that is so.
+    /// The text that [`of_a_shell`](Self::of_a_shell) shows at the end, if that is so.
     pub const AS_IT_WAS: &str = "the terminal is as it was";
 
     /// The command alone.
@@ -62,7 +62,8 @@ impl Terminal {
             "stty sane iutf8 rows {ROWS} cols {COLUMNS}; {}",
             line(&quoted.join(" "))
         );
-        // Whoever started the tests may ignore these signals (nohup, a shell in the background), and a command inherits that.
+        // Whoever started the tests may ignore these signals (nohup, a shell in the background), and a command inherits
+        // that.
         let mut script = Command::new("env");
         script.args(["--default-signal=HUP,INT,QUIT", "script"]);
         let variables = command.get_envs().filter_map(|(key, value)| Some((key, value?)));
@@ -115,7 +116,7 @@ impl Terminal {
         assert!(is_so(&shown), "it did not become {what} ({ended:?}):\n{shown}");
     }
 
-    /// What it shows now.
+    /// Returns the text on the screen.
     #[must_use]
     pub fn shown(&self) -> String {
         self.screen.screen().contents()
@@ -127,7 +128,7 @@ impl Terminal {
         &self.raw
     }
 
-    /// Whether it shows no cursor.
+    /// Returns true if it shows no cursor.
     #[must_use]
     pub fn hides_cursor(&self) -> bool {
         self.screen.screen().hide_cursor()

@@ -1,4 +1,4 @@
-//! What a process has used, as the kernel says (`proc_pid_status(5)`, `proc_pid_stat(5)`).
+//! The resource usage of a process, according to the kernel (`proc_pid_status(5)`, `proc_pid_stat(5)`).
 
 use serde::Serialize;
 
@@ -42,7 +42,8 @@ pub struct Peak {
 }
 
 impl Peak {
-    /// From now on. The kernel's own mark of the most that was resident is set back to what is now (`proc_pid_clear_refs(5)`).
+    /// From now on. The kernel's own mark of the most that was resident is set back to what is now
+    /// (`proc_pid_clear_refs(5)`).
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "a file of the kernel's")]
     pub fn begin(pid: u32) -> Self {

@@ -1,4 +1,4 @@
-//! What the proxy can do with a request.
+//! The proxy's actions on a request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::watch;
 
-/// What to do with one request.
+/// The action on one request.
 pub enum Action {
     /// Pass it on, and its answer back.
     Forward,
@@ -95,7 +95,7 @@ impl Gate {
         self.open.send_replace(true);
     }
 
-    /// How many requests it holds now.
+    /// Returns the number of requests that it holds now.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held.load(Ordering::SeqCst)

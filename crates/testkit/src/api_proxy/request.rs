@@ -11,7 +11,7 @@ use http::request::Parts;
 pub struct ApiRequest {
     /// The method.
     pub method: Method,
-    /// As `/api/v1/nodes/a`.
+    /// The path, such as `/api/v1/nodes/a`.
     pub path: String,
     /// Without its question mark; empty when there is none.
     pub query: String,
@@ -30,19 +30,19 @@ impl ApiRequest {
         }
     }
 
-    /// Whether it changes something.
+    /// Returns true if it changes something.
     #[must_use]
     pub fn is_write(&self) -> bool {
         is_write(&self.method)
     }
 
-    /// Whether it asks for a stream of changes.
+    /// Returns true if it asks for a stream of changes.
     #[must_use]
     pub fn is_watch(&self) -> bool {
         is_watch(&self.query)
     }
 
-    /// What it is about: plural and lower case, as `nodes`; empty for what is not a resource.
+    /// Returns the resource: plural and lower case, as `nodes`; empty for what is not a resource.
     #[must_use]
     pub fn resource(&self) -> &str {
         resource(&self.path)
@@ -60,7 +60,7 @@ impl ApiRequest {
 pub struct Recorded {
     /// The method.
     pub method: Method,
-    /// As `/api/v1/nodes/a`.
+    /// The path, such as `/api/v1/nodes/a`.
     pub path: String,
     /// Without its question mark; empty when there is none.
     pub query: String,
@@ -85,19 +85,19 @@ impl Recorded {
         }
     }
 
-    /// Whether it changes something.
+    /// Returns true if it changes something.
     #[must_use]
     pub fn is_write(&self) -> bool {
         is_write(&self.method)
     }
 
-    /// Whether it asks for a stream of changes.
+    /// Returns true if it asks for a stream of changes.
     #[must_use]
     pub fn is_watch(&self) -> bool {
         is_watch(&self.query)
     }
 
-    /// What it is about: plural and lower case, as `nodes`; empty for what is not a resource.
+    /// Returns the resource: plural and lower case, as `nodes`; empty for what is not a resource.
     #[must_use]
     pub fn resource(&self) -> &str {
         resource(&self.path)

@@ -40,7 +40,7 @@ impl Watches {
         }
     }
 
-    /// Whether this watch is the one to be told that its resource version is gone; true once.
+    /// Returns true if this watch is the one to be told that its resource version is gone; true once.
     pub(super) fn take_expired(&self, path: &str) -> bool {
         self.state().expired.remove(path)
     }

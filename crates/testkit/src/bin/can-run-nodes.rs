@@ -1,4 +1,5 @@
-//! Whether this machine can run real nodes. If it cannot, prints what it lacks and fails; `make test` leaves out the tests that need them.
+//! Checks that this machine can run real nodes. If it cannot, prints what it lacks and fails; `make test` leaves out
+//! the tests that need them.
 #![allow(clippy::print_stdout, reason = "a program for scripts")]
 
 use std::process::ExitCode;

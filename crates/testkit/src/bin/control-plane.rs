@@ -1,5 +1,6 @@
-//! A control plane to try things on: `cargo run -p tidewaiter-testkit --bin control-plane [-- --controller-manager | --node]`, the latter
-//! with a real node, as root.
+//! A control plane to try things on:
+//! `cargo run -p tidewaiter-testkit --bin control-plane [-- --controller-manager | --node]`,
+//! the latter with a real node, as root.
 //!
 //! Says where its kubeconfig lies and runs until Ctrl-C or SIGTERM; whatever ends it takes everything away.
 

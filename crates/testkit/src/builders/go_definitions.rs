@@ -1,4 +1,5 @@
-//! The definitions of the Go coordinator and of Cerebral, as clusters have stored them since they were made through apiextensions v1beta1.
+//! The definitions of the Go coordinator and of Cerebral, as clusters have stored them since they were made through
+//! apiextensions v1beta1.
 
 use kube::api::Api;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -19,7 +20,7 @@ pub struct GoDefinition {
     pub short: &'static str,
 }
 
-/// All of them.
+/// The definitions of the Go coordinator.
 #[rustfmt::skip]
 pub static GO_DEFINITIONS: [GoDefinition; 10] = [
     GoDefinition { group: "containership.io", version: "v3", kind: "User", plural: "users", short: "usr" },
@@ -52,7 +53,7 @@ impl GoDefinition {
         self.group.starts_with("cerebral")
     }
 
-    /// As `kubectl apply` sent it.
+    /// Returns the definition as `kubectl apply` sent it.
     fn applied(&self) -> Value {
         let scope = if self.is_cerebral() { "Cluster" } else { "Namespaced" };
         let names = json!({"kind": self.kind, "plural": self.plural, "shortNames": [self.short]});
@@ -63,7 +64,8 @@ impl GoDefinition {
             "spec": {"group": self.group, "version": self.version, "scope": scope, "names": names},
         });
         if self.is_cerebral() {
-            // Cerebral's definitions had schemas, which refused `null`. They were not structural, so nothing was pruned.
+            // Cerebral's definitions had schemas, which refused `null`. They were not structural, so nothing was
+            // pruned.
             let spec = json!({"properties": {"spec": {"required": [], "properties": {"policies": {"type": "array"}}}}});
             definition["spec"]["validation"] = json!({"openAPIV3Schema": spec});
         } else {
@@ -75,7 +77,7 @@ impl GoDefinition {
         definition
     }
 
-    /// Where the API server stores it.
+    /// Returns its key in the API server's storage.
     #[must_use]
     pub fn key(&self) -> String {
         format!("apiextensions.k8s.io/customresourcedefinitions/{}", self.name())

@@ -1,4 +1,5 @@
-//! The files that kOps writes: `cluster-completed.spec` and `instancegroup/<name>` in the state store, and its controller's config.yaml.
+//! The files that kOps writes: `cluster-completed.spec` and `instancegroup/<name>` in the state store, and its
+//! controller's config.yaml.
 
 use serde_json::{Value, json};
 
@@ -50,7 +51,8 @@ pub fn cluster(name: &str, config_base: &str) -> ClusterBuilder {
     }))
 }
 
-/// An `InstanceGroup` of this name and cluster with a role as v1alpha2 writes it (`Master`, `Node`, `Bastion`, `APIServer`, …).
+/// An `InstanceGroup` of this name and cluster with a role as v1alpha2 writes it (`Master`, `Node`, `Bastion`,
+/// `APIServer`, …).
 pub fn instance_group(name: &str, cluster: &str, role: &str) -> InstanceGroupBuilder {
     InstanceGroupBuilder(json!({
         "apiVersion": "kops.k8s.io/v1alpha2",
@@ -174,13 +176,13 @@ impl ConfigBuilder {
         self
     }
 
-    /// As a person would write it.
+    /// Returns the configuration as a person would write it.
     #[must_use]
     pub fn to_yaml(&self) -> String {
         to_yaml(&self.0)
     }
 
-    /// As kOps writes it into its `ConfigMap`: in one line of JSON.
+    /// Returns the configuration as kOps writes it into its `ConfigMap`: in one line of JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
         self.0.to_string()

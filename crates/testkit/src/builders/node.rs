@@ -4,10 +4,11 @@ use k8s_openapi::api::core::v1::{Node, NodeAddress, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-/// What a kubelet reports at most by default (`nodeStatusMaxImages`).
+/// The most images that a kubelet reports by default (`nodeStatusMaxImages`).
 const IMAGES: u64 = 50;
 
-/// A Node of this name as its kubelet registers it: Ready, no providerID, no `InternalIP`, the labels that a kubelet sets itself.
+/// A Node of this name as its kubelet registers it: Ready, no providerID, no `InternalIP`, the labels that a kubelet
+/// sets itself.
 pub fn node(name: &str) -> NodeBuilder {
     let node = json!({
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-//! What the API server says was asked of it: its audit log.
+//! The audit log of the API server.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -31,7 +31,7 @@ pub struct AuditEntry {
     /// Path and query.
     #[serde(rename = "requestURI")]
     pub uri: String,
-    /// Who asked.
+    /// The caller.
     pub user: AuditUser,
     /// As whom they asked, if they impersonated somebody.
     #[serde(default)]
@@ -39,10 +39,10 @@ pub struct AuditEntry {
     /// The program that asked, by its own words.
     #[serde(default)]
     pub user_agent: String,
-    /// What was asked for; absent for what is not a resource.
+    /// The requested object; absent for what is not a resource.
     #[serde(default)]
     pub object_ref: ObjectRef,
-    /// What was answered; absent when nothing was.
+    /// The response; absent if there was none.
     #[serde(default)]
     pub response_status: ResponseStatus,
     /// When it came in.
@@ -54,7 +54,7 @@ pub struct AuditEntry {
 /// The file of the audit log, as far as it has been read: each line is parsed once.
 #[derive(Debug, Default)]
 pub(super) struct AuditLog {
-    /// How many bytes have been read.
+    /// The number of bytes that have been read.
     offset: u64,
     entries: Vec<Arc<AuditEntry>>,
 }
@@ -92,7 +92,8 @@ pub struct ResponseStatus {
 }
 
 impl AuditLog {
-    /// Reads what the file has gained, and returns all entries; a line that is not complete yet is left for the next time.
+    /// Reads what the file has gained, and returns all entries; a line that is not complete yet is left for the next
+    /// time.
     pub(super) fn read(&mut self, path: &Path) -> &[Arc<AuditEntry>] {
         let mut bytes = Vec::new();
         if let Ok(mut file) = File::open(path) {
@@ -156,7 +157,7 @@ impl Audit {
         self.filter(AuditEntry::is_write)
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
@@ -178,7 +179,7 @@ impl<'a> IntoIterator for &'a Audit {
 }
 
 impl AuditEntry {
-    /// Whether it is a finished request that changes something, or would have if it had not been refused.
+    /// Returns true if it is a finished request that changes something, or would have if it had not been refused.
     #[must_use]
     pub fn is_write(&self) -> bool {
         self.stage != "ResponseStarted"

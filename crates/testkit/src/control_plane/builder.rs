@@ -1,4 +1,4 @@
-//! How a control plane starts: on a port that nobody else has taken meanwhile, and with what else it is to have.
+//! Starts a control plane: on a port that nobody else has taken meanwhile, and with what else it is to have.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,15 +17,15 @@ use super::{ControlPlane, Identity, START, config, servers};
 use crate::real_node::Network;
 use crate::{Process, Scratch, assets, eventually, free_port};
 
-/// How often another port is tried when a server finds its own taken.
+/// The number of ports that are tried when a server finds its own taken.
 const PORTS: usize = 10;
 
-/// Concurrent starts on this machine, over all test processes. A start is CPU-bound: of a dozen on two slow cores, none is ready
-/// in time.
+/// Concurrent starts on this machine, over all test processes. A start is CPU-bound: of a dozen on two slow cores, none
+/// is ready in time.
 const MAX_CONCURRENT_STARTS: usize = 2;
 const START_PERMIT_TIMEOUT: Duration = Duration::from_mins(15);
 
-/// What a control plane is to have besides etcd and kube-apiserver.
+/// The parts of a control plane besides etcd and kube-apiserver.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct ControlPlaneBuilder {
@@ -41,14 +41,15 @@ impl ControlPlaneBuilder {
         self
     }
 
-    /// Makes a network for [`RealNode`](crate::RealNode)s, in which the API server listens, and runs kube-controller-manager and
-    /// kube-scheduler.
+    /// Makes a network for [`RealNode`](crate::RealNode)s, in which the API server listens, and runs
+    /// kube-controller-manager and kube-scheduler.
     pub fn with_nodes(mut self) -> Self {
         self.nodes = true;
         self.with_controller_manager()
     }
 
-    /// Trusts the issuers of tokens that this file names: an `AuthenticationConfiguration` of `apiserver.config.k8s.io`.
+    /// Trusts the issuers of tokens that this file names: an `AuthenticationConfiguration` of
+    /// `apiserver.config.k8s.io`.
     pub fn with_authentication(mut self, file: PathBuf) -> Self {
         self.authentication = Some(file);
         self
@@ -132,7 +133,8 @@ impl ControlPlane {
     }
 }
 
-/// Waits for one of the permits to start servers: a file lock, released when the file is closed, also by the end of this process.
+/// Waits for one of the permits to start servers: a file lock, released when the file is closed, also by the end of
+/// this process.
 async fn start_permit() -> File {
     let folder = assets::cache_folder().join("starts");
     fs::create_dir_all(&folder).expect("the folder of the cache");

@@ -1,5 +1,5 @@
-//! The clients of a control plane: one for each identity and runtime, so that tests that look every few milliseconds do not shake hands
-//! each time.
+//! The clients of a control plane: one for each identity and runtime, so that tests that look every few milliseconds do
+//! not shake hands each time.
 
 use std::collections::HashMap;
 use std::fmt;

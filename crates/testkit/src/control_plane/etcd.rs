@@ -1,4 +1,5 @@
-//! etcd's own API, as JSON (its gRPC gateway): what lies under the API server. Keys and values stay in base64, as they come.
+//! etcd's own API, as JSON (its gRPC gateway): what lies under the API server. Keys and values stay in base64, as they
+//! come.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -121,8 +122,8 @@ impl Etcd {
             .expect("etcd sends base64")
     }
 
-    /// Makes the changes, each with a revision of its own, as the API server does. A watch that breaks between two changes of one revision
-    /// goes on behind that revision, and never shows the rest of them.
+    /// Makes the changes, each with a revision of its own, as the API server does. A watch that breaks between two
+    /// changes of one revision goes on behind that revision, and never shows the rest of them.
     pub(super) async fn commit(&self, changes: Vec<Change>) {
         let changes = stream::iter(changes).map(|Change(change)| async move {
             let answer = self.ask("txn", &json!({"success": [change]})).await;

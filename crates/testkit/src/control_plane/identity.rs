@@ -1,4 +1,4 @@
-//! Who a client is to the API server.
+//! The identity of a client to the API server.
 
 /// A user of the API server, authenticated by a client certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

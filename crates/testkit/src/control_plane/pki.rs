@@ -17,8 +17,8 @@ use rcgen::{
 use super::Identity;
 use super::servers::FIRST_SERVICE;
 
-/// X.520 organizationName. A client's groups are its subject's organizations; rcgen holds one value for each type, so the second one is
-/// given by its number.
+/// X.520 organizationName. A client's groups are its subject's organizations; rcgen holds one value for each type, so
+/// the second one is given by its number.
 const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
 
 pub(super) struct Pki {
@@ -35,8 +35,9 @@ pub(super) struct ClientFiles {
 }
 
 impl Pki {
-    /// Makes the authority (`ca.crt`), the server's certificate (`apiserver.crt`, `.key`), which is good for this address and for that of
-    /// the Service `kubernetes`, and the pair of keys that service account tokens are signed with (`sa.key`, `sa.pub`) in a new folder.
+    /// Makes the authority (`ca.crt`), the server's certificate (`apiserver.crt`, `.key`), which is good for this
+    /// address and for that of the Service `kubernetes`, and the pair of keys that service account tokens are signed
+    /// with (`sa.key`, `sa.pub`) in a new folder.
     pub(super) fn create(folder: PathBuf, address: Ipv4Addr) -> Self {
         std::fs::create_dir(&folder).expect("a folder for keys");
         let mut params = CertificateParams::new([]).expect("no names");

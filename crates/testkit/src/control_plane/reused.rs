@@ -1,8 +1,9 @@
-//! Control planes that tests have one after the other: a start costs three seconds of a core, putting the objects back a tenth.
+//! Control planes that tests have one after the other: a start costs three seconds of a core, putting the objects back
+//! a tenth.
 //!
-//! What is kept true: whoever gets one finds the objects that there were when it had just been prepared, and no others, and an audit log
-//! that begins now. Put back is everything in etcd, past the API server, but for what the API server writes for itself.
-//! A control plane whose test failed, stopped a server, or added or removed a CRD is not used again.
+//! What is kept true: whoever gets one finds the objects that there were when it had just been prepared, and no others,
+//! and an audit log that begins now. Put back is everything in etcd, past the API server, but for what the API server
+//! writes for itself. A control plane whose test failed, stopped a server, or added or removed a CRD is not used again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Deref;
@@ -12,10 +13,10 @@ use std::thread;
 use super::ControlPlane;
 use super::etcd::{Change, Etcd, Object, ROOT, plain};
 
-/// Where custom resources are defined, below [`ROOT`].
+/// The keys of the definitions of custom resources, below [`ROOT`].
 const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions/";
 
-/// What the API server writes for itself, at any time; below [`ROOT`].
+/// The keys that the API server writes for itself, at any time; below [`ROOT`].
 const SERVERS_OWN: [&str; 14] = [
     DEFINITIONS,
     "apiregistration.k8s.io/",
@@ -109,7 +110,7 @@ impl Prepared {
     }
 }
 
-/// What makes the objects that there are now those of before.
+/// Returns the changes that restore the objects of before.
 fn differences(before: &HashMap<String, Object>, now: &HashMap<String, Object>) -> Vec<Change> {
     let is_own = |key: &str| SERVERS_OWN.iter().any(|own| is_below(own, key));
     let new = now.keys().filter(|key| !before.contains_key(*key));
@@ -128,7 +129,7 @@ fn definitions(objects: &HashMap<String, Object>) -> BTreeSet<&str> {
     keys.map(String::as_str).collect()
 }
 
-/// Whether the key, which is in base64, begins so below [`ROOT`].
+/// Returns true if the key, which is in base64, begins so below [`ROOT`].
 fn is_below(folder: &str, key: &str) -> bool {
     plain(key).strip_prefix(ROOT).is_some_and(|key| key.starts_with(folder))
 }

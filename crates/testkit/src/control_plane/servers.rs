@@ -14,8 +14,8 @@ pub(crate) const SERVICES: &str = "10.96.0.0/24";
 /// The Service `kubernetes` gets the first one.
 pub(super) const FIRST_SERVICE: &str = "10.96.0.1";
 
-/// Everything is logged with who, what and the answer, and nothing with its body. The stage in which a request is only received is left
-/// out, so that one request is one entry.
+/// Everything is logged with who, what and the answer, and nothing with its body. The stage in which a request is only
+/// received is left out, so that one request is one entry.
 pub(super) const AUDIT_POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -23,7 +23,8 @@ omitStages: [RequestReceived]
 rules: [{level: Metadata}]
 ";
 
-/// etcd on a socket in the folder: no port that another process could take. Its election times suit a member that is alone.
+/// etcd on a socket in the folder: no port that another process could take. Its election times suit a member that is
+/// alone.
 pub(super) fn etcd(folder: &Path) -> Program {
     Program::new(assets::binary("etcd"))
         .arg(format!("--data-dir={}", folder.join("etcd").display()))
@@ -93,7 +94,8 @@ pub(super) fn apiserver(
     }
 }
 
-/// kube-controller-manager without a port of its own. With nodes, one that is silent is noticed in less than half of the usual time.
+/// kube-controller-manager without a port of its own. With nodes, one that is silent is noticed in less than half of
+/// the usual time.
 pub(super) fn controller_manager(kubeconfig: &Path, pki: &Pki, network: Option<&Network>) -> Program {
     let program = Program::new(assets::binary("kube-controller-manager"))
         .arg(format!("--kubeconfig={}", kubeconfig.display()))
@@ -126,7 +128,7 @@ pub(super) fn audit_log(folder: &Path) -> PathBuf {
     folder.join("audit.log")
 }
 
-/// Where etcd listens.
+/// Returns the socket of etcd.
 pub(super) fn etcd_socket(folder: &Path) -> PathBuf {
     folder.join("etcd.sock")
 }

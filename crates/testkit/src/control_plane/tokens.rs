@@ -9,7 +9,8 @@ use super::{ControlPlane, Identity};
 use crate::builders;
 
 impl ControlPlane {
-    /// The token of a pod that runs as the service account on a Node of this name. Node and pod are created; both have the name.
+    /// The token of a pod that runs as the service account on a Node of this name. Node and pod are created; both have
+    /// the name.
     ///
     /// # Panics
     /// When one exists already, or the service account does not.

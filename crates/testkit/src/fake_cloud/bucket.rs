@@ -14,19 +14,19 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// What EC2 grants an account for calls that describe, without filters and pages.
+    /// The quota that EC2 grants an account for calls that describe, without filters and pages.
     pub const DESCRIBE: Self = Self {
         capacity: 100.0,
         refill: 20.0,
     };
 
-    /// What Compute Engine grants a project for calls of one kind: 1,500 a minute.
+    /// The quota that Compute Engine grants a project for calls of one kind: 1,500 a minute.
     pub const COMPUTE: Self = Self {
         capacity: 1_500.0,
         refill: 25.0,
     };
 
-    /// What Hetzner Cloud grants a project: 3,600 an hour.
+    /// The quota that Hetzner Cloud grants a project: 3,600 an hour.
     pub const HETZNER: Self = Self {
         capacity: 3_600.0,
         refill: 1.0,

@@ -1,4 +1,4 @@
-//! What makes a fake one cloud and not another.
+//! The differences between fakes of clouds.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,17 +30,17 @@ pub struct Words {
 pub struct Call {
     /// The method, as the cloud's reference names it, for example `instances.aggregatedList`.
     pub api: &'static str,
-    /// What it named, as identities and refusals name it: instances, or a group or a template with its place.
+    /// The names in the call, as identities and refusals name it: instances, or a group or a template with its place.
     pub names: Vec<String>,
     /// The filter with which it asked, if it did: its name on EC2, else its text.
     pub filter: Option<String>,
     /// The instances, or what else was asked for, in the answer.
     pub rows: usize,
-    /// What it was answered: `ok`, or the code of the error, or the name of the fault.
+    /// The outcome: `ok`, or the code of the error, or the name of the fault.
     pub outcome: String,
 }
 
-/// How full a token bucket is.
+/// The state of a token bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct Quota {
     /// The tokens that it holds when it is full.
@@ -51,15 +51,15 @@ pub struct Quota {
     pub full_in: f64,
 }
 
-/// How a cloud reads its calls and words its answers. The value is what the cloud holds.
+/// Reads the calls to a cloud and words its answers. The value is the cloud's contents.
 pub trait Protocol: Default + fmt::Debug + Send + 'static {
-    /// What a call asks for.
+    /// The parameters of a call.
     type Asked;
 
     /// Of its answers.
     const CONTENT_TYPE: &'static str;
 
-    /// How an answer begins that breaks off.
+    /// The beginning of an answer that breaks off.
     const BEGINNING: &'static str;
 
     /// Its words for the errors that all clouds have.
@@ -76,7 +76,7 @@ pub trait Protocol: Default + fmt::Debug + Send + 'static {
     /// Reads a call: for the record, without its answer, and for [`Self::answer`]. `None`: there is no such call.
     fn read(request: &Request<Bytes>) -> Option<(Call, Self::Asked)>;
 
-    /// Whether the request says who asks, as it has to.
+    /// Returns true if the request says who asks, as it has to.
     fn knows(&self, request: &Request<Bytes>) -> bool;
 
     /// The headers of an answer that tell of the token bucket.
@@ -85,12 +85,12 @@ pub trait Protocol: Default + fmt::Debug + Send + 'static {
         Vec::new()
     }
 
-    /// Whether the call fares as one of these zones does.
+    /// Returns true if the call fares as one of these zones does.
     fn depends_on(&self, _asked: &Self::Asked, _zones: &BTreeSet<String>) -> bool {
         false
     }
 
-    /// How many rows, and the body; or the error.
+    /// Returns the number of rows, and the body; or the error.
     ///
     /// # Errors
     /// What the cloud refuses.

@@ -25,10 +25,10 @@ pub type Body = BoxBody<Bytes, io::Error>;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a call gets.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// What was answered aside, as it is.
+    /// A response from outside of the protocol, as it is.
     Aside(Response<Body>),
     /// A status and a body.
     Reply(u16, String),
@@ -188,7 +188,7 @@ pub(crate) fn query<B>(request: &Request<B>) -> HashMap<String, String> {
         .collect()
 }
 
-/// Whether it brings this token.
+/// Returns true if it brings this token.
 pub(crate) fn has_bearer<B>(request: &Request<B>, token: &str) -> bool {
     request
         .headers()

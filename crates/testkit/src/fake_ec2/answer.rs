@@ -1,4 +1,4 @@
-//! What the fake answers, in the words of EC2 and of Auto Scaling.
+//! The answers of the fake, in the words of EC2 and of Auto Scaling.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! A call of the two Query APIs, as its form says it: EC2 numbers the elements of a list, Auto Scaling has `member` before.
+//! A call of the two Query APIs, as its form says it: EC2 numbers the elements of a list, Auto Scaling has `member`
+//! before.
 
 use super::FakeInstance;
 
@@ -74,14 +75,14 @@ impl Asked {
         Some(asked)
     }
 
-    /// What it names: instances by id or filter, templates, a group.
+    /// Returns the names in the call: instances by id or filter, templates, a group.
     pub(super) fn named(&self) -> impl Iterator<Item = &String> {
         let by_filter = self.filters.iter().filter(|(name, _)| name == BY_ID);
         let group = Some(&self.group).filter(|group| !group.is_empty());
         self.ids.iter().chain(by_filter.flat_map(|(_, ids)| ids)).chain(group)
     }
 
-    /// Whether the filters other than `instance-id` let it through.
+    /// Returns true if the filters other than `instance-id` let it through.
     pub(super) fn lets_through(&self, instance: &FakeInstance) -> bool {
         self.filters
             .iter()

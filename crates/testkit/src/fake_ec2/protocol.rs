@@ -1,4 +1,4 @@
-//! How EC2 and Auto Scaling read calls and answer them.
+//! Reads and answers the calls of EC2 and Auto Scaling.
 
 use std::collections::BTreeSet;
 

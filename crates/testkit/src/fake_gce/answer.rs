@@ -5,8 +5,8 @@ use serde_json::json;
 use super::PROJECT;
 use crate::fake_cloud::{Error, Scripted};
 
-/// An error in the newer form, with the reason as a detail (`google.rpc.ErrorInfo`): the HTTP status, the canonical code, for
-/// example `RESOURCE_EXHAUSTED`, and the reason, for example `RATE_LIMIT_EXCEEDED`.
+/// An error in the newer form, with the reason as a detail (`google.rpc.ErrorInfo`): the HTTP status, the canonical
+/// code, for example `RESOURCE_EXHAUSTED`, and the reason, for example `RATE_LIMIT_EXCEEDED`.
 #[must_use]
 pub fn error_info(status: u16, code: &str, reason: &str) -> Scripted {
     let detail = json!({

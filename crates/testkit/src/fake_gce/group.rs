@@ -1,4 +1,5 @@
-//! A managed instance group as a test describes it, as listings write it, and as `listManagedInstances` writes its rows.
+//! A managed instance group as a test describes it, as listings write it, and as `listManagedInstances` writes its
+//! rows.
 
 use serde_json::{Value, json};
 
@@ -80,14 +81,14 @@ impl FakeGroup {
         self
     }
 
-    /// What it does with the instance that was listed last: `DELETING`, `RECREATING`, …
+    /// Sets its action on the instance that was listed last: `DELETING`, `RECREATING`, …
     #[must_use]
     pub fn doing(mut self, action: &str) -> Self {
         action.clone_into(&mut self.rows.last_mut().expect("an instance that is listed").action);
         self
     }
 
-    /// How many instances it means to have; without this as many as it lists.
+    /// Sets the number of instances that it should have; without this as many as it lists.
     #[must_use]
     pub fn target_size(self, size: usize) -> Self {
         Self {
@@ -96,8 +97,8 @@ impl FakeGroup {
         }
     }
 
-    /// One more version, which is made from this template. Without any its only template is that of the first instance that it
-    /// lists.
+    /// One more version, which is made from this template. Without any its only template is that of the first instance
+    /// that it lists.
     #[must_use]
     pub fn version(mut self, template: &FakeTemplate) -> Self {
         self.versions.push(template.url());

@@ -145,7 +145,8 @@ impl FakeInstance {
         self
     }
 
-    /// What kOps and this group give an instance of the cluster: the label, and the entry `created-by`.
+    /// Sets the metadata that kOps and this group give an instance of the cluster: the label, and the entry
+    /// `created-by`.
     #[must_use]
     pub fn kops(self, cluster: &str, group: &FakeGroup) -> Self {
         let creator = format!("projects/{PROJECT_NUMBER}/{}", group.path());

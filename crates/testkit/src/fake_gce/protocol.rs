@@ -1,4 +1,4 @@
-//! How Compute Engine reads calls and answers them.
+//! Reads and answers the calls of Compute Engine.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,7 +15,7 @@ use crate::fake_cloud::{Body, Call, Error, Protocol, Scripted, Words, has_bearer
 /// As the API limits and defaults `maxResults`.
 const MAX_RESULTS: usize = 500;
 
-/// What a call gets when all is well: how many rows, and the body.
+/// The result of a successful call: the number of rows, and the body.
 type Good = (usize, Value);
 
 type Query = HashMap<String, String>;

@@ -1,4 +1,4 @@
-//! Which method a path is.
+//! Finds the method for a path.
 
 use http::Method;
 
@@ -64,7 +64,7 @@ impl Route {
         }
     }
 
-    /// What it names; nothing when it is for all zones.
+    /// Returns the name in the call; None when it is for all zones.
     pub(super) fn what(&self) -> Option<String> {
         match self {
             Self::GetInstance { zone: place, name }

@@ -1,4 +1,5 @@
-//! What stands between a reader and the server, and adds what Cloud Storage's XML API does and the server does not.
+//! A proxy between a reader and the server, which adds the features of Cloud Storage's XML API that the server does not
+//! have.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,13 +13,13 @@ use crate::server::Server;
 
 const XML: &str = "application/xml; charset=UTF-8";
 
-/// What an answer keeps of the server's.
+/// The headers of the server's answer that are passed on.
 const HEADERS: [&str; 4] = ["content-type", "etag", "last-modified", "x-goog-generation"];
 
 /// One request of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// What it asked for, escaped as it was sent: a bucket, or an object of one.
+    /// The requested path, escaped as it was sent: a bucket, or an object of one.
     pub path: String,
     /// The credentials that it brought, as they stood in the header.
     pub authorization: Option<String>,

@@ -1,4 +1,4 @@
-//! How Hetzner Cloud reads calls and answers them.
+//! Reads and answers the calls of Hetzner Cloud.
 
 use std::collections::HashMap;
 use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! What a test does on a node as its administrator.
+//! The actions of an administrator on a node.
 
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -28,7 +28,8 @@ impl RealNode {
         tried(self.command().args(command)).await
     }
 
-    /// Writes a file of this machine to the node, with this mode (`0755`), which belongs to root. Folders that are missing are created.
+    /// Writes a file of this machine to the node, with this mode (`0755`), which belongs to root. Folders that are
+    /// missing are created.
     ///
     /// # Panics
     /// When it cannot be read or written.
@@ -84,8 +85,8 @@ impl RealNode {
         .await;
     }
 
-    /// Starts this on the network of the node, in a thread of its own: what it connects to is what a program on the node
-    /// reaches, Services and pods included. It goes on until it ends or its process does.
+    /// Starts this on the network of the node, in a thread of its own: what it connects to is what a program on the
+    /// node reaches, Services and pods included. It goes on until it ends or its process does.
     ///
     /// # Panics
     /// When the node has no power. What is returned panics when the task has.
@@ -109,7 +110,7 @@ impl RealNode {
         async { receive.await.expect("what ran on the network of the node has panicked") }
     }
 
-    /// What a unit has written to its log, over all boots.
+    /// Returns the log of a unit, over all boots.
     ///
     /// # Panics
     /// When the node has no power.

@@ -1,4 +1,5 @@
-//! Waiting for the end of killed processes, with a limit. It is used where nothing can be awaited, when a node is dropped.
+//! Waiting for the end of killed processes, with a limit. It is used where nothing can be awaited, when a node is
+//! dropped.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::as_pid;
 
-/// How long the process is awaited between two calls of `meanwhile`.
+/// The time for which the process is awaited between two calls of `meanwhile`.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,

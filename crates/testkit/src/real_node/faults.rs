@@ -1,4 +1,4 @@
-//! What happens to nodes. Nothing here waits for the cluster to notice.
+//! Faults of nodes. Nothing here waits for the cluster to notice.
 
 use std::path::Path;
 
@@ -69,7 +69,8 @@ impl RealNode {
         self.boots_again().await;
     }
 
-    /// Waits until it has shut down in good order, because something on it asked for that, and starts it again; does not wait until it is Ready.
+    /// Waits until it has shut down in good order, because something on it asked for that, and starts it again; does
+    /// not wait until it is Ready.
     ///
     /// # Panics
     /// When it does not shut down, with what still runs.
@@ -78,8 +79,9 @@ impl RealNode {
             if self.machine.ended().is_some() {
                 return Ok(());
             }
-            // runc freezes a container in order to kill all of it, and systemd may end runc before it thaws it. A machine
-            // would reboot all the same; a namespace waits for its last process, and a frozen one takes no signal.
+            // runc freezes a container in order to kill all of it, and systemd may end runc before it thaws it. A
+            // machine would reboot all the same; a namespace waits for its last process, and a frozen one takes no
+            // signal.
             if self.first_process().is_none_or(is_shutting_down) {
                 self.thaw();
             }

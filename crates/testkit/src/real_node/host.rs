@@ -1,4 +1,4 @@
-//! What an operator does on a node so that upgrade scripts run there.
+//! An operator's setup of a node, so that upgrade scripts run there.
 
 use std::path::Path;
 
@@ -23,8 +23,8 @@ systemctl enable --now tidewaiter-upgrade.path tidewaiter-upgrade.service
 ";
 
 impl RealNode {
-    /// Makes the kubelet a link to this one of the programs below `/opt/kubernetes`, and waits until its Node says so and is Ready. Also back to an
-    /// older version, which no upgrade does.
+    /// Makes the kubelet a link to this one of the programs below `/opt/kubernetes`, and waits until its Node says so
+    /// and is Ready. Also back to an older version, which no upgrade does.
     ///
     /// # Panics
     /// When the Node does not become Ready.

@@ -4,7 +4,7 @@ use super::RealNode;
 use crate::assets;
 use crate::command::tried;
 
-/// What the agent maintains on each node.
+/// The file that the agent maintains on each node.
 pub const AUTHORIZED_KEYS: &str = "/etc/containership/home/.ssh/authorized_keys";
 
 /// The first line of the block in docs/agent.md.

@@ -30,7 +30,7 @@ pub(super) const HIERARCHIES: [&str; 9] = [
 pub(crate) struct Network {
     number: u8,
     shell: Child,
-    /// Which of [`NODES`] are taken.
+    /// The entries of [`NODES`] that are taken.
     slots: Mutex<[bool; NODES as usize]>,
 }
 
@@ -178,7 +178,7 @@ impl Slot {
     }
 }
 
-/// What this machine lacks.
+/// Returns the requirements that this machine lacks.
 pub(super) fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("root".to_owned());

@@ -1,4 +1,4 @@
-//! What a test chooses about a node.
+//! The options of a node.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ impl KubeletVersion {
     }
 }
 
-/// What a node is to be; without a choice it has no label of its own, no taint and no providerID.
+/// The options of a node; without a choice it has no label of its own, no taint and no providerID.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct NodeOptions {

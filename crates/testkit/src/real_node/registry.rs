@@ -59,7 +59,8 @@ impl Registry {
         printed(crane.arg(format!("{}/{path}", self.address))).await;
     }
 
-    /// Puts an image that it has into it once more, with another label and under another tag: another image with the same content.
+    /// Puts an image that it has into it once more, with another label and under another tag: another image with the
+    /// same content.
     ///
     /// # Panics
     /// When it does not have the image.

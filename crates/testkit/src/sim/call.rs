@@ -1,4 +1,4 @@
-//! What a request asks for, read from its method, path, query and headers.
+//! The parameters of a request, read from its method, path, query and headers.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether it changes objects.
+    /// Returns true if it changes objects.
     #[must_use]
     pub fn is_write(self) -> bool {
         !matches!(self, Self::Get | Self::List | Self::Watch)
@@ -54,7 +54,7 @@ impl Verb {
     }
 }
 
-/// What of an object a write is about.
+/// The part of an object that a write is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// All but the status, where that is a subresource.
@@ -65,7 +65,7 @@ pub(super) enum Part {
     Whole,
 }
 
-/// How the body of a PATCH is meant.
+/// The type of the body of a PATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PatchType {
     Merge,
@@ -83,7 +83,7 @@ pub(super) struct Call {
     /// Empty for a collection.
     pub(super) name: String,
     pub(super) part: Part,
-    /// Whether only metadata is wanted.
+    /// True if only metadata is wanted.
     pub(super) metadata_only: bool,
     pub(super) patch: Option<PatchType>,
     query: BTreeMap<String, String>,
@@ -91,7 +91,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Where the object of the call is.
+    /// Returns the key of the object of the call.
     pub(super) fn key(&self) -> Key {
         Key::new(self.kind, &self.namespace, &self.name)
     }

@@ -1,10 +1,10 @@
-//! What goes wrong between a client and the server, drawn for each request.
+//! The faults between a client and the server, drawn for each request.
 
 use std::time::Duration;
 
 use super::call::Verb;
 
-/// How often what goes wrong. Chances are in a thousand.
+/// The frequencies of faults. Chances are in a thousand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
     /// The longest that a request, an answer and an event of a watch take one way.
@@ -37,13 +37,13 @@ pub struct Faults {
     pub stale_lists: u32,
 }
 
-/// What becomes of one request.
+/// The fate of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fate {
-    /// How long the request is on its way.
+    /// The delay of the request.
     pub(super) there: Duration,
     pub(super) fault: Option<Fault>,
-    /// How long the answer is on its way.
+    /// The delay of the answer.
     pub(super) back: Duration,
 }
 
@@ -55,14 +55,14 @@ pub(super) enum Fault {
     Conflict,
 }
 
-/// How an answer fails to come.
+/// The way in which an answer fails to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Silence {
     BreaksOff,
     Hangs,
 }
 
-/// What becomes of one watch.
+/// The fate of one watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WatchFault {
     Refused(u16),
@@ -104,8 +104,8 @@ impl Faults {
         }
     }
 
-    /// A mix of its own: each kind of fault happens not at all, now and then, or often. A history in which everything goes wrong at
-    /// once hides what a single kind of fault does.
+    /// A mix of its own: each kind of fault happens not at all, now and then, or often. A history in which everything
+    /// goes wrong at once hides what a single kind of fault does.
     #[must_use]
     pub fn drawn(random: &mut fastrand::Rng) -> Self {
         let mut chance = |often: u32| match random.u8(..4) {
@@ -182,7 +182,7 @@ impl Faults {
         }
     }
 
-    /// How long an event of a watch takes.
+    /// Returns the delay of an event of a watch.
     pub(super) fn event(&self, random: &mut fastrand::Rng) -> Duration {
         let longest = if happens(self.late_events, random) {
             Self::LATE
@@ -192,7 +192,7 @@ impl Faults {
         up_to(longest, random)
     }
 
-    /// How long a request waits for a connection.
+    /// Returns the time that a request waits for a connection.
     pub(super) fn connecting(&self, random: &mut fastrand::Rng) -> Duration {
         if happens(self.connects, random) {
             up_to(Self::CONNECT, random)

@@ -47,8 +47,8 @@ impl Kind {
         )
     }
 
-    /// The same with a status subresource: a write of the object leaves the status as it is, and a write of the status leaves
-    /// the rest.
+    /// The same with a status subresource: a write of the object leaves the status as it is, and a write of the status
+    /// leaves the rest.
     #[must_use]
     pub fn with_status(self) -> Self {
         Self { status: true, ..self }
@@ -71,7 +71,8 @@ impl Kind {
         }
     }
 
-    /// Whether a replacement may leave out the resourceVersion: the core kinds allow it, Leases and custom resources do not.
+    /// Returns true if a replacement may leave out the resourceVersion: the core kinds allow it, Leases and custom
+    /// resources do not.
     pub(super) fn replaced_unconditionally(&self) -> bool {
         self.group.is_empty()
     }

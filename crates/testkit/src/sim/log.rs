@@ -1,4 +1,4 @@
-//! What the server was asked and what it did.
+//! The requests to the server and their effects.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct Write {
     pub at: Duration,
     /// The process, or whoever acted without one.
     pub by: String,
-    /// What was to be done.
+    /// The requested verb.
     pub verb: Verb,
     /// The plural of the kind.
     pub resource: String,
@@ -50,7 +50,7 @@ impl Write {
         }
     }
 
-    /// Whether it was accepted.
+    /// Returns true if it was accepted.
     #[must_use]
     pub fn is_accepted(&self) -> bool {
         self.code < 300
@@ -68,7 +68,7 @@ impl Write {
         self.after.as_deref().map(|object| &object.value)
     }
 
-    /// Whether it was accepted and changed something.
+    /// Returns true if it was accepted and changed something.
     #[must_use]
     pub fn has_changed(&self) -> bool {
         match (&self.before, &self.after) {
@@ -135,7 +135,7 @@ pub struct Asked {
     pub at: Duration,
     /// The process.
     pub by: String,
-    /// What it asked for.
+    /// The requested verb.
     pub verb: Verb,
     /// The plural of the kind.
     pub resource: String,

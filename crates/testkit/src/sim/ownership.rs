@@ -1,8 +1,8 @@
 //! Server-side apply: which manager owns which fields.
 //!
-//! The fields of an object are owned once somebody has applied it; what it had before then belongs to `before-first-apply`, as on a
-//! real server. A list is one field, but for those whose items the API addresses one by one ([`item_key`]). `managedFields` shows the
-//! owners in the form of `fieldsV1`.
+//! The fields of an object are owned once somebody has applied it; what it had before then belongs to
+//! `before-first-apply`, as on a real server. A list is one field, but for those whose items the API addresses one by
+//! one ([`item_key`]). `managedFields` shows the owners in the form of `fieldsV1`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +13,17 @@ use super::status::Refused;
 /// The path to one field, its segments as `fieldsV1` has them: `f:name`, `k:{"key":"value"}`, `v:"value"`.
 type Path = Vec<String>;
 
-/// What other managers than the appliers own together.
+/// The owner of the fields that managers other than the appliers own together.
 const BEFORE: &str = "before-first-apply";
 
-/// What is appended to the name of a manager that has not applied but updated.
+/// The suffix of the name of a manager that has not applied but updated.
 const UPDATE: &str = " (update)";
 
 /// The fields that each manager owns. Empty until somebody applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Owners(BTreeMap<String, BTreeSet<Path>>);
 
-/// How the items of a list are told apart, where they are merged one by one.
+/// Returns the key of the items of a list, where they are merged one by one.
 fn item_key(list: &str) -> Option<&'static str> {
     match list {
         "ownerReferences" => Some("uid"),
@@ -108,8 +108,8 @@ impl Owners {
         owners
     }
 
-    /// Applies `config` in the name of `manager`: sets what it says, and removes what this manager alone owned and does not say any
-    /// more. Without `force` it fails where another manager owns a field of another value.
+    /// Applies `config` in the name of `manager`: sets what it says, and removes what this manager alone owned and does
+    /// not say any more. Without `force` it fails where another manager owns a field of another value.
     pub(super) fn apply(
         &mut self,
         manager: &str,

@@ -15,7 +15,7 @@ pub enum Crash {
     After(usize),
 }
 
-/// What a process does when one of its writes arrives.
+/// The reaction of a process to the arrival of one of its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AtWrite {
     Goes,
@@ -25,8 +25,9 @@ pub(super) enum AtWrite {
 
 /// One process. Clones are the same one.
 ///
-/// A process that is dead or stopped receives nothing: no answer, no event of a watch, and no time, if its clock waits for
-/// [`Process::running`] after each sleep. So nothing runs in it, like in a real process after SIGKILL and between SIGSTOP and SIGCONT.
+/// A process that is dead or stopped receives nothing: no answer, no event of a watch, and no time, if its clock waits
+/// for [`Process::running`] after each sleep. So nothing runs in it, like in a real process after SIGKILL and between
+/// SIGSTOP and SIGCONT.
 #[derive(Clone)]
 pub struct Process(Arc<Shared>);
 
@@ -40,7 +41,7 @@ struct Shared {
 struct State {
     dead: bool,
     crash: Option<Crash>,
-    /// Who waits for the end of a stop; `None` while the process runs.
+    /// The waiters for the end of a stop; `None` while the process runs.
     stopped: Option<Vec<oneshot::Sender<()>>>,
 }
 
@@ -72,7 +73,7 @@ impl Process {
         self.lock().crash = Some(crash);
     }
 
-    /// Whether it was killed.
+    /// Returns true if it was killed.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.lock().dead
@@ -91,7 +92,8 @@ impl Process {
         self.lock().stopped.get_or_insert_default();
     }
 
-    /// Lets a stopped process go on, as SIGCONT does. What it waited for arrives at one instant, in an order drawn from `random`.
+    /// Lets a stopped process go on, as SIGCONT does. What it waited for arrives at one instant, in an order drawn from
+    /// `random`.
     pub fn resume(&self, random: &mut fastrand::Rng) {
         let mut waiting = self.lock().stopped.take().unwrap_or_default();
         random.shuffle(&mut waiting);

@@ -17,7 +17,8 @@ pub struct Seeds {
 }
 
 impl Seeds {
-    /// The seeds in the environment (`TIDEWAITER_SIM_SEED`, with traces, or `TIDEWAITER_SIM_SEEDS`, from..to), or these.
+    /// The seeds in the environment (`TIDEWAITER_SIM_SEED`, with traces, or `TIDEWAITER_SIM_SEEDS`, from..to), or
+    /// these.
     ///
     /// # Panics
     /// When a variable is no number or no range.
@@ -48,8 +49,8 @@ impl Seeds {
         Self { seeds, traces: false }
     }
 
-    /// Plays the seeds on as many threads as there are cores. `play` gets a seed and whether to print its events, and says what was
-    /// violated. `arguments` are those of `cargo test` that select this simulation.
+    /// Plays the seeds on as many threads as there are cores. `play` gets a seed and whether to print its events, and
+    /// says what was violated. `arguments` are those of `cargo test` that select this simulation.
     ///
     /// # Panics
     /// If a seed fails; names it, and how to repeat it.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::status::Refused;
 
-/// Which objects of a collection are meant.
+/// The selection of objects of a collection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selector {
     labels: Vec<(String, Test)>,

@@ -1,4 +1,4 @@
-//! What the server refuses, as the `Status` that a real one sends.
+//! The errors of the server, as the `Status` that a real one sends.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! The objects of a server and what a request does to them. No I/O, no time of its own, no randomness.
 //!
-//! Every change has a revision of its own, which becomes the object's resourceVersion, and is kept in the log of its kind: watches,
-//! lists that go on at an older revision, and stale lists read the log.
+//! Every change has a revision of its own, which becomes the object's resourceVersion, and is kept in the log of its
+//! kind: watches, lists that go on at an older revision, and stale lists read the log.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -19,7 +19,7 @@ mod deletion;
 mod listing;
 mod writes;
 
-/// Where an object is.
+/// The key of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     pub(super) kind: usize,
@@ -78,11 +78,11 @@ pub(super) struct Change {
     pub(super) before: Option<Arc<Stored>>,
     /// `None` when the object is gone.
     pub(super) after: Option<Arc<Stored>>,
-    /// What a watch shows of a deletion: the object as it was, with the revision of the deletion.
+    /// The object that a watch shows for a deletion: the object as it was, with the revision of the deletion.
     pub(super) last: Arc<Stored>,
 }
 
-/// What a write did.
+/// The effect of a write.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) key: Key,
@@ -140,13 +140,13 @@ impl Store {
         self.objects.range(Key::new(kind, "", "")..Key::new(kind + 1, "", ""))
     }
 
-    /// What happened to a kind after a revision; `None` when that is not known any more.
+    /// Returns the changes of a kind after a revision; `None` when they are not known any more.
     pub(super) fn log(&self, kind: usize, after: u64) -> Option<&[Change]> {
         let log = &self.logs[kind];
         (after >= self.compacted).then(|| &log[log.partition_point(|change| change.revision <= after)..])
     }
 
-    /// What is known of what happened to a kind.
+    /// Returns the known changes of a kind.
     pub(super) fn known(&self, kind: usize) -> &[Change] {
         &self.logs[kind]
     }

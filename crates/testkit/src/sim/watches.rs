@@ -44,7 +44,7 @@ pub(super) struct Watch {
     interruptions: u64,
 }
 
-/// What is watched, and how it is shown.
+/// The watched objects, and their representation.
 struct What {
     kind: usize,
     namespace: String,
@@ -52,7 +52,7 @@ struct What {
     metadata_only: bool,
 }
 
-/// How a watch ends.
+/// The end of a watch.
 #[derive(Clone, Copy, Debug)]
 enum End {
     At {

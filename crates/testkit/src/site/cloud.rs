@@ -11,14 +11,14 @@ use super::{REPOSITORY, SOON, Site, shown};
 use crate::assets::repository;
 use crate::{Postgres, Process, Program, RealNode, eventually};
 
-/// Where it is.
+/// Its namespace.
 pub const NAMESPACE: &str = "tidewaiter-cloud";
 /// Of its owner.
 pub const EMAIL: &str = "olivia@example.com";
 /// Of its owner.
 pub const PASSWORD: &str = "correct horse battery staple";
 
-/// What the coordinator needs to know of it, and a client.
+/// The credentials and addresses of it for the coordinator and a client.
 #[derive(Debug)]
 pub struct Cloud {
     /// Of its Service.
@@ -208,8 +208,8 @@ fn values(database: &Url) -> Value {
     })
 }
 
-/// A certificate for the address of the Service, for there is no DNS, in the Secret for which the pods wait. Returns that of its
-/// authority.
+/// A certificate for the address of the Service, for there is no DNS, in the Secret for which the pods wait. Returns
+/// that of its authority.
 async fn certificate(site: &Site, address: &str) -> String {
     let address: Ipv4Addr = address.parse().unwrap();
     let mut params = CertificateParams::new([]).unwrap();

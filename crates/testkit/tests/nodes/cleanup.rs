@@ -9,7 +9,7 @@ use tidewaiter_testkit::{ControlPlane, Process, Program, Scratch, eventually};
 
 use crate::{SOON, node};
 
-/// What kubelet, systemd and containers might set.
+/// The settings that kubelet, systemd and containers might change.
 const SETTINGS: [&str; 9] = [
     "fs/file-max",
     "fs/nr_open",
@@ -27,7 +27,7 @@ fn settings() -> Vec<String> {
     SETTINGS.iter().map(read).collect()
 }
 
-/// What a cluster with a node has on this machine, each with what tells it from a later one of the same name.
+/// The traces of a cluster with a node on this machine, each with what tells it from a later one of the same name.
 struct Traces(Vec<(PathBuf, u64)>);
 
 impl Traces {

@@ -69,14 +69,14 @@ async fn a_full_disk_is_reported_until_it_is_freed() {
 /// The shell itself says the time: a program that it starts would have the machine's.
 const CLOCK: &str = "while :; do echo $EPOCHSECONDS; busybox usleep 200000; done";
 
-/// How far ahead of ours the node's kubelet reports.
+/// Returns the time by which the clock of the node's kubelet is ahead of ours.
 fn ahead(node: &Node) -> SignedDuration {
     let conditions = node.status.as_ref().unwrap().conditions.as_ref().unwrap();
     let ready = conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
     ready.last_heartbeat_time.as_ref().unwrap().0.duration_since(now())
 }
 
-/// What the pod saw last.
+/// Returns the last time that the pod printed.
 async fn pod_time() -> Timestamp {
     let last = LogParams {
         tail_lines: Some(1),

@@ -311,7 +311,8 @@ async fn a_list_comes_in_pages_of_one_revision() {
     assert_eq!(nodes.get_metadata("b").await.unwrap().labels()["odd"], "true");
 }
 
-/// What changes between two pages shows on none of them, whether it was changed, deleted or created, before or after the first page.
+/// Changes between two pages show on neither of them, whether they are changes, deletions or creations, before or after
+/// the first page.
 #[tokio::test(start_paused = true)]
 async fn what_happens_between_two_pages_is_on_neither() {
     let (server, client) = server(1);

@@ -1,4 +1,4 @@
-//! What a request must satisfy before it changes anything.
+//! The checks of a request before it changes anything.
 
 use std::sync::Arc;
 

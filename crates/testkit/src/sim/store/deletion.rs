@@ -46,8 +46,8 @@ impl Store {
         })
     }
 
-    /// What the garbage collector and the namespace controller of a real cluster would do by and by: deletes every object whose
-    /// owners are all gone, and what is in Namespaces that are being deleted.
+    /// Does the work of the garbage collector and the namespace controller of a real cluster: deletes every object
+    /// whose owners are all gone, and what is in Namespaces that are being deleted.
     pub(in crate::sim) fn collect_garbage(&mut self) -> Vec<Done> {
         let mut done = Vec::new();
         loop {

@@ -1,5 +1,5 @@
-//! Lists: pages of one revision, and what an older replica of the server would still say. A page costs what is in it, and what has
-//! changed since the revision, however many objects there are.
+//! Lists: pages of one revision, and what an older replica of the server would still say. A page costs what is in it,
+//! and what has changed since the revision, however many objects there are.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -65,7 +65,8 @@ impl Store {
         }
     }
 
-    /// The objects of a kind as they were at a revision, those after the key `after`; `None` when that is not known any more.
+    /// The objects of a kind as they were at a revision, those after the key `after`; `None` when that is not known any
+    /// more.
     fn rest(
         &self,
         kind: usize,

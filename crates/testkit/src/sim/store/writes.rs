@@ -1,4 +1,5 @@
-//! Writes of one object: create, replace, merge patch and server-side apply. A write that changes nothing has no revision.
+//! Writes of one object: create, replace, merge patch and server-side apply. A write that changes nothing has no
+//! revision.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::sim::call::{Call, Part, PatchType, Verb};
 use crate::sim::ownership::Owners;
 use crate::sim::status::Refused;
 
-/// Who owns the fields that a write changes.
+/// The owner of the fields that a write changes.
 enum Owner<'a> {
     /// The manager of an update.
     Manager(&'a str),
