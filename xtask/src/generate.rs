@@ -43,8 +43,8 @@ fn generated() -> Result<Vec<(PathBuf, String)>> {
     Ok(files)
 }
 
-/// The definitions of each role in a folder: `kubectl delete -f` of one role's folder must not delete the objects of another one. The chart
-/// has them, too.
+/// The definitions of each role in a folder: `kubectl delete -f` of one role's folder must not delete the objects of
+/// another one. The chart has them, too.
 fn crds(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut files = Vec::new();
     for role in Role::ALL {

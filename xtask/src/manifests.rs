@@ -114,7 +114,7 @@ fn helm(root: &Path) -> Result<PathBuf> {
     Ok(Path::new(folder.trim()).join("helm"))
 }
 
-/// What a command prints; its errors go to standard error.
+/// Returns the output of a command; its errors go to standard error.
 fn run(command: &mut Command) -> Result<String> {
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("starting {command:?}"))?;

@@ -1,6 +1,6 @@
-//! Runs the tests of the workspace, several binaries at the same time. Most tests wait for other processes and use little of a core,
-//! and `cargo test` runs one binary after the other. cargo-nextest does not fit: it runs each test in a process of its own, so that
-//! the tests of a binary could share no control plane.
+//! Runs the tests of the workspace, several binaries at the same time. Most tests wait for other processes and use
+//! little of a core, and `cargo test` runs one binary after the other. cargo-nextest does not fit: it runs each test in
+//! a process of its own, so that the tests of a binary could share no control plane.
 //!
 //! Every binary runs to its end, also when another one fails. Its output is printed whole when it ends.
 
@@ -75,7 +75,7 @@ struct Job {
     rank: usize,
 }
 
-/// What became of a job.
+/// The result of a job.
 struct Outcome {
     title: String,
     passed: bool,
@@ -158,7 +158,8 @@ impl Job {
     }
 }
 
-/// What a process that has not been waited for has used, and those that it has waited for. None where there is no `/proc`.
+/// Returns the CPU time of a process that has not been waited for, and of those that it has waited for. None where
+/// there is no `/proc`.
 fn cpu_seconds(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = stat.rsplit_once(')')?;
