@@ -90,19 +90,8 @@ impl<K: Eq + Hash + Clone> Backoffs<K> {
         failures.due.saturating_sub(now)
     }
 
-    /// The failures in a row of `key`.
-    #[must_use]
-    pub fn failures(&self, key: &K) -> u32 {
-        self.lock().get(key).map_or(0, |failures| failures.count)
-    }
-
-    /// `key` succeeded: its next failure counts as the first.
+    /// `key` succeeded or is gone: its next failure counts as the first.
     pub fn reset(&self, key: &K) {
-        self.lock().remove(key);
-    }
-
-    /// `key` is gone: forgets it.
-    pub fn forget(&self, key: &K) {
         self.lock().remove(key);
     }
 
@@ -146,7 +135,7 @@ mod tests {
         assert!(backoffs.next(&"a", second(30)) >= second(2));
         assert!(backoffs.next(&"b", second(30)) <= second(1));
         backoffs.reset(&"a");
-        assert_eq!(backoffs.failures(&"a"), 0);
+        assert!(!backoffs.lock().contains_key("a"));
         assert!(backoffs.next(&"a", second(30)) <= second(1));
     }
 
@@ -161,17 +150,9 @@ mod tests {
                 end.saturating_sub(millis(later))
             );
         }
-        assert_eq!(backoffs.failures(&"a"), 1);
+        assert_eq!(backoffs.lock()["a"].count, 1);
         backoffs.next(&"a", millis(1_000) + end);
-        assert_eq!(backoffs.failures(&"a"), 2);
-    }
-
-    #[test]
-    fn holds_nothing_for_what_is_gone() {
-        let backoffs = Backoffs::new(SHAPE);
-        backoffs.next(&"a", Duration::ZERO);
-        backoffs.forget(&"a");
-        assert!(backoffs.lock().is_empty());
+        assert_eq!(backoffs.lock()["a"].count, 2);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! The objects that a controller owns on behalf of another object: desired against cached, and what follows.
 //!
-//! A controller that only ensures that a set of objects exists is one pure `desired()` and [`Children::ensure`]. What is ours carries the
-//! ownership label. An object of a desired name without that label belongs to somebody else: it is reported and never overwritten,
-//! because what is missing is created without overwriting anything. One failed write does not stop the others.
+//! A controller that only ensures that a set of objects exists is one pure `desired()`, [`compare`] and [`execute`]. What
+//! is ours carries the ownership label. An object of a desired name without that label belongs to somebody else: it is
+//! reported and never overwritten, because what is missing is created without overwriting anything. One failed write does
+//! not stop the others.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -15,12 +16,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Serialize;
 
-use crate::cache::{Cache, Cacheable};
+use crate::cache::Cacheable;
 use crate::client::MANY_IN_FLIGHT;
 use crate::events::Notice;
-use crate::index::Index;
 use crate::key::Key;
-use crate::retry::{Next, ReconcileError, Retry};
+use crate::retry::{ReconcileError, Retry};
 use crate::writer::{self, WriteError, Writer};
 
 mod everywhere;
@@ -78,26 +78,6 @@ pub struct Changes<K> {
     pub delete: Vec<Arc<K>>,
     /// Desired names under which somebody else's object exists.
     pub foreign: Vec<Key>,
-    /// The deletions that are held; then `delete` is empty.
-    pub held: Option<Held>,
-}
-
-/// Deletions that do not take place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// How many.
-    pub count: usize,
-    /// Why, in words that complete "held: …". Without a number, because it is a part of an Event.
-    pub reason: &'static str,
-}
-
-impl<K> Changes<K> {
-    /// Deletes nothing, and reports what is held, and why.
-    pub fn hold(&mut self, reason: &'static str) {
-        let count = self.delete.len();
-        self.held = Some(Held { count, reason });
-        self.delete.clear();
-    }
 }
 
 /// What makes `actual` as `desired`. An object that is being deleted is left alone: its end starts another pass.
@@ -110,7 +90,6 @@ pub fn compare<K: Resource>(desired: Vec<K>, actual: &[Arc<K>], ours: impl Fn(&K
         update: Vec::new(),
         delete: Vec::new(),
         foreign: Vec::new(),
-        held: None,
     };
     for object in desired {
         let key = Key::of(&object);
@@ -125,58 +104,6 @@ pub fn compare<K: Resource>(desired: Vec<K>, actual: &[Arc<K>], ours: impl Fn(&K
     let unwanted = left.filter(lives);
     changes.delete = unwanted.cloned().collect();
     changes
-}
-
-/// The objects of one kind that a controller owns.
-pub struct Children<K> {
-    cache: Cache<K>,
-    by_owner: Index<Key>,
-    ownership: Ownership,
-}
-
-impl<K: Cacheable + Serialize> Children<K> {
-    /// `cache` holds every object of the kind that could have a desired name, with metadata by
-    /// [`slim::for_writer`](crate::slim::for_writer); `owner` says for whose sake an object exists.
-    #[must_use]
-    pub fn new(
-        cache: Cache<K>,
-        ownership: Ownership,
-        owner: impl Fn(&K) -> Option<Key> + Send + Sync + 'static,
-    ) -> Self {
-        let by_owner = cache.index(owner);
-        Self {
-            cache,
-            by_owner,
-            ownership,
-        }
-    }
-
-    /// Makes the children of `owner` as `desired`: missing ones are created, edited ones put right, the others of ours deleted.
-    ///
-    /// # Errors
-    /// [`ChildrenError`], after every write was tried.
-    pub async fn ensure(&self, writer: &Writer, owner: &Key, desired: Vec<K>) -> Result<Next, ChildrenError> {
-        let keys: BTreeSet<Key> = desired.iter().map(Key::of).chain(self.by_owner.keys(owner)).collect();
-        let cached: BTreeMap<Key, Option<Arc<K>>> = keys
-            .into_iter()
-            .map(|key| (key.clone(), self.cache.get(&key)))
-            .collect();
-        let outdated =
-            |(key, object): (&Key, &Option<Arc<K>>)| writer.awaits::<K>(key, object.as_ref().map(|it| it.meta()));
-        // All are asked, because each forgets the versions that the cache is past.
-        if cached.iter().filter(|child| outdated(*child)).count() > 0 {
-            return Ok(Next::Pending(CATCH_UP));
-        }
-        let marked = desired.into_iter().map(|mut object| {
-            self.ownership.mark(&mut object);
-            object
-        });
-        let actual: Vec<Arc<K>> = cached.into_values().flatten().collect();
-        let ours = |object: &K| self.ownership.owns(object);
-        let changes = compare(marked.collect(), &actual, ours);
-        execute(writer, changes, |meta| self.ownership.marks(meta), || true, |_, _| {}).await?;
-        Ok(Next::UntilChanged)
-    }
 }
 
 /// A write that took place.
@@ -195,7 +122,7 @@ pub enum Done {
 /// no cache shows it, and is not `ours` is reported as somebody else's.
 ///
 /// # Errors
-/// As [`Children::ensure`].
+/// [`ChildrenError`], after every write was tried.
 pub async fn execute<K: Cacheable + Serialize>(
     writer: &Writer,
     changes: Changes<K>,
@@ -240,9 +167,8 @@ pub async fn execute<K: Cacheable + Serialize>(
         kind: K::kind(&()).into_owned(),
         failed: results.into_iter().filter_map(Result::err).collect(),
         foreign: changes.foreign,
-        held: changes.held,
     };
-    if error.failed.is_empty() && error.foreign.is_empty() && error.held.is_none() {
+    if error.failed.is_empty() && error.foreign.is_empty() {
         return Ok(());
     }
     Err(error)
@@ -257,8 +183,6 @@ pub struct ChildrenError {
     failed: Vec<WriteError>,
     /// Somebody else's objects that have desired names. Nothing was changed on them.
     foreign: Vec<Key>,
-    /// The deletions that are held.
-    held: Option<Held>,
 }
 
 impl Error for ChildrenError {}
@@ -277,12 +201,7 @@ impl ChildrenError {
 
 impl Display for ChildrenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            kind,
-            failed,
-            foreign,
-            held,
-        } = self;
+        let Self { kind, failed, foreign } = self;
         let mut parts = Vec::new();
         if let Some(first) = failed.first() {
             parts.push(format!(
@@ -298,9 +217,6 @@ impl Display for ChildrenError {
                 names.join(", ")
             ));
         }
-        if let Some(Held { count, reason }) = held {
-            parts.push(format!("the deletion of {count} of kind {kind} is held: {reason}"));
-        }
         f.write_str(&parts.join("; "))
     }
 }
@@ -312,11 +228,7 @@ impl ReconcileError for ChildrenError {
     }
 
     fn class(&self) -> &'static str {
-        match self.failed.first() {
-            Some(error) => error.class(),
-            None if self.foreign.is_empty() => "held",
-            None => "foreign",
-        }
+        self.failed.first().map_or("foreign", WriteError::class)
     }
 
     fn is_refusal(&self) -> bool {
@@ -324,14 +236,8 @@ impl ReconcileError for ChildrenError {
     }
 
     fn notice(&self) -> Option<Notice> {
-        let Self { kind, foreign, .. } = self;
-        if let Some(first) = foreign.first() {
-            return Some(writer::foreign(kind, first));
-        }
-        if let Some(Held { reason, .. }) = self.held {
-            // No number: it would be a new Event whenever it changes.
-            let note = format!("The deletion of objects of kind {kind} is held: {reason}.");
-            return Some(Notice::warning("DeletionsHeld", "Delete", note));
+        if let Some(first) = self.foreign.first() {
+            return Some(writer::foreign(&self.kind, first));
         }
         self.failed.iter().find_map(WriteError::notice)
     }

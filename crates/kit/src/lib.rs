@@ -49,7 +49,7 @@ pub use cache::{
 };
 pub use chain::Chain;
 pub use checks::{Checks, Fitness};
-pub use children::{Children, ChildrenError, Desired, Difference, Everywhere, ForeignObjects, Ownership};
+pub use children::{ChildrenError, Desired, Difference, Everywhere, ForeignObjects, Ownership};
 pub use client::is_fenced;
 pub use clock::{Clock, ManualClock, SharedClock, SimulatedClock, SystemClock};
 pub use controller::{Controller, ControllerContext, Pass, Pause, PauseSwitch, Reconciler};

@@ -113,12 +113,6 @@ impl Metrics {
         })
     }
 
-    /// The registry, for a collector of a role's own.
-    #[must_use]
-    pub fn registry(&self) -> &Registry {
-        &self.registry
-    }
-
     /// A new counter with labels, registered.
     ///
     /// # Errors

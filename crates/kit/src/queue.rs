@@ -64,16 +64,6 @@ impl Queue {
         }
     }
 
-    /// Removes the key that waits longest, or waits for a key. For one consumer; cancel safe.
-    pub async fn next(&self) -> Key {
-        loop {
-            if let Some(key) = self.try_next() {
-                return key;
-            }
-            self.0.pushed.notified().await;
-        }
-    }
-
     /// Removes the key that waits longest, if one waits.
     #[must_use]
     pub fn try_next(&self) -> Option<Key> {
@@ -100,40 +90,38 @@ impl Debug for Queue {
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt as _;
-
     use super::*;
 
-    #[tokio::test]
-    async fn holds_each_once_in_order() {
+    #[test]
+    fn holds_each_once_in_order() {
         let queue = Queue::new();
         for name in ["a", "b", "a", "c", "b"] {
             queue.push(Key::new(name));
         }
         assert_eq!(queue.len(), 3);
         for name in ["a", "b", "c"] {
-            assert_eq!(queue.next().await, Key::new(name));
+            assert_eq!(queue.try_next(), Some(Key::new(name)));
         }
         assert!(queue.is_empty());
     }
 
-    #[tokio::test]
-    async fn one_that_was_taken_can_wait_again() {
+    #[test]
+    fn one_that_was_taken_can_wait_again() {
         let queue = Queue::new();
         queue.push(Key::new("a"));
-        assert_eq!(queue.next().await, Key::new("a"));
-        assert!(queue.next().now_or_never().is_none());
+        assert_eq!(queue.try_next(), Some(Key::new("a")));
+        assert_eq!(queue.try_next(), None);
         queue.push(Key::new("a"));
-        assert_eq!(queue.next().await, Key::new("a"));
+        assert_eq!(queue.try_next(), Some(Key::new("a")));
     }
 
     #[tokio::test]
     async fn a_push_wakes_the_waiting_consumer() {
         let queue = Queue::new();
-        let (taken, ()) = futures::join!(queue.next(), async {
+        futures::join!(queue.filled(), async {
             tokio::task::yield_now().await;
             queue.push(Key::new("late"));
         });
-        assert_eq!(taken, Key::new("late"));
+        assert_eq!(queue.try_next(), Some(Key::new("late")));
     }
 }

@@ -3,9 +3,6 @@
 //! A trigger is made from the queue of the controller that it wakes, and named after how it finds the keys. It runs after all indexes
 //! of its cache are updated.
 
-use std::any::TypeId;
-
-use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
 
 use crate::cache::{Cache, Cacheable, Change, Trigger};
@@ -26,36 +23,6 @@ impl Queue {
     pub fn always<K>(&self, key: Key) -> Trigger<K> {
         let queue = self.clone();
         Trigger::calls(move |_: &Change<'_, K>| queue.push(key.clone()))
-    }
-
-    /// Reconciles the namespace that the object is in.
-    #[must_use]
-    pub fn namespace<K: Resource>(&self) -> Trigger<K> {
-        let queue = self.clone();
-        Trigger::calls(move |change: &Change<'_, K>| {
-            if let Some(namespace) = &change.object().meta().namespace {
-                queue.push(Key::new(namespace));
-            }
-        })
-    }
-
-    /// Reconciles the objects of kind `O` that the object's owner references name, before and after.
-    #[must_use]
-    pub fn owner<K: Resource, O: Resource<DynamicType = (), Scope: 'static>>(&self) -> Trigger<K> {
-        let queue = self.clone();
-        let namespaced = TypeId::of::<O::Scope>() == TypeId::of::<NamespaceResourceScope>();
-        Trigger::calls(move |change: &Change<'_, K>| {
-            for version in change.versions() {
-                let meta = version.meta();
-                let owners = meta.owner_references.iter().flatten();
-                for owner in owners.filter(|owner| owner.kind == O::kind(&())) {
-                    queue.push(match &meta.namespace {
-                        Some(namespace) if namespaced => Key::namespaced(namespace, &owner.name),
-                        _ => Key::new(&owner.name),
-                    });
-                }
-            }
-        })
     }
 
     /// Reconciles the cluster-scoped object that the label `label` names, before and after.
@@ -105,7 +72,7 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
+    use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
     use serde_json::{Value, json};
 
     use super::*;
@@ -123,24 +90,16 @@ mod tests {
     }
 
     #[test]
-    fn an_object_wakes_its_owners_its_namespace_and_what_its_label_names() {
+    fn an_object_wakes_what_has_its_name_and_what_its_label_names() {
         let (queue, (kit, _)) = (Queue::new(), kit());
         let (mut pods, cache) = Feed::<Pod>::new(&kit);
-        cache.notify(queue.owner::<_, ServiceAccount>());
-        cache.notify(queue.owner::<_, Node>());
         cache.notify(queue.label_value("pool"));
-        cache.notify(queue.namespace());
         cache.notify(queue.same_name());
         cache.notify(queue.always(Key::new("all")));
-        let owner = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": "u"});
-        let pod = |pool: &str| {
-            object::<Pod>(
-                &json!({"name": "p", "namespace": "n", "uid": "1", "labels": {"pool": pool},
-                "ownerReferences": [owner("ServiceAccount", "s"), owner("Node", "node"), owner("Job", "j")]}),
-            )
-        };
+        let pod =
+            |pool: &str| object::<Pod>(&json!({"name": "p", "namespace": "n", "uid": "1", "labels": {"pool": pool}}));
         pods.list([pod("a")]);
-        assert_eq!(waiting(&queue), ["n/s", "node", "a", "n", "n/p", "all"]);
+        assert_eq!(waiting(&queue), ["a", "n/p", "all"]);
         pods.put(pod("b"));
         let woken = waiting(&queue);
         assert!(
@@ -148,7 +107,7 @@ mod tests {
             "{woken:?}"
         );
         pods.delete(pod("b"));
-        assert_eq!(waiting(&queue), ["n/s", "node", "b", "n", "n/p", "all"]);
+        assert_eq!(waiting(&queue), ["b", "n/p", "all"]);
     }
 
     #[test]

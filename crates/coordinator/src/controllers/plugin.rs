@@ -321,7 +321,7 @@ impl PluginController {
         self.manifests.forget(key.name());
         self.store.forget(key.name());
         self.rendered.forget(key);
-        self.waits.forget(key);
+        self.waits.reset(key);
         self.wakes.forget(key);
         self.reported.forget(key);
         self.board.remove(key);

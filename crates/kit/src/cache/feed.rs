@@ -20,8 +20,7 @@ impl<K: Cacheable> Feed<K> {
     }
 
     /// The same with only the objects for which `keep` is true.
-    #[must_use]
-    pub fn keeping(kit: &Kit, keep: fn(&K) -> bool) -> (Self, Cache<K>) {
+    pub(super) fn keeping(kit: &Kit, keep: fn(&K) -> bool) -> (Self, Cache<K>) {
         let health = Health::new(kit.clock.clone(), kit.metrics.cache_stale.with_label_values(&["fed"]));
         let faults = Faults::of::<K>(kit.undecodable.clone(), &kit.metrics);
         let (mirror, cache) = assemble(Box::new(keep), None, faults, health);

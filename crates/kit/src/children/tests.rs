@@ -56,18 +56,6 @@ fn what_is_missing_edited_unwanted_and_foreign() {
     assert_eq!(changes.foreign, [Key::namespaced("n", "foreign")]);
 }
 
-#[test]
-fn deletions_can_be_held() {
-    let mut changes = compared(&["a"], &[ours("a"), ours("b"), ours("c")]);
-    assert_eq!((changes.delete.len(), changes.held), (2, None));
-    changes.hold("most would go");
-    let held = Held {
-        count: 2,
-        reason: "most would go",
-    };
-    assert_eq!((changes.delete.len(), changes.held), (0, Some(held)));
-}
-
 mod ensured {
     use std::sync::Mutex;
 
@@ -76,14 +64,11 @@ mod ensured {
     use http_body_util::{BodyExt as _, Full};
 
     use super::*;
-    use crate::cache::Feed;
     use crate::client::by_hand;
     use crate::leader::Leadership;
     use crate::testing::kit;
 
     struct World {
-        feed: Feed<ServiceAccount>,
-        children: Children<ServiceAccount>,
         writer: Writer,
         requests: Arc<Mutex<Vec<String>>>,
     }
@@ -91,7 +76,6 @@ mod ensured {
     /// Writes to the object `bad` fail with 422, the others succeed.
     fn world() -> World {
         let (kit, _) = kit();
-        let (feed, cache) = Feed::new(&kit);
         let requests = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&requests);
         let answer = move |request: http::Request<Bytes>| {
@@ -119,21 +103,16 @@ mod ensured {
             std::future::ready(Ok(Response::builder().status(code).body(body).unwrap()))
         };
         let client = by_hand::client(answer, &Leadership::always(Arc::clone(&kit.clock)), &kit);
-        let children = Children::new(cache, OURS, |object: &ServiceAccount| {
-            object.metadata.namespace.as_deref().map(Key::new)
-        });
         World {
-            feed,
-            children,
             writer: Writer::new(client, "test", Arc::clone(&kit.clock)),
             requests,
         }
     }
 
     impl World {
-        async fn ensure(&self, desired: &[&str]) -> Result<Next, ChildrenError> {
-            let desired = desired.iter().map(|name| account(name, &json!({}))).collect();
-            self.children.ensure(&self.writer, &Key::new("n"), desired).await
+        async fn ensure(&self, desired: &[&str], actual: &[Arc<ServiceAccount>]) -> Result<(), ChildrenError> {
+            let changes = compared(desired, actual);
+            execute(&self.writer, changes, |meta| OURS.marks(meta), || true, |_, _| {}).await
         }
 
         fn requests(&self) -> Vec<String> {
@@ -146,36 +125,21 @@ mod ensured {
 
     #[tokio::test]
     async fn one_failed_write_does_not_stop_the_others() {
-        let mut world = world();
-        let seen = |name| {
-            account(
-                name,
-                &json!({"uid": name, "resourceVersion": "1", "labels": {OURS.key: OURS.value}}),
-            )
-        };
-        world.feed.list([seen("unwanted"), seen("edited")]);
-        let error = world.ensure(&["bad", "new", "edited"]).await.unwrap_err();
+        let world = world();
+        let seen = [ours("unwanted"), ours("edited")];
+        let error = world.ensure(&["bad", "new", "edited"], &seen).await.unwrap_err();
         assert_eq!((error.class(), error.retry()), ("rejected", Retry::Slow));
         assert_eq!(error.notice().unwrap().reason, "WriteRejected");
         assert_eq!(
             world.requests(),
             ["DELETE unwanted", "PATCH bad", "PATCH edited", "PATCH new"]
         );
-        // The cache does not show them yet.
-        assert_eq!(
-            world.ensure(&["bad", "new", "edited"]).await.unwrap(),
-            Next::Pending(CATCH_UP)
-        );
-        assert!(world.requests().is_empty());
     }
 
     #[tokio::test]
     async fn a_foreign_object_is_reported_and_left_alone() {
-        let mut world = world();
-        world
-            .feed
-            .list([account("taken", &json!({"uid": "u", "resourceVersion": "1"}))]);
-        let error = world.ensure(&["taken", "new"]).await.unwrap_err();
+        let (world, taken) = (world(), Arc::new(account("taken", &json!({}))));
+        let error = world.ensure(&["taken", "new"], &[taken]).await.unwrap_err();
         assert_eq!((error.class(), error.retry()), ("foreign", Retry::Slow));
         assert!(error.is_refusal());
         assert!(
@@ -185,29 +149,6 @@ mod ensured {
                 .note
                 .starts_with("ServiceAccount n/taken exists and is not managed")
         );
-        assert_eq!(world.requests(), ["PATCH new"]);
-    }
-
-    #[tokio::test]
-    async fn deletions_that_the_brake_holds_are_reported() {
-        let world = world();
-        let names = ["a", "b", "c", "d", "e", "f"];
-        let mut changes = compared(&["new"], &names.map(ours));
-        changes.hold("the list is odd");
-        let done = std::cell::RefCell::new(Vec::new());
-        let note = |what, object: &ObjectMeta| done.borrow_mut().push((what, object.name.clone().unwrap()));
-        let error = execute(&world.writer, changes, |_| true, || true, note)
-            .await
-            .unwrap_err();
-        assert_eq!(*done.borrow(), [(Done::Created, "new".to_owned())]);
-        assert_eq!((error.class(), error.retry()), ("held", Retry::Slow));
-        let notice = error.notice().unwrap();
-        assert_eq!(notice.reason, "DeletionsHeld");
-        assert_eq!(
-            notice.note,
-            "The deletion of objects of kind ServiceAccount is held: the list is odd."
-        );
-        assert!(error.to_string().ends_with("is held: the list is odd"), "{error}");
         assert_eq!(world.requests(), ["PATCH new"]);
     }
 
@@ -227,11 +168,8 @@ mod ensured {
 
     #[tokio::test]
     async fn a_foreign_object_is_told_of_beside_a_failed_write() {
-        let mut world = world();
-        world
-            .feed
-            .list([account("taken", &json!({"uid": "u", "resourceVersion": "1"}))]);
-        let error = world.ensure(&["taken", "bad"]).await.unwrap_err();
+        let (world, taken) = (world(), Arc::new(account("taken", &json!({}))));
+        let error = world.ensure(&["taken", "bad"], &[taken]).await.unwrap_err();
         assert_eq!((error.class(), error.is_refusal()), ("rejected", false));
         assert_eq!(error.notice().unwrap().reason, "ForeignObject");
         let said = error.to_string();
