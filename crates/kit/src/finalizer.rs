@@ -1,13 +1,13 @@
 //! Finalizers: an object stays until what was made for it elsewhere is confirmed to be gone.
 //!
-//! Only for what owner references cannot reach. [`Finalizer::ensure`] comes before the first creation, so that no crash leaves something
-//! behind; [`Finalizer::release`] takes a proof of each absence, so that none is assumed.
+//! Only for what owner references cannot reach. [`Finalizer::ensure`] comes before the first creation, so that no crash
+//! leaves something behind; [`Finalizer::release`] comes after [`Writer::is_gone`], so that no absence is assumed.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde_json::json;
 
-use crate::writer::{ConfirmedGone, WriteError, Writer};
+use crate::writer::{WriteError, Writer};
 
 /// A finalizer of ours, as it stands in `metadata.finalizers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,16 +36,11 @@ impl Finalizer {
         self.write::<K>(writer, seen, &all).await
     }
 
-    /// Removes the finalizer, if the object has it. `_gone` holds a proof for each object that had to go first.
+    /// Removes the finalizer, if the object has it.
     ///
     /// # Errors
     /// [`WriteError::is_conflict`] when the object is another by now.
-    pub async fn release<K>(
-        &self,
-        writer: &Writer,
-        seen: &ObjectMeta,
-        _gone: &[ConfirmedGone],
-    ) -> Result<(), WriteError>
+    pub async fn release<K>(&self, writer: &Writer, seen: &ObjectMeta) -> Result<(), WriteError>
     where
         K: Resource<DynamicType = ()>,
     {

@@ -65,7 +65,7 @@ pub use renewals::Renewals;
 pub use retry::{Next, ReconcileError, Retry};
 pub use tasks::Tasks;
 pub use write_limits::WriteLimits;
-pub use writer::{ConfirmedGone, WriteError, Writer};
+pub use writer::{WriteError, Writer};
 
 /// What each part of a process shares: one clock, one set of metrics, one list of readiness checks.
 #[derive(Clone, Debug)]

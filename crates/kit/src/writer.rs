@@ -249,20 +249,15 @@ impl Writer {
         Err(WriteError::new::<K>(Verb::Read, seen, outdated()))
     }
 
-    /// Reads whether our object of this name is gone, past every cache. None when there is one that is `ours`.
+    /// True if no object of this name is `ours`, as the API server says, past every cache.
     ///
     /// # Errors
     /// When the API server does not answer.
-    pub async fn confirm_gone<K>(
-        &self,
-        object: &ObjectMeta,
-        ours: impl Fn(&ObjectMeta) -> bool,
-    ) -> Result<Option<ConfirmedGone>, WriteError>
+    pub async fn is_gone<K>(&self, object: &ObjectMeta, ours: impl Fn(&ObjectMeta) -> bool) -> Result<bool, WriteError>
     where
         K: Resource<DynamicType = ()>,
     {
-        let found = self.read::<K>(object).await?.filter(ours);
-        Ok(found.is_none().then(|| ConfirmedGone(Key::of_meta(object))))
+        Ok(self.read::<K>(object).await?.is_none_or(|found| !ours(&found)))
     }
 
     /// The object of this name as the API server knows it, past every cache; None when there is no object.
@@ -330,18 +325,6 @@ impl Writer {
         let now = self.clock.monotonic();
         self.unseen
             .note(&K::plural(&()), &Key::of_meta(meta), before, after, now);
-    }
-}
-
-/// The proof that no object of ours has the name: the API server said so. [`Writer::confirm_gone`] makes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfirmedGone(Key);
-
-impl ConfirmedGone {
-    /// The key of the object that is gone.
-    #[must_use]
-    pub fn key(&self) -> &Key {
-        &self.0
     }
 }
 

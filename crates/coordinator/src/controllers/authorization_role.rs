@@ -255,13 +255,13 @@ impl AuthorizationRoleController {
         };
         let gone = self
             .writer
-            .confirm_gone::<ClusterRole>(&made, |meta| OURS.marks(meta) || is_made(meta, Self::NAME))
+            .is_gone::<ClusterRole>(&made, |meta| OURS.marks(meta) || is_made(meta, Self::NAME))
             .await?;
-        let Some(gone) = gone else {
+        if !gone {
             return Ok(Next::Pending(CATCH_UP));
-        };
+        }
         FINALIZER
-            .release::<AuthorizationRole>(&self.writer, &role.metadata, &[gone])
+            .release::<AuthorizationRole>(&self.writer, &role.metadata)
             .await?;
         Ok(Next::UntilChanged)
     }

@@ -261,14 +261,14 @@ impl AuthorizationRoleBindingController {
         let meta = object::metadata(namespace, name);
         let ours = |meta: &_| OURS.marks(meta) || is_made(meta, Self::NAME);
         let gone = match namespace {
-            None => self.writer.confirm_gone::<ClusterRoleBinding>(&meta, ours).await?,
-            Some(_) => self.writer.confirm_gone::<RoleBinding>(&meta, ours).await?,
+            None => self.writer.is_gone::<ClusterRoleBinding>(&meta, ours).await?,
+            Some(_) => self.writer.is_gone::<RoleBinding>(&meta, ours).await?,
         };
-        let Some(gone) = gone else {
+        if !gone {
             return Ok(Next::Pending(CATCH_UP));
-        };
+        }
         FINALIZER
-            .release::<AuthorizationRoleBinding>(&self.writer, &binding.metadata, &[gone])
+            .release::<AuthorizationRoleBinding>(&self.writer, &binding.metadata)
             .await?;
         Ok(Next::UntilChanged)
     }

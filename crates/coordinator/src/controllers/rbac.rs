@@ -258,7 +258,7 @@ where
 {
     match (finalizer.is_on(resource), resource.deletion_timestamp.is_some()) {
         (false, false) => finalizer.ensure::<K>(writer, resource).await,
-        (true, true) => finalizer.release::<K>(writer, resource, &[]).await,
+        (true, true) => finalizer.release::<K>(writer, resource).await,
         _ => Ok(()),
     }
 }
