@@ -39,7 +39,6 @@ use crate::clock::{SharedClock, timeout};
 
 mod connections;
 mod heads;
-mod malformed;
 mod port;
 mod readers;
 #[cfg(test)]
@@ -50,8 +49,6 @@ mod tls;
 use connections::Connections;
 pub use connections::network;
 use heads::{Counted, Head, Heads};
-pub use malformed::Explain;
-use malformed::Explained;
 pub use port::Port;
 use readers::Paced;
 use timer::ClockTimer;
@@ -114,8 +111,6 @@ pub struct Options {
     pub tls: Option<Arc<ServerConfig>>,
     /// How long responses may take after shutdown has begun.
     pub drain: Duration,
-    /// The body of the response to what is not HTTP; None is an empty one.
-    pub explain: Option<Explain>,
 }
 
 impl Default for Options {
@@ -129,7 +124,6 @@ impl Default for Options {
             life: Some(CONNECTION_LIFE),
             tls: None,
             drain: Duration::ZERO,
-            explain: None,
         }
     }
 }
@@ -263,7 +257,7 @@ impl Server {
                 .timer(self.timer.clone())
                 .header_read_timeout(self.options.head)
                 .max_buf_size(HEAD)
-                .serve_connection(TokioIo::new(Explained::new(stream, self.options.explain)), service)
+                .serve_connection(TokioIo::new(stream), service)
         );
         let Options { first, life, .. } = self.options;
         let first = life.map_or(first, |life| life.min(first));

@@ -138,16 +138,6 @@ async fn handle(cloud: Cloud, endpoint: &'static Endpoint, request: Request) -> 
     finish(response, &request_id)
 }
 
-/// The body of the response to what is not HTTP, which has no request id.
-pub(super) fn malformed(status: StatusCode) -> String {
-    let message = match status {
-        StatusCode::URI_TOO_LONG => "the path of the request is too long",
-        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "the head of the request is too long or has too many fields",
-        _ => "the request is not valid HTTP/1.1",
-    };
-    text(&Refusal::new(status, message).failure())
-}
-
 fn overloaded() -> Refusal {
     busy("the server is overloaded")
 }

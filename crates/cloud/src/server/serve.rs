@@ -21,7 +21,7 @@ use url::Url;
 use super::answers::ResponseBudget;
 use super::cloud::{Answers, Cloud, CloudState, IDENTITIES, NO_SIGNING_KEY, TokenLifetimes};
 use super::guesses::Guesses;
-use super::http::{malformed, router};
+use super::http::router;
 use super::identity::ProvenKeys;
 use super::limits::{LimitSettings, Limits};
 use super::metrics::{Requests, StorageMetrics};
@@ -197,7 +197,6 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         life: None,
         tls,
         drain: DRAIN,
-        explain: Some(malformed),
         ..Options::default()
     };
     let router = router(cloud.clone(), kit.clone());

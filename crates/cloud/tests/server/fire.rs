@@ -10,7 +10,6 @@ use std::time::Duration;
 use futures::future::{join_all, select_all};
 use reqwest::Client;
 use serde_json::json;
-use tidewaiter_cloud::models::{Failure, Unknown, parse};
 use tidewaiter_testkit::{Postgres, eventually};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
@@ -351,7 +350,7 @@ async fn a_request_of_http_1_1_has_a_host() {
     }
 }
 
-/// The HTTP library refuses these, before any of our code: the response has our format nevertheless.
+/// The HTTP library refuses these, before any of our code, with a status and no body.
 #[tokio::test]
 async fn what_is_not_http_ends_its_connection() {
     let world = World::sqlite().await;
@@ -373,21 +372,12 @@ async fn what_is_not_http_ends_its_connection() {
         let told = rest(connect(&world, 1, &request).await).await;
         let shown = request.chars().take(40).collect::<String>();
         assert!(told.starts_with(&format!("HTTP/1.1 {status}")), "{shown}: {told}");
-        let (head, body) = told.split_once("\r\n\r\n").unwrap();
-        let head = head.to_lowercase();
-        let length = format!("\r\ncontent-length: {}", body.len());
-        for part in ["\r\nconnection: close", "\r\ncontent-type: application/json", &length] {
-            assert_eq!(head.matches(part).count(), 1, "{shown}: {told}");
-        }
-        let failure = parse::<Failure>(body.as_bytes(), Unknown::Refuse).unwrap();
-        assert_eq!(failure.code, status, "{shown}: {told}");
-        assert!(!failure.message.is_empty(), "{shown}: {told}");
     }
     // After a request that is one, too.
     let good = "GET /v3/organizations HTTP/1.1\r\nhost: x\r\n\r\n";
     let told = rest(connect(&world, 1, &format!("{good}GET\r\n\r\n")).await).await;
     assert!(
-        told.starts_with("HTTP/1.1 401") && told.contains("\"code\":400"),
+        told.starts_with("HTTP/1.1 401") && told.contains("HTTP/1.1 400"),
         "{told}"
     );
     world.get("", "/docs").await.is(200);

@@ -12,7 +12,8 @@ All endpoints with their request and response bodies and the required permission
 `/openapi.json` and `/docs`.
 
 The token is sent in `Authorization: Bearer TOKEN`, or `JWT TOKEN` as the clients of the original service send it. The body of every error is
-`{\"code\", \"message\", \"field\"}` with the same number as the HTTP status.
+`{\"code\", \"message\", \"field\"}` with the same number as the HTTP status; a request that is not valid HTTP, or whose head is too long, is
+refused without a body.
 ";
 
 /// The page, grouped like the document.
