@@ -5,15 +5,14 @@
 //! within the response, so such an object fails the whole response. The text can be taken out of a watch event only if its type
 //! stands before its object, as in the events of every API server; any other event fails the watch, which then lists.
 //!
-//! The error about an object quotes the value that is wrong, except for kinds that hold secrets.
+//! The error about an object quotes the value that is wrong, except for kinds that hold secrets: no part of serde's text
+//! about these is shown, because the value may look like the rest of it.
 
 use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-
-mod unquoted;
 
 /// The kinds whose values never appear in an error: it is logged, published in an Event and shown by commands.
 const SECRET_KINDS: [&str; 2] = ["Secret", "Registry"];
@@ -38,11 +37,7 @@ impl<'de, K: Resource<DynamicType = ()> + DeserializeOwned> Deserialize<'de> for
         if let Ok(object) = serde_json::from_str(text.get()) {
             return Ok(Self(Ok(object)));
         }
-        let error = if SECRET_KINDS.contains(&K::kind(&()).as_ref()) {
-            unquoted::error::<K>(text.get())
-        } else {
-            quoted_error::<K>(text.get())
-        };
+        let error = error::<K>(text.get());
         match serde_json::from_str(text.get()) {
             Ok(Named { metadata }) => {
                 let metadata = metadata.into();
@@ -53,11 +48,18 @@ impl<'de, K: Resource<DynamicType = ()> + DeserializeOwned> Deserialize<'de> for
     }
 }
 
-/// Why `text` is no `K`: the path of the field, its value and what is expected. Decodes once more, because the path costs time.
-fn quoted_error<K: DeserializeOwned>(text: &str) -> String {
+/// Why `text` is no `K`: the path of the field, its value and what is expected; of a kind that holds secrets, only the path.
+/// Decodes once more, because the path costs time.
+fn error<K: Resource<DynamicType = ()> + DeserializeOwned>(text: &str) -> String {
     let mut parser = serde_json::Deserializer::from_str(text);
-    let decoded = serde_path_to_error::deserialize::<_, K>(&mut parser);
-    decoded.err().map(|error| error.to_string()).unwrap_or_default()
+    match serde_path_to_error::deserialize::<_, K>(&mut parser) {
+        Ok(_) => String::new(),
+        Err(error) if SECRET_KINDS.contains(&K::kind(&()).as_ref()) => format!(
+            "{}: the value is not of the expected type, or lacks a field; it is not shown, because it may be a secret",
+            error.path()
+        ),
+        Err(error) => error.to_string(),
+    }
 }
 
 /// Of an object that cannot be decoded, only what names it, which the API server has checked.
