@@ -19,6 +19,9 @@ const SAID: usize = 600;
 /// What the API server says of a field that it does not know. Source: `NewStrictDecodingError` of its runtime.
 const UNKNOWN_FIELD: &str = "strict decoding error: unknown field";
 
+/// What it says of such a field in an apply, with status 500. Source: `validation.go` of structured-merge-diff's `typed`.
+const UNDECLARED_FIELD: &str = "field not declared in schema";
+
 /// A write that did not succeed, as far as is known.
 #[derive(Debug, thiserror::Error)]
 #[error("{verb} {kind} {key}")]
@@ -124,7 +127,7 @@ impl WriteError {
     /// The reason for an Event and the remedy, if the owner of the object can do something about it.
     fn advice(&self) -> Option<(&'static str, &'static str)> {
         Some(match self.failure {
-            Failure::Rejected if self.is_unknown_field() => (
+            Failure::Rejected if matches!(&self.source, kube::Error::Api(status) if is_unknown_field(status)) => (
                 "WriteRejected",
                 "Nothing was changed. Apply the CustomResourceDefinitions of this version of Tidewaiter (tidewaiter crds); it is retried every few minutes.",
             ),
@@ -170,11 +173,6 @@ impl WriteError {
         }
     }
 
-    /// Whether the API server does not know a field of the object.
-    fn is_unknown_field(&self) -> bool {
-        matches!(&self.source, kube::Error::Api(status) if status.message.contains(UNKNOWN_FIELD))
-    }
-
     /// Whether an admission webhook did not answer. Source: `NewInternalError` of the API server's webhook dispatcher.
     fn is_webhook(&self) -> bool {
         matches!(&self.source, kube::Error::Api(status) if status.message.contains("failed calling webhook"))
@@ -191,12 +189,18 @@ impl Failure {
                 400 | 405 | 413 | 415 | 422 => Self::Rejected,
                 403 if is_terminating(status) => Self::Gone,
                 401 | 403 => Self::Denied,
+                500 if is_unknown_field(status) => Self::Rejected,
                 _ => Self::Unknown,
             },
             kube::Error::BuildRequest(_) => Self::Rejected,
             _ => Self::Unknown,
         }
     }
+}
+
+/// True if the API server does not know a field of the object.
+fn is_unknown_field(status: &Status) -> bool {
+    status.message.contains(UNKNOWN_FIELD) || status.message.contains(UNDECLARED_FIELD)
 }
 
 /// Whether the write was refused because its namespace is being deleted. Source: the admission plugin `NamespaceLifecycle`.
@@ -397,6 +401,27 @@ mod tests {
             "{note}"
         );
         assert!(!note.contains("xx"), "{note}");
+    }
+
+    /// The API server answers an apply with 500, as if it failed.
+    #[test]
+    fn an_apply_with_a_field_that_the_definition_lacks_is_rejected_with_the_remedy() {
+        let said = format!(
+            "failed to create typed patch object (/n; tidewaiter.dev/v1alpha1, Kind=NodeIdentity): .spec.new: {UNDECLARED_FIELD}"
+        );
+        let status = Status::failure(&said, "InternalError").with_code(500);
+        let error = WriteError::new::<Node>(Verb::Apply, &ObjectMeta::default(), kube::Error::Api(Box::new(status)));
+        assert_eq!((error.retry(), error.class()), (Retry::Slow, "rejected"));
+        assert!(!error.is_in_doubt(), "nothing was written");
+        let notice = error.notice().unwrap();
+        assert_eq!(notice.reason, "WriteRejected");
+        assert!(
+            notice
+                .note
+                .contains(".spec.new: field not declared in schema. Nothing was changed. Apply the CustomRes"),
+            "{}",
+            notice.note
+        );
     }
 
     #[test]
