@@ -223,8 +223,8 @@ impl Display for ChildrenError {
 
 impl ReconcileError for ChildrenError {
     fn retry(&self) -> Retry {
-        let mut retries = self.failed.iter().map(WriteError::retry);
-        retries.find(|retry| *retry != Retry::Slow).unwrap_or(Retry::Slow)
+        let retries = self.failed.iter().map(WriteError::retry);
+        retries.max().unwrap_or(Retry::Slow)
     }
 
     fn class(&self) -> &'static str {

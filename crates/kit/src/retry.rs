@@ -27,8 +27,9 @@ pub enum Next {
     Refused(Retry),
 }
 
-/// What could make a failed or refused reconcile succeed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What could make a failed or refused reconcile succeed. Of several errors, the greatest decides: what time may help is
+/// tried, and not before the last time that the server named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Retry {
     /// The same input fails in the same way, so a change is what helps. Repeated every few minutes all the same ([`FLOOR`]).
     Slow,

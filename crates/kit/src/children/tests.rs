@@ -73,7 +73,7 @@ mod ensured {
         requests: Arc<Mutex<Vec<String>>>,
     }
 
-    /// Writes to the object `bad` fail with 422, the others succeed.
+    /// Writes to the object `bad` fail with 422, to `newer` with 409, to `busy` with 429; the others succeed.
     fn world() -> World {
         let (kit, _) = kit();
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -81,21 +81,17 @@ mod ensured {
         let answer = move |request: http::Request<Bytes>| {
             let name = request.uri().path().rsplit('/').next().unwrap().to_owned();
             log.lock().unwrap().push(format!("{} {name}", request.method()));
-            let (code, body) = if request.method() == http::Method::GET {
-                (
-                    404,
-                    json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "no"}),
-                )
-            } else if name == "bad" {
-                (
-                    422,
-                    json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": "no"}),
-                )
+            let (code, details) = match &*name {
+                _ if request.method() == http::Method::GET => (404, Value::Null),
+                "bad" => (422, Value::Null),
+                "newer" => (409, Value::Null),
+                "busy" => (429, json!({"retryAfterSeconds": 7})),
+                _ => (200, Value::Null),
+            };
+            let body = if code == 200 {
+                json!({"metadata": {"name": name, "namespace": "n", "resourceVersion": "9"}})
             } else {
-                (
-                    200,
-                    json!({"metadata": {"name": name, "namespace": "n", "resourceVersion": "9"}}),
-                )
+                json!({"kind": "Status", "status": "Failure", "code": code, "reason": "No", "message": "no", "details": details})
             };
             let body = Full::new(Bytes::from(body.to_string()))
                 .map_err(Into::into)
@@ -150,6 +146,22 @@ mod ensured {
                 .starts_with("ServiceAccount n/taken exists and is not managed")
         );
         assert_eq!(world.requests(), ["PATCH new"]);
+    }
+
+    #[tokio::test]
+    async fn a_conflict_does_not_override_the_time_that_the_server_named() {
+        let (world, mut failed) = (world(), Vec::new());
+        for name in ["bad", "newer", "busy"] {
+            let (desired, cached) = (account(name, &json!({})), ours(name));
+            let written = world.writer.apply(&desired, Some(&*cached)).await;
+            failed.push(written.unwrap_err());
+        }
+        let error = ChildrenError {
+            kind: "ServiceAccount".to_owned(),
+            failed,
+            foreign: Vec::new(),
+        };
+        assert_eq!(error.retry(), Retry::BackoffAfter(Duration::from_secs(7)));
     }
 
     #[tokio::test]
