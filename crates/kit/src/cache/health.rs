@@ -1,7 +1,8 @@
 //! Whether a cache is stale: since when its lists or watches fail.
 //!
-//! A healthy watch may be silent for hours, so silence means nothing. The first failure in a row starts a period of trouble; a complete
-//! list, an event, or a watch that does not fail for a minute ends it.
+//! A healthy watch may be silent for hours, so silence means nothing. The first failure in a row starts a period of
+//! trouble; a complete list, an event, a watch that was established before it was cut, or one that does not fail for a
+//! minute ends it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -103,7 +104,7 @@ impl Health {
         self.lock().is_some()
     }
 
-    /// A list is complete, an event came, or the watch did not fail for a while.
+    /// A list is complete, an event came, or the watch was established.
     pub(super) fn recovered(&self) {
         *self.lock() = None;
         self.stale.set(0);

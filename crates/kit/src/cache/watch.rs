@@ -1,7 +1,8 @@
 //! Follows a watch until shutdown: how its errors are retried.
 //!
 //! kube's watcher resumes from its resourceVersion after any error except a 410 inside the stream. A server that rejects that
-//! resourceVersion in another way would be asked for it forever, so such a watch is restarted with a list.
+//! resourceVersion in another way would be asked for it forever, so such a watch is restarted with a list. A watch that was
+//! established before its connection was cut is a success: a proxy may cut each of them within a minute.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -22,6 +23,10 @@ use crate::client::{retry_after, retry_after_status};
 /// Away for 30 s is 7 requests, and at most 8 s until it is noticed that the server is back.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(8));
 
+/// A watch that is cut this long after it was tried again was established, so it showed all that the last one missed.
+/// Longer than `client/pace.rs` delays one that ends at once.
+const ESTABLISHED: Duration = Duration::from_secs(10);
+
 /// So many refusals by the server in a row, whatever they say, and the next attempt begins with a list.
 const REFUSALS_BEFORE_LIST: u32 = 6;
 
@@ -38,6 +43,8 @@ pub(super) async fn follow<K: Cacheable>(
     let mut trouble = Failures::default();
     // What was said of it: once, however often it is tried.
     let mut told = None;
+    // When the watch was last tried again; monotonic.
+    let mut tried = kit.clock.monotonic();
     // From the first page that is asked for to the last: a list may take longer than a minute and fail all the same.
     let mut listing = true;
     loop {
@@ -70,9 +77,14 @@ pub(super) async fn follow<K: Cacheable>(
             }
             Some(Err(error)) => {
                 errors.inc();
+                let now = kit.clock.monotonic();
+                if is_cut(&error) && now.saturating_sub(tried) >= ESTABLISHED {
+                    health.recovered();
+                    trouble = Failures::default();
+                }
                 let said = said::<K>(&error);
                 health.failed(said.clone(), cause(&error));
-                let (list, wait) = trouble.more(&error, kit.clock.monotonic());
+                let (list, wait) = trouble.more(&error, now);
                 let wait_ms = wait.as_millis();
                 if told.as_ref() == Some(&said) {
                     debug!(kind = %kind, list, wait_ms, error = said, "the watch failed");
@@ -96,6 +108,7 @@ pub(super) async fn follow<K: Cacheable>(
             () = shutdown.cancelled() => return Ok(()),
             () = kit.clock.sleep(wait) => {}
         }
+        tried = kit.clock.monotonic();
     }
 }
 
@@ -135,6 +148,11 @@ fn cause(error: &watcher::Error) -> TroubleCause {
 /// Whether the API server does not have the kind.
 fn is_undefined(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
+}
+
+/// True if the connection of a watch ended in the middle, as by a reset.
+fn is_cut(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchFailed(kube::Error::ReadEvents(_)))
 }
 
 /// Completes after a minute without another failure; never while there was none.

@@ -74,6 +74,13 @@ impl Server {
             .retain(|watch| watch.unbounded_send(line.clone().into()).is_ok());
     }
 
+    /// Resets the connection of each watch.
+    fn cut(&mut self) {
+        for watch in self.watching.drain(..) {
+            watch.unbounded_send(Bytes::new()).unwrap();
+        }
+    }
+
     fn asked(&self, what: &str) -> usize {
         self.asked.iter().filter(|(_, query)| query.contains(what)).count()
     }
@@ -134,7 +141,11 @@ fn handle(server: &Mutex<Server>, clock: &TokioClock, request: &Request<Bytes>) 
         None if watch => {
             let (sender, lines) = unbounded();
             server.watching.push(sender);
-            let frames = lines.map(|line| Ok::<_, BoxError>(Frame::data(line)));
+            // An empty line is a connection that is reset.
+            let frames = lines.map(|line: Bytes| {
+                let reset = line.is_empty().then(|| BoxError::from("connection reset by peer"));
+                reset.map_or(Ok(Frame::data(line)), Err)
+            });
             Ok(Response::new(StreamBody::new(frames).boxed_unsync()))
         }
         None => Ok(whole(200, server.page(&query).to_string())),
@@ -348,6 +359,35 @@ async fn a_watch_through_which_nothing_comes_is_begun_again_after_a_minute() {
     assert_eq!(world.told(), ["+b"]);
     assert_eq!((world.errors(), world.server().asked("limit=50")), (0, 1));
     drop(silent);
+}
+
+/// A proxy in between may reset every connection within a minute.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_cut_and_goes_on_again_and_again_is_not_stale() {
+    let world = world(|server| server.apply("a"));
+    pass(5 * SECOND).await;
+    for cut in 1..=12 {
+        world.server().cut();
+        pass(30 * SECOND).await;
+        assert!(world.ready(), "after {cut}");
+        assert_eq!(world.server().asked("watch=true"), 1 + cut);
+    }
+    assert_eq!((world.errors(), world.server().asked("limit=50")), (12, 1));
+    world.server().apply("b");
+    settle().await;
+    assert_eq!(world.cache.len(), 2);
+}
+
+/// One that is accepted and cut at once shows nothing.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_cut_at_once_is_stale() {
+    let world = world(|server| server.apply("a"));
+    pass(5 * SECOND).await;
+    for _ in 0..500 {
+        world.server().cut();
+        pass(SECOND / 2).await;
+    }
+    assert!(!world.ready());
 }
 
 #[tokio::test(start_paused = true)]
