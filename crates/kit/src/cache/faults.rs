@@ -94,6 +94,7 @@ pub(super) struct Faults {
     kind: String,
     api_version: String,
     all: UndecodableObjects,
+    /// The number of entries of the kind in `all`.
     gauge: IntGauge,
     bad: BTreeMap<Key, String>,
     /// While the objects are listed, those that have not been found bad again.
@@ -127,8 +128,9 @@ impl Faults {
     pub(super) fn decoded(&mut self, key: &Key) {
         if self.bad.remove(key).is_some() {
             info!(kind = self.kind, object = %key, "the object can be decoded again, or is gone");
-            self.all.lock().remove(&(self.kind.clone(), key.clone()));
-            self.count();
+            if self.all.lock().remove(&(self.kind.clone(), key.clone())).is_some() {
+                self.gauge.dec();
+            }
         }
     }
 
@@ -147,14 +149,41 @@ impl Faults {
             uid: bad.metadata.uid.clone(),
             ..ObjectReference::default()
         };
-        self.all
-            .lock()
-            .insert((self.kind.clone(), key.clone()), (object, bad.error.clone()));
+        let place = (self.kind.clone(), key.clone());
+        let known = self.all.lock().insert(place, (object, bad.error.clone()));
+        if known.is_none() {
+            self.gauge.inc();
+        }
         self.all.0.changed.notify_one();
-        self.count();
     }
+}
 
-    fn count(&self) {
-        self.gauge.set(i64::try_from(self.bad.len()).unwrap_or(i64::MAX));
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::*;
+    use crate::testing::kit;
+
+    #[test]
+    fn two_caches_of_a_kind_count_each_object_once() {
+        let (kit, _) = kit();
+        let mut caches = [(); 2].map(|()| Faults::of::<Node>(kit.undecodable.clone(), &kit.metrics));
+        let bad = Undecodable {
+            metadata: ObjectMeta::default(),
+            error: "no".to_owned(),
+        };
+        let (a, b) = (Key::new("a"), Key::new("b"));
+        let count = || kit.metrics.undecodable.with_label_values(&["Node"]).get();
+        caches[0].undecodable(&a, &bad);
+        caches[1].undecodable(&b, &bad);
+        assert_eq!(count(), 2);
+        caches[1].undecodable(&a, &bad);
+        assert_eq!(count(), 2);
+        for cache in &mut caches {
+            cache.decoded(&a);
+        }
+        assert_eq!(count(), 1);
     }
 }
