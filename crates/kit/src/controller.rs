@@ -160,7 +160,7 @@ impl<R: Reconciler> Controller<R> {
             source,
         })?;
         // The Lease is not released while this controller finishes what it began.
-        let _work = leadership.begin_work();
+        let work = leadership.begin_work();
         let (clock, pause) = (Arc::clone(&context.kit.clock), context.pause.clone());
         let attempts = Arc::new(Attempts::new(
             self.reconciler,
@@ -168,8 +168,19 @@ impl<R: Reconciler> Controller<R> {
             self.queue.clone(),
             self.backoff,
         ));
+        let stop = async {
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => {}
+                () = leadership.ending() => {}
+            }
+        };
         Runner::new(self.queue, attempts, self.permits, clock)
-            .run(&shutdown, &pause)
-            .await
+            .run(stop, &pause)
+            .await?;
+        drop(work);
+        // After a hand-over, the elector ends the process and says why.
+        shutdown.cancelled().await;
+        Ok(())
     }
 }

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::clock::SharedClock;
 use crate::in_flight::{Entered, InFlight};
@@ -44,6 +45,8 @@ struct Shared {
     acquired: watch::Sender<bool>,
     /// Controllers that have begun and not ended.
     work: InFlight,
+    /// Cancelled when they are to end.
+    ending: CancellationToken,
     /// Writes that were sent and not answered.
     writes: InFlight,
     /// Monotonic nanoseconds at which the last write was abandoned without an answer; zero if there was none.
@@ -88,6 +91,7 @@ impl Leadership {
                 until: AtomicU64::new(NEVER),
                 acquired: watch::Sender::new(false),
                 work: InFlight::new(),
+                ending: CancellationToken::new(),
                 writes: InFlight::new(),
                 abandoned: AtomicU64::new(0),
             }),
@@ -125,6 +129,16 @@ impl Leadership {
     /// before, for as long as the grace allows.
     pub(crate) fn begin_work(&self) -> Entered {
         self.shared.work.enter()
+    }
+
+    /// Asks the controllers to begin no pass any more, and to finish those under way.
+    pub(crate) fn end_work(&self) {
+        self.shared.ending.cancel();
+    }
+
+    /// Completes when the controllers are to end.
+    pub(crate) async fn ending(&self) {
+        self.shared.ending.cancelled().await;
     }
 
     /// Permission for one write, to be held until its response is there; `None` when this replica does not lead.

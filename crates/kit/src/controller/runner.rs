@@ -5,13 +5,13 @@
 //! every pass that is under way whenever one of them moves: that is quadratic when all Nodes wait for one response of the cloud.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
-use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Again, Attempts, spawn_attempt};
 use super::deadlines::Deadlines;
@@ -44,14 +44,15 @@ impl<R: Reconciler> Runner<R> {
         }
     }
 
-    /// Starts passes until `shutdown`, and then waits for those that are under way.
-    pub(super) async fn run(mut self, shutdown: &CancellationToken, pause: &Pause) -> Result<(), ControllerError> {
+    /// Starts passes until `stop` completes, and then waits for those that are under way.
+    pub(super) async fn run(mut self, stop: impl Future<Output = ()>, pause: &Pause) -> Result<(), ControllerError> {
+        let mut stop = pin!(stop);
         let mut ready = self.ready();
         let mut paused = pause.is_paused();
         loop {
             tokio::select! {
                 biased;
-                () = shutdown.cancelled() => break,
+                () = stop.as_mut() => break,
                 () = pause.until(!paused) => paused = !paused,
                 Some((key, again)) = self.under_way.next() => self.ended(key, again?),
                 key = self.deadlines.next() => self.queue.push(key),

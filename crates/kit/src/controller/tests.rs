@@ -541,6 +541,27 @@ async fn shutdown_finishes_what_is_under_way_and_begins_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hand_over_finishes_what_is_under_way_and_leaves_the_end_to_the_elector() {
+    let mut world = world(1, true);
+    world.reconciler.permits.forget_permits(Semaphore::MAX_PERMITS);
+    world.feed().list([node("a", "1"), node("b", "1")]);
+    settle().await;
+    world.context.leadership.end_work();
+    settle().await;
+    assert!(world.context.leadership.worked().now_or_never().is_none());
+    world.reconciler.permits.add_permits(100);
+    settle().await;
+    assert!(
+        world.context.leadership.worked().now_or_never().is_some(),
+        "the Lease can be released"
+    );
+    assert_eq!(world.calls().len(), 1);
+    assert!(!world.controller.is_finished());
+    world.context.shutdown.cancel();
+    world.controller.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_leader_reconciles_nothing() {
     let mut world = world(16, true);
     world.script("a", [Err(Refused(Retry::Backoff))]);

@@ -317,6 +317,7 @@ impl Elector {
     /// Stops writing, then releases the Lease.
     async fn hand_over(&self, lease: &Lease) {
         let clock = &*self.kit.clock;
+        self.leadership.end_work();
         if timeout(clock, FINISH, self.leadership.worked()).await.is_err() {
             info!("reconciles under way are interrupted");
         }

@@ -1030,6 +1030,11 @@ async fn a_leader_that_is_not_fit_hands_over_to_a_replica_that_is() {
     let passes = a.is_checked();
     passes.set(true);
     pass(5 * SECOND).await;
+    let (leadership, work) = (a.leadership.clone(), a.leadership.begin_work());
+    let finished = beside(async move {
+        leadership.ending().await;
+        drop(work);
+    });
     let b = world.replica("b");
     let unfit = world.replica("unfit");
     let _never = unfit.is_checked();
@@ -1043,6 +1048,7 @@ async fn a_leader_that_is_not_fit_hands_over_to_a_replica_that_is() {
     assert!(a.leadership.is_leader(), "not for so short a time");
     pass(8 * SECOND).await;
     assert!(b.leadership.is_leader() && !a.leadership.is_leader() && !unfit.leadership.is_leader());
+    assert!(finished.is_finished(), "the controllers are asked to end");
     let expected = Loss::HandedOver {
         successor: "b".to_owned(),
         reason: "state-store: access denied".to_owned(),
