@@ -64,9 +64,10 @@ pub(crate) use retry_after::in_status as retry_after_status;
 pub use retry_after::retry_after;
 use token_file::TokenFile;
 
-/// Requests under way at once in the whole process, watches, other streams and Events excepted. The API server allows 200
-/// writes to all its clients together (`--max-mutating-requests-inflight`); each costs a connection of its own (HTTP/1.1) for as
-/// long as it lasts.
+/// Requests under way at once of all clients of one [`Clients`], watches, other streams and Events excepted: those of a
+/// role's controllers, its unfenced ones and its election have that many each. The API server allows 200 writes to all its
+/// clients together (`--max-mutating-requests-inflight`); each costs a connection of its own (HTTP/1.1) for as long as it
+/// lasts.
 pub const IN_FLIGHT: usize = 40;
 
 /// The most that one controller gets, so that at least 8 are left for the others. A cold start of 5,000 Nodes needs these 32.
