@@ -20,7 +20,7 @@ use super::budget::{Budget, Permits};
 use super::fence::{Fenced, FencedBody, caused_by_fence};
 use super::pace::Pace;
 use super::pages::Pages;
-use super::request::{Kind, kind};
+use super::request::{Kind, Resources, kind};
 use super::retry_after::{into_status, is_asked};
 use super::{IN_FLIGHT, PERMIT_TIMEOUT, REQUEST_TIMEOUT, WRITE_TIMEOUT};
 use crate::Kit;
@@ -38,6 +38,7 @@ struct Shared {
     in_flight: Arc<Semaphore>,
     pace: Pace,
     pages: Pages,
+    resources: Resources,
 }
 
 impl Gates {
@@ -49,6 +50,7 @@ impl Gates {
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT)),
             pace: Pace::default(),
             pages: Pages::default(),
+            resources: Resources::default(),
         }))
     }
 
@@ -204,12 +206,17 @@ impl GateLayer {
         B: HttpBody<Data = Bytes>,
         B::Error: Into<BoxError>,
     {
-        let Shared { leadership, writes, .. } = &*self.shared;
+        let Shared {
+            leadership,
+            writes,
+            resources,
+            ..
+        } = &*self.shared;
         let send = async {
             let mut counted = Counted {
                 writes,
                 verb,
-                resource,
+                resource: resources.label(resource),
                 outcome: "unknown",
             };
             let in_flight = leadership.begin_write().map(|under_way| self.delays_release(under_way));

@@ -13,7 +13,12 @@ const SHORT: Duration = Duration::from_secs(1);
 const FREE: u32 = 2;
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(8));
 
-/// The watches of a process by their request: a small set, fixed by the program.
+/// Watches that did not begin within [`STALE`] are forgotten when there are this many: plugins have watches of any kind.
+const MANY: usize = 256;
+/// Longer than a watch lasts.
+const STALE: Duration = Duration::from_mins(5);
+
+/// The watches of a process by their request.
 #[derive(Debug, Default)]
 pub(super) struct Pace(Mutex<HashMap<String, Watch>>);
 
@@ -44,7 +49,12 @@ impl Pace {
 
     /// The watch began at `now`.
     pub(super) fn begun(&self, watch: String, now: Duration) {
-        self.lock().entry(watch).or_default().begun = Some(now);
+        let mut watches = self.lock();
+        if watches.len() >= MANY {
+            let lately = |begun| now.saturating_sub(begun) < STALE;
+            watches.retain(|_, watch| watch.begun.is_some_and(lately));
+        }
+        watches.entry(watch).or_default().begun = Some(now);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Watch>> {
@@ -74,6 +84,15 @@ mod tests {
         assert_eq!(pace.before("pods", now), Duration::ZERO);
         pace.begun("nodes".to_owned(), now);
         assert_eq!(pace.before("nodes", now + SHORT), Duration::ZERO);
+    }
+
+    #[test]
+    fn watches_that_are_no_more_are_forgotten() {
+        let pace = Pace::default();
+        for number in 0..10_000_u32 {
+            pace.begun(format!("kinds{number}"), Duration::from_secs(10 * u64::from(number)));
+        }
+        assert!(pace.lock().len() <= MANY, "{}", pace.lock().len());
     }
 
     #[test]

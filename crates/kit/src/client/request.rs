@@ -1,6 +1,12 @@
-//! The kind of a request, from its method and path, in the terms of RBAC. Pure.
+//! The kind of a request, from its method and path, in the terms of RBAC.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 
 use http::{Method, Uri};
+
+/// The most resources that are labels of metrics. Tidewaiter's own are fewer, but plugins have objects of any kind.
+const RESOURCES: usize = 64;
 
 /// The kind of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +19,25 @@ pub(super) enum Kind {
     Read,
     /// A write.
     Write { verb: &'static str, resource: String },
+}
+
+/// The resources that were labels of metrics so far.
+#[derive(Debug, Default)]
+pub(super) struct Resources(Mutex<BTreeSet<String>>);
+
+impl Resources {
+    /// The label of the resource: its name, or `other` if there are too many.
+    pub(super) fn label(&self, resource: String) -> String {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < RESOURCES {
+            known.insert(resource.clone());
+        }
+        if known.contains(&resource) {
+            resource
+        } else {
+            "other".to_owned()
+        }
+    }
 }
 
 pub(super) fn kind(method: &Method, uri: &Uri) -> Kind {
@@ -136,6 +161,15 @@ mod tests {
         ] {
             assert_eq!(write(&method, path), (verb, resource.to_owned()), "{path}");
         }
+    }
+
+    #[test]
+    fn labels_are_bounded_whatever_plugins_write() {
+        let resources = Resources::default();
+        let label = |number: usize| resources.label(format!("kinds{number}"));
+        let labels: BTreeSet<String> = (0..1000).map(label).collect();
+        assert_eq!(labels.len(), RESOURCES + 1);
+        assert_eq!((label(0), label(999)), ("kinds0".to_owned(), "other".to_owned()));
     }
 
     #[test]
