@@ -1,11 +1,11 @@
-//! What a role serves about itself, in plain HTTP: `/healthz`, `/readyz` and `/metrics`.
+//! The endpoints of a role about itself, in plain HTTP: `/healthz`, `/readyz` and `/metrics`.
 //!
-//! Responses come from memory, on every replica, leader or not, and contain no secret. A failed check says what is missing.
-//! Probes have a port of their own, which only clients on the same host reach: a stranger on the port for metrics cannot
-//! cause a restart.
+//! Responses come from memory, on every replica, leader or not, and contain no secret. A failed check says what is
+//! missing. Probes have a port of their own, which only clients on the same host reach: a stranger on the port for
+//! metrics cannot cause a restart.
 //!
-//! Requests for `/metrics` that arrive together share one encoding. Encoding is the only expensive response: a client that
-//! sends thousands of requests would otherwise delay the scrapes of all others by seconds.
+//! Requests for `/metrics` that arrive together share one encoding. Encoding is the only expensive response: a client
+//! that sends thousands of requests would otherwise delay the scrapes of all others by seconds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,7 +61,7 @@ async fn readyz(State(kit): State<Kit>) -> (StatusCode, String) {
 /// The metrics as text, encoded once for all requests that wait for it.
 struct Scrapes {
     kit: Kit,
-    /// How many requests have arrived.
+    /// The number of requests that have arrived.
     requests: AtomicU64,
     latest: Mutex<Latest>,
 }
@@ -69,7 +69,7 @@ struct Scrapes {
 /// The last encoding.
 #[derive(Default)]
 struct Latest {
-    /// How many requests had arrived when it began: it is current for each of them.
+    /// The number of requests that had arrived when it began: it is current for each of them.
     requests: u64,
     text: Bytes,
 }
@@ -77,7 +77,8 @@ struct Latest {
 impl Scrapes {
     async fn text(&self) -> Result<Bytes, MetricsError> {
         let earlier = self.requests.fetch_add(1, Ordering::SeqCst);
-        // The requests of the other connections arrive before one of them encodes, and none of a connection's own comes between.
+        // The requests of the other connections arrive before one of them encodes, and none of a connection's own comes
+        // between.
         yield_now().await;
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if latest.requests <= earlier {

@@ -1,14 +1,15 @@
-//! How often something may be done for one object: a token bucket as arithmetic, without a clock and without memory.
+//! A limit on how often something is done for one object: a token bucket as arithmetic, without a clock and without
+//! memory.
 
 use std::time::Duration;
 
 /// `burst` at once, then one in each `refill`.
 ///
-/// All that has to be stored for an object is the monotonic time at which its allowance is full again; an object without such a time has
-/// all of it.
+/// All that has to be stored for an object is the monotonic time at which its allowance is full again; an object
+/// without such a time has all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// How many in a row.
+    /// The number in a row.
     pub burst: u32,
     /// The time after which one more is allowed.
     pub refill: Duration,

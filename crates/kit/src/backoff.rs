@@ -1,7 +1,7 @@
-//! How long to wait after a failure: exponential, capped and jittered, for each object separately.
+//! The wait after a failure: exponential, capped and jittered, for each object separately.
 //!
-//! Only a success resets it. A failure during a wait, of an attempt that a change started, neither lengthens the wait nor counts: how often
-//! an object changes does not decide when it is retried. Retries never stop.
+//! Only a success resets it. A failure during a wait, of an attempt that a change started, neither lengthens the wait
+//! nor counts: how often an object changes does not decide when it is retried. Retries never stop.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -39,8 +39,8 @@ impl Backoff {
         self.ceiling(failures).mul_f64(0.5 + draw.clamp(0.0, 1.0) / 2.0)
     }
 
-    /// The wait after the given number of failures in a row, drawn at random, so that what failed together is not retried
-    /// together.
+    /// The wait after the given number of failures in a row, drawn at random, so that what failed together is not
+    /// retried together.
     #[must_use]
     pub fn delay(&self, failures: u32) -> Duration {
         self.drawn(failures, random::f64())
@@ -78,8 +78,8 @@ impl<K: Eq + Hash + Clone> Backoffs<K> {
         }
     }
 
-    /// Counts one more failure of `key`, unless it still waits because of an earlier one, and returns how long to wait from `now` on, on
-    /// the monotonic clock.
+    /// Counts one more failure of `key`, unless it still waits because of an earlier one, and returns how long to wait
+    /// from `now` on, on the monotonic clock.
     pub fn next(&self, key: &K, now: Duration) -> Duration {
         let mut all = self.lock();
         let failures = all.entry(key.clone()).or_default();

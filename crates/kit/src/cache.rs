@@ -1,8 +1,8 @@
 //! The objects of one kind as the API server last described them, in memory and followed by a watch.
 //!
-//! A role starts each cache once, on every replica, leader or not, so that a standby is warm, and its controllers share it. Indexes
-//! are updated before any trigger is called. Watch errors are counted, logged and retried with a jittered backoff; they never end the
-//! process and never empty the cache. An object that cannot be decoded blocks no other.
+//! A role starts each cache once, on every replica, leader or not, so that a standby is warm, and its controllers share
+//! it. Indexes are updated before any trigger is called. Watch errors are counted, logged and retried with a jittered
+//! backoff; they never end the process and never empty the cache. An object that cannot be decoded blocks no other.
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
@@ -56,11 +56,12 @@ pub trait Cacheable: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 
 
 impl<K> Cacheable for K where K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static {}
 
-/// Objects in a page of a list, unless a cache asks for more: a page is in memory as text and as objects at once, and a Node takes 15 kB.
+/// Objects in a page of a list, unless a cache asks for more: a page is in memory as text and as objects at once, and a
+/// Node takes 15 kB.
 const PAGE_SIZE: u32 = 50;
 
-/// A watch ends after this time and goes on where it was. A peer that keeps the connection open and says nothing is noticed 5 s later:
-/// TCP keepalive does not help against it.
+/// A watch ends after this time and goes on where it was. A peer that keeps the connection open and says nothing is
+/// noticed 5 s later: TCP keepalive does not help against it.
 pub(crate) const WATCH_SECONDS: u32 = 60;
 
 /// The task behind a cache has ended, so the cache is not updated any more.
@@ -101,7 +102,8 @@ impl<K: Cacheable> Cache<K> {
         self.objects.get(key)
     }
 
-    /// Every object, ordered by key, one at a time. An object that is added or removed meanwhile may be among them or not.
+    /// Every object, ordered by key, one at a time. An object that is added or removed meanwhile may be among them or
+    /// not.
     pub fn iter(&self) -> impl Iterator<Item = Arc<K>> {
         let keys = self.objects.keys().into_iter();
         keys.filter_map(|key| self.objects.get(&key))
@@ -126,15 +128,15 @@ impl<K: Cacheable> Cache<K> {
         index
     }
 
-    /// Calls `update` for each object and from now on for each change, together with the indexes and before any trigger: for what a
-    /// controller derives from the objects itself. It must push no key into a queue.
+    /// Calls `update` for each object and from now on for each change, together with the indexes and before any
+    /// trigger: for what a controller derives from the objects itself. It must push no key into a queue.
     pub fn derive(&self, update: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
         self.subscribers
             .add_index(Box::new(update), |update| self.announce(update));
     }
 
-    /// Calls `trigger` for each object and from now on for each change, after every index has been updated. The objects of the first
-    /// list are announced when it is complete.
+    /// Calls `trigger` for each object and from now on for each change, after every index has been updated. The objects
+    /// of the first list are announced when it is complete.
     pub fn notify(&self, trigger: Trigger<K>) {
         let call = Box::new(move |change: &Change<'_, K>| trigger.call(change));
         self.subscribers.add_trigger(call, |call| {
@@ -160,13 +162,13 @@ impl<K> Cache<K> {
         self.objects.keys()
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -181,13 +183,13 @@ impl<K> Cache<K> {
         synced.wait_for(|synced| *synced).await.map(drop).map_err(|_| Gone)
     }
 
-    /// Whether the first list is complete.
+    /// True if the first list is complete.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         *self.synced.borrow()
     }
 
-    /// Why the cache may be stale, while lists or watches fail.
+    /// The reason why the cache may be stale, while lists or watches fail.
     #[must_use]
     pub fn trouble(&self) -> Option<WatchTrouble> {
         self.health.trouble()
@@ -214,7 +216,8 @@ impl<K: Cacheable> Debug for Cache<K> {
     }
 }
 
-/// The metadata of a kind's objects, for controllers that read nothing else. Annotations and managed fields are not cached.
+/// The metadata of a kind's objects, for controllers that read nothing else. Annotations and managed fields are not
+/// cached.
 pub type Metadata<K> = PartialObjectMeta<K>;
 
 impl<K> Cache<Metadata<K>>
@@ -244,7 +247,7 @@ where
 type Events<K> = BoxStream<'static, watcher::Result<Event<Guarded<K>>>>;
 type Connect<K> = Box<dyn Fn(watcher::Config) -> Events<K> + Send>;
 
-/// What a cache follows, and how it holds it.
+/// A cache that has not been started: its kind, selectors and options.
 pub struct CacheBuilder<K> {
     connect: Connect<K>,
     name: String,
@@ -273,7 +276,8 @@ impl<K: Cacheable> CacheBuilder<K> {
         }
     }
 
-    /// Names the cache in the readiness check, the gauge and the log; the default is its kind. For a second cache of one kind.
+    /// Names the cache in the readiness check, the gauge and the log; the default is its kind. For a second cache of
+    /// one kind.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
@@ -324,8 +328,8 @@ impl<K: Cacheable> CacheBuilder<K> {
         Self { optional: true, ..self }
     }
 
-    /// Starts the watch as a task `cache/<name>`. A readiness check of that name fails until the first list is complete, and while the
-    /// cache has been stale for minutes.
+    /// Starts the watch as a task `cache/<name>`. A readiness check of that name fails until the first list is
+    /// complete, and while the cache has been stale for minutes.
     #[must_use]
     pub fn start(self, tasks: &mut Tasks, kit: &Kit) -> Cache<K> {
         let Self {

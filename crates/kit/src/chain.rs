@@ -41,7 +41,7 @@ pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a 
     })
 }
 
-/// Why the certificate of a server cannot be verified.
+/// The reason why the certificate of a server cannot be verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untrusted {
     /// By the clock of this machine it has expired, or is not valid yet.
@@ -52,7 +52,7 @@ pub enum Untrusted {
     Issuer,
 }
 
-/// Why the certificate of a server cannot be verified; `None` if the error is another one.
+/// The reason why the certificate of a server cannot be verified; `None` if the error is another one.
 #[must_use]
 pub fn untrusted(error: &(dyn Error + 'static)) -> Option<Untrusted> {
     use rustls::CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext, Other};
@@ -71,7 +71,7 @@ pub fn untrusted(error: &(dyn Error + 'static)) -> Option<Untrusted> {
     })
 }
 
-/// What an error says without its cause, and the cause.
+/// The text of an error without its cause, and the cause.
 fn words<'a>(error: &'a (dyn Error + 'static)) -> (String, Option<&'a (dyn Error + 'static)>) {
     match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) => return (answer(status), None),
@@ -107,7 +107,7 @@ fn answer(status: &Status) -> String {
     )
 }
 
-/// What a 401 means, and the remedy. Permissions are missing only after a 403.
+/// The meaning of a 401, and the remedy. Permissions are missing only after a 403.
 pub(crate) const EXPIRED: &str = "the credentials are not valid or have expired: renew the kubeconfig (with kOps: `kops export kubeconfig --admin`), or the token of the service account";
 
 /// The answer of a Go server on its HTTPS port, to a request in plain HTTP.

@@ -1,8 +1,8 @@
-//! What a replica needs in order to work: the readiness checks of the process, and what they mean for the election.
+//! The readiness checks of the process, and what they mean for the election.
 //!
-//! Checks only read memory. Most concern readiness alone. A replica for which a required check has never passed could do nothing as the
-//! leader, and does not stand for election. One that fails a preferred check, or now fails a required one, could do a part of the work, and
-//! leaves the Lease to a replica that is fit.
+//! Checks only read memory. Most concern readiness alone. A replica for which a required check has never passed could
+//! do nothing as the leader, and does not stand for election. One that fails a preferred check, or now fails a required
+//! one, could do a part of the work, and leaves the Lease to a replica that is fit.
 
 use std::fmt::{self, Debug};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,11 +20,11 @@ struct Registered {
     name: String,
     check: Check,
     stake: Stake,
-    /// Whether it has passed once.
+    /// True if it has passed once.
     passed: AtomicBool,
 }
 
-/// What depends on a check, besides readiness.
+/// The consequence of a failed check, besides readiness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stake {
     Nothing,
@@ -44,7 +44,7 @@ impl Registered {
     }
 }
 
-/// How much of the work of a leader this replica could do.
+/// The part of a leader's work that this replica could do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fitness {
     /// All of it.
@@ -67,13 +67,14 @@ impl Checks {
         self.add(name.into(), Box::new(check), Stake::Nothing);
     }
 
-    /// The same for a check without which a replica does only a part of its work: while it fails, another replica is the better leader.
+    /// The same for a check without which a replica does only a part of its work: while it fails, another replica is
+    /// the better leader.
     pub fn prefer(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.add(name.into(), Box::new(check), Stake::Preference);
     }
 
-    /// The same for a check without which a replica can do nothing: until it has passed once, it does not stand for election. Afterwards
-    /// as [`Checks::prefer`].
+    /// The same for a check without which a replica can do nothing: until it has passed once, it does not stand for
+    /// election. Afterwards as [`Checks::prefer`].
     pub fn require(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.add(name.into(), Box::new(check), Stake::Candidacy);
     }
@@ -89,7 +90,7 @@ impl Checks {
         checks.push(registered);
     }
 
-    /// Whether every check passes, and a line for each, in the format of kube-apiserver's `/readyz?verbose`.
+    /// True if every check passes, and a line for each, in the format of kube-apiserver's `/readyz?verbose`.
     #[must_use]
     pub fn report(&self) -> (bool, String) {
         let mut ready = true;
@@ -111,7 +112,7 @@ impl Checks {
         (ready, report)
     }
 
-    /// Whether this replica could lead now, with the first check that says no.
+    /// True if this replica could lead now, with the first check that says no.
     #[must_use]
     pub fn fitness(&self) -> Fitness {
         let mut fitness = Fitness::Fit;

@@ -1,9 +1,9 @@
 //! The objects that a controller owns on behalf of another object: desired against cached, and what follows.
 //!
-//! A controller that only ensures that a set of objects exists is one pure `desired()`, [`compare`] and [`execute`]. What
-//! is ours carries the ownership label. An object of a desired name without that label belongs to somebody else: it is
-//! reported and never overwritten, because what is missing is created without overwriting anything. One failed write does
-//! not stop the others.
+//! A controller that only ensures that a set of objects exists is one pure `desired()`, [`compare`] and [`execute`].
+//! Objects of ours carry the ownership label. An object of a desired name without that label belongs to somebody else:
+//! it is reported and never overwritten, because what is missing is created without overwriting anything. One failed
+//! write does not stop the others.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -32,7 +32,8 @@ pub use foreign::ForeignObjects;
 /// Writes of one pass at once, as far as the controller has permits.
 const CONCURRENCY: usize = MANY_IN_FLIGHT;
 
-/// Our own write is not in the cache yet: its change starts a pass. This is the fallback, should somebody have undone it.
+/// Our own write is not in the cache yet: its change starts a pass. This is the fallback, should somebody have undone
+/// it.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// The label by which a controller recognises its own objects.
@@ -45,13 +46,13 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    /// Whether the object carries the label.
+    /// True if the object carries the label.
     #[must_use]
     pub fn owns(&self, object: &impl Resource) -> bool {
         self.marks(object.meta())
     }
 
-    /// Whether an object with this metadata carries the label.
+    /// True if an object with this metadata carries the label.
     #[must_use]
     pub fn marks(&self, meta: &ObjectMeta) -> bool {
         let labels = meta.labels.as_ref();
@@ -67,7 +68,7 @@ impl Ownership {
     }
 }
 
-/// What is to be done. Pure: [`compare`] decides it.
+/// The changes to make. Pure: [`compare`] decides them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changes<K> {
     /// Desired objects that do not exist.
@@ -80,7 +81,8 @@ pub struct Changes<K> {
     pub foreign: Vec<Key>,
 }
 
-/// What makes `actual` as `desired`. An object that is being deleted is left alone: its end starts another pass.
+/// The changes that make `actual` as `desired`. An object that is being deleted is left alone: its end starts another
+/// pass.
 #[must_use]
 pub fn compare<K: Resource>(desired: Vec<K>, actual: &[Arc<K>], ours: impl Fn(&K) -> bool) -> Changes<K> {
     let mut by_key: BTreeMap<Key, &Arc<K>> = actual.iter().map(|object| (Key::of(&**object), object)).collect();
@@ -117,9 +119,9 @@ pub enum Done {
     Deleted,
 }
 
-/// Performs every change, whatever becomes of the others, and calls `done` for each write that took place, with the object's new
-/// metadata (its last one after a deletion). Begins no write any more once `go_on` is false. An object that is to be created, exists although
-/// no cache shows it, and is not `ours` is reported as somebody else's.
+/// Performs every change, whatever becomes of the others, and calls `done` for each write that took place, with the
+/// object's new metadata (its last one after a deletion). Begins no write any more once `go_on` is false. An object
+/// that is to be created, exists although no cache shows it, and is not `ours` is reported as somebody else's.
 ///
 /// # Errors
 /// [`ChildrenError`], after every write was tried.
@@ -174,7 +176,7 @@ pub async fn execute<K: Cacheable + Serialize>(
     Err(error)
 }
 
-/// Why the children are not as desired. Everything that is not named took place.
+/// The reason why the children are not as desired. Everything that is not named took place.
 #[derive(Debug)]
 pub struct ChildrenError {
     /// The kind of the objects.

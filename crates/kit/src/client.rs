@@ -1,6 +1,6 @@
-//! The client of the API server: requests under way are limited, for each controller apart; every request has a deadline;
-//! every write is counted, and passes a fence that is asked whether this replica leads at the moment when the write's bytes go
-//! out.
+//! The client of the API server: requests under way are limited, for each controller apart; every request has a
+//! deadline; every write is counted, and passes a fence that is asked whether this replica leads at the moment when the
+//! write's bytes go out.
 //!
 //! Nothing here retries: a write that was sent twice may have been sent by a leader the first time and by a stopped and
 //! woken process the second; except a page of a list that is too long for the memory (`pages`). When the server says
@@ -9,9 +9,9 @@
 //! no end; only their response headers have to arrive within that time.
 //!
 //! kube's own client stack (`ClientBuilder`) would bring base URL, credentials, headers, gzip, spans, time-outs of each
-//! connection and a retry of the statuses 429, 503 and 504; ours uses its layers for URL, credentials and headers, and has its own for
-//! the rest, because kube has no limit on requests under way, no deadline of a whole request and no fence, and its retry
-//! repeats writes.
+//! connection and a retry of the statuses 429, 503 and 504; ours uses its layers for URL, credentials and headers, and
+//! has its own for the rest, because kube has no limit on requests under way, no deadline of a whole request and no
+//! fence, and its retry repeats writes.
 
 use std::fmt;
 use std::io::{self, IsTerminal as _};
@@ -65,18 +65,19 @@ pub use retry_after::retry_after;
 use token_file::TokenFile;
 
 /// Requests under way at once of all clients of one [`Clients`], watches, other streams and Events excepted: those of a
-/// role's controllers, its unfenced ones and its election have that many each. The API server allows 200 writes to all its
-/// clients together (`--max-mutating-requests-inflight`); each costs a connection of its own (HTTP/1.1) for as long as it
-/// lasts.
+/// role's controllers, its unfenced ones and its election have that many each. The API server allows 200 writes to all
+/// its clients together (`--max-mutating-requests-inflight`); each costs a connection of its own (HTTP/1.1) for as long
+/// as it lasts.
 pub const IN_FLIGHT: usize = 40;
 
-/// The most that one controller gets, so that at least 8 are left for the others. A cold start of 5,000 Nodes needs these 32.
+/// The most that one controller gets, so that at least 8 are left for the others. A cold start of 5,000 Nodes needs
+/// these 32.
 pub const MOST_IN_FLIGHT: usize = 32;
 
-/// What a controller gets that needs nothing special: at 10 ms for each write, 800 writes a second.
+/// The permits of a controller that needs nothing special: at 10 ms for each write, 800 writes a second.
 pub const DEFAULT_IN_FLIGHT: usize = 8;
 
-/// What a controller gets that writes thousands of objects in a first sync.
+/// The permits of a controller that writes thousands of objects in a first sync.
 pub const MANY_IN_FLIGHT: usize = 16;
 
 /// Events under way at once, beside [`IN_FLIGHT`]: no flood of Events delays a write that matters.
@@ -85,16 +86,17 @@ const EVENTS_IN_FLIGHT: usize = 2;
 /// Within this time a read is answered, or has failed. The wait for its permit counts.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The same for a write, whose outcome is unknown if it failed so. The API server works on a write for 34 s at most, of which an admission
-/// webhook may take 30, and then says which webhook did not answer. Source: `requestTimeoutUpperBound` of its handlers, and
-/// `timeoutSeconds` of webhooks.
+/// The same for a write, whose outcome is unknown if it failed so. The API server works on a write for 34 s at most, of
+/// which an admission webhook may take 30, and then says which webhook did not answer. Source:
+/// `requestTimeoutUpperBound` of its handlers, and `timeoutSeconds` of webhooks.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// A request that has no permit after this time fails unsent: sent so late, it would have too little time for its response, and
-/// a write whose outcome is unknown is worse than one that was not sent.
+/// A request that has no permit after this time fails unsent: sent so late, it would have too little time for its
+/// response, and a write whose outcome is unknown is worse than one that was not sent.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long a credential plugin may take, so that a command has its result within 30 seconds; and if it can ask a person on the terminal.
+/// The time limit of a credential plugin, so that a command has its result within 30 seconds; and if it can ask a
+/// person on the terminal.
 const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(15);
 const LOGIN_TIMEOUT: Duration = Duration::from_mins(5);
 
@@ -109,9 +111,9 @@ pub enum ClientError {
     /// The kubeconfig or the service account cannot be used.
     #[error("cannot use the credentials or certificates for the API server{files}")]
     Config {
-        /// Where they come from, in parentheses; empty when the kubeconfig names neither a file nor data.
+        /// Their source, in parentheses; empty when the kubeconfig names neither a file nor data.
         files: String,
-        /// What is wrong with them.
+        /// The error in them.
         #[source]
         source: Box<kube::Error>,
     },
@@ -120,7 +122,7 @@ pub enum ClientError {
         "there are no credentials for the API server after {limit:?}{from}: see what it waits for, or correct the user in the kubeconfig"
     )]
     Slow {
-        /// What was waited for.
+        /// The thing that was waited for.
         from: String,
         /// For how long.
         limit: Duration,
@@ -130,20 +132,21 @@ pub enum ClientError {
     Proxy {
         /// Its scheme, host and port; never its password.
         proxy: String,
-        /// Why not, and the remedy.
+        /// The reason, and the remedy.
         reason: &'static str,
     },
 }
 
-/// Makes the clients of a process. They share connections, credentials and the limit of the process. Clones make the same.
+/// Makes the clients of a process. They share connections, credentials and the limit of the process. Clones make the
+/// same.
 #[derive(Clone)]
 pub struct Clients {
     make: Arc<dyn Fn(Budget) -> Client + Send + Sync>,
 }
 
 impl Clients {
-    /// Clients whose writes pass only while `leadership` says that this replica leads. Reads always pass, so that a standby's
-    /// caches are warm.
+    /// Clients whose writes pass only while `leadership` says that this replica leads. Reads always pass, so that a
+    /// standby's caches are warm.
     ///
     /// A refused write is an error for which [`is_fenced`] is true. Each write is counted in `tidewaiter_writes_total`.
     ///
@@ -152,7 +155,8 @@ impl Clients {
     pub async fn new(config: &Config, leadership: &Leadership, kit: &Kit) -> Result<Self, ClientError> {
         let limit = credentials_timeout(&config.auth_info);
         let (given, leadership, shared) = (config.clone(), leadership.clone(), kit.clone());
-        // The library runs credential plugins, and reads files, in the thread that calls it. Signals are handled meanwhile.
+        // The library runs credential plugins, and reads files, in the thread that calls it. Signals are handled
+        // meanwhile.
         let made = spawn_blocking(move || Self::connect(&given, &leadership, &shared));
         match timeout(&*kit.clock, limit, made).await {
             Ok(Ok(made)) => made,
@@ -237,8 +241,9 @@ impl Clients {
         Ok(Self { make: Arc::new(make) })
     }
 
-    /// As [`Clients::new`], over another transport than HTTP: for simulations. `transport` is polled for readiness first, as a
-    /// connection is made, and gets a request when all of its body was given out, after the fence was asked for the last time.
+    /// As [`Clients::new`], over another transport than HTTP: for simulations. `transport` is polled for readiness
+    /// first, as a connection is made, and gets a request when all of its body was given out, after the fence was asked
+    /// for the last time.
     pub fn over<S, B>(transport: S, leadership: &Leadership, kit: &Kit) -> Self
     where
         S: Service<Request<Bytes>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -256,8 +261,8 @@ impl Clients {
         Self { make: Arc::new(make) }
     }
 
-    /// A client of `controller` that has at most `permits` requests under way, [`MOST_IN_FLIGHT`] at most; the rest wait
-    /// for a permit. [`DEFAULT_IN_FLIGHT`] is right unless a measurement says otherwise.
+    /// A client of `controller` that has at most `permits` requests under way, [`MOST_IN_FLIGHT`] at most; the rest
+    /// wait for a permit. [`DEFAULT_IN_FLIGHT`] is right unless a measurement says otherwise.
     #[must_use]
     pub fn for_controller(&self, controller: &'static str, permits: usize) -> Client {
         (self.make)(Budget::within_process(controller, permits.min(MOST_IN_FLIGHT)))
@@ -307,7 +312,8 @@ fn failed(config: &Config, error: kube::Error) -> ClientError {
     }
 }
 
-/// The files and data of a user of a kubeconfig, by the names that the kubeconfig has for them. Never shows their content.
+/// The files and data of a user of a kubeconfig, by the names that the kubeconfig has for them. Never shows their
+/// content.
 fn credential_files(user: &AuthInfo) -> String {
     let file = |key: &str, path: Option<&String>| path.map(|path| format!("{key} {path}"));
     let data = |key: &str, is_set: bool| is_set.then(|| key.to_owned());

@@ -1,7 +1,7 @@
 //! The only place that reads a clock or waits for one to move.
 //!
-//! There are two kinds of time: [`Clock::now`] is for people and for fields of objects, and may jump; [`Clock::monotonic`] is
-//! for every deadline, and goes on while the process is stopped or the machine suspended.
+//! There are two kinds of time: [`Clock::now`] is for people and for fields of objects, and may jump;
+//! [`Clock::monotonic`] is for every deadline, and goes on while the process is stopped or the machine suspended.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ pub type SharedClock = Arc<dyn Clock>;
 
 /// A source of time that a test can replace.
 pub trait Clock: Send + Sync + Debug {
-    /// The time of day, for records that people and other programs read. It may jump in either direction: no deadline is
-    /// ever computed from it.
+    /// The time of day, for records that people and other programs read. It may jump in either direction: no deadline
+    /// is ever computed from it.
     fn now(&self) -> Timestamp;
 
-    /// Time since an arbitrary fixed point. Never goes back, and goes on while the process is stopped (SIGSTOP) and while
-    /// the machine is suspended, so that a deadline that passed meanwhile is seen to have passed.
+    /// Time since an arbitrary fixed point. Never goes back, and goes on while the process is stopped (SIGSTOP) and
+    /// while the machine is suspended, so that a deadline that passed meanwhile is seen to have passed.
     fn monotonic(&self) -> Duration;
 
     /// Completes `duration` from now. A suspended machine may lengthen it: code that acts on a deadline reads
@@ -123,8 +123,8 @@ impl ManualClock {
         self.jumped.fetch_add(seconds, Ordering::SeqCst);
     }
 
-    /// Completes when at least `count` sleeps are pending: a test awaits this before it moves the clock, so that no sleep
-    /// begins after the move that was meant to end it.
+    /// Completes when at least `count` sleeps are pending: a test awaits this before it moves the clock, so that no
+    /// sleep begins after the move that was meant to end it.
     pub async fn sleeping(&self, count: usize) {
         self.sleepers.until(|pending| pending >= count).await;
     }

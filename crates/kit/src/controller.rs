@@ -1,9 +1,9 @@
 //! Runs a reconciler: every key that is pushed into its queue leads to a pass over the newest state of that object.
 //!
-//! Never two passes over one key at once, never more than the given number that plan and write, never one before this replica leads.
-//! Each failure is retried as its error says, for each key separately, and at the latest after [`FLOOR`](crate::retry::FLOOR); the first
-//! success after a failure lets all others try at once that failed alike. A reconciler never watches, sleeps, retries, counts or spawns
-//! by itself.
+//! Never two passes over one key at once, never more than the given number that plan and write, never one before this
+//! replica leads. Each failure is retried as its error says, for each key separately, and at the latest after
+//! [`FLOOR`](crate::retry::FLOOR); the first success after a failure lets all others try at once that failed alike. A
+//! reconciler never watches, sleeps, retries, counts or spawns by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,22 +40,23 @@ use runner::Runner;
 pub trait Reconciler: Send + Sync + 'static {
     /// Names the controller in metrics, logs and spans: one lower-case word.
     const NAME: &'static str;
-    /// What can go wrong.
+    /// The error of a pass.
     type Error: ReconcileError;
 
-    /// Observes, plans, applies and reports for the object of this key, or for its absence: a deletion is a pass that finds no object.
-    /// It is idempotent, correct whatever the last pass left undone, and may be dropped at any await when the process stops.
+    /// Observes, plans, applies and reports for the object of this key, or for its absence: a deletion is a pass that
+    /// finds no object. It is idempotent, correct whatever the last pass left undone, and may be dropped at any await
+    /// when the process stops.
     fn reconcile(&self, pass: &mut Pass) -> impl Future<Output = Result<Next, Self::Error>> + Send;
 }
 
-/// What a controller needs around it.
+/// The context of a controller.
 #[derive(Clone, Debug)]
 pub struct ControllerContext {
     /// Clock, metrics and checks.
     pub kit: Kit,
     /// No pass starts before this replica leads.
     pub leadership: Leadership,
-    /// Where notices go.
+    /// The publisher of notices.
     pub events: Events,
     /// No pass starts while it pauses. Keys that are queued meanwhile are reconciled afterwards.
     pub pause: Pause,
@@ -63,7 +64,7 @@ pub struct ControllerContext {
     pub shutdown: CancellationToken,
 }
 
-/// Why a controller ended without having been told to.
+/// The reason why a controller ended without having been told to.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
     /// A pass panicked.
@@ -81,7 +82,7 @@ pub enum ControllerError {
     Ended {
         /// The controller's name.
         controller: &'static str,
-        /// Why.
+        /// The reason.
         source: Gone,
     },
 }
@@ -120,13 +121,13 @@ impl<R: Reconciler> Controller<R> {
         self
     }
 
-    /// How many passes may plan and write at once. Those that wait in [`Pass::outside`] do not count.
+    /// The number of passes that may plan and write at once. Those that wait in [`Pass::outside`] do not count.
     #[must_use]
     pub fn permits(self, permits: usize) -> Self {
         Self { permits, ..self }
     }
 
-    /// How long [`Retry::Backoff`](crate::Retry::Backoff) waits.
+    /// The waits of [`Retry::Backoff`](crate::Retry::Backoff).
     #[must_use]
     pub fn backoff(self, backoff: Backoff) -> Self {
         Self { backoff, ..self }

@@ -61,7 +61,7 @@ pub fn parse(text: &str) -> Option<Duration> {
 /// Reads a duration that a setting or a flag permits.
 ///
 /// # Errors
-/// What is permitted. `words` say it, with an example: `from 1s to 24h, for example 30s`.
+/// The permitted range. `words` say it, with an example: `from 1s to 24h, for example 30s`.
 pub fn within(text: &str, permitted: &RangeInclusive<Duration>, words: &str) -> Result<Duration, String> {
     let read = parse(text).filter(|duration| permitted.contains(duration));
     read.ok_or_else(|| format!("must be a duration with units (w, d, h, m, s or ms), {words}"))

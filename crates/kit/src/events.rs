@@ -1,11 +1,12 @@
 //! Events on objects: what the owner of an object should read in `kubectl describe`.
 //!
-//! Publishing never waits: a notice goes into a bounded queue, and one task sends the Events one after the other, so that those of
-//! one object keep their order, and at a moderate rate, so that many of them give way to the work that they tell of. The same words on the same object are published once in 50 minutes (the API server
-//! forgets an Event after an hour), and no object gets more than a handful in a row, whatever somebody does to it. A failure to publish is
-//! logged; it never fails the work that had something to report, and the next attempt may publish the same notice.
+//! Publishing never waits: a notice goes into a bounded queue, and one task sends the Events one after the other, so
+//! that those of one object keep their order, and at a moderate rate, so that many of them give way to the work that
+//! they tell of. The same words on the same object are published once in 50 minutes (the API server forgets an Event
+//! after an hour), and no object gets more than a handful in a row, whatever somebody does to it. A failure to publish
+//! is logged; it never fails the work that had something to report, and the next attempt may publish the same notice.
 //!
-//! What may be lost, each time with a line in the log: notices that find the queue full, notices that are still queued when the
+//! Losses, each with a line in the log: notices that find the queue full, notices that are still queued when the
 //! process resigns its leadership at shutdown, and notices after that. The next leader reports again what is still so.
 //!
 //! kube's own recorder is not used: within six minutes it takes a second Event of one reason for a repetition of the
@@ -41,20 +42,20 @@ use recent::{Admitted, Recent};
 /// Notices that wait to be sent. A notice on each of 4,000 Nodes at once takes some 2 MiB.
 const QUEUE: usize = 4_096;
 
-/// How fast they are sent. The Events on a thousand new objects would be a quarter of all requests otherwise.
+/// The rate at which they are sent. The Events on a thousand new objects would be a quarter of all requests otherwise.
 const PACE: Allowance = Allowance {
     burst: 50,
     refill: Duration::from_millis(50),
 };
 
-/// How long queued notices may be sent at shutdown: less than the work under way has.
+/// The time in which queued notices are sent at shutdown: less than the work under way has.
 const DRAIN: Duration = Duration::from_millis(300);
 
 /// The API server's limit for `note`, in bytes.
 const NOTE_LIMIT: usize = 1024;
 /// The API server's limit for a name, less the dot and the 16 digits after it.
 const NAME_LIMIT: usize = 253 - 17;
-/// Where Events on objects without a namespace go, as for every other component.
+/// The namespace of Events on objects without one, as for every other component.
 const CLUSTER_SCOPED_NAMESPACE: &str = "default";
 
 /// The type of an Event.
@@ -75,20 +76,21 @@ impl NoticeKind {
     }
 }
 
-/// What an Event says.
+/// The content of an Event.
 ///
-/// A notice contains no counts and no times: reason, object and note together are what is compared with the notices before
-/// it, and whatever differs is another Event. A notice states what is so ("the quarantine is held"), and its numbers are
-/// in a metric or a status.
+/// A notice contains no counts and no times: reason, object and note together are what is compared with the notices
+/// before it, and whatever differs is another Event. A notice states what is so ("the quarantine is held"), and its
+/// numbers are in a metric or a status.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Notice {
-    /// Whether somebody should look.
+    /// True if somebody should look.
     pub kind: NoticeKind,
-    /// Why, in CamelCase, from a fixed set, at most 128 characters: `kubectl describe` shows it as Reason.
+    /// The reason, in CamelCase, from a fixed set, at most 128 characters: `kubectl describe` shows it as Reason.
     pub reason: Cow<'static, str>,
-    /// What was done or tried, in CamelCase, at most 128 characters: `Label`, `Identify`.
+    /// The action that was done or tried, in CamelCase, at most 128 characters: `Label`, `Identify`.
     pub action: Cow<'static, str>,
-    /// A sentence for a person, cut after 1,024 bytes: what is wrong and what to do. `kubectl describe` shows it as Message.
+    /// A sentence for a person, cut after 1,024 bytes: what is wrong and what to do. `kubectl describe` shows it as
+    /// Message.
     pub note: String,
 }
 
@@ -123,7 +125,7 @@ impl Notice {
     }
 }
 
-/// Who publishes.
+/// The publisher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reporter {
     /// The role, or a controller of it as a qualified name: `tidewaiter-controller`, `tidewaiter/node`.
@@ -157,8 +159,9 @@ struct Queued {
 }
 
 impl Events {
-    /// Starts the task that publishes through `client` ([`Clients::for_events`](crate::client::Clients::for_events)), which needs
-    /// to create `events.k8s.io` Events in the namespaces of the objects, and in `default` for those without one.
+    /// Starts the task that publishes through `client` ([`Clients::for_events`](crate::client::Clients::for_events)),
+    /// which needs to create `events.k8s.io` Events in the namespaces of the objects, and in `default` for those
+    /// without one.
     #[must_use]
     pub fn start(client: Client, clock: SharedClock, reporter: Reporter, tasks: &mut Tasks) -> Self {
         let (sender, queue) = mpsc::channel(QUEUE);
@@ -182,8 +185,8 @@ impl Events {
         }
     }
 
-    /// The same queue for one controller of the role: its Events name `tidewaiter/<controller>` as their reporter, as its writes name
-    /// their field manager.
+    /// The same queue for one controller of the role: its Events name `tidewaiter/<controller>` as their reporter, as
+    /// its writes name their field manager.
     #[must_use]
     pub fn of(&self, controller: &str) -> Self {
         let reporter = Reporter {
@@ -297,7 +300,7 @@ impl Publisher {
         }
     }
 
-    /// Whether it was published. If not, the next attempt may.
+    /// True if it was published. If not, the next attempt may.
     async fn send(&mut self, queued: Queued) -> bool {
         self.last = queued.time.0.as_nanosecond().max(self.last + 1);
         let event = event(

@@ -1,7 +1,7 @@
 //! The small files that an operator names: settings, kubeconfigs, the configuration of kOps.
 //!
-//! Only regular files are opened: a pipe that nobody writes to would block its reader for ever, and no signal would be handled
-//! meanwhile. At most one byte more than the limit is read.
+//! Only regular files are opened: a pipe that nobody writes to would block its reader for ever, and no signal would be
+//! handled meanwhile. At most one byte more than the limit is read.
 
 use std::fs::{self, File, FileType};
 use std::io::{self, Read as _};
@@ -55,7 +55,7 @@ pub fn text(bytes: Vec<u8>) -> io::Result<String> {
 /// may be secret, and is not shown.
 ///
 /// # Errors
-/// What is wrong, in one line.
+/// The error in one line.
 pub fn mapping(text: &str) -> Result<Map<String, Value>, String> {
     match yaml::document(text).map_err(|error| error.to_string())? {
         Value::Object(mapping) => Ok(mapping),
@@ -66,7 +66,7 @@ pub fn mapping(text: &str) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// What is there in place of a file, in words.
+/// The kind of thing in place of a file, in words.
 #[must_use]
 pub fn name_of(found: FileType) -> &'static str {
     if found.is_dir() {

@@ -14,17 +14,18 @@ use crate::writer::{WriteError, Writer};
 pub struct Finalizer(pub &'static str);
 
 impl Finalizer {
-    /// Whether the object has it.
+    /// True if the object has it.
     #[must_use]
     pub fn is_on(&self, object: &ObjectMeta) -> bool {
         object.finalizers.iter().flatten().any(|finalizer| finalizer == self.0)
     }
 
-    /// Adds the finalizer, unless the object has it. The patch repeats the finalizers of others, so `seen` must have all of those of its
-    /// version: [`slim::metadata`](crate::slim::metadata) leaves them out.
+    /// Adds the finalizer, unless the object has it. The patch repeats the finalizers of others, so `seen` must have
+    /// all of those of its version: [`slim::metadata`](crate::slim::metadata) leaves them out.
     ///
     /// # Errors
-    /// [`WriteError::is_gone`] when the object does not exist; [`WriteError::is_conflict`] when it is another, or of another version by now.
+    /// [`WriteError::is_gone`] when the object does not exist; [`WriteError::is_conflict`] when it is another, or of
+    /// another version by now.
     pub async fn ensure<K>(&self, writer: &Writer, seen: &ObjectMeta) -> Result<(), WriteError>
     where
         K: Resource<DynamicType = ()>,

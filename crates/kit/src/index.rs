@@ -1,4 +1,4 @@
-//! What a cache keeps up to date beside its objects: which keys have a value.
+//! An index of a cache: the keys that have a value, updated with the objects.
 //!
 //! Only [`Cache::index`](crate::Cache::index) makes one, and the cache updates it before it calls any trigger.
 

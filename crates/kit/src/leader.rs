@@ -1,15 +1,15 @@
 //! Leadership: one replica writes, the others keep their caches warm.
 //!
-//! The elector is our own because a kops-controller written in Go must be able to stand by for it and take over from it: it
-//! reads and writes a `coordination.k8s.io` Lease with the fields and the times of client-go. The published crates compare the
-//! clocks of two machines, or own the Lease's fields by server-side apply.
+//! The elector is our own because a kops-controller written in Go must be able to stand by for it and take over from
+//! it: it reads and writes a `coordination.k8s.io` Lease with the fields and the times of client-go. The published
+//! crates compare the clocks of two machines, or own the Lease's fields by server-side apply.
 //!
 //! Invariants:
-//! - This replica writes only while less than the renew deadline has passed since the *start* of the last renewal that is
-//!   known to have succeeded, by a clock that goes on while the process is stopped. Other replicas wait longer than that
-//!   before they take over, by their own clocks. A response that did not arrive is never taken for a success.
-//! - Leadership is a latch: once it has lapsed, or somebody has seen it lapsed, nothing brings it back, and the process exits.
-//!   A write that was refused, or a reconcile that was skipped, in the gap would otherwise be lost.
+//! - This replica writes only while less than the renew deadline has passed since the *start* of the last renewal that
+//!   is known to have succeeded, by a clock that goes on while the process is stopped. Other replicas wait longer than
+//!   that before they take over, by their own clocks. A response that did not arrive is never taken for a success.
+//! - Leadership is a latch: once it has lapsed, or somebody has seen it lapsed, nothing brings it back, and the process
+//!   exits. A write that was refused, or a reconcile that was skipped, in the gap would otherwise be lost.
 //!
 //! Both hold as long as nobody else deletes or empties the Lease: then two replicas may lead until the next renewal, as
 //! with client-go. A Lease that somebody else takes with an endless duration is claimed after a minute without a
@@ -32,7 +32,7 @@ mod record;
 pub use elector::{Elector, LeaderError, LeaseSettings, Loss, identity};
 pub use record::{InvalidTiming, Timing};
 
-/// Whether this replica leads, asked at the moment of each write. Clones share it.
+/// The leadership of this replica, asked at the moment of each write. Clones share it.
 #[derive(Clone)]
 pub struct Leadership {
     shared: Arc<Shared>,
@@ -112,7 +112,7 @@ impl Leadership {
         Self::new(clock)
     }
 
-    /// Whether this replica leads at this instant. Once this was true, the first false is final.
+    /// True if this replica leads at this instant. Once this was true, the first false is final.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.end(None)
@@ -152,7 +152,7 @@ impl Leadership {
         })
     }
 
-    /// Whether a write was abandoned without an answer at or after this monotonic time.
+    /// True if a write was abandoned without an answer at or after this monotonic time.
     pub(crate) fn abandoned_since(&self, time: Duration) -> bool {
         let abandoned = self.shared.abandoned.load(Ordering::SeqCst);
         abandoned > 0 && abandoned >= nanos(time)
@@ -182,10 +182,10 @@ impl Leadership {
         self.shared.until.store(LOST, Ordering::SeqCst);
     }
 
-    /// Whether this replica leads, after moving the end of its leadership to `later` if it has not lapsed.
+    /// True if this replica leads, after moving the end of its leadership to `later` if it has not lapsed.
     ///
-    /// Whoever finds that it has lapsed stores that before answering: of an observer and a renewal that come at the same time
-    /// one is first, and the other agrees with it.
+    /// Anyone who finds that it has lapsed stores that before answering: of an observer and a renewal that come at the
+    /// same time one is first, and the other agrees with it.
     fn end(&self, later: Option<u64>) -> bool {
         let Shared { clock, until, .. } = &*self.shared;
         let mut end = until.load(Ordering::SeqCst);
@@ -221,7 +221,7 @@ impl Window {
         self.0.shared.until.store(nanos(until).max(LOST), Ordering::SeqCst);
     }
 
-    /// What fences a client whose writes need the window.
+    /// The fence of a client whose writes need the window.
     pub(crate) fn fence(&self) -> &Leadership {
         &self.0
     }
@@ -290,7 +290,8 @@ mod tests {
         assert!(!leadership.is_leader() && leadership.begin_write().is_none());
     }
 
-    /// Between the reading of the clock and what follows from it, the process is stopped for 11 s, and `observer` looks first.
+    /// Between the reading of the clock and what follows from it, the process is stopped for 11 s, and `observer` looks
+    /// first.
     #[derive(Debug, Default)]
     struct Stopped {
         seconds: AtomicU64,

@@ -1,6 +1,6 @@
-//! What every role of Tidewaiter needs once: watches and caches, the shape of a controller, retry, leadership, the fenced
-//! client, Events, supervised tasks, the admin server, metrics, settings, logs and traces, the one clock and the one source of
-//! randomness.
+//! The parts that every role of Tidewaiter needs once: watches and caches, the shape of a controller, retry,
+//! leadership, the fenced client, Events, supervised tasks, the admin server, metrics, settings, logs and traces, the
+//! one clock and the one source of randomness.
 //!
 //! Only the kit reads the clock and the environment, draws at random, spawns tasks and stops the process. Nothing here
 //! knows what a controller decides: the kit has no word about nodes, clouds or kOps.
@@ -67,7 +67,7 @@ pub use tasks::Tasks;
 pub use write_limits::WriteLimits;
 pub use writer::{WriteError, Writer};
 
-/// What each part of a process shares: one clock, one set of metrics, one list of readiness checks.
+/// The parts that a process shares: one clock, one set of metrics, one list of readiness checks.
 #[derive(Clone, Debug)]
 pub struct Kit {
     /// The only source of time.

@@ -1,7 +1,7 @@
 //! The metrics that every role exports, each defined once, in one registry.
 //!
-//! Labels come from fixed sets (a controller's name, an error's class), never from an object or from outside, so that the
-//! number of series is bounded.
+//! Labels come from fixed sets (a controller's name, an error's class), never from an object or from outside, so that
+//! the number of series is bounded.
 
 use std::fmt::{self, Debug};
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub enum MetricsError {
     Register {
         /// The metric's name.
         name: String,
-        /// What the registry says.
+        /// The error of the registry.
         #[source]
         source: prometheus::Error,
     },
@@ -201,7 +201,7 @@ impl Metrics {
     }
 }
 
-/// How a reconcile ended.
+/// The outcome of a reconcile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
     Ok,
@@ -233,8 +233,8 @@ impl Debug for Metrics {
 pub struct CloudCalls(IntCounterVec);
 
 impl CloudCalls {
-    /// Counts one request. `api` is the call as the cloud names it (`DescribeInstances`); `outcome` is `ok` or one of the
-    /// provider's own few words for what went wrong (`throttled`, `not_found`, `unavailable`).
+    /// Counts one request. `api` is the call as the cloud names it (`DescribeInstances`); `outcome` is `ok` or one of
+    /// the provider's own few words for what went wrong (`throttled`, `not_found`, `unavailable`).
     pub fn count(&self, api: &'static str, outcome: &'static str) {
         self.0.with_label_values(&[api, outcome]).inc();
     }

@@ -1,7 +1,7 @@
 //! Compresses values that are held by the thousand, to a few hundred bytes each.
 //!
-//! Values of one kind resemble each other: the JSON of the first value is the dictionary with which the others are compressed (LZ4),
-//! so what they have in common is held once. The price is that each read decompresses.
+//! Values of one kind resemble each other: the JSON of the first value is the dictionary with which the others are
+//! compressed (LZ4), so what they have in common is held once. The price is that each read decompresses.
 
 use std::marker::PhantomData;
 use std::sync::OnceLock;

@@ -1,14 +1,14 @@
-//! Which servers are never reached through a proxy.
+//! The servers that are never reached through a proxy.
 //!
-//! The variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` (or the same in lower case) are read by the libraries
-//! of the clouds and the state store themselves, some of them at each request and without an option. They know no exception
-//! for this machine and for the metadata service of a cloud, which only this machine reaches and which gives out credentials.
-//! A process cannot safely change its own environment, so [`exempt_this_machine`] starts the program again with a `NO_PROXY`
-//! that names them.
+//! The variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` (or the same in lower case) are read by the
+//! libraries of the clouds and the state store themselves, some of them at each request and without an option. They
+//! know no exception for this machine and for the metadata service of a cloud, which only this machine reaches and
+//! which gives out credentials. A process cannot safely change its own environment, so [`exempt_this_machine`] starts
+//! the program again with a `NO_PROXY` that names them.
 //!
-//! For the API server `is_direct` applies the rules of kubectl, which are those of Go's `golang.org/x/net/http/httpproxy`:
-//! they differ from the rules of the libraries (curl's) in ports, in `*.` and in the exception for this machine. Plain HTTP
-//! never goes through a proxy, which would see the token.
+//! For the API server `is_direct` applies the rules of kubectl, which are those of Go's
+//! `golang.org/x/net/http/httpproxy`: they differ from the rules of the libraries (curl's) in ports, in `*.` and in the
+//! exception for this machine. Plain HTTP never goes through a proxy, which would see the token.
 
 use std::io;
 use std::net::IpAddr;
@@ -52,8 +52,8 @@ pub struct RestartError {
     pub source: io::Error,
 }
 
-/// Returns if no proxy is set, or `NO_PROXY` exempts this machine and the metadata services; otherwise the process becomes the
-/// same program with such a `NO_PROXY`. Call it before anything else.
+/// Returns if no proxy is set, or `NO_PROXY` exempts this machine and the metadata services; otherwise the process
+/// becomes the same program with such a `NO_PROXY`. Call it before anything else.
 ///
 /// # Errors
 /// If the program cannot be started again.
@@ -89,7 +89,7 @@ fn restart_with(no_proxy: &str) -> io::Error {
         .exec()
 }
 
-/// Whether the variables of `environment` never lead to `server` through a proxy.
+/// True if the variables of `environment` never lead to `server` through a proxy.
 pub(crate) fn is_direct(server: &Uri, environment: &[(String, String)]) -> bool {
     let Some(host) = server.host() else { return true };
     let port = server.port_u16().unwrap_or(443).to_string();
@@ -112,8 +112,8 @@ fn first<'a>(environment: &'a [(String, String)], names: &[&str]) -> Option<&'a 
     found.map(|(_, value)| value.as_str())
 }
 
-/// Whether an entry of the list names the host: `*`, an address, a network, or a domain with the hosts in it (with a leading
-/// `.` or `*.`, only those). Addresses and domains may have a port.
+/// True if an entry of the list names the host: `*`, an address, a network, or a domain with the hosts in it (with a
+/// leading `.` or `*.`, only those). Addresses and domains may have a port.
 fn names(list: &str, host: &str, port: &str) -> bool {
     let host = without_brackets(host).to_lowercase();
     let address = address(&host);

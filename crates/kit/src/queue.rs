@@ -1,7 +1,7 @@
 //! The keys of the objects that wait to be reconciled, each once, first in, first out.
 //!
-//! A key is never lost and never held twice, so the queue is bounded by the number of objects. It fills while this replica stands by,
-//! and is drained when it becomes the leader. The triggers that fill it: [`crate::trigger`].
+//! A key is never lost and never held twice, so the queue is bounded by the number of objects. It fills while this
+//! replica stands by, and is drained when it becomes the leader. The triggers that fill it: [`crate::trigger`].
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::{self, Debug};
@@ -45,13 +45,13 @@ impl Queue {
         self.0.pushed.notify_one();
     }
 
-    /// How many wait.
+    /// The number of keys that wait.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().order.len()
     }
 
-    /// Whether none waits.
+    /// True if none waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

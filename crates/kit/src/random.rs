@@ -1,8 +1,9 @@
 //! The only source of randomness that behaviour depends on: jitter, shuffled orders, identities of processes.
 //!
 //! It draws from fastrand's generator, of which each thread has its own. A simulation runs on one thread (tokio's
-//! `current_thread` runtime): [`seed`] at its start makes every later draw, and so a whole role, repeatable. Without one, fastrand
-//! seeds it from the time and the thread. Nothing here is fit for secrets: those come from the TLS library.
+//! `current_thread` runtime): [`seed`] at its start makes every later draw, and so a whole role, repeatable. Without
+//! one, fastrand seeds it from the time and the thread. Nothing here is fit for secrets: those come from the TLS
+//! library.
 
 #![expect(clippy::disallowed_methods, reason = "the only place that draws")]
 

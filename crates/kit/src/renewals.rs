@@ -1,4 +1,4 @@
-//! How often credentials that a cloud rejects are replaced: at once, and again only after ten seconds.
+//! The replacement of credentials that a cloud rejects: at once, and again only after ten seconds.
 //!
 //! Google's libraries cache a token until it expires, for up to an hour, although it may be revoked. So a client
 //! replaces its credentials as a whole when they are rejected, whatever it keeps them in.
@@ -29,7 +29,7 @@ impl Renewals {
         }
     }
 
-    /// Whether credentials that were rejected just now are to be replaced; the caller does so then.
+    /// True if credentials that were rejected just now are to be replaced; the caller does so then.
     #[must_use]
     pub fn begin(&self) -> bool {
         let now = self.clock.monotonic();

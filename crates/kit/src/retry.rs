@@ -1,4 +1,4 @@
-//! What a reconcile says about the next one: on success when to look again, on failure what could help.
+//! The result of a reconcile about the next one: on success when to look again, on failure what could help.
 //!
 //! Nothing waits forever: the longest wait after a failure is [`FLOOR`], whatever the error says.
 
@@ -8,13 +8,14 @@ use crate::backoff::jittered;
 use crate::client::retry_after;
 use crate::events::Notice;
 
-/// A failed reconcile is repeated after this time at the latest (±20 %), even if only a change of something else can help: an
-/// admission policy that was corrected, or a CRD that was applied late, changes no object that a controller watches.
+/// A failed reconcile is repeated after this time at the latest (±20 %), even if only a change of something else can
+/// help: an admission policy that was corrected, or a CRD that was applied late, changes no object that a controller
+/// watches.
 pub const FLOOR: Duration = Duration::from_mins(5);
 
 const FLOOR_JITTER: f64 = 0.2;
 
-/// How a reconcile that did not fail ended. A change of what it observed always starts another one at once.
+/// The result of a reconcile that did not fail. A change of what it observed always starts another one at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Everything is as it should be until something changes.
@@ -27,11 +28,12 @@ pub enum Next {
     Refused(Retry),
 }
 
-/// What could make a failed or refused reconcile succeed. Of several errors, the greatest decides: what time may help is
-/// tried, and not before the last time that the server named.
+/// The remedy by which a failed or refused reconcile could succeed. Of several errors, the greatest decides: what time
+/// may help is tried, and not before the last time that the server named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Retry {
-    /// The same input fails in the same way, so a change is what helps. Repeated every few minutes all the same ([`FLOOR`]).
+    /// The same input fails in the same way, so a change is what helps. Repeated every few minutes all the same
+    /// ([`FLOOR`]).
     Slow,
     /// The other side said when.
     After(Duration),
@@ -42,7 +44,7 @@ pub enum Retry {
 }
 
 impl Retry {
-    /// What could help after this error of a request that may succeed later.
+    /// The retry after this error of a request that may succeed later.
     #[must_use]
     pub fn of(error: &kube::Error) -> Self {
         retry_after(error).map_or(Self::Backoff, Self::BackoffAfter)
@@ -57,18 +59,18 @@ impl Retry {
 
 /// The error of a reconcile: it knows what could help, its class, and what the object's owner should read.
 pub trait ReconcileError: std::error::Error + Send + Sync + 'static {
-    /// What could make the next attempt succeed.
+    /// The retry that could make the next attempt succeed.
     fn retry(&self) -> Retry;
 
     /// A short word from a small fixed set, the label of a metric.
     fn class(&self) -> &'static str;
 
-    /// Whether the object is refused as designed. Counted as `refused`, as [`Next::Refused`] is.
+    /// True if the object is refused as designed. Counted as `refused`, as [`Next::Refused`] is.
     fn is_refusal(&self) -> bool {
         false
     }
 
-    /// What to publish as an Event on the object that the pass is about, if its owner can do something about it.
+    /// The notice to publish as an Event on the object that the pass is about, if its owner can do something about it.
     fn notice(&self) -> Option<Notice> {
         None
     }

@@ -1,12 +1,13 @@
 //! The skeleton of a role: everything around its controllers.
 //!
-//! [`process`] starts logs and traces, the tokio runtime, the [`Kit`], the supervised [`Tasks`] and the health port, and runs
-//! until a signal or the first task that ends. [`run`] adds what a role in a cluster needs: the kubeconfig, the Lease, the fenced
-//! client, Events and the admin port. A role is its settings and a function that starts its controllers.
+//! [`process`] starts logs and traces, the tokio runtime, the [`Kit`], the supervised [`Tasks`] and the health port,
+//! and runs until a signal or the first task that ends. [`run`] adds what a role in a cluster needs: the kubeconfig,
+//! the Lease, the fenced client, Events and the admin port. A role is its settings and a function that starts its
+//! controllers.
 //!
-//! Invariants: addresses are checked and credentials are read before that function is called, and the kit's own tasks (ports,
-//! leader election) start after it has succeeded. A role that cannot start has written nothing. A port that another process uses
-//! delays nothing else: it is served when it is free.
+//! Invariants: addresses are checked and credentials are read before that function is called, and the kit's own tasks
+//! (ports, leader election) start after it has succeeded. A role that cannot start has written nothing. A port that
+//! another process uses delays nothing else: it is served when it is free.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -37,7 +38,7 @@ pub use settings::{RoleSettings, WithRole, address};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Why a process ended without a signal.
+/// The reason why a process ended without a signal.
 #[derive(Debug, thiserror::Error)]
 pub enum RoleError {
     /// Flags, settings or files are wrong, or an address is not one of this machine. Nothing was started: exit code 2.
@@ -63,9 +64,9 @@ impl RoleError {
 pub struct ProcessSpec {
     /// The name in traces and, for a role in a cluster, of the reporter of its Events: `tidewaiter-controller`.
     pub name: &'static str,
-    /// What is logged, and how.
+    /// The events that are logged, and their format.
     pub log: LogSettings,
-    /// Where `/healthz` and `/readyz` are served.
+    /// The address on which `/healthz` and `/readyz` are served.
     pub health_address: SocketAddr,
     /// The variables that the tracing library reads.
     pub environment: Vec<(String, String)>,
@@ -73,7 +74,7 @@ pub struct ProcessSpec {
     pub warnings: Vec<String>,
     /// The threads of the runtime; None is one for each core.
     pub threads: Option<usize>,
-    /// How long tasks may take after SIGTERM.
+    /// The longest time that tasks take after SIGTERM.
     pub grace: Duration,
 }
 
@@ -112,11 +113,12 @@ pub struct Process {
 
 /// A role that starts: what the function of [`run`] gets.
 pub struct Role<'a> {
-    /// What controllers need: kit, leadership, Events, shutdown.
+    /// The context of controllers: kit, leadership, Events, shutdown.
     pub context: ControllerContext,
     /// A client for each controller, whose writes pass only while this replica leads.
     pub clients: Clients,
-    /// A client for what every replica writes, whether it leads or not: a request that it received and that the leader carries out.
+    /// A client for what every replica writes, whether it leads or not: a request that it received and that the leader
+    /// carries out.
     pub unfenced: Clients,
     /// The supervised tasks.
     pub tasks: &'a mut Tasks,
@@ -196,8 +198,8 @@ async fn run_process<E: Into<BoxError>>(
 /// A role waits for networks. A third thread would only take memory.
 const THREADS: usize = 2;
 
-/// Runs a role until SIGTERM, SIGINT or the first task that ends. `start` creates its controllers and spawns their tasks; they
-/// may write as soon as this replica holds the Lease.
+/// Runs a role until SIGTERM, SIGINT or the first task that ends. `start` creates its controllers and spawns their
+/// tasks; they may write as soon as this replica holds the Lease.
 ///
 /// # Errors
 /// Those of [`process`]; and [`RoleError::Configuration`] when the kubeconfig or the admin port cannot be used.
@@ -231,7 +233,7 @@ pub fn run<E: Into<BoxError>>(
     })
 }
 
-/// What runs in a cluster, and who elects it.
+/// The role in a cluster, and its elector.
 async fn role<'a>(
     name: &'static str,
     lease: Option<LeaseName>,

@@ -8,8 +8,8 @@
 //! are not complete have a limit each, and one over all connections. A client that does not read its response is
 //! closed.
 //!
-//! Why not a library: `axum::serve` and tower's limits bound connections or requests in total, and make new ones wait; none of
-//! them distinguishes peers.
+//! No library does this: `axum::serve` and tower's limits bound connections or requests in total, and make new ones
+//! wait; none of them distinguishes peers.
 
 use std::convert::Infallible;
 use std::io;
@@ -64,7 +64,7 @@ const HEAD: usize = 16 * 1024;
 const HEADS: usize = 32 * 1024 * 1024;
 /// The default limit on the life of a connection. A scraper reconnects.
 const CONNECTION_LIFE: Duration = Duration::from_mins(5);
-/// How long the last response of a connection may take when the life of the connection has ended.
+/// The time limit of the last response of a connection when the life of the connection has ended.
 const LAST_RESPONSE: Duration = Duration::from_secs(5);
 /// The delay after an accept error. Its causes, such as a lack of file descriptors, usually last.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
@@ -93,7 +93,7 @@ pub async fn bind(setting: &'static str, address: SocketAddr) -> Result<TcpListe
     })
 }
 
-/// How connections are served.
+/// The options of a server.
 #[derive(Clone)]
 pub struct Options {
     /// The limit on open connections. When it is reached, each new connection closes an old one.
@@ -101,15 +101,15 @@ pub struct Options {
     /// The limit on the unfinished heads of all connections together, in bytes, besides 4 KiB of each: the connection
     /// that exceeds it is closed.
     pub heads: usize,
-    /// How long a connection may take for its handshake, and then for the head of its first request.
+    /// The time limit of a connection for its handshake, and then for the head of its first request.
     pub first: Duration,
-    /// How long a connection may take for the head of a request, and between two requests.
+    /// The time limit of a connection for the head of a request, and between two requests.
     pub head: Duration,
     /// The longest life of a connection; None is unlimited.
     pub life: Option<Duration>,
     /// The certificate; None is plain HTTP.
     pub tls: Option<Arc<ServerConfig>>,
-    /// How long responses may take after shutdown has begun.
+    /// The time limit of responses after shutdown has begun.
     pub drain: Duration,
 }
 
@@ -201,7 +201,7 @@ pub async fn serve_with(
     Ok(())
 }
 
-/// What all connections of a port share.
+/// The state that all connections of a port share.
 struct Server {
     router: Router,
     options: Options,

@@ -1,8 +1,8 @@
 //! The settings of a role: defaults, a file, the environment, flags; each overrides the previous ones.
 //!
-//! An empty variable counts as unset, because a template often cannot leave one out. An invalid setting prevents the start. The error names the setting, its value, its origin and what is allowed. An
-//! unknown variable is only a warning, because Kubernetes itself sets variables in every container that begin with the
-//! name of a Service.
+//! An empty variable counts as unset, because a template often cannot leave one out. An invalid setting prevents the
+//! start. The error names the setting, its value, its origin and what is allowed. An unknown variable is only a
+//! warning, because Kubernetes itself sets variables in every container that begin with the name of a Service.
 
 use std::io;
 use std::path::Path;
@@ -19,14 +19,15 @@ use crate::{files, yaml};
 /// `TIDEWAITER_LEASE__NAME` is `lease.name`.
 pub const PREFIX: &str = "TIDEWAITER_";
 
-/// A variable of another program that is a setting here. It overrides the file, and a variable with [`PREFIX`] overrides it.
+/// A variable of another program that is a setting here. It overrides the file, and a variable with [`PREFIX`]
+/// overrides it.
 #[derive(Clone, Copy, Debug)]
 pub struct Alias {
     /// The name of the variable.
     pub variable: &'static str,
     /// The setting, as a path with dots.
     pub key: &'static str,
-    /// What the text of the variable is as a setting, or what is allowed.
+    /// The text of the variable as a setting, or the allowed values.
     pub value: fn(&str) -> Result<String, &'static str>,
 }
 
@@ -37,16 +38,17 @@ pub struct Settings<T> {
     pub values: T,
     /// One line for each variable without an effect.
     pub warnings: Vec<String>,
-    /// Where each setting comes from.
+    /// The source of each setting.
     pub origins: Origins,
 }
 
-/// Where each setting comes from, for errors about settings that exclude each other.
+/// The source of each setting, for errors about settings that exclude each other.
 #[derive(Clone, Debug)]
 pub struct Origins(Figment);
 
 impl Origins {
-    /// The source of the effective value of a setting, as errors name it: `the variable TIDEWAITER_MODE`. `key` is a path with dots.
+    /// The source of the effective value of a setting, as errors name it: `the variable TIDEWAITER_MODE`. `key` is a
+    /// path with dots.
     #[must_use]
     pub fn of(&self, key: &str) -> String {
         let metadata = self.0.find_metadata(key);
@@ -106,7 +108,7 @@ pub enum SettingsError {
         variable: &'static str,
         /// Its value, quoted.
         value: String,
-        /// What is allowed.
+        /// The allowed values.
         reason: &'static str,
     },
     /// The settings cannot be written as YAML.
@@ -183,7 +185,8 @@ pub fn load_with<T: Extract>(
     })
 }
 
-/// The settings with a variable. Its name does not say which letters are capitals beyond the first of a word (`storageMiB`).
+/// The settings with a variable. Its name does not say which letters are capitals beyond the first of a word
+/// (`storageMiB`).
 fn with_variable<T: Extract>(figment: &Figment, name: &str, value: &str) -> Result<Figment, SettingsError> {
     let mut path: Vec<String> = name[PREFIX.len()..].split("__").map(camel).collect();
     loop {
@@ -353,8 +356,8 @@ fn find(figment: &Figment, path: &[String]) -> Option<Value> {
     })
 }
 
-/// The allowed values of the setting at `path`, if it has a fixed set of them. serde names them only in the error about an
-/// unknown string.
+/// The allowed values of the setting at `path`, if it has a fixed set of them. serde names them only in the error about
+/// an unknown string.
 fn allowed<T: Extract>(figment: &Figment, path: Vec<String>) -> Option<&'static [&'static str]> {
     let none = Layer::one(String::new(), path, Value::from(""));
     match T::extract(&figment.clone().merge(none)).map_err(|error| error.kind) {
@@ -363,8 +366,8 @@ fn allowed<T: Extract>(figment: &Figment, path: Vec<String>) -> Option<&'static 
     }
 }
 
-/// A key that cannot be a setting is a line of another file, which may be secret. What is below a setting may be named as the user likes
-/// (`pluginNamespaces`), with a slash as well.
+/// A key that cannot be a setting is a line of another file, which may be secret. What is below a setting may be named
+/// as the user likes (`pluginNamespaces`), with a slash as well.
 fn name_shown(key: String) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-');
     let (setting, below) = key.split_once('.').unwrap_or((&key, ""));

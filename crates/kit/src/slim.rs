@@ -1,9 +1,9 @@
-//! Metadata without what no controller reads: a Node's managed fields and annotations are most of its 15 kB, and are dropped while they
-//! are decoded.
+//! Metadata without what no controller reads: a Node's managed fields and annotations are most of its 15 kB, and are
+//! dropped while they are decoded.
 //!
-//! Each function is for `#[serde(deserialize_with = "tidewaiter_kit::slim::…")]` on the field `metadata: ObjectMeta` of a slim type,
-//! which gets the rest of its `Resource` from `#[derive(kube::Resource)] #[resource(inherit = …)]`. An object with slim metadata must never
-//! be written back whole.
+//! Each function is for `#[serde(deserialize_with = "tidewaiter_kit::slim::…")]` on the field `metadata: ObjectMeta` of
+//! a slim type, which gets the rest of its `Resource` from `#[derive(kube::Resource)] #[resource(inherit = …)]`. An
+//! object with slim metadata must never be written back whole.
 
 use std::collections::BTreeMap;
 

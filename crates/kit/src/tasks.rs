@@ -1,7 +1,7 @@
 //! The supervised tasks of the process: the only place that spawns tasks and handles signals.
 //!
-//! A task that ends or panics before shutdown stops the process with an error that names it. On SIGTERM or SIGINT one token
-//! is cancelled, every task has a grace to finish, and what is left is then dropped.
+//! A task that ends or panics before shutdown stops the process with an error that names it. On SIGTERM or SIGINT one
+//! token is cancelled, every task has a grace to finish, and what is left is then dropped.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -21,10 +21,10 @@ use tracing::{Instrument as _, info, info_span, warn};
 use crate::chain::Chain;
 use crate::clock::{SharedClock, timeout};
 
-/// How long tasks may take to finish after SIGTERM: a leader hands over within a second.
+/// The time that tasks have to finish after SIGTERM: a leader hands over within a second.
 pub const GRACE: Duration = Duration::from_millis(900);
 
-/// Why the process stopped without a signal.
+/// The reason why the process stopped without a signal.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskEnded {
     /// A task that runs for the life of the process returned.

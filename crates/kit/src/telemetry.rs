@@ -1,7 +1,8 @@
 //! Logs and traces of the process: text on a terminal, JSON otherwise, and spans to a collector if one is configured.
 //!
-//! Logs go to standard error, from a thread of their own: when nobody reads them, the oldest lines wait in a bounded queue, later ones are
-//! dropped and counted, and nothing else waits. No secret may reach a log: log single fields, never a whole request or configuration.
+//! Logs go to standard error, from a thread of their own: when nobody reads them, the oldest lines wait in a bounded
+//! queue, later ones are dropped and counted, and nothing else waits. No secret may reach a log: log single fields,
+//! never a whole request or configuration.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::mpsc;
@@ -27,17 +28,17 @@ use crate::metrics::{Metrics, MetricsError};
 /// The variables that configure a collector, from OpenTelemetry's specification.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 
-/// Libraries that log failures which we log too. kube's watcher logs some of those of lists and watches. The verifier of certificates logs
-/// each connection that it refuses, without the host.
+/// Libraries that log failures which we log too. kube's watcher logs some of those of lists and watches. The verifier
+/// of certificates logs each connection that it refuses, without the host.
 const LOGGED_TWICE: [(&str, &str); 2] = [("kube_runtime", "error"), ("rustls_platform_verifier", "off")];
 
 /// Lines that wait for the reader of standard error: a megabyte, at the usual length.
 const WAITING: usize = 4096;
 
-/// How long the last line may take.
+/// The time limit of the last line.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Which events are logged, and how.
+/// The events that are logged, and their format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -46,7 +47,7 @@ const LAST: Duration = Duration::from_secs(1);
     expecting = "a mapping with filter and format"
 )]
 pub struct LogSettings {
-    /// Which events, as `target=level,…`: `info`, `warn,tidewaiter_controller=debug`.
+    /// The events, as `target=level,…`: `info`, `warn,tidewaiter_controller=debug`.
     #[serde(deserialize_with = "filter_text")]
     pub filter: String,
     /// The format; when not set, text on a terminal and JSON otherwise.
@@ -81,9 +82,9 @@ pub enum TelemetryError {
         "log.filter is {filter:?}, which is not of the form target=level,… (levels: error, warn, info, debug, trace)"
     )]
     Filter {
-        /// What was given.
+        /// The given text.
         filter: String,
-        /// What the parser says.
+        /// The error of the parser.
         #[source]
         source: ParseError,
     },
@@ -145,8 +146,8 @@ impl Telemetry {
         )
     }
 
-    /// Sends the remaining traces, and writes the remaining lines. Blocks until they are sent or the exporter's own time-out has
-    /// passed, and for about a second at most for the lines.
+    /// Sends the remaining traces, and writes the remaining lines. Blocks until they are sent or the exporter's own
+    /// time-out has passed, and for about a second at most for the lines.
     pub fn stop(self) {
         if let Some(Err(error)) = self.traces.map(|traces| traces.shutdown()) {
             warn!(%error, "the last traces were not sent");
@@ -155,7 +156,8 @@ impl Telemetry {
     }
 }
 
-/// Writes a line to standard error, as the last thing that the process does. Gives up after a second if nobody reads it.
+/// Writes a line to standard error, as the last thing that the process does. Gives up after a second if nobody reads
+/// it.
 pub fn last_line(line: &str) {
     let line = format!("{line}\n");
     let (sender, written) = mpsc::channel();
@@ -176,8 +178,8 @@ fn not_waiting(out: impl io::Write + Send + 'static) -> (NonBlocking, WorkerGuar
     builder.thread_name("log").finish(out)
 }
 
-/// Reads a filter, with an error that says how one is written. A setting is checked when it is read, so that the error names its
-/// source.
+/// Reads a filter, with an error that says how one is written. A setting is checked when it is read, so that the error
+/// names its source.
 fn filter_text<'de, D: Deserializer<'de>>(value: D) -> Result<String, D::Error> {
     let text = String::deserialize(value).ok();
     text.filter(|text| filter(text).is_ok()).ok_or_else(|| {
@@ -253,7 +255,7 @@ mod tests {
         }
     }
 
-    /// What a failed list, and a response that kube cannot parse, log with this filter.
+    /// The lines that a failed list, and a response that kube cannot parse, log with this filter.
     fn logged(text: &str) -> String {
         let lines = Lines::default();
         let writer = lines.clone();

@@ -1,4 +1,4 @@
-//! What the kit's own tests share.
+//! The fixtures that the kit's own tests share.
 
 use std::sync::Arc;
 

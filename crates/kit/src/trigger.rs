@@ -1,7 +1,7 @@
-//! Which reconciles a change of a cached object starts.
+//! Triggers: the reconciles that a change of a cached object starts.
 //!
-//! A trigger is made from the queue of the controller that it wakes, and named after how it finds the keys. It runs after all indexes
-//! of its cache are updated.
+//! A trigger is made from the queue of the controller that it wakes, and named after how it finds the keys. It runs
+//! after all indexes of its cache are updated.
 
 use kube::Resource;
 

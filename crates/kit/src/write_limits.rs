@@ -1,8 +1,9 @@
-//! Limits how often a controller writes for one object. Whoever may change an object (a kubelet its Node) may change it many times a
-//! second, and each change may require a write.
+//! Limits how often a controller writes for one object. Anyone who may change an object (a kubelet its Node) may change
+//! it many times a second, and each change may require a write.
 //!
 //! Invariants:
-//! - A pass that may not write is repeated when it may, and plans from what it observes then: the last state is always written.
+//! - A pass that may not write is repeated when it may, and plans from what it observes then: the last state is always
+//!   written.
 //! - An object that seldom changes never waits, and neither does a new one. No object waits because of another.
 //! - Nothing is stored of an object that is gone, or, from the next write a minute later on, whose allowance is full.
 
@@ -86,7 +87,7 @@ mod tests {
         (WriteLimits::new(clock.shared()), clock)
     }
 
-    /// How many passes in a row may write.
+    /// The number of passes in a row that may write.
     fn taken(limits: &WriteLimits, object: &str) -> u32 {
         let mut taken = 0;
         while limits.take(&Key::new(object)).is_ok() {

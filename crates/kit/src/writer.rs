@@ -1,9 +1,9 @@
 //! Performs every write of a controller.
 //!
-//! Each write is conditional (on the object's absence, its uid and version, or the fields that we own), is recorded under the field manager
-//! `tidewaiter/<controller>`, passes the fence, and fails with one error type that says what to retry. Nothing is sent that the cached
-//! object shows to be there already. What was written is remembered until the cache shows it, so that the next pass does not write it
-//! again ([`Writer::awaits`]).
+//! Each write is conditional (on the object's absence, its uid and version, or the fields that we own), is recorded
+//! under the field manager `tidewaiter/<controller>`, passes the fence, and fails with one error type that says what to
+//! retry. Nothing is sent that the cached object shows to be there already. What was written is remembered until the
+//! cache shows it, so that the next pass does not write it again ([`Writer::awaits`]).
 
 use std::fmt::{self, Debug};
 
@@ -37,7 +37,7 @@ const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 /// A version that no object has (the first write to etcd makes revision 2): an apply that names it can only create.
 pub const NO_VERSION: &str = "1";
 
-/// What a response says: the record of who wrote which field, most of it, is not decoded.
+/// The metadata of a response: the record of who wrote which field, most of it, is not decoded.
 #[derive(Deserialize)]
 struct Written {
     #[serde(deserialize_with = "slim::written")]
@@ -118,9 +118,9 @@ impl Writer {
             .await
     }
 
-    /// Makes the fields of `desired` ours with these values, by server-side apply, and gives up those that we applied before and do not
-    /// apply any more. Sends nothing, and returns None, when `cached` shows that it is so already: that takes metadata by
-    /// [`slim::for_writer`].
+    /// Makes the fields of `desired` ours with these values, by server-side apply, and gives up those that we applied
+    /// before and do not apply any more. Sends nothing, and returns None, when `cached` shows that it is so already:
+    /// that takes metadata by [`slim::for_writer`].
     ///
     /// # Errors
     /// When the API server does not accept it.
@@ -141,8 +141,8 @@ impl Writer {
         self.apply_over(desired, cached.meta()).await.map(Some)
     }
 
-    /// As [`Writer::apply`], to the object that is as `seen` says, which no cache may show yet: our own last write of it returned that. It is sent
-    /// in any case.
+    /// As [`Writer::apply`], to the object that is as `seen` says, which no cache may show yet: our own last write of
+    /// it returned that. It is sent in any case.
     ///
     /// # Errors
     /// As [`Writer::apply`].
@@ -158,7 +158,7 @@ impl Writer {
             .await
     }
 
-    /// Whether `cached` shows that [`Writer::apply`] of `desired` would send nothing.
+    /// True if `cached` shows that [`Writer::apply`] of `desired` would send nothing.
     #[must_use]
     pub fn is_applied<K>(&self, desired: &K, cached: &K) -> bool
     where
@@ -167,7 +167,8 @@ impl Writer {
         has_our_fields(&self.manager, &body(desired), cached)
     }
 
-    /// Makes the status of `desired` that of the object `seen`, by server-side apply on the status subresource. The object must exist.
+    /// Makes the status of `desired` that of the object `seen`, by server-side apply on the status subresource. The
+    /// object must exist.
     ///
     /// # Errors
     /// When the API server does not accept it; [`WriteError::is_conflict`] when the object was created again meanwhile.
@@ -186,11 +187,13 @@ impl Writer {
             .await
     }
 
-    /// Creates `desired` by server-side apply, so that a later [`Writer::apply`] owns exactly its fields. It names a version that no object
-    /// has, so nothing of an object that exists is changed, and no request is needed to find out whether there is one.
+    /// Creates `desired` by server-side apply, so that a later [`Writer::apply`] owns exactly its fields. It names a
+    /// version that no object has, so nothing of an object that exists is changed, and no request is needed to find out
+    /// whether there is one.
     ///
     /// # Errors
-    /// When there is an object of the name: [`WriteError::is_conflict`] if it is `ours`, [`WriteError::is_foreign`] if not.
+    /// When there is an object of the name: [`WriteError::is_conflict`] if it is `ours`, [`WriteError::is_foreign`] if
+    /// not.
     pub async fn apply_new<K>(&self, desired: &K, ours: impl Fn(&ObjectMeta) -> bool) -> Result<ObjectMeta, WriteError>
     where
         K: Resource<DynamicType = ()> + Serialize,
@@ -212,7 +215,8 @@ impl Writer {
     /// Deletes the object of the uid and version of `seen`.
     ///
     /// # Errors
-    /// [`WriteError::is_conflict`] when it is another or of another version by now; [`WriteError::is_gone`] when there is none.
+    /// [`WriteError::is_conflict`] when it is another or of another version by now; [`WriteError::is_gone`] when there
+    /// is none.
     pub async fn delete<K>(&self, seen: &ObjectMeta) -> Result<(), WriteError>
     where
         K: Resource<DynamicType = ()>,
@@ -233,8 +237,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Fails unless the object of this name still has the version that was observed (None: does not exist). For a write to one object
-    /// that depends on another one, which no write has just shown to be up to date.
+    /// Fails unless the object of this name still has the version that was observed (None: does not exist). For a write
+    /// to one object that depends on another one, which no write has just shown to be up to date.
     ///
     /// # Errors
     /// [`WriteError::is_conflict`] when it has another version.
@@ -298,7 +302,8 @@ impl Writer {
         self.unseen.forget(&K::plural(&()), key);
     }
 
-    /// Whether the version that a cache shows is one that our own write has replaced, so that the pass should wait for the watch.
+    /// True if the version that a cache shows is one that our own write has replaced, so that the pass should wait for
+    /// the watch.
     #[must_use]
     pub fn awaits<K: Resource<DynamicType = ()>>(&self, key: &Key, shown: Option<&ObjectMeta>) -> bool {
         let shown = shown.and_then(|shown| shown.resource_version.as_deref());
@@ -328,8 +333,8 @@ impl Writer {
     }
 }
 
-/// The same request, refused if the API server does not know a field of the object, which it would leave out otherwise: what we believe to have
-/// written is there. An apply is refused in any case.
+/// The same request, refused if the API server does not know a field of the object, which it would leave out otherwise:
+/// what we believe to have written is there. An apply is refused in any case.
 fn strict(request: Result<http::Request<Vec<u8>>, BuildError>) -> Result<http::Request<Vec<u8>>, BuildError> {
     let mut request = request?;
     // Parameters begin before: the field manager is one.

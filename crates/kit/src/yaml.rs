@@ -12,13 +12,13 @@ pub use serde_saphyr::ser::Error as WriteError;
 mod reader;
 mod scalar;
 
-/// Why a text is not read.
+/// The reason why a text is not read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct YamlError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong there, and the remedy.
+    /// The error there, and the remedy.
     pub reason: String,
 }
 

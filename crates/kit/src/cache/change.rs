@@ -74,8 +74,8 @@ impl<K> Trigger<K> {
         }
     }
 
-    /// Ignores an update for which `same` is true of the object before and after: a heartbeat, or fields that the controller does not
-    /// read.
+    /// Ignores an update for which `same` is true of the object before and after: a heartbeat, or fields that the
+    /// controller does not read.
     #[must_use]
     pub fn unless(self, same: fn(&K, &K) -> bool) -> Self {
         Self { same, ..self }

@@ -1,4 +1,5 @@
-//! The objects that cannot be decoded: counted by kind, logged once each, and reported in Events by whichever replica leads.
+//! The objects that cannot be decoded: counted by kind, logged once each, and reported in Events by whichever replica
+//! leads.
 //!
 //! Bounded by what the API server holds: an entry goes when its object is decoded, deleted or no longer listed.
 
@@ -21,7 +22,7 @@ use crate::key::Key;
 use crate::leader::Leadership;
 use crate::metrics::Metrics;
 
-/// How often an Event on each is published again, while Events live an hour.
+/// The time after which an Event on each is published again, while Events live an hour.
 const REPEAT: Duration = Duration::from_mins(55);
 
 /// The undecodable objects of every cache of a process. Clones share them.
@@ -62,7 +63,7 @@ impl UndecodableObjects {
         Ok(())
     }
 
-    /// What is wrong with the object of this kind and key, if it cannot be decoded.
+    /// The error about the object of this kind and key, if it cannot be decoded.
     #[must_use]
     pub fn error<K: Resource<DynamicType = ()>>(&self, key: &Key) -> Option<String> {
         let objects = self.lock();
@@ -70,7 +71,7 @@ impl UndecodableObjects {
         Some(error.clone())
     }
 
-    /// Whether any object of this kind cannot be decoded.
+    /// True if any object of this kind cannot be decoded.
     #[must_use]
     pub fn any<K: Resource<DynamicType = ()>>(&self) -> bool {
         let kind = K::kind(&());

@@ -1,12 +1,14 @@
-//! Decodes one object at a time, so that an object that our type refuses never fails the list or the watch that brings it.
+//! Decodes one object at a time, so that an object that our type refuses never fails the list or the watch that brings
+//! it.
 //!
-//! The text of each object is taken out of the response first, without looking at its content, and decoded by itself: an object that
-//! is nested deeper than the parser allows fails alone, too. kube's `DeserializeGuard` parses each object into a tree of values
-//! within the response, so such an object fails the whole response. The text can be taken out of a watch event only if its type
-//! stands before its object, as in the events of every API server; any other event fails the watch, which then lists.
+//! The text of each object is taken out of the response first, without looking at its content, and decoded by itself:
+//! an object that is nested deeper than the parser allows fails alone, too. kube's `DeserializeGuard` parses each
+//! object into a tree of values within the response, so such an object fails the whole response. The text can be taken
+//! out of a watch event only if its type stands before its object, as in the events of every API server; any other
+//! event fails the watch, which then lists.
 //!
-//! The error about an object quotes the value that is wrong, except for kinds that hold secrets: no part of serde's text
-//! about these is shown, because the value may look like the rest of it.
+//! The error about an object quotes the value that is wrong, except for kinds that hold secrets: no part of serde's
+//! text about these is shown, because the value may look like the rest of it.
 
 use kube::Resource;
 use kube::core::ObjectMeta;
@@ -26,8 +28,8 @@ pub struct Guarded<K>(pub Result<K, Undecodable>);
 pub struct Undecodable {
     /// Name, namespace, uid and version; nothing else.
     pub metadata: ObjectMeta,
-    /// What is wrong, with the field where the type names it. It can quote the object, unless its kind holds secrets: escape it
-    /// before it is shown.
+    /// The error, with the field where the type names it. It can quote the object, unless its kind holds secrets:
+    /// escape it before it is shown.
     pub error: String,
 }
 
@@ -48,8 +50,8 @@ impl<'de, K: Resource<DynamicType = ()> + DeserializeOwned> Deserialize<'de> for
     }
 }
 
-/// Why `text` is no `K`: the path of the field, its value and what is expected; of a kind that holds secrets, only the path.
-/// Decodes once more, because the path costs time.
+/// The reason why `text` is no `K`: the path of the field, its value and what is expected; of a kind that holds
+/// secrets, only the path. Decodes once more, because the path costs time.
 fn error<K: Resource<DynamicType = ()> + DeserializeOwned>(text: &str) -> String {
     let mut parser = serde_json::Deserializer::from_str(text);
     match serde_path_to_error::deserialize::<_, K>(&mut parser) {

@@ -1,4 +1,4 @@
-//! Whether a cache is stale: since when its lists or watches fail.
+//! The health of a cache: since when its lists or watches fail.
 //!
 //! A healthy watch may be silent for hours, so silence means nothing. The first failure in a row starts a period of
 //! trouble; a complete list, an event, a watch that was established before it was cut, or one that does not fail for a
@@ -25,13 +25,13 @@ pub struct WatchTrouble {
     pub since: Timestamp,
     /// The same on the monotonic clock.
     pub since_monotonic: Duration,
-    /// What the last failure said.
+    /// The text of the last failure.
     pub error: String,
-    /// What it means.
+    /// Its meaning.
     pub cause: TroubleCause,
 }
 
-/// Why lists or watches fail.
+/// The reason why lists or watches fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TroubleCause {
     /// The API server does not have the kind: its definition was deleted, and all its objects with it.
@@ -63,7 +63,8 @@ impl Health {
     /// The readiness check.
     ///
     /// # Errors
-    /// Since when, and why, when the cache has been stale for minutes, or the API server does not have the kind any more.
+    /// Since when, and why, when the cache has been stale for minutes, or the API server does not have the kind any
+    /// more.
     pub(super) fn check(&self) -> Result<(), String> {
         let Some(trouble) = self.trouble() else { return Ok(()) };
         if trouble.cause != TroubleCause::Undefined
@@ -99,7 +100,7 @@ impl Health {
         });
     }
 
-    /// Whether there was a failure that nothing has ended yet.
+    /// True if there was a failure that nothing has ended yet.
     pub(super) fn has_failed(&self) -> bool {
         self.lock().is_some()
     }

@@ -1,9 +1,10 @@
 //! Applies watch events to the cache, then to its indexes, then notifies. No I/O.
 //!
-//! The order holds for every change, and for the first list as a whole: the objects first, then every index, then every trigger.
-//! So no reconcile starts before all that it looks up is up to date, in whatever order indexes and triggers were added. A relist after
-//! the first is merged object by object, so there is never a second copy of all objects, and what it no longer contains is deleted at
-//! its end. An object that cannot be decoded keeps its last good version, or is absent.
+//! The order holds for every change, and for the first list as a whole: the objects first, then every index, then every
+//! trigger. So no reconcile starts before all that it looks up is up to date, in whatever order indexes and triggers
+//! were added. A relist after the first is merged object by object, so there is never a second copy of all objects, and
+//! what it no longer contains is deleted at its end. An object that cannot be decoded keeps its last good version, or
+//! is absent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -20,7 +21,7 @@ use super::subscribers::Subscribers;
 use super::{Cacheable, Change};
 use crate::key::Key;
 
-/// Whether an object is cached.
+/// The filter by which an object is cached or not.
 pub(super) type Keep<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
 
 pub(super) struct Mirror<K> {
@@ -157,7 +158,7 @@ impl<K: Cacheable> Mirror<K> {
     }
 }
 
-/// Whether the object was deleted and created again under its name.
+/// True if the object was deleted and created again under its name.
 pub(super) fn recreated(before: &ObjectMeta, after: &ObjectMeta) -> bool {
     before.uid != after.uid
 }

@@ -8,7 +8,7 @@ use super::Cacheable;
 use crate::key::Key;
 use crate::packed::{Packed, Packing};
 
-/// What is cached of one kind.
+/// The cached objects of one kind.
 pub(super) struct Objects<K> {
     held: RwLock<BTreeMap<Key, Held<K>>>,
     packing: Option<Box<dyn Packing<K>>>,

@@ -1,4 +1,4 @@
-//! Who is called for each change of a cache: the indexes first, then the triggers.
+//! The subscribers of a cache, called for each change: the indexes first, then the triggers.
 
 use std::sync::{PoisonError, RwLock};
 

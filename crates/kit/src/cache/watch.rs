@@ -1,8 +1,9 @@
 //! Follows a watch until shutdown: how its errors are retried.
 //!
-//! kube's watcher resumes from its resourceVersion after any error except a 410 inside the stream. A server that rejects that
-//! resourceVersion in another way would be asked for it forever, so such a watch is restarted with a list. A watch that was
-//! established before its connection was cut is a success: a proxy may cut each of them within a minute.
+//! kube's watcher resumes from its resourceVersion after any error except a 410 inside the stream. A server that
+//! rejects that resourceVersion in another way would be asked for it forever, so such a watch is restarted with a list.
+//! A watch that was established before its connection was cut is a success: a proxy may cut each of them within a
+//! minute.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -112,7 +113,8 @@ pub(super) async fn follow<K: Cacheable>(
     }
 }
 
-/// What a failure says. A kind that the API server does not have is named, because the answer of the server does not name it.
+/// The text of a failure. A kind that the API server does not have is named, because the answer of the server does not
+/// name it.
 fn said<K: Cacheable>(error: &watcher::Error) -> String {
     if is_undefined(error) {
         let (plural, version, group) = (K::plural(&()), K::api_version(&()), K::group(&()));
@@ -145,7 +147,7 @@ fn cause(error: &watcher::Error) -> TroubleCause {
     }
 }
 
-/// Whether the API server does not have the kind.
+/// True if the API server does not have the kind.
 fn is_undefined(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
 }
@@ -164,13 +166,14 @@ async fn quiet(health: &Health, kit: &Kit) {
     }
 }
 
-/// How long the watch has failed, and how.
+/// The failures of the watch in a row.
 #[derive(Debug, Default)]
 struct Failures {
     /// All of them, in a row.
     count: u32,
-    /// How many of them began with a list. Counted apart, so that a server that was away and comes back without the old
-    /// events is asked for a list at once, while one that never serves a watch after a list is not asked without end.
+    /// The number of them that began with a list. Counted apart, so that a server that was away and comes back without
+    /// the old events is asked for a list at once, while one that never serves a watch after a list is not asked
+    /// without end.
     lists: u32,
     last: Duration,
     told: bool,
@@ -193,7 +196,7 @@ impl Failures {
         (list, not_before(error).unwrap_or_default().saturating_add(backoff))
     }
 
-    /// Whether `event` is the first sign that the watch goes on.
+    /// True if `event` is the first sign that the watch goes on.
     fn over<K>(&mut self, event: &Event<K>) -> bool {
         match event {
             // Said before anything was asked of the server.

@@ -1,12 +1,13 @@
 //! The same children in every namespace that is not terminating.
 //!
-//! - A missing child is created with POST: one request, which never merges into an object of that name that somebody else
-//!   made.
-//! - What differs is changed with one merge patch that is conditional on uid and resourceVersion and names the fields of ours, so that
-//!   whatever others put beside them stays.
-//! - A child is cached in any type that shows whether it is as desired: a digest is enough, so thousands of copies of a Secret take no
-//!   room.
-//! - A namespace in which a write fails delays no other: each is a key of its own, and its error is reported on the Namespace.
+//! - A missing child is created with POST: one request, which never merges into an object of that name that somebody
+//!   else made.
+//! - What differs is changed with one merge patch that is conditional on uid and resourceVersion and names the fields
+//!   of ours, so that whatever others put beside them stays.
+//! - A child is cached in any type that shows whether it is as desired: a digest is enough, so thousands of copies of a
+//!   Secret take no room.
+//! - A namespace in which a write fails delays no other: each is a key of its own, and its error is reported on the
+//!   Namespace.
 //!
 //! Never: a write in a namespace that is terminating; a write to an object that is not ours.
 
@@ -28,7 +29,7 @@ use crate::queue::Queue;
 use crate::retry::Next;
 use crate::writer::{WriteError, Writer};
 
-/// What a child is to be in each namespace.
+/// The desired child in each namespace.
 pub trait Desired: Send + Sync {
     /// The child as it is cached.
     type Child: Cacheable;
@@ -38,21 +39,21 @@ pub trait Desired: Send + Sync {
     /// Its name, the same in each namespace.
     fn name(&self) -> &str;
 
-    /// What to create in this namespace; None if others create it.
+    /// The object to create in this namespace; None if others create it.
     fn body(&self, namespace: &str) -> Option<Self::Body>;
 
-    /// What makes the cached child as desired.
+    /// The change that makes the cached child as desired.
     fn difference(&self, child: &Self::Child) -> Difference;
 
-    /// Whether an object of that name is ours, although the cache does not show it: its labels may have been edited so that the
-    /// selector of the cache does not match any more.
+    /// True if an object of that name is ours, although the cache does not show it: its labels may have been edited so
+    /// that the selector of the cache does not match any more.
     fn owns(&self, metadata: &ObjectMeta) -> bool;
 
     /// The patch that makes any object of ours as desired; None if that depends on what the object has.
     fn whole(&self) -> Option<Value>;
 }
 
-/// What makes a child as desired.
+/// The change that makes a child as desired.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Difference {
     /// Nothing: it is as desired.
@@ -61,8 +62,8 @@ pub enum Difference {
     Patch(Value),
     /// A field differs that cannot be changed: the child is deleted and created again.
     Replace,
-    /// It lacks the label by which it is ours. If it is ours all the same ([`Desired::owns`]), this merge patch gives it back;
-    /// otherwise it is somebody else's.
+    /// It lacks the label by which it is ours. If it is ours all the same ([`Desired::owns`]), this merge patch gives
+    /// it back; otherwise it is somebody else's.
     Unlabelled(Value),
     /// It is somebody else's.
     Foreign,
@@ -91,9 +92,9 @@ impl<C: Cacheable> Everywhere<C> {
         Self { namespaces, children }
     }
 
-    /// Queues a namespace when it is new or begins to terminate, and when a child in it changes, unless the child is then as desired
-    /// (`settled`): most changes are the writes of `writer`, and a pass over each would find nothing to do. Whatever changes what is desired
-    /// must queue the namespaces itself.
+    /// Queues a namespace when it is new or begins to terminate, and when a child in it changes, unless the child is
+    /// then as desired (`settled`): most changes are the writes of `writer`, and a pass over each would find nothing to
+    /// do. Whatever changes what is desired must queue the namespaces itself.
     pub fn notify(&self, queue: &Queue, writer: &Arc<Writer>, settled: impl Fn(&C) -> bool + Send + Sync + 'static) {
         self.namespaces.notify(queue.same_name().unless(as_terminating));
         let (queue, writer) = (queue.clone(), Arc::clone(writer));
@@ -109,8 +110,8 @@ impl<C: Cacheable> Everywhere<C> {
         }));
     }
 
-    /// Makes the children in the namespace of this pass as `desired`, and deletes `unwanted` ones. Does nothing in a namespace that is
-    /// terminating or gone.
+    /// Makes the children in the namespace of this pass as `desired`, and deletes `unwanted` ones. Does nothing in a
+    /// namespace that is terminating or gone.
     ///
     /// # Errors
     /// [`ChildrenError`], after every write was tried.
@@ -196,7 +197,7 @@ impl<C: Cacheable> Everywhere<C> {
     }
 }
 
-/// Whether the cache does not show our own last write of the child yet. What it is past is forgotten.
+/// True if the cache does not show our own last write of the child yet. What it is past is forgotten.
 fn is_outdated<D: Desired>(writer: &Writer, key: &Key, child: Option<&Arc<D::Child>>) -> bool {
     writer.awaits::<D::Body>(key, child.map(|child| child.meta()))
 }

@@ -1,7 +1,8 @@
 //! Waits for the deletion of foreign objects that have the name of a desired child.
 //!
-//! A cache with a label selector does not show them, so their deletion would start no pass: the child would be created minutes later, by the
-//! slow retry. Each such name is watched in all namespaces, metadata only, until no pass waits for it any more.
+//! A cache with a label selector does not show them, so their deletion would start no pass: the child would be created
+//! minutes later, by the slow retry. Each such name is watched in all namespaces, metadata only, until no pass waits
+//! for it any more.
 //!
 //! Never: a watch of a name that no pass reported. The number of watches is bounded by the number of desired names.
 

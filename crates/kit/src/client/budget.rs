@@ -1,4 +1,4 @@
-//! How many requests may be under way at once: of each controller, and of all of them together.
+//! The number of requests that may be under way at once: of each controller, and of all of them together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not sent: none of the {permits} request permits of {holder} became free within {limit:?}")]
 pub struct NoPermit {
-    /// Who has the permits: a controller.
+    /// The holder of the permits: a controller.
     pub holder: &'static str,
-    /// How many it has.
+    /// The number of its permits.
     pub permits: usize,
-    /// How long the request waited.
+    /// The time that the request waited.
     pub limit: Duration,
 }
 
-/// Which permits the requests of a client need.
+/// The permits that the requests of a client need.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     pub(super) holder: &'static str,
     pub(super) permits: usize,
-    /// Whether each request also needs one of the permits of the process.
+    /// True if each request also needs one of the permits of the process.
     within_process: bool,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Permits {
     process: Option<Arc<Semaphore>>,
 }
 
-/// What one request holds while it is under way.
+/// The permits of one request while it is under way.
 #[derive(Debug)]
 pub(super) struct Permit<'a> {
     _own: SemaphorePermit<'a>,
@@ -70,13 +70,14 @@ impl Permits {
         }
     }
 
-    /// Whether a write of this client keeps the Lease from being released until it is answered. A late Event harms nobody.
+    /// True if a write of this client keeps the Lease from being released until it is answered. A late Event harms
+    /// nobody.
     pub(super) fn delay_release(&self) -> bool {
         self.budget.within_process
     }
 
-    /// Waits for a permit: first for one of its own, so that no more of its requests than it has permits wait for the
-    /// process, where whoever came first is served first.
+    /// Waits for a permit: first for one of its own, so that no more of its requests than it has permits wait for those of
+    /// the process, which are given in order of arrival.
     pub(super) async fn acquire(&self) -> Result<Permit<'_>, AcquireError> {
         let own = self.own.acquire().await?;
         let process = match &self.process {

@@ -1,8 +1,8 @@
 //! The fence: a request body that yields no data unless this replica leads.
 //!
 //! hyper polls the body when it has a connection and writes to it. Between the call of a client and that moment lie the
-//! wait for a connection and the TCP and TLS handshakes: a process that was stopped in between must not write afterwards.
-//! What remains is one system call.
+//! wait for a connection and the TCP and TLS handshakes: a process that was stopped in between must not write
+//! afterwards. One system call remains.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use crate::leader::Leadership;
 #[error("not written: this replica is not the leader")]
 pub struct Fenced;
 
-/// Whether a request failed because this replica does not lead: nothing was written.
+/// True if a request failed because this replica does not lead: nothing was written.
 #[must_use]
 pub fn is_fenced(error: &kube::Error) -> bool {
     caused_by_fence(error)

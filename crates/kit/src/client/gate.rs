@@ -27,7 +27,7 @@ use crate::Kit;
 use crate::clock::{Elapsed, SharedClock, timeout};
 use crate::leader::{Leadership, UnderWay};
 
-/// What the gates of a process share.
+/// The state that the gates of a process share.
 #[derive(Clone)]
 pub(super) struct Gates(Arc<Shared>);
 

@@ -7,8 +7,8 @@ use tower::{BoxError, service_fn};
 /// The API server adds the groups of the service account, and `system:authenticated`.
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 
-/// A client whose requests are those of this service account. They go through `client`, so they have its limits, its deadlines and its fence.
-/// The caller needs the verb `impersonate` on the service account.
+/// A client whose requests are those of this service account. They go through `client`, so they have its limits, its
+/// deadlines and its fence. The caller needs the verb `impersonate` on the service account.
 #[must_use]
 pub fn impersonate(client: &Client, namespace: &str, service_account: &str) -> Client {
     let user = format!("system:serviceaccount:{namespace}:{service_account}");

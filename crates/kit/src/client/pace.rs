@@ -1,5 +1,5 @@
-//! Backoff for watches that repeatedly end as soon as they began, without an error (a proxy whose backend is gone). kube's
-//! watcher would start them again as fast as they end; client-go counts this as an error too.
+//! Backoff for watches that repeatedly end as soon as they began, without an error (a proxy whose backend is gone).
+//! kube's watcher would start them again as fast as they end; client-go counts this as an error too.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,8 @@ const SHORT: Duration = Duration::from_secs(1);
 const FREE: u32 = 2;
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(8));
 
-/// Watches that did not begin within [`STALE`] are forgotten when there are this many: plugins have watches of any kind.
+/// Watches that did not begin within [`STALE`] are forgotten when there are this many: plugins have watches of any
+/// kind.
 const MANY: usize = 256;
 /// Longer than a watch lasts.
 const STALE: Duration = Duration::from_mins(5);
@@ -30,7 +31,7 @@ struct Watch {
 }
 
 impl Pace {
-    /// How long to wait, at `now`, before the watch is started.
+    /// The wait, at `now`, before the watch is started.
     pub(super) fn before(&self, watch: &str, now: Duration) -> Duration {
         let mut watches = self.lock();
         let Some(watch) = watches.get_mut(watch) else {

@@ -1,6 +1,6 @@
 //! Pages of lists that fit into memory.
 //!
-//! The API server limits a page by the number of its objects, and whoever writes the objects decides how large they
+//! The API server limits a page by the number of its objects, and anyone who writes the objects decides how large they
 //! are: 1.5 MB each, by the limit of etcd. So a page is read up to [`MOST`] bytes. One that is longer is dropped as
 //! soon as that is known, and asked for again with a quarter of its objects; a page of one object is read whatever its
 //! size is. The number is remembered for each list, and doubled after a small page, so that a long list of large
@@ -22,7 +22,7 @@ const SMALL: usize = MOST / 8;
 #[derive(Debug, Default)]
 pub(super) struct Pages(Mutex<BTreeMap<String, u32>>);
 
-/// How the next page of a list is asked for.
+/// The size of the next page of a list.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Page {
     /// The path and the query of the list, without place and size of the page.
@@ -77,7 +77,7 @@ impl Pages {
 }
 
 impl Page {
-    /// How many bytes are read of it.
+    /// The number of bytes that are read of it.
     pub(super) fn most(&self) -> usize {
         if self.objects > 1 { MOST } else { usize::MAX }
     }

@@ -1,8 +1,8 @@
-//! The proxy that leads to the API server: over HTTP or HTTPS with CONNECT, or SOCKS 5, so that the proxy sees neither the
-//! token nor the requests.
+//! The proxy that leads to the API server: over HTTP or HTTPS with CONNECT, or SOCKS 5, so that the proxy sees neither
+//! the token nor the requests.
 //!
-//! Its password is never shown. The certificate of an HTTPS proxy is checked against the certificates of the system, not
-//! against those of the cluster, and it gets no client certificate.
+//! Its password is never shown. The certificate of an HTTPS proxy is checked against the certificates of the system,
+//! not against those of the cluster, and it gets no client certificate.
 
 use http::Uri;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
@@ -20,7 +20,7 @@ pub(super) struct Proxy {
     intercept: Intercept,
 }
 
-/// How a proxy is talked to.
+/// The protocol of a proxy.
 pub(super) enum Kind {
     Http,
     Https,

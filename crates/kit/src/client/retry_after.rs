@@ -1,7 +1,8 @@
 //! `Retry-After`: the API server, or a proxy before it, says when a request that it refused may be sent again.
 //!
-//! kube drops the headers of an error and keeps its `Status`, which has a field for the same. API priority and fairness refuses with a
-//! header and a line of text, so the gate writes the value of the header into the Status, where a retry reads it.
+//! kube drops the headers of an error and keeps its `Status`, which has a field for the same. API priority and fairness
+//! refuses with a header and a line of text, so the gate writes the value of the header into the Status, where a retry
+//! reads it.
 
 use std::time::Duration;
 
@@ -27,13 +28,14 @@ pub(crate) fn in_status(status: &Status) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(FLOOR))
 }
 
-/// Whether the body of this response has to be read for [`into_status`].
+/// True if the body of this response has to be read for [`into_status`].
 pub(super) fn is_asked<B>(response: &Response<B>) -> bool {
     let status = response.status();
     (status.is_client_error() || status.is_server_error()) && response.headers().contains_key(header::RETRY_AFTER)
 }
 
-/// The response, with the value of its header in the Status that is its body. Any other body becomes the message of one.
+/// The response, with the value of its header in the Status that is its body. Any other body becomes the message of
+/// one.
 pub(super) fn into_status(response: Response<Bytes>, now: Timestamp) -> Response<Bytes> {
     let Some(after) = is_asked(&response).then(|| asked(response.headers(), now)).flatten() else {
         return response;

@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 use super::{Clock, ManualClock, SharedClock, SystemClock};
 
-/// A clock that follows tokio's. In a runtime with paused time (`#[tokio::test(start_paused = true)]`) a whole role runs in simulated
-/// time. In a runtime without paused time it moves with the machine's clock.
+/// A clock that follows tokio's. In a runtime with paused time (`#[tokio::test(start_paused = true)]`) a whole role
+/// runs in simulated time. In a runtime without paused time it moves with the machine's clock.
 ///
-/// Clones share the time. Processes that are simulated in one runtime may each have one: [`SimulatedClock::stop_for`] stops
-/// only the process that has this one.
+/// Clones share the time. Processes that are simulated in one runtime may each have one: [`SimulatedClock::stop_for`]
+/// stops only the process that has this one.
 #[derive(Clone, Debug)]
 pub struct SimulatedClock {
     start: Instant,
@@ -43,8 +43,8 @@ impl SimulatedClock {
         Arc::new(Self::new())
     }
 
-    /// Simulates SIGSTOP followed by SIGCONT: the time passes, nothing runs in the process meanwhile, and afterwards every
-    /// sleep whose time has come ends at once.
+    /// Simulates SIGSTOP followed by SIGCONT: the time passes, nothing runs in the process meanwhile, and afterwards
+    /// every sleep whose time has come ends at once.
     pub fn stop_for(&self, time: Duration) {
         self.stopped.send_modify(|stopped| *stopped += time);
     }

@@ -19,13 +19,14 @@ use crate::queue::Queue;
 use crate::retry::{FLOOR, Next, ReconcileError as _, Retry};
 use crate::tasks::panic_message;
 
-/// How many objects that fail alike are in the log; the others are logged at level debug. The metric counts all of them.
+/// The number of objects that fail alike and are in the log; the others are logged at level debug. The metric counts
+/// all of them.
 const LOGGED: usize = 10;
 
 /// When to reconcile a key again although nothing changes; None is never.
 pub(super) type Again = Option<Duration>;
 
-/// What the passes of one controller share.
+/// The state that the passes of one controller share.
 pub(super) struct Attempts<R: Reconciler> {
     reconciler: Arc<R>,
     context: ControllerContext,
@@ -100,7 +101,7 @@ impl<R: Reconciler> Attempts<R> {
         }
     }
 
-    /// How long no pass over the key starts, whatever asks for it.
+    /// The time for which no pass over the key starts, whatever asks for it.
     pub(super) fn pause(&self, key: &Key) -> Option<Duration> {
         self.failing().pause(key, self.context.kit.clock.monotonic())
     }

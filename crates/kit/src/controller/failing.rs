@@ -1,10 +1,11 @@
 //! The keys whose last pass failed, by the class of the error.
 //!
-//! Most often they fail for one reason: a permission, a definition or an API server that is missing. Each waits for its own backoff; the
-//! first of them that succeeds shows that the reason is gone, and lets the others of its class try at once.
+//! Most often they fail for one reason: a permission, a definition or an API server that is missing. Each waits for its
+//! own backoff; the first of them that succeeds shows that the reason is gone, and lets the others of its class try at
+//! once.
 //!
-//! Changes do not drive a key that fails: a change starts a pass at once, and if that fails, too, the next pass starts [`PAUSE`] later at the
-//! earliest. The writes of a pass that partly failed are such changes.
+//! Changes do not drive a key that fails: a change starts a pass at once, and if that fails, too, the next pass starts
+//! [`PAUSE`] later at the earliest. The writes of a pass that partly failed are such changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,7 +21,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Failing {
     classes: BTreeMap<Key, Failure>,
-    /// How many have each class.
+    /// The number of keys of each class.
     counts: BTreeMap<&'static str, usize>,
     /// The monotonic time before which nothing is released.
     not_before: Duration,
@@ -55,7 +56,7 @@ impl Failing {
         count
     }
 
-    /// How long no pass over the key starts, whatever asks for it.
+    /// The time for which no pass over the key starts, whatever asks for it.
     pub(super) fn pause(&self, key: &Key, now: Duration) -> Option<Duration> {
         let pause = self.classes.get(key)?.not_before.saturating_sub(now);
         (!pause.is_zero()).then_some(pause)

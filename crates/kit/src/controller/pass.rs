@@ -37,14 +37,14 @@ impl Pass {
         }
     }
 
-    /// What to reconcile.
+    /// The key to reconcile.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// Says which object the pass is about: an error's notice is published on it. The reference names the uid, so an object that is
-    /// created again under the name meanwhile does not get the Event.
+    /// Says which object the pass is about: an error's notice is published on it. The reference names the uid, so an
+    /// object that is created again under the name meanwhile does not get the Event.
     pub fn about(&mut self, object: ObjectReference) {
         self.about = Some(Box::new(object));
     }
@@ -53,8 +53,8 @@ impl Pass {
         self.about.as_deref()
     }
 
-    /// Waits for something outside the process without a permit: thousands of passes may wait together for one response from the cloud.
-    /// What was read from a cache before it may be stale after it.
+    /// Waits for something outside the process without a permit: thousands of passes may wait together for one response
+    /// from the cloud. What was read from a cache before it may be stale after it.
     pub async fn outside<T>(&mut self, waiting: impl Future<Output = T>) -> T {
         self.permit = None;
         let output = waiting.await;

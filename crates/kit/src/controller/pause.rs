@@ -3,7 +3,7 @@
 use futures::future::pending;
 use tokio::sync::watch;
 
-/// Whether controllers pause. Clones share it.
+/// A signal by which controllers pause. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Pause(watch::Receiver<bool>);
 
@@ -18,7 +18,7 @@ impl Pause {
         PauseSwitch::new(false).pause()
     }
 
-    /// Whether it pauses now.
+    /// True if it pauses now.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         *self.0.borrow()
@@ -41,13 +41,14 @@ impl PauseSwitch {
         Self(watch::Sender::new(paused))
     }
 
-    /// What it switches.
+    /// The signal that it switches.
     #[must_use]
     pub fn pause(&self) -> Pause {
         Pause(self.0.subscribe())
     }
 
-    /// Sets the state that `paused` returns. Calls at the same time take turns, so the state is never older than what the last one saw.
+    /// Sets the state that `paused` returns. Calls at the same time take turns, so the state is never older than what
+    /// the last one saw.
     pub fn update(&self, paused: impl FnOnce() -> bool) {
         self.0.send_if_modified(|state| {
             let before = *state;

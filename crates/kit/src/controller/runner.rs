@@ -1,8 +1,9 @@
-//! Which key is reconciled when: those in the queue at once, as far as permits are free; the others when they are due. One that just failed
-//! twice is due when its pause is over.
+//! The order of reconciles: keys in the queue at once, as far as permits are free; the others when they are due. One
+//! that just failed twice is due when its pause is over.
 //!
-//! kube's applier would do this, but it needs a store of whole objects, keeps every reference that waits for its time twice, and polls
-//! every pass that is under way whenever one of them moves: that is quadratic when all Nodes wait for one response of the cloud.
+//! kube's applier would do this, but it needs a store of whole objects, keeps every reference that waits for its time
+//! twice, and polls every pass that is under way whenever one of them moves: that is quadratic when all Nodes wait for
+//! one response of the cloud.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -70,8 +71,8 @@ impl<R: Reconciler> Runner<R> {
         Ok(())
     }
 
-    /// Completes with a permit when a key waits. It takes the permit only then, so that an idle runner holds none, and is awaited until
-    /// it completes, so that it keeps its place among the passes that wait for a permit.
+    /// Completes with a permit when a key waits. It takes the permit only then, so that an idle runner holds none, and
+    /// is awaited until it completes, so that it keeps its place among the passes that wait for a permit.
     fn ready(&self) -> BoxFuture<'static, Result<OwnedSemaphorePermit, AcquireError>> {
         let (queue, permits) = (self.queue.clone(), Arc::clone(&self.permits));
         async move {

@@ -55,7 +55,7 @@ struct Scripted {
     /// Name, resourceVersion and whole seconds since the start of the test.
     calls: Mutex<Vec<(String, String, u64)>>,
     forgotten: Mutex<Vec<String>>,
-    /// Whether each reconcile waits outside first.
+    /// True if each reconcile waits outside first.
     outside: bool,
     /// A reconcile lasts until there is a permit for it.
     permits: Semaphore,
@@ -317,7 +317,7 @@ async fn a_change_during_backoff_is_tried_at_once_and_only_success_resets() {
     );
 }
 
-/// What a pass that partly fails writes is a change, which starts the next one.
+/// A write of a pass that partly fails is a change, which starts the next one.
 #[tokio::test(start_paused = true)]
 async fn changes_neither_drive_an_object_that_fails_nor_delay_its_retry() {
     for retry in [Retry::Backoff, Retry::Slow] {

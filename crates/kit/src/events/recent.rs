@@ -1,8 +1,8 @@
-//! Which notices were published lately: each once, and no object without end.
+//! The notices that were published lately: each once, and a limited number for an object.
 //!
-//! The limits for one object are those of client-go's event correlator: 25 at once, then one in five minutes. Keys are hashes, so
-//! that what somebody wrote into an object is not kept. The memory is bounded, however many objects there are and
-//! whatever becomes of their Events: what is forgotten too early is at worst published again.
+//! The limits for one object are those of client-go's event correlator: 25 at once, then one in five minutes. Keys are
+//! hashes, so that what somebody wrote into an object is not kept. The memory is bounded, however many objects there
+//! are and whatever becomes of their Events: what is forgotten too early is at worst published again.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -21,9 +21,10 @@ const SHARE: Allowance = Allowance {
     refill: REFILL,
 };
 
-/// Remembered of each kind, at least: two notices on each of 50,000 Nodes. With fewer, each retry of a Node beyond them would publish again.
+/// Remembered of each kind, at least: two notices on each of 50,000 Nodes. With fewer, each retry of a Node beyond them
+/// would publish again.
 const REMEMBERED: usize = 100_000;
-/// What was remembered before this has no effect any more.
+/// The time before which what was remembered has no effect any more.
 const FORGOTTEN_AFTER: Duration = SHARE.refill.saturating_mul(SHARE.burst);
 
 #[derive(Debug, Default)]
@@ -35,7 +36,7 @@ pub(super) struct Recent {
     full_at: Newest,
 }
 
-/// What was admitted, to be withdrawn if it could not be published.
+/// A notice that was admitted, to be withdrawn if it could not be published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Admitted {
     words: u64,
@@ -44,7 +45,7 @@ pub(super) struct Admitted {
 }
 
 impl Recent {
-    /// Whether to publish at `now`; counted as published when so.
+    /// True if it is to be published at `now`; then it counts as published.
     pub(super) fn admit(&mut self, regarding: &ObjectReference, notice: &Notice, now: Duration) -> Option<Admitted> {
         let object = match regarding.uid.as_deref() {
             Some(uid) => self.hasher.hash_one(uid),
@@ -73,8 +74,8 @@ impl Recent {
     }
 }
 
-/// The newest entries of a map: at least [`REMEMBERED`], at most twice as many. None is older than twice [`FORGOTTEN_AFTER`] when
-/// another is added.
+/// The newest entries of a map: at least [`REMEMBERED`], at most twice as many. None is older than twice
+/// [`FORGOTTEN_AFTER`] when another is added.
 #[derive(Debug, Default)]
 struct Newest {
     new: HashMap<u64, Duration>,

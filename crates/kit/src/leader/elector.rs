@@ -28,8 +28,8 @@ use access::Access;
 use requests::{Failure, Requests};
 use versions::Rewind;
 
-/// On shutdown: the time for controllers to finish what they began, for writes under way to be answered, and for the Lease to be
-/// released. Together less than the grace of the process ([`crate::tasks::GRACE`]).
+/// On shutdown: the time for controllers to finish what they began, for writes under way to be answered, and for the
+/// Lease to be released. Together less than the grace of the process ([`crate::tasks::GRACE`]).
 const FINISH: Duration = Duration::from_millis(350);
 const ANSWER: Duration = Duration::from_millis(250);
 const RELEASE: Duration = Duration::from_millis(250);
@@ -37,7 +37,7 @@ const RELEASE: Duration = Duration::from_millis(250);
 /// A leader that has not been fit to lead for this time asks for a successor.
 const UNFIT: Duration = Duration::from_secs(30);
 
-/// Which Lease, and who claims it.
+/// The Lease, and the identity that claims it.
 #[derive(Clone, Debug)]
 pub struct LeaseSettings {
     /// The Lease's namespace.
@@ -64,11 +64,11 @@ pub enum LeaderError {
     Lost {
         /// Namespace and name.
         lease: String,
-        /// How.
+        /// The way in which it was lost.
         loss: Loss,
     },
-    /// The storage of the API server was restored from a backup, or is empty: whatever this replica has cached may be lost, and no watch says
-    /// so.
+    /// The storage of the API server was restored from a backup, or is empty: whatever this replica has cached may be
+    /// lost, and no watch says so.
     #[error(
         "the storage of the API server went back in time, so this replica starts anew: the Lease {lease} has the version {version}, after {newest}"
     )]
@@ -82,7 +82,7 @@ pub enum LeaderError {
     },
 }
 
-/// How leadership was lost.
+/// The way in which leadership was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// No renewal succeeded within this time, or the process was stopped for longer.
@@ -115,7 +115,8 @@ impl Display for Loss {
     }
 }
 
-/// The start of a holder's name, or of a reason, that is shown, in bytes: everyone with permission to write the Lease can write any name.
+/// The start of a holder's name, or of a reason, that is shown, in bytes: everyone with permission to write the Lease
+/// can write any name.
 const SHOWN: usize = 253;
 
 /// The shortest time between two tries to renew.
@@ -197,13 +198,13 @@ impl Elector {
         (elector, leadership)
     }
 
-    /// Stands by until the Lease can be claimed, then leads until `shutdown`, then releases it. A replica stands when it is fit to lead; one
-    /// that can do a part of its work stands when nobody else did for a lease duration, and releases the Lease when a replica that is
-    /// fit offers to lead.
+    /// Stands by until the Lease can be claimed, then leads until `shutdown`, then releases it. A replica stands when
+    /// it is fit to lead; one that can do a part of its work stands when nobody else did for a lease duration, and
+    /// releases the Lease when a replica that is fit offers to lead.
     ///
     /// # Errors
-    /// [`LeaderError::Lost`] when it led and does not lead any more, [`LeaderError::Rewound`] on any replica: the process must exit, and
-    /// writes nothing more.
+    /// [`LeaderError::Lost`] when it led and does not lead any more, [`LeaderError::Rewound`] on any replica: the
+    /// process must exit, and writes nothing more.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), LeaderError> {
         let lease = || format!("{}/{}", self.settings.namespace, self.settings.name);
         let ended = tokio::select! {

@@ -1,8 +1,8 @@
 //! The Lease as a record: what its fields mean, and what to write. Pure.
 //!
-//! Source: client-go's `tools/leaderelection` and its `resourcelock.LeaseLock`. Two annotations are our own: with one, a holder that is
-//! not fit to lead asks for a successor, and with the other a replica that is fit offers to be it. Both are removed when the holder
-//! changes or is fit again. A replica that knows neither keeps them as they are.
+//! Source: client-go's `tools/leaderelection` and its `resourcelock.LeaseLock`. Two annotations are our own: with one,
+//! a holder that is not fit to lead asks for a successor, and with the other a replica that is fit offers to be it.
+//! Both are removed when the holder changes or is fit again. A replica that knows neither keeps them as they are.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,9 +16,9 @@ const UNFIT_HOLDER: &str = "tidewaiter.dev/unfit-holder";
 /// The identity of a replica that is fit to succeed that holder.
 const SUCCESSOR: &str = "tidewaiter.dev/successor";
 
-/// The longest time for which a Lease is held without a change, whatever it says: whoever may write it could stop every
-/// replica for 68 years with one edit. No component of Kubernetes, and no release of Tidewaiter, has a lease duration
-/// that is as long.
+/// The longest time for which a Lease is held without a change, whatever it says: anyone who may write it could stop
+/// every replica for 68 years with one edit. No component of Kubernetes, and no release of Tidewaiter, has a lease
+/// duration that is as long.
 const LONGEST: Duration = Duration::from_mins(1);
 
 /// The three times of an election.
@@ -38,8 +38,9 @@ pub struct Timing {
 pub struct InvalidTiming;
 
 impl Timing {
-    /// `lease_duration` (whole seconds): how long candidates wait after the last change that they saw. `renew_deadline`: how
-    /// long a leader goes on without a renewal. `retry_period`: the time between renewals, and between reads of a standby.
+    /// `lease_duration` (whole seconds): how long candidates wait after the last change that they saw.
+    /// `renew_deadline`: how long a leader goes on without a renewal. `retry_period`: the time between renewals, and
+    /// between reads of a standby.
     ///
     /// # Errors
     /// When they violate client-go's rules.
@@ -59,13 +60,13 @@ impl Timing {
         .ok_or(InvalidTiming)
     }
 
-    /// How long candidates wait after the last change that they saw.
+    /// The time that candidates wait after the last change that they saw.
     #[must_use]
     pub fn lease_duration(&self) -> Duration {
         self.lease_duration
     }
 
-    /// How long a leader goes on without a renewal.
+    /// The time that a leader goes on without a renewal.
     #[must_use]
     pub fn renew_deadline(&self) -> Duration {
         self.renew_deadline
@@ -149,7 +150,8 @@ pub(super) fn claimed_unfit(lease: &Lease, identity: &str, now: Timestamp, timin
     lease
 }
 
-/// `lease`, with the offer of `identity` to succeed its holder; None if the holder does not ask for a successor, or has an offer.
+/// `lease`, with the offer of `identity` to succeed its holder; None if the holder does not ask for a successor, or has
+/// an offer.
 pub(super) fn offered(lease: &Lease, identity: &str) -> Option<Lease> {
     let holder = holder(lease).filter(|holder| *holder != identity)?;
     if annotation(lease, UNFIT_HOLDER) != Some(holder) || annotation(lease, SUCCESSOR).is_some() {

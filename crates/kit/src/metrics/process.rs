@@ -2,8 +2,8 @@
 //!
 //! Read from the kernel on each scrape. A value that cannot be read is left out, never guessed.
 //!
-//! The prometheus crate's own collector (its feature `process`) is not used: it counts CPU time in whole seconds, which is
-//! too coarse for an idle role, and brings the crate procfs with a second version of rustix.
+//! The prometheus crate's own collector (its feature `process`) is not used: it counts CPU time in whole seconds, which
+//! is too coarse for an idle role, and brings the crate procfs with a second version of rustix.
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Which cluster a process works in.
+//! The cluster that a process works in.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ pub enum ClusterError {
     /// There is neither a kubeconfig nor a service account.
     #[error("no cluster to work in: set kubeconfig (this is not a pod: {pod})")]
     Missing {
-        /// Why the service account of a pod cannot be used.
+        /// The reason why the service account of a pod cannot be used.
         pod: InClusterError,
-        /// Why the default kubeconfig cannot be used.
+        /// The reason why the default kubeconfig cannot be used.
         #[source]
         kubeconfig: KubeconfigError,
     },
@@ -29,13 +29,13 @@ pub enum ClusterError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         #[source]
         source: FileError,
     },
 }
 
-/// What is wrong with a kubeconfig.
+/// The error in a kubeconfig.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It cannot be read or parsed.
@@ -53,7 +53,7 @@ pub enum FileError {
         user: String,
         /// The command.
         command: String,
-        /// What the kubeconfig says on how to install it, in parentheses.
+        /// The kubeconfig's hint on how to install it, in parentheses.
         hint: String,
     },
     /// The token is no value of a header.
@@ -67,11 +67,11 @@ pub enum FileError {
     Context(KubeconfigError),
 }
 
-/// The cluster of the kubeconfig at `path`; without a path that of `KUBECONFIG`, or the one that the pod runs in. Uses the
-/// context that is called `context` if there is one, otherwise the current context.
+/// The cluster of the kubeconfig at `path`; without a path that of `KUBECONFIG`, or the one that the pod runs in. Uses
+/// the context that is called `context` if there is one, otherwise the current context.
 ///
-/// The proxy is that of the kubeconfig, otherwise the one of the environment, as for kubectl. The API server of a pod's own
-/// cluster is always reached directly.
+/// The proxy is that of the kubeconfig, otherwise the one of the environment, as for kubectl. The API server of a pod's
+/// own cluster is always reached directly.
 ///
 /// # Errors
 /// When there is no kubeconfig and no service account, or the file cannot be used.
@@ -102,7 +102,7 @@ pub async fn kube_config(path: Option<&Path>, context: Option<&str>) -> Result<C
     })
 }
 
-/// Where [`kube_config`] finds the cluster, in words.
+/// The place where [`kube_config`] finds the cluster, in words.
 pub(super) fn origin(path: Option<&Path>) -> String {
     let paths = path.map_or_else(|| default_paths(&environment()), |path| vec![path.to_owned()]);
     let present: Vec<_> = present(&paths)
@@ -116,7 +116,7 @@ pub(super) fn origin(path: Option<&Path>) -> String {
     }
 }
 
-/// Why the default kubeconfig does not name a cluster.
+/// The reason why the default kubeconfig does not name a cluster.
 enum NoDefault {
     Unusable(ClusterError),
     Missing(KubeconfigError),
@@ -336,7 +336,7 @@ fn add_scheme(kubeconfig: &mut Kubeconfig, context: Option<&str>) {
     }
 }
 
-/// Whether the cluster of the context has a `proxy-url`.
+/// True if the cluster of the context has a `proxy-url`.
 fn has_proxy(kubeconfig: &Kubeconfig, context: Option<&str>) -> bool {
     let context = context_of(kubeconfig, context);
     let clusters = kubeconfig.clusters.iter();

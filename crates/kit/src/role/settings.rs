@@ -1,7 +1,7 @@
 //! The settings that every role in a cluster has, and how those of one role are read together with them.
 //!
-//! serde's `flatten` cannot read them: with it a wrong value is reported without the name of its setting, and an unknown setting
-//! without the nearest known one.
+//! serde's `flatten` cannot read them: with it a wrong value is reported without the name of its setting, and an
+//! unknown setting without the nearest known one.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -19,16 +19,17 @@ use crate::telemetry::LogSettings;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct RoleSettings {
-    /// The kubeconfig to use. Without one, what `KUBECONFIG` names, else `~/.kube/config`, else the service account of the pod.
+    /// The kubeconfig to use. Without one, what `KUBECONFIG` names, else `~/.kube/config`, else the service account of
+    /// the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubeconfig: Option<PathBuf>,
-    /// Where `/metrics` is served; `/healthz` and `/readyz`, too.
+    /// The address on which `/metrics` is served; `/healthz` and `/readyz`, too.
     #[serde(deserialize_with = "address")]
     pub admin_address: SocketAddr,
-    /// Where `/healthz` and `/readyz` are served to probes.
+    /// The address on which `/healthz` and `/readyz` are served to probes.
     #[serde(deserialize_with = "address")]
     pub health_address: SocketAddr,
-    /// What is logged, and how.
+    /// The events that are logged, and their format.
     pub log: LogSettings,
 }
 

@@ -1,7 +1,7 @@
 //! The open connections of a port: limited in number, and shared between peers.
 //!
-//! The limit never makes a new connection wait: it closes the oldest connection of the peer that has the most. A peer is an
-//! IPv4 address or an IPv6 network of 64 bits, because one host usually has a whole such network.
+//! The limit never makes a new connection wait: it closes the oldest connection of the peer that has the most. A peer
+//! is an IPv4 address or an IPv6 network of 64 bits, because one host usually has a whole such network.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +15,7 @@ pub(super) struct Connections {
     /// The connections of each peer, oldest first; those that are being closed are not among them.
     peers: HashMap<IpAddr, VecDeque<Connection>>,
     peer_of: HashMap<Id, IpAddr>,
-    /// How many connections there have been.
+    /// The number of connections so far.
     opened: u64,
 }
 
@@ -35,7 +35,7 @@ impl Connections {
         }
     }
 
-    /// Whether no connection is open.
+    /// True if no connection is open.
     pub(super) fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }
@@ -45,8 +45,8 @@ impl Connections {
         self.tasks.len() <= self.limit
     }
 
-    /// Runs `connection`, which `address` opened. Above the limit, closes the oldest connection of the peer that has the most,
-    /// the new one included in the count.
+    /// Runs `connection`, which `address` opened. Above the limit, closes the oldest connection of the peer that has
+    /// the most, the new one included in the count.
     pub(super) fn open(&mut self, address: IpAddr, connection: impl Future<Output = ()> + Send + 'static) {
         let peer = network(address);
         let task = self.tasks.spawn(connection);

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use super::{BindError, bind};
 use crate::clock::Clock;
 
-/// How often a port in use is tried.
+/// The time between two tries of a port in use.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// A port, open or in use.
@@ -30,7 +30,8 @@ impl Port {
     /// Listens on `address`, which comes from `setting`, unless another process uses it.
     ///
     /// # Errors
-    /// When the operating system refuses the address for another reason: it is not one of this machine, or may not be used.
+    /// When the operating system refuses the address for another reason: it is not one of this machine, or may not be
+    /// used.
     pub async fn open(setting: &'static str, address: SocketAddr) -> Result<Self, BindError> {
         let listener = match bind(setting, address).await {
             Ok(listener) => Some(listener),

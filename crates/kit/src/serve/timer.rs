@@ -14,7 +14,7 @@ use crate::clock::SharedClock;
 /// Measures hyper's time limits on the monotonic time of a clock.
 #[derive(Clone)]
 pub(super) struct ClockTimer {
-    /// Where the monotonic time starts, in hyper's type. Only differences count.
+    /// The start of the monotonic time, in hyper's type. Only differences count.
     origin: Instant,
     clock: SharedClock,
 }

@@ -1,4 +1,4 @@
-//! Why a write did not succeed, what could help, and what to report.
+//! The reason why a write did not succeed, what could help, and what to report.
 
 use std::fmt::{self, Display};
 
@@ -16,10 +16,11 @@ use crate::retry::{ReconcileError, Retry};
 /// The most that a notice repeats of what the API server said, in bytes.
 const SAID: usize = 600;
 
-/// What the API server says of a field that it does not know. Source: `NewStrictDecodingError` of its runtime.
+/// The words of the API server about a field that it does not know. Source: `NewStrictDecodingError` of its runtime.
 const UNKNOWN_FIELD: &str = "strict decoding error: unknown field";
 
-/// What it says of such a field in an apply, with status 500. Source: `validation.go` of structured-merge-diff's `typed`.
+/// Its words about such a field in an apply, with status 500. Source: `validation.go` of structured-merge-diff's
+/// `typed`.
 const UNDECLARED_FIELD: &str = "field not declared in schema";
 
 /// A write that did not succeed, as far as is known.
@@ -33,7 +34,7 @@ pub struct WriteError {
     source: kube::Error,
 }
 
-/// What was to be done.
+/// The operation that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Read,
@@ -44,7 +45,7 @@ pub(super) enum Verb {
     Delete,
 }
 
-/// What a failure means.
+/// The meaning of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
     /// The object is of another version, or exists already: observe it again.
@@ -74,19 +75,19 @@ impl WriteError {
         }
     }
 
-    /// Whether the object is of another version than was observed, or exists where none was.
+    /// True if the object is of another version than was observed, or exists where none was.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         self.failure == Failure::Conflict
     }
 
-    /// Whether somebody else's object has the name.
+    /// True if somebody else's object has the name.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         self.failure == Failure::Foreign
     }
 
-    /// Whether the write may have taken effect, or may do so yet.
+    /// True if the write may have taken effect, or may do so yet.
     #[must_use]
     pub fn is_in_doubt(&self) -> bool {
         self.failure == Failure::Unknown
@@ -106,13 +107,13 @@ impl WriteError {
         }
     }
 
-    /// Whether the object, its namespace or its kind does not exist.
+    /// True if the object, its namespace or its kind does not exist.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.failure == Failure::Gone
     }
 
-    /// What the API server said.
+    /// The words of the API server.
     fn said(&self) -> String {
         match &self.source {
             kube::Error::Api(status) => {
@@ -165,7 +166,7 @@ impl WriteError {
         }
     }
 
-    /// Whether the API server did not answer in time, or ended the request because it took too long.
+    /// True if the API server did not answer in time, or ended the request because it took too long.
     fn is_timeout(&self) -> bool {
         match &self.source {
             kube::Error::Api(status) => status.code == 504,
@@ -173,7 +174,7 @@ impl WriteError {
         }
     }
 
-    /// Whether an admission webhook did not answer. Source: `NewInternalError` of the API server's webhook dispatcher.
+    /// True if an admission webhook did not answer. Source: `NewInternalError` of the API server's webhook dispatcher.
     fn is_webhook(&self) -> bool {
         matches!(&self.source, kube::Error::Api(status) if status.message.contains("failed calling webhook"))
     }
@@ -203,13 +204,14 @@ fn is_unknown_field(status: &Status) -> bool {
     status.message.contains(UNKNOWN_FIELD) || status.message.contains(UNDECLARED_FIELD)
 }
 
-/// Whether the write was refused because its namespace is being deleted. Source: the admission plugin `NamespaceLifecycle`.
+/// True if the write was refused because its namespace is being deleted. Source: the admission plugin
+/// `NamespaceLifecycle`.
 fn is_terminating(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-/// What to say about somebody else's object that has the name of ours.
+/// The notice about somebody else's object that has the name of ours.
 pub(crate) fn foreign(kind: &str, key: &Key) -> Notice {
     let note = format!(
         "{kind} {key} exists and is not managed by Tidewaiter. It is left as it is: delete it, and Tidewaiter creates its own."

@@ -1,8 +1,8 @@
-//! Whether an object has exactly the fields that an apply would give it. Pure.
+//! The test that an object has exactly the fields that an apply would give it. Pure.
 //!
-//! It follows what the API server records of our last apply: every applied field is owned by us and has its value, and every field that we
-//! own is still applied, so that none is left behind. Source: the Kubernetes documentation, "Server-Side Apply", field `managedFields`
-//! (`fieldsV1`).
+//! It follows what the API server records of our last apply: every applied field is owned by us and has its value, and
+//! every field that we own is still applied, so that none is left behind. Source: the Kubernetes documentation,
+//! "Server-Side Apply", field `managedFields` (`fieldsV1`).
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::manager_of;
 
-/// What `body` repeats of the object itself.
+/// The fields of `body` that repeat the object itself.
 const IDENTITY: [&str; 2] = ["apiVersion", "kind"];
 const IDENTITY_METADATA: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
 
@@ -37,7 +37,7 @@ pub(super) fn has_our_fields<K: Resource + Serialize>(manager: &str, body: &Valu
     is_as_applied(&applied, owned, &present)
 }
 
-/// Whether `controller` applied all of the top-level field `field`, whose value is `value`, and nobody has changed it
+/// True if `controller` applied all of the top-level field `field`, whose value is `value`, and nobody has changed it
 /// since. A person can forge that by the name of the field manager, so it proves nothing against one who wants to
 /// deceive.
 #[must_use]
@@ -46,7 +46,7 @@ pub fn has_applied_all_of(controller: &str, meta: &ObjectMeta, field: &str, valu
     owned.is_some_and(|owned| is_as_applied(value, owned, value))
 }
 
-/// Whether `controller` applied the field at this path, as a whole, and nobody has changed it since. What a person can
+/// True if `controller` applied the field at this path, as a whole, and nobody has changed it since. What a person can
 /// forge about [`has_applied_all_of`] is true of this.
 #[must_use]
 pub fn has_applied(controller: &str, meta: &ObjectMeta, path: &[&str]) -> bool {
@@ -72,8 +72,8 @@ fn owned<'a>(manager: &str, meta: &'a ObjectMeta) -> Option<&'a Value> {
     Some(&entry.fields_v1.as_ref()?.0)
 }
 
-/// Whether `present` has exactly what `applied` gives it, and `owned` (in the form of `fieldsV1`) names exactly the applied fields: none
-/// that we do not apply any more, and none of which another manager has become the owner.
+/// True if `present` has exactly what `applied` gives it, and `owned` (in the form of `fieldsV1`) names exactly the
+/// applied fields: none that we do not apply any more, and none of which another manager has become the owner.
 fn is_as_applied(applied: &Value, owned: &Value, present: &Value) -> bool {
     let paths = || owned.as_object().into_iter().flatten().filter(|(path, _)| *path != ".");
     // A value that is owned whole: a scalar, an atomic list or map, an empty map.

@@ -1,8 +1,8 @@
-//! Which versions our own writes have replaced, as long as a cache may still show them.
+//! The versions that our own writes have replaced, as long as a cache may still show them.
 //!
-//! The watches bring back our writes one by one, and each starts a pass: without this memory the pass after the first of two writes would
-//! send the second one again, for a 409. It saves writes and decides nothing else: each write is conditional all the same, and nothing is
-//! held back for longer than [`LIMIT`].
+//! The watches bring back our writes one by one, and each starts a pass: without this memory the pass after the first
+//! of two writes would send the second one again, for a 409. It saves writes and decides nothing else: each write is
+//! conditional all the same, and nothing is held back for longer than [`LIMIT`].
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use crate::key::Key;
 
-/// A write that the watch has not brought back after this time may have been undone by somebody and is never seen. Longer than a watch
-/// waits before it reconnects: until then every pass would end in a 409.
+/// A write that the watch has not brought back after this time may have been undone by somebody and is never seen.
+/// Longer than a watch waits before it reconnects: until then every pass would end in a 409.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Expired entries are removed when as many were added as were left the last time, and at least this many: objects that are gone are
-/// never looked up again, and a sweep looks at all entries.
+/// Expired entries are removed when as many were added as were left the last time, and at least this many: objects that
+/// are gone are never looked up again, and a sweep looks at all entries.
 const SWEEP: usize = 1_000;
 
 /// The replaced versions by resource and key. `None` is the object's absence.
@@ -65,7 +65,7 @@ impl Unseen {
         self.lock().versions.remove(&(resource.into(), key.clone()));
     }
 
-    /// Whether this version, which the cache shows, is one that we have replaced.
+    /// True if this version, which the cache shows, is one that we have replaced.
     pub(super) fn holds(&self, resource: &str, key: &Key, shown: Option<&str>, now: Duration) -> bool {
         let mut state = self.lock();
         if state.versions.is_empty() {

@@ -12,12 +12,12 @@ use super::YamlError;
 use super::scalar::Scalar;
 
 const MAX_DEPTH: usize = 100;
-/// What all aliases of a text may repeat, with [`PER_VALUE`] for each value.
+/// The limit on what all aliases of a text repeat, with [`PER_VALUE`] for each value.
 const MAX_REPEATED: usize = 1024 * 1024;
 /// About what a value takes in memory, in bytes, besides its text.
 const PER_VALUE: usize = 64;
 
-/// How many characters of a key a message shows.
+/// The number of characters of a key that a message shows.
 const SHOWN: usize = 63;
 
 const CORE: &str = "tag:yaml.org,2002:";
@@ -88,7 +88,7 @@ fn check_characters(text: &str) -> Result<(), YamlError> {
 struct Reader<'a> {
     parser: Parser<'a, StrInput<'a>>,
     text: &'a str,
-    /// How many `[` and `{` are open.
+    /// The number of `[` and `{` that are open.
     flow: usize,
     anchors: HashMap<usize, Anchored>,
     /// Of everything read so far, with what aliases repeat.

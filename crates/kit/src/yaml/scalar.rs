@@ -1,4 +1,4 @@
-//! What a scalar means, as in `resolve.go` of goyaml.v2.
+//! The meaning of a scalar, as in `resolve.go` of goyaml.v2.
 
 use serde_json::{Number, Value};
 
@@ -15,7 +15,7 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    /// What a plain scalar without a tag means.
+    /// The meaning of a plain scalar without a tag.
     pub(super) fn plain(text: &str) -> Self {
         match text {
             "" | "~" | "null" | "Null" | "NULL" => Self::Null,
@@ -28,7 +28,7 @@ impl Scalar {
         }
     }
 
-    /// What a scalar with a tag means; `tag` is the name of a type of YAML's own, else empty.
+    /// The meaning of a scalar with a tag; `tag` is the name of a type of YAML's own, else empty.
     #[expect(clippy::cast_precision_loss, reason = "as in Go")]
     pub(super) fn tagged(tag: &str, text: &str) -> Result<Self, String> {
         let value = Self::plain(text);

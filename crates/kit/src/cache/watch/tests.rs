@@ -23,7 +23,7 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What the next request of a kind is answered with, once.
+/// The fault with which the next request of a kind is answered, once.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Status(u16),
@@ -41,7 +41,7 @@ struct Server {
     version: u64,
     lists: VecDeque<Fault>,
     watches: VecDeque<Fault>,
-    /// What befalls every request.
+    /// The fault of every request.
     always: Option<Fault>,
     /// The query of each request, and the time since the start.
     asked: Vec<(Duration, String)>,

@@ -75,7 +75,8 @@ struct World {
     requests: Arc<Mutex<Vec<String>>>,
 }
 
-/// A POST of `hidden` or `taken` conflicts: the first is ours, although the cache does not show it. One of `refused` is refused.
+/// A POST of `hidden` or `taken` conflicts: the first is ours, although the cache does not show it. One of `refused` is
+/// refused.
 fn world() -> World {
     let (kit, _) = kit();
     let (mut namespaces, namespace_cache) = Feed::new(&kit);

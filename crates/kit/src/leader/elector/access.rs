@@ -1,4 +1,4 @@
-//! Whether the API server responds, and permits this replica to read and write its Lease: a readiness check.
+//! A readiness check: the API server responds, and permits this replica to read and write its Lease.
 
 use std::fmt::{self, Display};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,8 +9,8 @@ use crate::client::is_fenced;
 use crate::clock::SharedClock;
 use crate::events::cut;
 
-/// A refusal, and the last response, count for this time: a standby that may not write the Lease tries it only while nobody holds the Lease, and cannot know
-/// when it may.
+/// A refusal, and the last response, count for this time: a standby that may not write the Lease tries it only while
+/// nobody holds the Lease, and cannot know when it may.
 const COUNTS: Duration = Duration::from_mins(1);
 
 /// The most that the check repeats of what the API server said, in bytes.
@@ -22,7 +22,7 @@ const CREATE: &str = "Create the namespace of the Lease, or correct lease.namesp
 /// The remedy for a missing permission.
 const PERMIT: &str = "Apply Tidewaiter's role from deploy/, or correct lease.namespace and lease.name";
 
-/// What was asked of the API server.
+/// The request to the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verb {
     Read,
@@ -61,7 +61,7 @@ struct Refused {
     verb: Verb,
     /// Monotonic.
     at: Duration,
-    /// What the API server said, with the remedy.
+    /// The response of the API server, with the remedy.
     said: String,
 }
 
@@ -111,7 +111,7 @@ impl Access {
     /// The readiness check.
     ///
     /// # Errors
-    /// What the API server refused, and the remedy; or that it does not respond.
+    /// The refusal of the API server, and the remedy; or that it does not respond.
     pub(super) fn check(&self) -> Result<(), String> {
         let now = self.clock.monotonic();
         let counts = |at: Duration| now.saturating_sub(at) < COUNTS;

@@ -36,7 +36,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Whether the API server answered with this status.
+    /// True if the API server answered with this status.
     pub(super) fn is(&self, code: u16) -> bool {
         matches!(self, Self::Refused(kube::Error::Api(status)) if status.code == code)
     }
@@ -110,8 +110,8 @@ impl Requests {
         alive.then_some((lease, began)).ok_or(Failure::NotOurs)
     }
 
-    /// Claims or renews, and asks for a successor if this replica is `unfit`: returns the Lease as it now is and the time at which
-    /// the request began.
+    /// Claims or renews, and asks for a successor if this replica is `unfit`: returns the Lease as it now is and the
+    /// time at which the request began.
     pub(super) async fn put(&self, lease: &Lease, unfit: bool, until: Duration) -> Result<(Lease, Duration), Failure> {
         let LeaseSettings { identity, timing, .. } = &self.settings;
         let began = self.now();
@@ -172,7 +172,7 @@ impl Requests {
         whole.then_some(answer).ok_or(Failure::NotOurs)
     }
 
-    /// How long one request may take: two fit into the renew deadline.
+    /// The time limit of one request: two fit into the renew deadline.
     fn attempt(&self) -> Duration {
         self.settings.timing.renew_deadline() / 2
     }

@@ -1,5 +1,6 @@
-//! Waits for the Lease. A replica that is fit to lead claims it as soon as it is free. One that could do only a part of the work waits for
-//! one lease duration more, in which a replica that is fit claims it; and one that could do nothing never claims it.
+//! Waits for the Lease. A replica that is fit to lead claims it as soon as it is free. One that could do only a part of
+//! the work waits for one lease duration more, in which a replica that is fit claims it; and one that could do nothing
+//! never claims it.
 
 use std::time::Duration;
 
@@ -18,22 +19,23 @@ use crate::leader::record::{Claimable, Observed, holder, offered};
 const WATCH_AGAIN: Duration = Duration::from_millis(500);
 /// Spreads the reads of several standbys.
 const JITTER: f64 = 0.2;
-/// A replica that is not fit to lead, and has found the Lease free, looks at its checks again after this time. They read memory.
+/// A replica that is not fit to lead, and has found the Lease free, looks at its checks again after this time. They
+/// read memory.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// What a standby knows of the Lease.
+/// The state of the Lease, as a standby knows it.
 struct View {
     observed: Observed,
-    /// Whether the last read succeeded.
+    /// True if the last read succeeded.
     is_known: bool,
     watch: Option<Events>,
     /// Monotonic time.
     watch_began: Duration,
     /// The holder that was logged last.
     holder: String,
-    /// Why this replica does not claim a free Lease, as it was logged last.
+    /// The reason why this replica does not claim a free Lease, as it was logged last.
     reason: String,
-    /// Why the Lease cannot be read, as it was logged last. Empty after a read that succeeded.
+    /// The reason why the Lease cannot be read, as it was logged last. Empty after a read that succeeded.
     failure: String,
 }
 
@@ -51,7 +53,7 @@ impl View {
     }
 }
 
-/// What a standby may do.
+/// The permitted next step of a standby.
 enum Turn {
     Claim,
     /// The Lease is free, and this replica is not fit to lead.
@@ -78,7 +80,8 @@ impl Elector {
                         *unconfirmed = true;
                         match self.requests.claim(view.observed.lease()).await {
                             Ok(acquired) => return acquired,
-                            // Another replica was faster, or our own last claim succeeded unconfirmed: read, but not without end.
+                            // Another replica was faster, or our own last claim succeeded unconfirmed: read, but not
+                            // without end.
                             Err(error) if error.is(409) && conflicts < 2 => {
                                 conflicts += 1;
                                 break;

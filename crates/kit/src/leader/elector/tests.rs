@@ -24,7 +24,7 @@ use crate::testing::{beside, kit_on, settle};
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
 
-/// What befalls a write.
+/// The fault of a write.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     /// Answered with this status, nothing done.
@@ -44,7 +44,7 @@ struct Server {
     lease: Option<Value>,
     version: u64,
     faults: VecDeque<Fault>,
-    /// What befalls every write for which `faults` has nothing.
+    /// The fault of every write for which `faults` has nothing.
     always: Option<Fault>,
     unreadable: bool,
     /// Reads are answered with this status.
@@ -139,7 +139,7 @@ impl World {
         self.server.lock().unwrap()
     }
 
-    /// What a replica asks through, and the window that its writes need.
+    /// The client of a replica, and the window that its writes need.
     fn client(&self, kit: &Kit) -> (Client, Window) {
         let window = Window::new(Arc::clone(&kit.clock));
         let (server, clock) = (Arc::clone(&self.server), self.clock.clone());
@@ -250,7 +250,7 @@ async fn pass(time: Duration) {
     settle().await;
 }
 
-/// How the run ended: `None` without loss.
+/// The end of the run: `None` without loss.
 async fn loss(replica: Replica) -> Option<Loss> {
     match replica.run.await.unwrap() {
         Ok(()) => None,
@@ -515,7 +515,7 @@ async fn a_process_that_was_stopped_during_a_renewal_writes_nothing_more() {
     assert_eq!(world.server().writes.len(), before);
 }
 
-/// Whether this replica led, each time that somebody looked, and whether a write was refused after it had led.
+/// The leadership of this replica, each time that somebody looked, and whether a write was refused after it had led.
 #[derive(Default)]
 struct History {
     led: Vec<bool>,
@@ -536,8 +536,8 @@ impl History {
     }
 }
 
-/// A leader is stopped for 1 s to 20 s, between renewals or while the response to one is on its way, and goes on with or without
-/// somebody looking at its leadership before the elector runs.
+/// A leader is stopped for 1 s to 20 s, between renewals or while the response to one is on its way, and goes on with
+/// or without somebody looking at its leadership before the elector runs.
 #[tokio::test(start_paused = true)]
 async fn leadership_that_lapsed_does_not_come_back() {
     for stop in 1..=20 {
@@ -1080,7 +1080,7 @@ async fn a_leader_that_is_not_fit_leads_on_while_no_replica_is() {
     renewals.retain(|(_, holder)| holder == "a");
     assert_eq!(renewals.len(), world.server().writes.len(), "nobody else writes");
 
-    // Fit again, it asks no more, and whoever is fit then does not offer.
+    // Fit again, it asks no more, and a replica that is fit then does not offer.
     passes.set(true);
     pass(3 * SECOND).await;
     assert_eq!(annotation(), Value::Null);

@@ -1,8 +1,9 @@
 //! Notices that the storage of the API server went back in time: it was restored from a backup, or is empty.
 //!
-//! Nothing fails then. The API server serves a watch from a resourceVersion that it has not reached again, and sends nothing until it does.
-//! So all caches of this process go on showing what was lost, and what happens meanwhile is missed. The Lease shows it: each write gives it
-//! a newer version, and a read of one object comes from the storage, which never returns an older version than before.
+//! Nothing fails then. The API server serves a watch from a resourceVersion that it has not reached again, and sends
+//! nothing until it does. So all caches of this process go on showing what was lost, and what happens meanwhile is
+//! missed. The Lease shows it: each write gives it a newer version, and a read of one object comes from the storage,
+//! which never returns an older version than before.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
