@@ -106,16 +106,7 @@ impl Tasks {
         self.shutdown.clone()
     }
 
-    /// Runs until SIGTERM, SIGINT, cancellation of the token, or the first end of a task.
-    ///
-    /// # Errors
-    /// When a task ended first, in whatever way.
-    pub async fn run(self) -> Result<(), TaskEnded> {
-        let signal = stop_signal().map_err(TaskEnded::Signals)?;
-        self.run_until(signal).await
-    }
-
-    /// As [`Tasks::run`], with a future in place of the signals: it completes with the reason to stop.
+    /// Runs until `stop` completes with the reason to stop, the token is cancelled, or a task ends.
     ///
     /// # Errors
     /// When a task ended first, in whatever way.
