@@ -9,11 +9,11 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 /// The targets that take longest, which start first, the longest before the others: at the end, all places are taken.
@@ -99,7 +99,7 @@ pub fn run(options: &Options) -> Result<()> {
     jobs.sort_by_key(|job| job.rank);
     let count = jobs.len();
     let queue = Mutex::new(VecDeque::from(jobs));
-    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let next = || queue.lock().pop_front();
     let work = || -> Result<Vec<Outcome>> { std::iter::from_fn(next).map(|job| job.run(options.threads)).collect() };
     let results: Vec<_> = thread::scope(|scope| {
         let workers: Vec<_> = (0..options.binaries).map(|_| scope.spawn(work)).collect();

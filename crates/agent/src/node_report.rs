@@ -7,11 +7,12 @@
 mod plan;
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
 use kube::api::Api;
+use parking_lot::Mutex;
 use tidewaiter_api::{HostFacts, NodeReport, NodeReportStatus};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::{
@@ -175,7 +176,7 @@ impl Reconciler for NodeReportController {
         let written = self.writer.apply(&report, None).await;
         let now = self.clock.monotonic();
         // Whether a write that failed took place is not known.
-        *self.lock() = written.is_ok().then_some(Known {
+        *self.known.lock() = written.is_ok().then_some(Known {
             status: Some(status),
             read: now,
             written: Some(now),
@@ -188,7 +189,7 @@ impl Reconciler for NodeReportController {
 impl NodeReportController {
     async fn observe(&self, name: &str) -> Result<Known, ReportError> {
         let now = self.clock.monotonic();
-        let known = self.lock().clone();
+        let known = self.known.lock().clone();
         if let Some(known) = known.filter(|known| now.saturating_sub(known.read) < TRUST) {
             return Ok(known);
         }
@@ -201,11 +202,7 @@ impl NodeReportController {
             read: now,
             written: None,
         };
-        *self.lock() = Some(known.clone());
+        *self.known.lock() = Some(known.clone());
         Ok(known)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,14 +19,15 @@ mod status;
 mod wanted;
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Resource;
 use kube::core::ObjectMeta;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::CloudSync;
 use tidewaiter_api::cloud_sync::CLOUD_SYNC;
@@ -209,7 +210,7 @@ impl UserController {
     /// Parses the keys of all Users when one has changed: a thousand users take longer than the restore of a file may.
     fn wanted(&self, is_mirrored: bool) -> Arc<Wanted> {
         let made_of = (self.observed.changes.load(Ordering::SeqCst), is_mirrored);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some((of, wanted)) = &*known
             && *of == made_of
         {

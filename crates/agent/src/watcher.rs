@@ -10,8 +10,9 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init, remove_watch};
 use rustix::io::Errno;
 use tidewaiter_kit::{Key, Queue};
@@ -86,7 +87,7 @@ impl Watcher {
         let files: Result<Vec<i32>, Errno> = files.iter().map(|fd| self.add(fd, FILE)).collect();
         let now: BTreeSet<i32> = folders.into_iter().chain(files?).collect();
         let inotify = self.inotify()?;
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = self.watched.lock();
         for gone in watched.difference(&now) {
             // The watch of a file that is gone is gone already.
             let _ = remove_watch(inotify, *gone);
@@ -97,10 +98,7 @@ impl Watcher {
 
     fn add(&self, fd: &OwnedFd, flags: WatchFlags) -> Result<i32, Errno> {
         let added = add_watch(self.inotify()?, format!("/proc/self/fd/{}", fd.as_raw_fd()), flags)?;
-        self.watched
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(added);
+        self.watched.lock().insert(added);
         Ok(added)
     }
 

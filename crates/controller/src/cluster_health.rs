@@ -5,12 +5,13 @@
 
 pub(crate) mod plan;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::Api;
 use kube::{Client, Resource as _};
+use parking_lot::Mutex;
 use tidewaiter_api::{ClusterHealth, ClusterHealthSpec, ClusterHealthStatus, ClusterName};
 use tidewaiter_kit::{
     Backoff, Controller, ControllerContext, Events, Guarded, Key, Next, Notice, Pass, Queue, ReconcileError,
@@ -167,7 +168,7 @@ impl ClusterHealthController {
     /// The object, if it exists, can be decoded, and has a status.
     async fn observe(&self) -> Result<Option<Known>, ClusterHealthError> {
         let now = self.clock.monotonic();
-        let known = self.lock().clone();
+        let known = self.known.lock().clone();
         if let Some(known) = known.filter(|known| now.saturating_sub(known.since) < TRUST) {
             return Ok(Some(known));
         }
@@ -181,7 +182,7 @@ impl ClusterHealthController {
                 since: now,
             })
         });
-        self.lock().clone_from(&known);
+        self.known.lock().clone_from(&known);
         // What has just been read may be overwritten at once.
         Ok(known.map(|known| Known {
             since: now.saturating_sub(REST),
@@ -193,15 +194,11 @@ impl ClusterHealthController {
         let written = self.writer.apply(&self.object(Some(status.clone())), None).await;
         let uid = written.as_ref().ok().and_then(|written| written.as_ref()?.uid.clone());
         // Whether a write that failed took place is not known.
-        *self.lock() = written.is_ok().then(|| Known {
+        *self.known.lock() = written.is_ok().then(|| Known {
             uid: uid.clone(),
             status,
             since: self.clock.monotonic(),
         });
         written.map(|_| uid)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,9 +9,10 @@ mod describe;
 mod forgeries;
 mod live;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kube::Client;
+use parking_lot::Mutex;
 use tidewaiter_api::node_identity::VERIFIED;
 use tidewaiter_api::{ConditionStatus, InvalidValue, NodeName};
 use tidewaiter_identity::{Claim, Identifier, Identity, NodeNames, Proven, Refusal, UnavailableCause, prove};
@@ -247,14 +248,10 @@ fn from_record(claim: &Claim, record: Option<&Record>) -> Result<Result<Proven, 
 async fn ask(cloud: &dyn Identifier, claim: &Claim) -> Result<Identity, Refusal> {
     let first = Mutex::new(None);
     let answers = |_place: usize, result: Result<Identity, Refusal>| {
-        first
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get_or_insert(result);
+        first.lock().get_or_insert(result);
     };
     cloud.identify(std::slice::from_ref(claim), &answers).await;
-    let first = first.into_inner().unwrap_or_else(PoisonError::into_inner);
-    first.unwrap_or_else(|| {
+    first.into_inner().unwrap_or_else(|| {
         Err(Refusal::Unavailable {
             api: "lookup",
             cause: UnavailableCause::Unreachable,

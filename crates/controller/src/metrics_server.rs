@@ -8,7 +8,7 @@ pub(crate) mod components;
 pub(crate) mod gauges;
 
 use std::convert::Infallible;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -17,6 +17,7 @@ use axum::routing::get;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName};
 use kube::Client;
+use parking_lot::RwLock;
 use tidewaiter_api::ClusterName;
 use tidewaiter_kit::{Chain, Kit, SharedClock, Tasks};
 use tokio::sync::watch;
@@ -95,7 +96,7 @@ impl MetricsServer {
                     judged: judged.monotonic,
                     text,
                 };
-                *self.page.write().unwrap_or_else(PoisonError::into_inner) = Some(page);
+                *self.page.write() = Some(page);
             }
             Err(error) => error!(error = %Chain(&error), "the gauges cannot be written as text"),
         }
@@ -103,7 +104,7 @@ impl MetricsServer {
 
     fn answer(&self) -> Result<String, prometheus::Error> {
         let now = self.clock.monotonic();
-        let page = self.page.read().unwrap_or_else(PoisonError::into_inner);
+        let page = self.page.read();
         // Nothing at all before the first verdict: a scrape that succeeds with nothing in it.
         let Some(page) = &*page else { return Ok(String::new()) };
         let age = now.saturating_sub(page.judged);

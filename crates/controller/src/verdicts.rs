@@ -10,12 +10,13 @@ mod outside;
 
 use std::convert::Infallible;
 use std::panic::resume_unwind;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{join, join3, select};
 use jiff::Timestamp;
 use kube::Client;
+use parking_lot::Mutex;
 use prometheus::HistogramVec;
 use tidewaiter_api::ClusterName;
 use tidewaiter_identity::CloudGroups;
@@ -155,18 +156,14 @@ fn claims(nodes: &Cache<Node>, records: &Cache<Record>) -> Arc<Mutex<ClaimTable>
             .is_none_or(|(before, after)| !same_to_the_verdict(before, after))
         {
             let node = change.after.map(|node| Arc::new(judged(node).sharing_name(name)));
-            lock(&table).set_node(name, node);
+            table.lock().set_node(name, node);
         }
     });
     let table = Arc::clone(&claims);
     records.derive(move |change| {
-        lock(&table).set_record(change.key().text(), change.after.map(identity));
+        table.lock().set_record(change.key().text(), change.after.map(identity));
     });
     claims
-}
-
-fn lock(claims: &Mutex<ClaimTable>) -> std::sync::MutexGuard<'_, ClaimTable> {
-    claims.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The Node as the verdict on the cluster reads it.
@@ -293,7 +290,7 @@ impl Judge {
             cluster: self.cluster.clone(),
             groups: self.outside.groups(now),
             cloud_location: self.outside.cloud_location(),
-            nodes: known(&self.nodes, &storage, now, || lock(&self.claims).claims(instances)),
+            nodes: known(&self.nodes, &storage, now, || self.claims.lock().claims(instances)),
             identities: Identities::Installed(known(&self.records, &storage, now, || ())),
             cloud,
             pods: known(&self.pods, &storage, now, || self.pods.iter().collect()),

@@ -3,10 +3,11 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt as _;
+use parking_lot::Mutex;
 use tidewaiter_cloud::client::{Client, Cluster, Wake};
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::metrics::MetricsError;
@@ -80,7 +81,7 @@ impl Changes {
     #[must_use]
     pub fn of(&self, kinds: &'static [Kind]) -> Arc<Asked> {
         let asked = Arc::new(Asked::default());
-        self.lock().push(Woken {
+        self.0.lock().push(Woken {
             by: kinds,
             asked: Arc::clone(&asked),
         });
@@ -88,15 +89,11 @@ impl Changes {
     }
 
     fn wake(&self, wake: &Wake) {
-        for woken in self.lock().iter().filter(|woken| woken.is_woken_by(wake)) {
+        for woken in self.0.lock().iter().filter(|woken| woken.is_woken_by(wake)) {
             let is_named = matches!(wake, Wake::Changed(_));
             woken.asked.is_named.fetch_or(is_named, Ordering::Relaxed);
             woken.asked.ask();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Woken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -111,6 +108,6 @@ impl Woken {
 
 impl fmt::Debug for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Changes").field("loops", &self.lock().len()).finish()
+        f.debug_struct("Changes").field("loops", &self.0.lock().len()).finish()
     }
 }

@@ -9,7 +9,7 @@ mod caller;
 mod relay;
 
 use std::convert::Infallible;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -18,6 +18,7 @@ use axum::routing::{delete, get};
 use axum::{Json, Router};
 use http::header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use parking_lot::RwLock;
 use serde_json::json;
 use tidewaiter_api::values::quoted;
 use tidewaiter_cloud::client::{AccessToken, Caller, ClientError, PublishedKeys};
@@ -203,7 +204,7 @@ impl Endpoints {
             reason,
             "the cloud does not say whose a token is; verifying it with the published keys"
         );
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = self.keys.read();
         let verified = keys
             .as_ref()
             .and_then(|keys| keys.verify(text, self.cloud.cluster, self.clock.now()));
@@ -211,7 +212,7 @@ impl Endpoints {
     }
 
     fn is_signed(&self, token: &str) -> bool {
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = self.keys.read();
         keys.as_ref().is_some_and(|keys| keys.signed(token, self.clock.now()))
     }
 
@@ -245,7 +246,7 @@ async fn follow_keys(endpoints: Arc<Endpoints>, shutdown: CancellationToken) -> 
             let wait = match endpoints.cloud.client.published_keys().await {
                 Ok(keys) => {
                     failures = 0;
-                    *endpoints.keys.write().unwrap_or_else(PoisonError::into_inner) = Some(keys);
+                    *endpoints.keys.write() = Some(keys);
                     jittered(KEYS, JITTER)
                 }
                 Err(error) => {

@@ -22,11 +22,12 @@ mod stored;
 mod sync;
 mod window;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, Resource as _};
+use parking_lot::Mutex;
 use tidewaiter_api::cloud_sync::CLOUD_SYNC;
 use tidewaiter_api::containership::{
     AuthorizationRole, AuthorizationRoleBinding, ClusterLabel, NodePoolLabel, Plugin, Registry,

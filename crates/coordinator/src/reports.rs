@@ -13,10 +13,11 @@ mod cloud_nodes;
 mod status;
 pub(crate) mod upgrades;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Resource as _;
+use parking_lot::Mutex;
 use tidewaiter_cloud::client::{ClientError, Method, Path, Request};
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::cache::Gone;
@@ -194,12 +195,12 @@ impl Reports {
             return Ok(Next::UntilChanged);
         }
         let now = self.clock.monotonic();
-        let sent = *self.cluster_sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = *self.cluster_sent.lock();
         let wait = sent.map_or(Duration::ZERO, |sent| (sent + CLUSTER_PAUSE).saturating_sub(now));
         if !wait.is_zero() {
             return Ok(Next::Pending(wait));
         }
-        *self.cluster_sent.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        *self.cluster_sent.lock() = Some(now);
         self.send(self.cloud.cluster.status(), &status).await?;
         self.known.sent_cluster(status);
         Ok(Next::UntilChanged)

@@ -30,12 +30,13 @@ mod names;
 mod query;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
+use parking_lot::Mutex;
 use tidewaiter_api::ClusterName;
 use tidewaiter_kit::{CloudCalls, SharedClock};
 
@@ -127,7 +128,7 @@ impl Gce {
     }
 
     fn zones_are_apart(&self) -> bool {
-        self.clock.monotonic() < *self.zones_apart.lock().unwrap_or_else(PoisonError::into_inner)
+        self.clock.monotonic() < *self.zones_apart.lock()
     }
 
     /// Starts listing the zones separately if some of them failed, and ends it if none did.
@@ -142,7 +143,7 @@ impl Gce {
             // All zones failed, or the only one: the failure may not depend on the zone.
             _ => return,
         };
-        *self.zones_apart.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        *self.zones_apart.lock() = until;
     }
 
     /// Answers running instances from the listing of the group that each names.
@@ -221,7 +222,7 @@ impl Gce {
 
     /// Reads a template, from the cache or the cloud.
     async fn read_template(&self, link: &TemplateLink) -> Result<Arc<Group>, Failure> {
-        let templates = || self.templates.lock().unwrap_or_else(PoisonError::into_inner);
+        let templates = || self.templates.lock();
         let now = self.clock.monotonic();
         let cached = templates().get(link).filter(|(until, _)| *until > now).cloned();
         if let Some((_, group)) = cached {

@@ -25,10 +25,11 @@ mod parked;
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
+use parking_lot::Mutex;
 use tidewaiter_api::{NodeName, NodeUid};
 use tidewaiter_kit::SharedClock;
 use tokio::sync::{Notify, oneshot};
@@ -159,7 +160,7 @@ impl Lookup {
         };
         let proven = prove(&claim, kept.identity, self.settings.node_names);
         if let Err(refusal @ Refusal::Starting { .. }) = &proven {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.kept.forget(&claim.uid);
             state.unlisted.park(claim, refusal.clone(), self.clock.monotonic());
             self.parked.notify_one();
@@ -173,7 +174,7 @@ impl Lookup {
     /// Drops the cached answer of this Node, because it was deleted or its answer is in doubt. Its next query reaches
     /// the cloud.
     pub fn forget(&self, uid: &NodeUid) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.kept.forget(uid);
         state.parked.forget(uid);
         state.unlisted.forget(uid);
@@ -183,7 +184,7 @@ impl Lookup {
     /// Lets the cached answer of this Node expire soon, because another instance may have its name now: at once, or
     /// [`DOUBTED_AGE`] after it was obtained.
     pub fn doubt(&self, uid: &NodeUid) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.kept.expire_at_age(uid, DOUBTED_AGE);
         state.asked.remove(uid);
     }
@@ -223,7 +224,7 @@ impl Lookup {
                 }
             }
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.closed = true;
         state.waiting.clear();
         state.parked.release();
@@ -232,12 +233,12 @@ impl Lookup {
     }
 
     fn max_calls(&self) -> usize {
-        if self.lock().answered { MAX_CALLS } else { 1 }
+        if self.state.lock().answered { MAX_CALLS } else { 1 }
     }
 
     /// Returns an answer that needs no call: the cached answer, or the refusal of a parked claim.
     fn known(&self, claim: &Claim) -> Option<Result<CachedAnswer, Refusal>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let kept = state.kept.get(claim, self.clock.monotonic()).map(Ok);
         kept.or_else(|| state.parked.refusal(claim).map(Err))
             .or_else(|| state.unlisted.refusal(claim).map(Err))
@@ -246,7 +247,7 @@ impl Lookup {
     async fn ask(&self, claim: Claim) -> Result<CachedAnswer, Refusal> {
         let (reply, answer) = oneshot::channel();
         {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if state.closed {
                 return Err(stopped());
             }
@@ -263,7 +264,7 @@ impl Lookup {
         if let Some(delay) = delay {
             self.clock.sleep(delay).await;
         }
-        while self.lock().waiting.is_empty() {
+        while self.state.lock().waiting.is_empty() {
             self.wake.notified().await;
         }
         self.crowd(expects_more).await;
@@ -287,7 +288,7 @@ impl Lookup {
         let (mut crowd, mut turns) = (0, 0);
         while turns < YIELDS && crowd < self.identifier.max_batch() {
             tokio::task::yield_now().await;
-            let now = self.lock().waiting.len();
+            let now = self.state.lock().waiting.len();
             turns = if now > crowd { 0 } else { turns + 1 };
             crowd = now;
         }
@@ -296,7 +297,7 @@ impl Lookup {
     /// Completes when it is time to try parked claims again.
     async fn try_due(&self) {
         loop {
-            let due = self.lock().next_try();
+            let due = self.state.lock().next_try();
             match due.map(|due| due.saturating_sub(self.clock.monotonic())) {
                 None => self.parked.notified().await,
                 Some(Duration::ZERO) => return,
@@ -307,10 +308,6 @@ impl Lookup {
             }
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
 }
 
 impl fmt::Debug for Lookup {
@@ -320,10 +317,6 @@ impl fmt::Debug for Lookup {
             .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn stopped() -> Refusal {

@@ -7,14 +7,15 @@
 //! Requests for `/metrics` that arrive together share one encoding. Encoding is the only expensive response: a client
 //! that sends thousands of requests would otherwise delay the scrapes of all others by seconds.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
 use bytes::Bytes;
 use http::StatusCode;
+use parking_lot::Mutex;
 use tokio::task::yield_now;
 use tracing::error;
 
@@ -80,7 +81,7 @@ impl Scrapes {
         // The requests of the other connections arrive before one of them encodes, and none of a connection's own comes
         // between.
         yield_now().await;
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = self.latest.lock();
         if latest.requests <= earlier {
             let requests = self.requests.load(Ordering::SeqCst);
             let text = self.kit.metrics.encode()?.into();

@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::random;
 
@@ -81,7 +82,7 @@ impl<K: Eq + Hash + Clone> Backoffs<K> {
     /// Counts one more failure of `key`, unless it still waits because of an earlier one, and returns how long to wait
     /// from `now` on, on the monotonic clock.
     pub fn next(&self, key: &K, now: Duration) -> Duration {
-        let mut all = self.lock();
+        let mut all = self.failures.lock();
         let failures = all.entry(key.clone()).or_default();
         if now >= failures.due {
             failures.count = failures.count.saturating_add(1);
@@ -92,11 +93,7 @@ impl<K: Eq + Hash + Clone> Backoffs<K> {
 
     /// `key` succeeded or is gone: its next failure counts as the first.
     pub fn reset(&self, key: &K) {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Failures>> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+        self.failures.lock().remove(key);
     }
 }
 
@@ -135,7 +132,7 @@ mod tests {
         assert!(backoffs.next(&"a", second(30)) >= second(2));
         assert!(backoffs.next(&"b", second(30)) <= second(1));
         backoffs.reset(&"a");
-        assert!(!backoffs.lock().contains_key("a"));
+        assert!(!backoffs.failures.lock().contains_key("a"));
         assert!(backoffs.next(&"a", second(30)) <= second(1));
     }
 
@@ -150,9 +147,9 @@ mod tests {
                 end.saturating_sub(millis(later))
             );
         }
-        assert_eq!(backoffs.lock()["a"].count, 1);
+        assert_eq!(backoffs.failures.lock()["a"].count, 1);
         backoffs.next(&"a", millis(1_000) + end);
-        assert_eq!(backoffs.lock()["a"].count, 2);
+        assert_eq!(backoffs.failures.lock()["a"].count, 2);
     }
 
     #[test]

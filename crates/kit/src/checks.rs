@@ -5,8 +5,10 @@
 //! one, could do a part of the work, and leaves the Lease to a replica that is fit.
 
 use std::fmt::{self, Debug};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use parking_lot::RwLock;
 
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
@@ -86,7 +88,7 @@ impl Checks {
             stake,
             passed: AtomicBool::new(false),
         };
-        let mut checks = self.checks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut checks = self.checks.write();
         checks.push(registered);
     }
 
@@ -95,7 +97,7 @@ impl Checks {
     pub fn report(&self) -> (bool, String) {
         let mut ready = true;
         let mut report = String::new();
-        for registered in self.read().iter() {
+        for registered in self.checks.read().iter() {
             match registered.run() {
                 Ok(()) => report.extend(["[+]", &registered.name, " ok\n"]),
                 Err(reason) => {
@@ -116,7 +118,7 @@ impl Checks {
     #[must_use]
     pub fn fitness(&self) -> Fitness {
         let mut fitness = Fitness::Fit;
-        for registered in self.read().iter().filter(|check| check.stake != Stake::Nothing) {
+        for registered in self.checks.read().iter().filter(|check| check.stake != Stake::Nothing) {
             let Err(reason) = registered.run() else { continue };
             let failure = format!("{}: {reason}", registered.name);
             if registered.stake == Stake::Candidacy && registered.has_never_passed() {
@@ -128,15 +130,11 @@ impl Checks {
         }
         fitness
     }
-
-    fn read(&self) -> RwLockReadGuard<'_, Vec<Registered>> {
-        self.checks.read().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Debug for Checks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let checks = self.read();
+        let checks = self.checks.read();
         f.debug_list().entries(checks.iter().map(|check| &check.name)).finish()
     }
 }

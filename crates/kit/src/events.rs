@@ -15,8 +15,8 @@
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt::{self, Debug};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -24,6 +24,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio_util::sync::CancellationToken;
@@ -202,7 +203,7 @@ impl Events {
     /// Queues `notice` on the object, unless it was published already, or the object has had its share.
     pub fn publish(&self, regarding: &ObjectReference, notice: Notice) {
         let Shared { clock, dropped, .. } = &*self.shared;
-        let admitted = self.shared.recent().admit(regarding, &notice, clock.monotonic());
+        let admitted = self.shared.recent.lock().admit(regarding, &notice, clock.monotonic());
         let Some(admitted) = admitted else {
             debug!(object = regarding.name, reason = %notice.reason, "not published again");
             return;
@@ -217,7 +218,7 @@ impl Events {
         let Err(refused) = self.queue.try_send(queued) else {
             return;
         };
-        self.shared.recent().withdraw(admitted);
+        self.shared.recent.lock().withdraw(admitted);
         match refused {
             TrySendError::Full(_) if dropped.fetch_add(1, Ordering::Relaxed) == 0 => {
                 warn!(
@@ -230,12 +231,6 @@ impl Events {
                 info!(object = regarding.name, reason = %queued.notice.reason, "Event not published: stopping");
             }
         }
-    }
-}
-
-impl Shared {
-    fn recent(&self) -> MutexGuard<'_, Recent> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -318,7 +313,7 @@ impl Publisher {
             Err(error) if is_fenced(&error) => debug!(object, "Event not published: not the leader"),
             Err(error) => warn!(object, reason = event.reason, error = %Chain(&error), "Event not published"),
         }
-        self.shared.recent().withdraw(queued.admitted);
+        self.shared.recent.lock().withdraw(queued.admitted);
         false
     }
 

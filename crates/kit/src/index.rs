@@ -3,7 +3,9 @@
 //! Only [`Cache::index`](crate::Cache::index) makes one, and the cache updates it before it calls any trigger.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::key::Key;
 
@@ -15,7 +17,7 @@ impl<V: Ord + Clone> Index<V> {
     /// The keys of the objects that have `value`, in order.
     #[must_use]
     pub fn keys(&self, value: &V) -> Vec<Key> {
-        let pairs = self.lock();
+        let pairs = self.0.lock();
         let from = pairs.range((value.clone(), Key::new(""))..);
         from.take_while(|(other, _)| other == value)
             .map(|(_, key)| key.clone())
@@ -25,23 +27,19 @@ impl<V: Ord + Clone> Index<V> {
     /// Every value that some object has, in order.
     #[must_use]
     pub fn values(&self) -> Vec<V> {
-        let mut values: Vec<V> = self.lock().iter().map(|(value, _)| value.clone()).collect();
+        let mut values: Vec<V> = self.0.lock().iter().map(|(value, _)| value.clone()).collect();
         values.dedup();
         values
     }
 
     pub(crate) fn update(&self, key: &Key, before: &[V], after: Vec<V>) {
-        let mut pairs = self.lock();
+        let mut pairs = self.0.lock();
         for value in before.iter().filter(|value| !after.contains(value)) {
             pairs.remove(&(value.clone(), key.clone()));
         }
         for value in after.into_iter().filter(|value| !before.contains(value)) {
             pairs.insert((value, key.clone()));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<(V, Key)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

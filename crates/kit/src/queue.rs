@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::{self, Debug};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::key::Key;
@@ -37,7 +38,7 @@ impl Queue {
 
     /// Asks for a reconcile of the object; does nothing when it already waits.
     pub fn push(&self, key: Key) {
-        let mut waiting = self.lock();
+        let mut waiting = self.0.waiting.lock();
         if waiting.members.insert(key.clone()) {
             waiting.order.push_back(key);
         }
@@ -48,7 +49,7 @@ impl Queue {
     /// The number of keys that wait.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.lock().order.len()
+        self.0.waiting.lock().order.len()
     }
 
     /// True if none waits.
@@ -67,7 +68,7 @@ impl Queue {
     /// Removes the key that waits longest, if one waits.
     #[must_use]
     pub fn try_next(&self) -> Option<Key> {
-        let mut waiting = self.lock();
+        let mut waiting = self.0.waiting.lock();
         let key = waiting.order.pop_front()?;
         waiting.members.remove(&key);
         if waiting.order.is_empty() {
@@ -75,10 +76,6 @@ impl Queue {
             waiting.order.shrink_to(64);
         }
         Some(key)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

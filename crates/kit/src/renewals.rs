@@ -3,8 +3,9 @@
 //! Google's libraries cache a token until it expires, for up to an hour, although it may be revoked. So a client
 //! replaces its credentials as a whole when they are rejected, whatever it keeps them in.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::clock::SharedClock;
 
@@ -33,7 +34,7 @@ impl Renewals {
     #[must_use]
     pub fn begin(&self) -> bool {
         let now = self.clock.monotonic();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         let is_due = last.is_none_or(|last| now >= last + INTERVAL);
         if is_due {
             *last = Some(now);

@@ -8,8 +8,9 @@
 //! - Nothing is stored of an object that is gone, or, from the next write a minute later on, whose allowance is full.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::allowance::Allowance;
 use crate::clock::SharedClock;
@@ -57,7 +58,7 @@ impl WriteLimits {
     /// When none is left: the time until there is one.
     pub fn take(&self, object: &Key) -> Result<(), Duration> {
         let now = self.clock.monotonic();
-        let mut objects = self.lock();
+        let mut objects = self.objects.lock();
         if objects.swept + SWEEP <= now {
             objects.swept = now;
             objects.full_at.retain(|_, full_at| *full_at > now);
@@ -69,11 +70,7 @@ impl WriteLimits {
 
     /// The object is gone.
     pub fn forget(&self, object: &Key) {
-        self.lock().full_at.remove(object);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Objects> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+        self.objects.lock().full_at.remove(object);
     }
 }
 
@@ -123,7 +120,7 @@ mod tests {
         taken(&limits, "busy");
         clock.advance(SWEEP);
         limits.take(&Key::new("a")).unwrap();
-        let stored: Vec<Key> = limits.lock().full_at.keys().cloned().collect();
+        let stored: Vec<Key> = limits.objects.lock().full_at.keys().cloned().collect();
         assert_eq!(stored, [Key::new("a"), Key::new("busy")]);
     }
 }

@@ -11,12 +11,13 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{join, join3, select};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tidewaiter_api::{ClusterName, InstanceGroupName};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Metrics, SharedClock};
@@ -173,7 +174,7 @@ impl Definitions {
         if all.told().is_none() {
             self.0.cluster.want();
             let away = usize::from(!self.list_groups().await);
-            let groups: Vec<_> = self.groups().values().cloned().collect();
+            let groups: Vec<_> = self.0.groups.lock().values().cloned().collect();
             let mut reads = first_reads(&groups);
             reads.push(async { is_answer(&self.0.cluster.get().await) }.boxed());
             ask(reads, away).await;
@@ -203,7 +204,7 @@ impl Definitions {
     /// The required files that are currently unusable.
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
-        let groups: Vec<_> = self.groups().values().cloned().collect();
+        let groups: Vec<_> = self.0.groups.lock().values().cloned().collect();
         let groups = groups.iter().filter_map(|group| group.problem());
         let problems = self.0.cluster.problem().into_iter().chain(groups);
         let problems = problems.map(|(error, since, last_good_in_force)| Problem {
@@ -248,7 +249,7 @@ impl Definitions {
 
     /// The group's file, marked as required now, so that no poll drops it before the caller has its answer.
     fn group(&self, name: &InstanceGroupName) -> Arc<TrackedGroup> {
-        let mut groups = self.groups();
+        let mut groups = self.0.groups.lock();
         let group = match groups.get(name) {
             Some(group) => Arc::clone(group),
             None => Arc::clone(groups.entry(name.clone()).or_insert_with(|| Arc::new(self.track(name)))),
@@ -271,10 +272,6 @@ impl Definitions {
             parse,
             Arc::clone(&self.0.shared),
         )
-    }
-
-    fn groups(&self) -> MutexGuard<'_, TrackedGroups> {
-        self.0.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -12,11 +12,12 @@ mod watches;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -165,7 +166,7 @@ impl ApiProxy {
 
     /// Closes all connections and refuses new ones. When this returns it is so.
     pub async fn down(&self) {
-        let listening = self.listening().take();
+        let listening = self.listening.lock().take();
         if let Some(Listening { stop, task }) = listening {
             stop.cancel();
             task.await.expect("the listener ends without a panic");
@@ -181,12 +182,9 @@ impl ApiProxy {
         )
         .await;
         let runtime = self.runtime.as_ref().expect("the runtime lives as long as this");
-        self.listening()
+        self.listening
+            .lock()
             .get_or_insert_with(|| listen(runtime, &self.proxy, listener));
-    }
-
-    fn listening(&self) -> MutexGuard<'_, Option<Listening>> {
-        self.listening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

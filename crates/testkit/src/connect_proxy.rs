@@ -5,8 +5,9 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rcgen::{CertificateParams, CertifiedKey, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
@@ -84,7 +85,7 @@ impl ConnectProxy {
     /// The heads of the requests so far: the first line, then the headers.
     #[must_use]
     pub fn seen(&self) -> Vec<String> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.seen.lock().clone()
     }
 }
 
@@ -123,7 +124,7 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, target: SocketA
     }
     let head = String::from_utf8_lossy(&head).trim_end().to_owned();
     let is_connect = head.starts_with("CONNECT ");
-    seen.lock().unwrap_or_else(PoisonError::into_inner).push(head);
+    seen.lock().push(head);
     // A connection that breaks is the client's to notice.
     if is_connect {
         let mut server = TcpStream::connect(target).await.expect("the server is there");

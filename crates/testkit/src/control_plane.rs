@@ -19,13 +19,14 @@ mod tokens;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::Api;
 use kube::{Client, Config};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -242,7 +243,7 @@ impl ControlPlane {
         api.get_opt(&marker).await.expect("the API server answers");
         let is_marker = |entry: &AuditEntry| entry.object_ref.name.starts_with("audit-marker-");
         eventually("the audit log to tell of its marker", START, async || {
-            let mut log = self.audit_log();
+            let mut log = self.audit.lock();
             let entries = log.read(&servers::audit_log(self.scratch.path()));
             if entries.iter().rev().any(|entry| entry.object_ref.name == marker) {
                 Ok(Audit(entries.to_vec()).filter(|entry| !is_marker(entry)))
@@ -251,10 +252,6 @@ impl ControlPlane {
             }
         })
         .await
-    }
-
-    fn audit_log(&self) -> MutexGuard<'_, AuditLog> {
-        self.audit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The present end of the audit log, for [`Audit::since`].

@@ -13,12 +13,13 @@ mod server;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::{Bytes, Incoming};
+use parking_lot::Mutex;
 
 pub use bucket::TokenBucket;
 pub use protocol::{Call, Error, Protocol, Quota, Words};
@@ -57,12 +58,6 @@ struct State<P> {
     calls: Vec<Call>,
 }
 
-impl<P> Shared<P> {
-    fn lock(&self) -> MutexGuard<'_, State<P>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl<P: Protocol> FakeCloud<P> {
     /// Starts one that holds nothing, on a free port of 127.0.0.1.
     pub async fn start() -> Self {
@@ -80,38 +75,38 @@ impl<P: Protocol> FakeCloud<P> {
 
     /// The next calls get these answers, one each, before all else applies.
     pub fn script(&self, answers: impl IntoIterator<Item = Scripted>) {
-        self.shared.lock().script.extend(answers);
+        self.shared.0.lock().script.extend(answers);
     }
 
     /// The next calls of this method get these answers, one each.
     pub fn script_for(&self, api: &str, answers: impl IntoIterator<Item = Scripted>) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.0.lock();
         state.scripts.entry(api.to_owned()).or_default().extend(answers);
     }
 
     /// From now on every call that the scripts leave over gets this answer; `None` ends it.
     pub fn always(&self, answer: Option<Scripted>) {
-        self.shared.lock().always = answer;
+        self.shared.0.lock().always = answer;
     }
 
     /// Every call that names this gets this answer. The names are those of [`Call::names`].
     pub fn fail(&self, name: &str, answer: Scripted) {
-        self.shared.lock().bad_names.insert(name.to_owned(), answer);
+        self.shared.0.lock().bad_names.insert(name.to_owned(), answer);
     }
 
     /// Every call that depends on this zone fails.
     pub fn fail_zone(&self, zone: &str) {
-        self.shared.lock().bad_zones.insert(zone.to_owned());
+        self.shared.0.lock().bad_zones.insert(zone.to_owned());
     }
 
     /// Every call that depends on this zone is never answered.
     pub fn hang_zone(&self, zone: &str) {
-        self.shared.lock().slow_zones.insert(zone.to_owned());
+        self.shared.0.lock().slow_zones.insert(zone.to_owned());
     }
 
     /// Ends what `fail`, `fail_zone` and `hang_zone` began.
     pub fn heal(&self) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.0.lock();
         state.bad_names.clear();
         state.bad_zones.clear();
         state.slow_zones.clear();
@@ -119,12 +114,12 @@ impl<P: Protocol> FakeCloud<P> {
 
     /// Every answer takes this long.
     pub fn latency(&self, latency: Duration) {
-        self.shared.lock().latency = latency;
+        self.shared.0.lock().latency = latency;
     }
 
     /// Calls beyond this are refused as too many; `None` ends it.
     pub fn throttle(&self, shape: Option<TokenBucket>) {
-        self.shared.lock().bucket = shape.map(Bucket::full);
+        self.shared.0.lock().bucket = shape.map(Bucket::full);
     }
 
     /// Refuses connections from now on and breaks those that stand.
@@ -140,18 +135,18 @@ impl<P: Protocol> FakeCloud<P> {
     /// The calls so far, in the order in which they came.
     #[must_use]
     pub fn calls(&self) -> Vec<Call> {
-        self.shared.lock().calls.clone()
+        self.shared.0.lock().calls.clone()
     }
 
     /// The calls since the last time that this was asked. What is returned is no longer on record.
     #[must_use]
     pub fn take_calls(&self) -> Vec<Call> {
-        std::mem::take(&mut self.shared.lock().calls)
+        std::mem::take(&mut self.shared.0.lock().calls)
     }
 
     /// Forgets the calls so far.
     pub fn clear_calls(&self) {
-        self.shared.lock().calls.clear();
+        self.shared.0.lock().calls.clear();
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -160,7 +155,7 @@ impl<P: Protocol> FakeCloud<P> {
 
     /// Changes what the cloud holds.
     pub(crate) fn change_cloud(&self, change: impl FnOnce(&mut P)) {
-        change(&mut self.shared.lock().cloud);
+        change(&mut self.shared.0.lock().cloud);
     }
 }
 
@@ -168,7 +163,7 @@ async fn handle<P: Protocol>(shared: Arc<Shared<P>>, request: Request<Incoming>)
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
     let (latency, outcome, quota) = {
-        let mut state = shared.lock();
+        let mut state = shared.0.lock();
         let (latency, outcome) = state.receive(&Request::from_parts(head, body));
         (latency, outcome, state.bucket.as_ref().map(Bucket::quota))
     };

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,6 +21,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
@@ -121,36 +122,36 @@ impl FakeRegistries {
             leaks::secret(password);
         }
         let accounts = accounts.iter().map(|account| (*account).to_owned()).collect();
-        self.lock().accounts.insert(host.to_owned(), accounts);
+        self.state.lock().accounts.insert(host.to_owned(), accounts);
     }
 
     /// From now on nothing is answered at `host`.
     pub fn silence(&self, host: &str) {
-        self.lock().silent.push(host.to_owned());
+        self.state.lock().silent.push(host.to_owned());
     }
 
     /// From now on ECR gives tokens that are good for `life` seconds, or has had too many requests.
     pub fn ecr(&self, life: Option<i64>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.ecr.refusal = life.is_none().then_some(("ThrottlingException", "Rate exceeded"));
         state.ecr.life = life.unwrap_or_default();
     }
 
     /// From now on ECR refuses with this code of AWS, and says this.
     pub fn ecr_refuses(&self, code: &'static str, message: &'static str) {
-        self.lock().ecr.refusal = Some((code, message));
+        self.state.lock().ecr.refusal = Some((code, message));
     }
 
     /// The tokens that ECR gave so far.
     #[must_use]
     pub fn tokens(&self) -> Vec<String> {
-        self.lock().ecr.given.clone()
+        self.state.lock().ecr.given.clone()
     }
 
     /// Returns the number of calls to ECR.
     #[must_use]
     pub fn ecr_calls(&self) -> usize {
-        self.lock().ecr.asked
+        self.state.lock().ecr.asked
     }
 
     /// The hosts that were contacted, whether there is a registry or not.
@@ -166,16 +167,8 @@ impl FakeRegistries {
     /// Host and path of each request to a registry.
     #[must_use]
     pub fn seen(&self) -> Vec<String> {
-        self.lock().seen.clone()
+        self.state.lock().seen.clone()
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Serves on a free port: registries behind TLS, or ECR.
@@ -234,7 +227,7 @@ fn answer(status: StatusCode, body: String) -> Response<Full<Bytes>> {
 fn registry(request: &Request<Incoming>, state: &Mutex<State>) -> Option<Response<Full<Bytes>>> {
     let host = text(request.headers(), "host");
     let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
-    let mut state = lock(state);
+    let mut state = state.lock();
     state.seen.push(format!("{host}{path}"));
     if state.silent.contains(&host) {
         return None;
@@ -272,7 +265,7 @@ fn registry(request: &Request<Incoming>, state: &Mutex<State>) -> Option<Respons
 
 /// `GetAuthorizationToken`, in the JSON form of AWS.
 fn ecr(state: &Mutex<State>) -> Response<Full<Bytes>> {
-    let ecr = &mut lock(state).ecr;
+    let ecr = &mut state.lock().ecr;
     ecr.asked += 1;
     if let Some((code, message)) = ecr.refusal {
         let body = json!({"__type": code, "message": message});

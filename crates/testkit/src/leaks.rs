@@ -12,12 +12,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use aho_corasick::AhoCorasick;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -46,13 +46,13 @@ static SHOWN: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 pub fn secret(text: impl Into<String>) -> String {
     let text = text.into();
     assert!(text.len() >= SHORTEST, "a secret of a test has {SHORTEST} characters");
-    lock(&KNOWN).insert(text.clone());
+    KNOWN.lock().insert(text.clone());
     text
 }
 
 /// Adds what this process shows to others to what is searched.
 pub fn shown(text: &str) {
-    let mut shown = lock(&SHOWN);
+    let mut shown = SHOWN.lock();
     shown.extend_from_slice(text.as_bytes());
     shown.push(b'\n');
 }
@@ -76,7 +76,7 @@ pub fn search(cluster: &ControlPlane, scratch: Option<&Scratch>) {
     if thread::panicking() {
         return;
     }
-    let known = lock(&KNOWN).clone();
+    let known = KNOWN.lock().clone();
     let Some(patterns) = Patterns::of(&known) else {
         return;
     };
@@ -98,7 +98,7 @@ pub fn search(cluster: &ControlPlane, scratch: Option<&Scratch>) {
         let content = std::fs::read(&file).expect("a file of the test");
         patterns.find(&file.display().to_string(), &content, &mut found);
     }
-    patterns.find("this process", &lock(&SHOWN), &mut found);
+    patterns.find("this process", &SHOWN.lock(), &mut found);
     assert!(found.is_empty(), "a secret of a test is shown:\n{found}");
 }
 
@@ -172,7 +172,7 @@ struct Captured;
 
 impl io::Write for Captured {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        lock(&SHOWN).extend_from_slice(bytes);
+        SHOWN.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -187,10 +187,6 @@ impl MakeWriter<'_> for Captured {
     fn make_writer(&self) -> Self {
         *self
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use crate::{Scratch, eventually};
@@ -156,7 +156,7 @@ impl Process {
 
     /// Starts it once more as it was started at first, unless it runs. Its log goes on in the same file.
     pub fn start_again(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if self.look(&mut state).is_some() {
             *state = launch(&self.scratch, &self.program, &self.log);
         }
@@ -168,7 +168,7 @@ impl Process {
     /// When it does not run.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         self.look(&mut state);
         match &state.run {
             Run::Running(child) => child.id(),
@@ -185,7 +185,7 @@ impl Process {
     /// Returns its exit status, when it has ended.
     #[must_use]
     pub fn ended(&self) -> Option<ExitStatus> {
-        self.look(&mut self.state())
+        self.look(&mut self.state.lock())
     }
 
     /// Waits until it ends by itself.
@@ -217,7 +217,7 @@ impl Process {
 
     /// SIGKILL to its whole group. When this returns it has ended.
     pub fn kill(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Run::Running(child) = &mut state.run {
             kill_group(child.id());
             let status = child.wait().expect("a child can be waited for");
@@ -242,7 +242,7 @@ impl Process {
     /// Returns its standard output and error since it was started last.
     #[must_use]
     pub fn log(&self) -> String {
-        let start = usize::try_from(self.state().log_start).expect("a log fits into memory");
+        let start = usize::try_from(self.state.lock().log_start).expect("a log fits into memory");
         let bytes = std::fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(bytes.get(start..).unwrap_or_default()).into_owned()
     }
@@ -283,10 +283,6 @@ impl Process {
     fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.pid().cast_signed()).expect("a process id is not 0");
         rustix::process::kill_process(pid, signal).expect("a child can be signalled");
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notices the end of a process that ended by itself, and ends what it left in its group.

@@ -11,8 +11,9 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 const WATCHDOG: &str = r#"
@@ -83,18 +84,12 @@ impl Scratch {
 
     /// From now on the process group ends with this process.
     pub(crate) fn watch(&self, group: u32) {
-        writeln!(self.0.orders(), "watch {group}").expect("the watchdog listens");
+        writeln!(self.0.orders.lock(), "watch {group}").expect("the watchdog listens");
     }
 
     /// The group is gone, its number may be another's: never kill it.
     pub(crate) fn forget(&self, group: u32) {
-        writeln!(self.0.orders(), "forget {group}").expect("the watchdog listens");
-    }
-}
-
-impl Inner {
-    fn orders(&self) -> MutexGuard<'_, ChildStdin> {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+        writeln!(self.0.orders.lock(), "forget {group}").expect("the watchdog listens");
     }
 }
 
@@ -102,7 +97,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         drop(self.folder.take());
         // A watchdog that is gone has nothing left to do, and a panic while a test panics would hide the test's own.
-        let _ = writeln!(self.orders(), "done");
+        let _ = writeln!(self.orders.lock(), "done");
         let _ = self.watchdog.wait();
     }
 }

@@ -13,10 +13,11 @@
 mod error;
 mod on_host;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use parking_lot::Mutex;
 use tidewaiter_api::cloud_sync::CLOUD_SYNC;
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
@@ -174,7 +175,7 @@ impl Reconciler for UpgradeController {
         let upgrade = order.map(|order| node_upgrade::read(&order, &self.site.node));
         let upgrades: Vec<Upgrade> = upgrade.iter().map(form::read).collect();
         let decided = {
-            let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ledger = self.ledger.lock();
             ledger.see(&upgrades);
             offer(&upgrades, &self.site.node, &ledger, self.clock.now())
         };
@@ -244,7 +245,7 @@ impl UpgradeController {
     /// For how long the host has had the offer as it was written last.
     fn stands(&self, offered: &Offer<'_>) -> Duration {
         let now = self.clock.monotonic();
-        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut standing = self.standing.lock();
         let known = standing.take().filter(|known| known.upgrade == offered.upgrade.uid);
         // The process before this one wrote it.
         let known = standing.insert(known.unwrap_or_else(|| StandingOffer {
@@ -257,7 +258,7 @@ impl UpgradeController {
 
     fn written(&self, upgrade: String) {
         let now = self.clock.monotonic();
-        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut standing = self.standing.lock();
         let since = standing.take().filter(|known| known.upgrade == upgrade);
         *standing = Some(StandingOffer {
             upgrade,
@@ -269,7 +270,7 @@ impl UpgradeController {
     /// Returns true if the host would have answered the offer by now.
     fn is_overdue(&self) -> bool {
         let now = self.clock.monotonic();
-        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let standing = self.standing.lock();
         standing
             .as_ref()
             .is_some_and(|known| now.saturating_sub(known.since) >= LOOK_AGAIN)
@@ -286,7 +287,7 @@ impl UpgradeController {
         if self.on_host(|host| Ok(host.withdraw()?)).await? {
             info!(reason = %refused, "the script is not offered to the host any more");
         }
-        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.standing.lock() = None;
         Ok(Next::After(LOOK_AGAIN))
     }
 

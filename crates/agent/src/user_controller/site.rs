@@ -11,10 +11,11 @@ mod state;
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tidewaiter_api::node_report::BreakGlassUser;
 use tokio_util::sync::CancellationToken;
 
@@ -127,12 +128,12 @@ impl Site {
 
     /// The users that can log in, as far as the agent knows.
     pub(crate) fn accepted(&self) -> Arc<Logins> {
-        self.state().accepted.clone().unwrap_or_default()
+        self.state.lock().accepted.clone().unwrap_or_default()
     }
 
     /// Returns true if the first pass has read what the agent before left.
     pub(crate) fn has_begun(&self) -> bool {
-        self.state().is_swept
+        self.state.lock().is_swept
     }
 
     /// Cancelled when the folder on the host was moved or removed: the mount of a container follows the old one, which
@@ -151,13 +152,9 @@ impl Site {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Makes the files as they should be. None after [`Site::stop`].
     pub(crate) fn pass(&self, input: &Input) -> Result<Option<Outcome>, HostError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.is_stopped {
             return Ok(None);
         }
@@ -192,7 +189,7 @@ impl Site {
 
     /// True if a file differs from what the last pass left, once per pass: a write through a mapping is no event.
     pub(crate) fn is_changed(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let is_changed = !state.is_stopped && state.written.iter().any(Written::is_changed);
         if is_changed {
             state.written.clear();
@@ -203,7 +200,7 @@ impl Site {
     /// Writes a copy of the file for the next time that somebody changes it: to restore the file then takes no time of
     /// the disk.
     pub(crate) fn prepare(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let Some(inode) = state.left.as_ref().map(|left| left.inode) else {
             return;
         };
@@ -224,7 +221,7 @@ impl Site {
 
     /// Ends all passes, and removes the users' keys if the settings say so.
     pub(crate) fn stop(&self, time: Timestamp) -> Result<(), HostError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.is_stopped = true;
         if self.settings.on_stop == OnStop::Clear {
             let desired = self.desired(&mut state, &Arc::default(), time)?;

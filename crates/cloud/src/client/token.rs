@@ -3,9 +3,10 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::HeaderValue;
+use parking_lot::Mutex;
 use tidewaiter_kit::files;
 use tracing::{info, warn};
 
@@ -64,7 +65,7 @@ impl TokenSource {
     /// The value of `Authorization`. Reads the file, which is small; while it cannot be used, the last token stays.
     pub(super) fn header(&self) -> HeaderValue {
         let read = self.file.as_deref().map(|path| (path, read(path)));
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         match read {
             Some((path, Ok(token))) => {
                 let token = token.header();

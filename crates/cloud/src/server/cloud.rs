@@ -1,6 +1,6 @@
 //! The state that all requests share: the store, the keys, the limits, and the caches of responses and identities.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use jiff::SignedDuration;
 use moka::future::Cache;
+use parking_lot::Mutex;
 use prometheus::IntCounter;
 use serde_json::Value;
 use tidewaiter_kit::SharedClock;
@@ -180,7 +181,7 @@ impl CloudState {
 
     /// The part of the budget that `answer` holds while it is sent, one for all who receive it.
     pub(super) async fn held_by(&self, call: &Call, answer: &Answer) -> Result<Arc<Held>, Refusal> {
-        let sent = || answer.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = || answer.sent.lock();
         if let Some(held) = sent().upgrade() {
             return Ok(held);
         }
@@ -200,7 +201,7 @@ impl CloudState {
                 self.answers.computed.inc();
                 let (answer, held) = compute().await?;
                 let (answer, held) = (Arc::new(answer), Arc::new(held));
-                *answer.sent.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&held);
+                *answer.sent.lock() = Arc::downgrade(&held);
                 self.keep(key, &answer, kept).await;
                 Ok((answer, held))
             });

@@ -6,12 +6,13 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use http::StatusCode;
+use parking_lot::Mutex;
 use tidewaiter_kit::Clock;
 use tidewaiter_kit::clock::timeout;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
@@ -136,7 +137,7 @@ impl<K: Clone + Eq + Hash> Keyed<K> {
     }
 
     fn of(&self, key: &K) -> Arc<Semaphore> {
-        let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut permits = self.permits.lock();
         if permits.len() > KEYS {
             permits.retain(|_, permits| Arc::strong_count(permits) > 1);
         }
@@ -420,7 +421,7 @@ mod tests {
                 Ok(())
             };
             limits.hashed(&SystemClock, share, work).await.unwrap();
-            order.lock().unwrap().push(proven);
+            order.lock().push(proven);
         };
         let mut hashes: Vec<_> = (0..=10).map(|caller| Box::pin(hash(caller, caller == 10))).collect();
         for hash in &mut hashes {

@@ -33,9 +33,10 @@ mod transaction;
 mod writer;
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sqlx::migrate::MigrateError;
 use sqlx::{AnyConnection, AnyPool};
 use tidewaiter_kit::{Chain, SharedClock};
@@ -168,20 +169,16 @@ impl Default for Health {
 impl Health {
     /// A commit failed.
     fn failed(&self, error: &StoreError) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Chain(error).to_string());
+        *self.0.lock() = Some(Chain(error).to_string());
     }
 
     /// A write that needs as much space as any was committed. A smaller one may fit where others do not.
     fn recovered(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.0.lock() = None;
     }
 
     fn check(&self) -> Result<(), String> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-            .map_or(Ok(()), Err)
+        self.0.lock().clone().map_or(Ok(()), Err)
     }
 }
 

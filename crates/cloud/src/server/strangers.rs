@@ -4,8 +4,8 @@
 //! one takes the place of the oldest: an honest body arrives before thousands of others can begin.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::limits::too_soon;
@@ -23,7 +23,7 @@ impl StrangerBodies {
     pub(super) async fn read<T>(&self, read: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
         let (place, displaced) = oneshot::channel();
         {
-            let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut places = self.0.lock();
             // A body that has arrived keeps its place, so that fewer than these may be in progress, but never more.
             if places.len() == MOST {
                 places.pop_front();

@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Request;
@@ -16,6 +15,7 @@ use k8s_openapi::api::core::v1::ComponentStatus;
 use kube::Client;
 use kube::api::{Api, ListParams};
 use kube::client::Body;
+use parking_lot::Mutex;
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::{Chain, SharedClock};
@@ -154,7 +154,7 @@ impl Watched {
         let duration = u64::try_from(spec.lease_duration_seconds.unwrap_or(LEASE_SECONDS)).unwrap_or_default();
         let held = spec.holder_identity.is_some_and(|holder| !holder.is_empty());
         let now = self.clock.monotonic();
-        let mut renewals = self.renewals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut renewals = self.renewals.lock();
         let (seen, since) = renewals.entry(name).or_insert_with(|| (renewed.clone(), now));
         if *seen != renewed {
             (*seen, *since) = (renewed, now);

@@ -2,8 +2,8 @@
 //! result.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Key, Metrics, Notice, WriteLimits};
@@ -147,7 +147,7 @@ impl Status {
     }
 
     fn set(&self, key: &Key, counted: Option<Counted>) {
-        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut nodes = self.nodes.lock();
         let before = match counted {
             Some(counted) => nodes.insert(key.clone(), counted),
             None => nodes.remove(key),

@@ -10,12 +10,13 @@
 //! Each is asked for in a loop of its own, so that one that is slow or away holds up no other.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use tidewaiter_api::{ClusterHealth, ClusterName};
 use tidewaiter_identity::CloudGroups;
 use tidewaiter_kit::backoff::jittered;
@@ -137,7 +138,7 @@ impl Outside {
     #[cfg(test)]
     pub(super) fn has_read_storage(&self) {
         let now = (self.clock.monotonic(), self.clock.now());
-        self.storage.lock().take(Ok(()), now);
+        self.storage.kept.lock().take(Ok(()), now);
     }
 
     /// Returns the state of the API server's storage: only if it is known to work can the caches be trusted.
@@ -151,7 +152,7 @@ impl Outside {
             let answer = timeout(&*self.clock, ANSWER, ask(self)).await;
             let answer = answer.map_err(|elapsed| elapsed.to_string()).flatten();
             let interval = if answer.is_ok() { INTERVAL } else { AGAIN };
-            let other = source.lock().take(answer, asked);
+            let other = source.kept.lock().take(answer, asked);
             source.asked.send_replace(true);
             if other {
                 self.changed.notify_one();
@@ -226,11 +227,7 @@ impl<T: Clone + PartialEq> Source<T> {
     }
 
     fn part(&self, now: Duration) -> Part<T> {
-        self.lock().part(now)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Kept<T>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().part(now)
     }
 }
 
@@ -256,7 +253,7 @@ mod tests {
     #[async_trait]
     impl ReadFile for Files {
         async fn read(&self, file: &str, _: Option<&Etag>) -> Result<Read, StoreError> {
-            let bytes = self.0.lock().unwrap()[file].clone().into_bytes().into();
+            let bytes = self.0.lock()[file].clone().into_bytes().into();
             Ok(Read::Found { bytes, etag: None })
         }
 
@@ -272,7 +269,7 @@ mod tests {
         let spec = cluster(CLUSTER, "memfs://state").to_yaml();
         let files = [("cluster-completed.spec", spec), (GROUP, group.clone())];
         let files = Arc::new(Files(Mutex::new(files.into())));
-        let put = |text: &str| files.0.lock().unwrap().insert(GROUP, text.to_owned());
+        let put = |text: &str| files.0.lock().insert(GROUP, text.to_owned());
         let cluster: ClusterName = CLUSTER.parse().unwrap();
         let definitions = Definitions::new(
             Arc::<Files>::clone(&files),
@@ -296,7 +293,7 @@ mod tests {
         let now = Duration::ZERO;
         let asked = (now, kit.clock.now());
         let store = outside.ask_store().await;
-        outside.groups.lock().take(store, asked);
+        outside.groups.kept.lock().take(store, asked);
         assert!(matches!(outside.groups(now), Part::Known(groups) if groups.len() == 1));
         for (text, known) in [("spec: [", true), ("spec: [", false), (group.as_str(), true)] {
             put(text);

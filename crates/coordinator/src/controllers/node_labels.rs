@@ -10,10 +10,11 @@ mod status;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::{Client, Resource as _};
+use parking_lot::Mutex;
 use tidewaiter_api::containership::{ClusterLabel, NodePoolLabel};
 use tidewaiter_api::values::LabelValue;
 use tidewaiter_kit::metrics::MetricsError;
@@ -228,12 +229,8 @@ impl NodeLabelController {
     /// because only others can fight with us. Each change counts for one attempt, so whoever changes the Node gains
     /// nothing by it.
     fn is_caused_by_cloud(&self, node: &Key, basis: &Basis) -> bool {
-        let last = self.written().insert(node.clone(), basis.clone());
+        let last = self.written.lock().insert(node.clone(), basis.clone());
         last.is_some_and(|last| last != *basis)
-    }
-
-    fn written(&self) -> MutexGuard<'_, BTreeMap<Key, Basis>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn observe(&self, node: Arc<Node>) -> Observation {
@@ -273,7 +270,7 @@ impl NodeLabelController {
     fn forget(&self, key: &Key) {
         self.status.forget(key);
         self.write_limits.forget(key);
-        self.written().remove(key);
+        self.written.lock().remove(key);
         self.writer.forget::<Node>(key);
     }
 }

@@ -14,11 +14,12 @@
 //! - No credential is in a log, an Event, a metric or an error.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Resource as _;
+use parking_lot::Mutex;
 use serde_json::json;
 use tidewaiter_api::names::{
     CONTAINERSHIP_NAMESPACE, CONTROLLER_LABEL, MANAGED_LABEL, MANAGED_VALUE, registry_secret_name,
@@ -97,8 +98,8 @@ impl<V: Verify> Reconciler for RegistryController<V> {
         if !self.registries.exists(&id) {
             self.registries.remove(&id);
             self.board.remove(&id);
-            self.accepted().remove(&id);
-            self.missing().remove(&id);
+            self.accepted.lock().remove(&id);
+            self.missing.lock().remove(&id);
             return Ok(Next::UntilChanged);
         }
         if self.registries.pull_secret(&id).is_none()
@@ -137,7 +138,7 @@ impl<V: Verify> RegistryController<V> {
             Err(RegistryError::Missing { .. }) if !self.is_missing_for_long(id) => return Ok(Next::Pending(MISSING)),
             source => source?,
         };
-        self.missing().remove(id);
+        self.missing.lock().remove(id);
         match source.credential()? {
             Credential::Password(login) => self.with_password(pass, id, &login).await,
             Credential::Ecr(login) => self.with_token(pass, id, &login).await,
@@ -197,7 +198,7 @@ impl<V: Verify> RegistryController<V> {
     /// Returns true if the credentials have been missing for longer than the mirror takes to write them.
     fn is_missing_for_long(&self, id: &str) -> bool {
         let now = self.clock.monotonic();
-        let since = *self.missing().entry(id.to_owned()).or_insert(now);
+        let since = *self.missing.lock().entry(id.to_owned()).or_insert(now);
         now.saturating_sub(since) >= MISSING
     }
 
@@ -241,13 +242,13 @@ impl<V: Verify> RegistryController<V> {
         }
         let now = self.clock.monotonic();
         let is_recent = |(known, at): &(Digest, Duration)| known == digest && now < *at + RECHECK / 2;
-        if self.accepted().get(id).is_some_and(is_recent) {
+        if self.accepted.lock().get(id).is_some_and(is_recent) {
             return Verdict::Accepted;
         }
         let verdict = pass.outside(self.verifier.check(login)).await;
         match verdict {
-            Verdict::Accepted => drop(self.accepted().insert(id.to_owned(), (digest.clone(), now))),
-            Verdict::Refused => drop(self.accepted().remove(id)),
+            Verdict::Accepted => drop(self.accepted.lock().insert(id.to_owned(), (digest.clone(), now))),
+            Verdict::Refused => drop(self.accepted.lock().remove(id)),
             Verdict::Unknown(_) => {}
         }
         verdict
@@ -298,14 +299,6 @@ impl<V: Verify> RegistryController<V> {
             .await;
         self.registries.put(id, secret);
         written.map(drop).map_err(RegistryError::NotWritten)
-    }
-
-    fn missing(&self) -> MutexGuard<'_, BTreeMap<String, Duration>> {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn accepted(&self) -> MutexGuard<'_, BTreeMap<String, (Digest, Duration)>> {
-        self.accepted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -8,7 +8,7 @@
 //! - The coordinator is not trusted with what a script does: the host checks its signature.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
@@ -19,6 +19,7 @@ use http::{HeaderMap, StatusCode};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
 use kube::Client;
 use kube::api::{Api, PostParams};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tidewaiter_cloud::client::{ClientError, Fetched};
 use tidewaiter_cloud::models;
@@ -88,7 +89,7 @@ struct Admitted<'a> {
 
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
-        let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut served = self.served.lock();
         served.remove(&self.node);
     }
 }
@@ -128,7 +129,7 @@ impl Relay {
     /// The id of the node of this name in the cloud. The last list names it, and the object shows whether it still has
     /// the name: a list of all nodes for each script would be megabytes, and each report of a status changes it.
     async fn find(&self, node: &str) -> Result<Option<NodeId>, ClientError> {
-        let known = self.nodes().ids.get(node).copied();
+        let known = self.nodes.lock().ids.get(node).copied();
         if let Some(id) = known
             && self.has_name(id, node).await?
         {
@@ -137,23 +138,19 @@ impl Relay {
         let _listing = self.listing.lock().await;
         let now = self.clock.monotonic();
         let is_recent = |nodes: &ListedNodes| nodes.listed.is_some_and(|at| now < at + MIN_LIST_INTERVAL);
-        if is_recent(&self.nodes()) {
-            return Ok(self.nodes().ids.get(node).copied().filter(|id| Some(*id) != known));
+        if is_recent(&self.nodes.lock()) {
+            return Ok(self.nodes.lock().ids.get(node).copied().filter(|id| Some(*id) != known));
         }
         let Cloud { client, cluster, .. } = &self.cloud;
         if let Fetched::Complete { value, .. } = client.list_each::<models::Node>(cluster.nodes(), None).await? {
             let named = value.into_iter().flatten();
             let named = named.filter_map(|node| Some((node.spec.name?.as_str().to_owned(), node.id)));
-            *self.nodes() = ListedNodes {
+            *self.nodes.lock() = ListedNodes {
                 ids: named.collect(),
                 listed: Some(self.clock.monotonic()),
             };
         }
-        Ok(self.nodes().ids.get(node).copied())
-    }
-
-    fn nodes(&self) -> MutexGuard<'_, ListedNodes> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(self.nodes.lock().ids.get(node).copied())
     }
 
     async fn has_name(&self, id: NodeId, name: &str) -> Result<bool, ClientError> {
@@ -170,7 +167,7 @@ impl Agents {
     /// Admits the agent that has this token, once at a time for each node.
     async fn admit(&self, token: &str) -> Result<Admitted<'_>, Refusal> {
         let node = self.node(token).await?;
-        let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut served = self.served.lock();
         if served.len() >= AT_ONCE || !served.insert(node.clone()) {
             return Err(Refusal::later("too many requests at once: try again", 1));
         }
@@ -435,14 +432,14 @@ mod tests {
                 json!({"id": id.to_string(), "created_at": "1", "updated_at": "1", "name": name, "node_pool_id": Uuid::nil().to_string(),
                     "status": {"type": "UNKNOWN", "message": "", "percent": 0}})
             };
-            let nodes = self.nodes.lock().unwrap();
+            let nodes = self.nodes.lock();
             let mut segments = path.split('/').skip(7);
             let Some(id) = segments.next() else {
-                self.requests.lock().unwrap().push("list".to_owned());
+                self.requests.lock().push("list".to_owned());
                 return (200, nodes.iter().map(node).collect::<Value>().to_string());
             };
             let what = segments.next().unwrap_or("get");
-            self.requests.lock().unwrap().push(what.to_owned());
+            self.requests.lock().push(what.to_owned());
             match nodes.iter().find(|(known, _)| known.to_string() == id) {
                 None => (404, json!({"code": 404, "message": "not found"}).to_string()),
                 Some(_) if what == "upgrade" => (200, format!("#!/bin/sh\n# {id}\n")),
@@ -451,7 +448,7 @@ mod tests {
         }
 
         fn takes(&self) -> Vec<String> {
-            std::mem::take(&mut self.requests.lock().unwrap())
+            std::mem::take(&mut self.requests.lock())
         }
     }
 
@@ -478,12 +475,12 @@ mod tests {
             assert_eq!(cloud.takes(), ["get", "upgrade"]);
         }
         // The names are exchanged: nobody gets the script of the other.
-        *cloud.nodes.lock().unwrap() = vec![(one, "w2".to_owned()), (two, "w1".to_owned())];
+        *cloud.nodes.lock() = vec![(one, "w2".to_owned()), (two, "w1".to_owned())];
         assert_eq!(of("w1").await, None, "the last list is too recent");
         clock.sleep(MIN_LIST_INTERVAL).await;
         assert_eq!((of("w1").await, of("w2").await), (Some(two), Some(one)));
         // A node is created again.
-        cloud.nodes.lock().unwrap().retain(|(id, _)| *id == one);
+        cloud.nodes.lock().retain(|(id, _)| *id == one);
         clock.sleep(MIN_LIST_INTERVAL).await;
         cloud.takes();
         for _ in 0..20 {
@@ -491,7 +488,7 @@ mod tests {
         }
         let lists = cloud.takes().iter().filter(|request| *request == "list").count();
         assert_eq!(lists, 1);
-        cloud.nodes.lock().unwrap().push((two, "w1".to_owned()));
+        cloud.nodes.lock().push((two, "w1".to_owned()));
         clock.sleep(MIN_LIST_INTERVAL).await;
         assert_eq!(of("w1").await, Some(two));
     }

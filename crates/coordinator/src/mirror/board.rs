@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use prometheus::{IntCounterVec, IntGaugeVec};
 use tidewaiter_kit::cache::{TroubleCause, WatchTrouble};
 use tidewaiter_kit::metrics::MetricsError;
@@ -192,7 +193,7 @@ impl Board {
             waits_since: None,
             cache_error: Box::new(cache_error),
         };
-        self.loops().insert(kind, entry);
+        self.0.loops.lock().insert(kind, entry);
         let (board, leadership, pause) = (self.clone(), context.leadership.clone(), context.pause.clone());
         context.kit.checks.register(format!("sync/{kind}"), move || {
             if leadership.is_leader() && !pause.is_paused() {
@@ -206,7 +207,7 @@ impl Board {
     /// The loop starts to ask the cloud, or goes on after a pause.
     pub(super) fn started(&self, kind: &'static str) {
         let now = self.0.clock.monotonic();
-        if let Some(entry) = self.loops().get_mut(kind) {
+        if let Some(entry) = self.0.loops.lock().get_mut(kind) {
             entry.since = Some(now);
             entry.waits_since = Some(now);
         }
@@ -249,7 +250,7 @@ impl Board {
             entry.since = Some(now);
             entry.state.list_error.as_deref() == Some(error)
         };
-        if self.loops().get_mut(kind).is_none_or(is_known) {
+        if self.0.loops.lock().get_mut(kind).is_none_or(is_known) {
             return false;
         }
         self.update(kind, |entry| entry.state.list_error = Some(error.to_owned()));
@@ -259,7 +260,7 @@ impl Board {
     /// The cloud has not answered for a while, and may still. Returns whether that is news.
     pub(super) fn late(&self, kind: &'static str, error: &str) -> bool {
         let fails = |entry: &Entry| entry.state.list_error.is_some();
-        if self.loops().get(kind).is_none_or(fails) {
+        if self.0.loops.lock().get(kind).is_none_or(fails) {
             return false;
         }
         self.update(kind, |entry| entry.state.list_error = Some(error.to_owned()));
@@ -311,7 +312,8 @@ impl Board {
 
     /// Returns true if the brake holds anything of the kind.
     pub(super) fn is_held(&self, kind: &'static str) -> bool {
-        self.loops().get(kind).is_some_and(|entry| entry.state.held.is_some())
+        let loops = self.0.loops.lock();
+        loops.get(kind).is_some_and(|entry| entry.state.held.is_some())
     }
 
     /// The states of all loops, in the order of their names.
@@ -324,7 +326,7 @@ impl Board {
             cache_error: (entry.cache_error)(),
             ..entry.state.clone()
         };
-        self.loops().values().map(state).collect()
+        self.0.loops.lock().values().map(state).collect()
     }
 
     /// Notifies of every update.
@@ -335,7 +337,7 @@ impl Board {
     /// Returns an error if the loop is stalled, in the words of `/readyz`.
     fn check(&self, kind: &'static str) -> Result<(), String> {
         let now = self.0.clock.monotonic();
-        let Some(since) = self.loops().get(kind).and_then(|entry| entry.since) else {
+        let Some(since) = self.0.loops.lock().get(kind).and_then(|entry| entry.since) else {
             return Ok(());
         };
         let age = now.saturating_sub(since);
@@ -349,14 +351,10 @@ impl Board {
     }
 
     fn update(&self, kind: &'static str, change: impl FnOnce(&mut Entry)) {
-        if let Some(entry) = self.loops().get_mut(kind) {
+        if let Some(entry) = self.0.loops.lock().get_mut(kind) {
             change(entry);
         }
         self.0.changed.send_replace(());
-    }
-
-    fn loops(&self) -> MutexGuard<'_, BTreeMap<&'static str, Entry>> {
-        self.0.loops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -377,7 +375,7 @@ mod tests {
             waits_since: None,
             cache_error: Box::new(|| None),
         };
-        board.loops().insert("users", entry);
+        board.0.loops.lock().insert("users", entry);
         assert_eq!(board.check("users"), Ok(()), "it does not lead");
         board.started("users");
         for _ in 0..60 {

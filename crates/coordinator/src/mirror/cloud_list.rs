@@ -7,10 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kube::core::ObjectMeta;
 use kube::core::object::HasSpec;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 use tidewaiter_kit::Cacheable;
@@ -165,13 +166,13 @@ impl<R: PartialEq> CloudList<R> {
     }
 
     fn change(&self, next: impl FnOnce(&Known<R>) -> Option<Known<R>>) {
-        let mut known = self.known();
+        let mut known = self.0.known.lock();
         let Some(next) = next(&known) else { return };
         let changed = next.since(&known);
         *known = next;
         drop(known);
         if changed != Changed::default() {
-            for wake in lock(&self.0.wakes).iter() {
+            for wake in self.0.wakes.lock().iter() {
                 wake(&changed);
             }
         }
@@ -182,22 +183,22 @@ impl<R> CloudList<R> {
     /// Returns true if there is neither a list nor the knowledge that none is stored: nothing takes effect yet, and
     /// nothing goes.
     pub(super) fn is_unread(&self) -> bool {
-        self.known().origin == Origin::Unread
+        self.0.known.lock().origin == Origin::Unread
     }
 
     /// Returns true if the cloud has listed the kind since the start.
     pub(crate) fn is_current(&self) -> bool {
-        matches!(self.known().origin, Origin::Cloud { .. })
+        matches!(self.0.known.lock().origin, Origin::Cloud { .. })
     }
 
     /// Calls `wake` when it changes.
     pub(crate) fn notify(&self, wake: impl Fn(&Changed) + Send + Sync + 'static) {
-        lock(&self.0.wakes).push(Box::new(wake));
+        self.0.wakes.lock().push(Box::new(wake));
     }
 
     /// The effect of an object of this name.
     pub(crate) fn effect(&self, name: &str) -> Effect<R> {
-        let known = self.known();
+        let known = self.0.known.lock();
         match known.listed.get(name) {
             _ if known.withheld.contains(name) => Effect::Nothing,
             Some(Some(listed)) => Effect::Listed(Arc::clone(listed)),
@@ -217,7 +218,7 @@ impl<R> CloudList<R> {
     /// As long as it is not known what the cloud lists, that of every id of the cloud does. People give other names:
     /// their objects go when they are deleted.
     pub(crate) fn retains(&self, name: &str, present: Option<&ObjectMeta>) -> bool {
-        let known = self.known();
+        let known = self.0.known.lock();
         if known.listed.contains_key(name) || known.withheld.contains(name) {
             return true;
         }
@@ -227,22 +228,18 @@ impl<R> CloudList<R> {
 
     /// The cloud's list, as far as it is known.
     pub(crate) fn listed(&self) -> Arc<Specs<R>> {
-        Arc::clone(&self.known().listed)
+        Arc::clone(&self.0.known.lock().listed)
     }
 
     /// Returns true if it is known what the cloud does not list.
     pub(crate) fn is_complete(&self) -> bool {
-        is_complete(&self.known())
+        is_complete(&self.0.known.lock())
     }
 
     /// Returns true if `present` is true for everything that the cloud lists, which is known.
     pub(crate) fn is_covered(&self, present: impl Fn(&str) -> bool) -> bool {
-        let known = self.known();
+        let known = self.0.known.lock();
         is_complete(&known) && known.listed.keys().all(|name| present(name))
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known<R>> {
-        lock(&self.0.known)
     }
 }
 
@@ -282,10 +279,6 @@ fn is_complete<R>(known: &Known<R>) -> bool {
     known.origin == Origin::Cloud { complete: true }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<R> Clone for CloudList<R> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
@@ -294,7 +287,7 @@ impl<R> Clone for CloudList<R> {
 
 impl<R> fmt::Debug for CloudList<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = self.known();
+        let known = self.0.known.lock();
         f.debug_struct("CloudList")
             .field("origin", &known.origin)
             .field("listed", &known.listed.keys())
@@ -461,7 +454,7 @@ mod tests {
         let log = Arc::clone(&told);
         list.notify(move |changed| {
             let concerned = changed.concerned(|| vec!["all".to_owned()]);
-            log.lock().unwrap().push((concerned, changed.changes_names()));
+            log.lock().push((concerned, changed.changes_names()));
         });
         let of = |names: &[&str], changes_names: bool| {
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();
@@ -477,9 +470,9 @@ mod tests {
             (other(LISTED), withheld(), true, of(&[WITHHELD], true)),
             (other(LISTED), withheld(), false, of(&["all"], true)),
         ] {
-            told.lock().unwrap().clear();
+            told.lock().clear();
             list.set(listed, withheld, complete);
-            assert_eq!(told.lock().unwrap().pop(), expected);
+            assert_eq!(told.lock().pop(), expected);
         }
     }
 }

@@ -6,11 +6,12 @@
 mod plan;
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource as _};
+use parking_lot::Mutex;
 use serde_json::json;
 use tidewaiter_api::cloud_sync::{CLOUD_SYNC, CLUSTER_ROLE, RELEASE_ANNOTATION, SYNCED};
 use tidewaiter_api::{CloudSync, CloudSyncSpec, CloudSyncStatus, Condition, ConditionStatus, KindSync};
@@ -202,7 +203,7 @@ impl Reconciler for CloudSyncController {
         let mut desired = CloudSync::new(CLOUD_SYNC, CloudSyncSpec {});
         desired.status = Some(status);
         self.writer.apply_status(&desired, &object.metadata).await?;
-        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clock.monotonic());
+        *self.written.lock() = Some(self.clock.monotonic());
         for notice in notices {
             self.events.publish(&object.object_ref(&()), notice);
         }
@@ -220,7 +221,7 @@ impl CloudSyncController {
         } else {
             REST_IN_TROUBLE
         };
-        let written = *self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = *self.written.lock();
         let next = written.map_or(Duration::ZERO, |written| written.saturating_add(rest));
         next.saturating_sub(self.clock.monotonic())
     }

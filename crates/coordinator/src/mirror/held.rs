@@ -8,9 +8,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tidewaiter_api::cloud_sync::{CLUSTER_ROLE, NODE, RELEASE_ANNOTATION};
 use tidewaiter_api::names::NODE_POOL_LABEL;
 use tidewaiter_api::{HeldDeletions, KindSync};
@@ -103,7 +104,7 @@ impl Held {
 
     /// People call the object so.
     pub(crate) fn call(&self, name: &str, called: &str) {
-        self.state().called.insert(name.to_owned(), called.to_owned());
+        self.0.state.lock().called.insert(name.to_owned(), called.to_owned());
     }
 
     /// Holds exactly these objects, but for those that a person has released. Returns the held ones.
@@ -130,7 +131,7 @@ impl Held {
 
     /// Notifies if `change` returns that it changed something.
     fn update(&self, change: impl FnOnce(&mut State) -> bool) {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         if state.held.is_empty() {
             state.since = self.0.clock.now();
         }
@@ -144,17 +145,17 @@ impl Held {
 
     /// Returns true if the object is held.
     pub(crate) fn contains(&self, name: &str) -> bool {
-        self.state().held.contains_key(name)
+        self.0.state.lock().held.contains_key(name)
     }
 
     /// Calls `wake` with the name of each object that a person releases.
     pub(crate) fn notify(&self, wake: impl Fn(&str) + Send + Sync + 'static) {
-        lock(&self.0.wakes).push(Box::new(wake));
+        self.0.wakes.lock().push(Box::new(wake));
     }
 
     /// Releases everything that is held, if this is its revision. Returns whether it is.
     pub(crate) fn release(&self, revision: &str) -> bool {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         if state.held.is_empty() || self.revision(&state) != revision {
             return false;
         }
@@ -164,7 +165,7 @@ impl Held {
         drop(state);
         self.0.changed.send_replace(());
         for name in names {
-            lock(&self.0.wakes).iter().for_each(|wake| wake(&name));
+            self.0.wakes.lock().iter().for_each(|wake| wake(&name));
         }
         true
     }
@@ -176,7 +177,7 @@ impl Held {
 
     /// The entry of `CloudSync`; None if nothing was held since the start.
     pub(crate) fn status(&self) -> Option<KindSync> {
-        let state = self.state();
+        let state = self.0.state.lock();
         let held = (!state.held.is_empty()).then(|| {
             let revision = self.revision(&state);
             HeldDeletions {
@@ -201,10 +202,6 @@ impl Held {
             std::iter::once(name.as_str()).chain(lost)
         });
         digest(std::iter::once(self.0.kind).chain(parts))[..REVISION].to_owned()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.0.state)
     }
 }
 
@@ -251,10 +248,6 @@ impl fmt::Debug for Held {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use tidewaiter_kit::ManualClock;
@@ -279,7 +272,7 @@ mod tests {
         assert!(held_roles.status().is_none() && !held_roles.release(""));
         let woken = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&woken);
-        held_roles.notify(move |role| lock(&log).push(role.to_owned()));
+        held_roles.notify(move |role| log.lock().push(role.to_owned()));
         let lost = |rule: &str| vec![rule.to_owned()];
         held_roles.call("a", "ad\u{1b}[2Jmins");
         assert!(held_roles.hold("a", &lost("* *.*")) && held_roles.hold("b", &lost(&"é".repeat(2000))));
@@ -298,7 +291,7 @@ mod tests {
         assert!(!held_roles.release(&held.revision) && held_roles.contains("a"));
         held_roles.clear("c");
         assert!(held_roles.release(&held.revision));
-        assert_eq!(*lock(&woken), ["a", "b"]);
+        assert_eq!(*woken.lock(), ["a", "b"]);
         assert!(!held_roles.hold("a", &lost("* *.*")) && !held_roles.contains("a"));
         assert!(held_roles.status().unwrap().held.is_none());
         assert!(

@@ -1,8 +1,9 @@
 //! The state of a kind that the cloud's loop and the controller of the cluster's objects share: the last complete list.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tidewaiter_kit::{Cache, Key};
 use tokio::sync::Notify;
 
@@ -77,13 +78,13 @@ impl<K: MirroredKind> Shared<K> {
 
     /// Stores a complete response.
     pub(super) fn set(&self, known: Known<K::Resource>) {
-        *self.lock() = Some(known);
+        *self.known.lock() = Some(known);
     }
 
     /// Restores the list that an earlier process stored, if it did. A response of the cloud that came earlier stays.
     pub(super) fn recall(&self, stored: Option<Arc<Specs<K::Resource>>>) {
         if let Some(list) = &stored {
-            self.lock().get_or_insert_with(|| Known {
+            self.known.lock().get_or_insert_with(|| Known {
                 listing: Arc::new(Listing::stored(list)),
                 confirmed: None,
                 record: Arc::new(Record::Unread),
@@ -94,16 +95,12 @@ impl<K: MirroredKind> Shared<K> {
 
     /// The last complete list.
     pub(super) fn known(&self) -> Option<Known<K::Resource>> {
-        self.lock().clone()
+        self.known.lock().clone()
     }
 
     /// Returns true if it is the last complete response.
     pub(super) fn is_last(&self, listing: &Arc<Listing<K::Resource>>) -> bool {
-        let known = self.lock();
+        let known = self.known.lock();
         known.as_ref().is_some_and(|known| Arc::ptr_eq(&known.listing, listing))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Known<K::Resource>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

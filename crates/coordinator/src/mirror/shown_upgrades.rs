@@ -1,8 +1,9 @@
 //! The upgrades as the cloud shows them, for the reports of their progress.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_cloud::models::values::UpgradeId;
 use tidewaiter_cloud::models::{UpgradeProgress, UpgradeStatus};
@@ -34,31 +35,32 @@ pub(crate) struct MirroredUpgrades {
 impl ShownUpgrades {
     /// A complete list.
     pub(super) fn set(&self, upgrades: Upgrades) {
-        *self.lock() = upgrades;
+        *self.0.upgrades.lock() = upgrades;
         self.ask();
     }
 
     /// The cloud shows this of an upgrade now.
     pub(crate) fn sent(&self, id: UpgradeId, progress: UpgradeProgress) {
-        if let Some(shown) = self.lock().get_mut(&id) {
+        if let Some(shown) = self.0.upgrades.lock().get_mut(&id) {
             *shown = Some(progress);
         }
     }
 
     /// Returns true if the cloud shows that the upgrade has ended.
     pub(super) fn is_over(&self, id: UpgradeId) -> bool {
-        let shown = self.lock().get(&id).and_then(|shown| shown.as_ref()?.cluster_status);
+        let upgrades = self.0.upgrades.lock();
+        let shown = upgrades.get(&id).and_then(|shown| shown.as_ref()?.cluster_status);
         matches!(shown, Some(UpgradeStatus::Success | UpgradeStatus::Failed))
     }
 
     /// Returns true if the cloud lists the upgrade.
     pub(super) fn lists(&self, id: UpgradeId) -> bool {
-        self.lock().contains_key(&id)
+        self.0.upgrades.lock().contains_key(&id)
     }
 
     /// The state of each.
     pub(crate) fn all(&self) -> Upgrades {
-        self.lock().clone()
+        self.0.upgrades.lock().clone()
     }
 
     /// Something may have to be reported.
@@ -69,9 +71,5 @@ impl ShownUpgrades {
     /// Completes when something may have to be reported. For the one loop that reports.
     pub(crate) async fn asked(&self) {
         self.0.asked.notified().await;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Upgrades> {
-        self.0.upgrades.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

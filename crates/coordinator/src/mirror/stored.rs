@@ -9,8 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -18,6 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use lz4_flex::block::{compress_prepend_size, decompress_size_prepended};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidewaiter_api::names::{CLOUD_LIST_LABEL, CONTAINERSHIP_NAMESPACE, cloud_list_secret};
@@ -103,7 +104,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
 
     /// The stored list, as far as it is known.
     pub(super) fn known(&self) -> Option<Arc<Specs<R>>> {
-        match &*self.stored() {
+        match &*self.stored.lock() {
             Stored::List(list) => Some(Arc::clone(list)),
             Stored::Unread | Stored::Nothing => None,
         }
@@ -111,13 +112,13 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
 
     /// The list that an earlier process stored, which is read once. A damaged list is treated as absent.
     pub(super) async fn read(&self) -> Result<Option<Arc<Specs<R>>>, kube::Error> {
-        if !matches!(&*self.stored(), Stored::Unread) {
+        if !matches!(&*self.stored.lock(), Stored::Unread) {
             return Ok(self.known());
         }
         let (found, remembered) = self.load().await?;
         let found = found.map(Arc::new);
         self.remember(remembered);
-        *self.stored() = found.clone().map_or(Stored::Nothing, Stored::List);
+        *self.stored.lock() = found.clone().map_or(Stored::Nothing, Stored::List);
         Ok(found)
     }
 
@@ -147,11 +148,11 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
 
     /// The memory of the brake of the process before.
     pub(super) fn remembered(&self) -> Arc<Remembered> {
-        Arc::clone(&self.remembered.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.remembered.lock())
     }
 
     fn remember(&self, remembered: Remembered) {
-        *self.remembered.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(remembered);
+        *self.remembered.lock() = Arc::new(remembered);
     }
 
     /// Has the Secrets read again when the next list is to be stored: somebody may have changed or deleted them.
@@ -229,7 +230,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
         }
         self.delete_surplus(writer, parts.len()).await?;
         self.remember(remembered);
-        *self.stored() = Stored::List(list);
+        *self.stored.lock() = Stored::List(list);
         self.doubted.store(false, Ordering::Relaxed);
         Ok(())
     }
@@ -252,17 +253,13 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
 
     /// The Secrets were deleted: the next list is stored again.
     pub(super) fn forget(&self) {
-        *self.stored() = Stored::Nothing;
+        *self.stored.lock() = Stored::Nothing;
     }
 
     fn metadata(&self, number: usize) -> ObjectMeta {
         let mut metadata = named(&cloud_list_secret(self.kind, number));
         metadata.labels = Some([(CLOUD_LIST_LABEL.to_owned(), self.kind.to_owned())].into());
         metadata
-    }
-
-    fn stored(&self) -> MutexGuard<'_, Stored<R>> {
-        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

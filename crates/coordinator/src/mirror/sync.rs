@@ -9,11 +9,12 @@ mod notices;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
+use parking_lot::Mutex;
 use tidewaiter_kit::backoff::Backoff;
 use tidewaiter_kit::children::{Changes, compare, execute};
 use tidewaiter_kit::{
@@ -95,7 +96,7 @@ impl<K: MirroredKind> Reconciler for SyncController<K> {
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, ChildrenError> {
         let clock = &self.context.kit.clock;
-        let ended = self.last().ended;
+        let ended = self.last.lock().ended;
         let wait = ended.map_or(Duration::ZERO, |ended| {
             (ended + PAUSE).saturating_sub(clock.monotonic())
         });
@@ -103,7 +104,7 @@ impl<K: MirroredKind> Reconciler for SyncController<K> {
             clock.sleep(wait).await;
         }
         let result = self.bring(pass).await;
-        self.last().ended = Some(clock.monotonic());
+        self.last.lock().ended = Some(clock.monotonic());
         result
     }
 }
@@ -148,7 +149,7 @@ impl<K: MirroredKind> SyncController<K> {
             .err()
             .filter(|error| !holds_deletions || !error.is_refusal());
         let error = failed.map(|error| Chain(error).to_string());
-        let since = self.brake().held_since(hold.is_some(), clock.now());
+        let since = self.brake.lock().held_since(hold.is_some(), clock.now());
         self.board.applied(
             K::NAME,
             Applied {
@@ -189,9 +190,9 @@ impl<K: MirroredKind> SyncController<K> {
         }
         let listed = self.shared.list.listed();
         let is_stored = |key: &Key| listed.get(key.name()).is_some_and(Option::is_some);
-        let remembered = self.brake().remembered(is_stored, self.moment());
+        let remembered = self.brake.lock().remembered(is_stored, self.moment());
         let Err(error) = self.stored.write(&self.writer, Arc::clone(&listed), remembered).await else {
-            self.last().store_failures = 0;
+            self.last.lock().store_failures = 0;
             return Next::UntilChanged;
         };
         let error = Chain(&error).to_string();
@@ -199,7 +200,7 @@ impl<K: MirroredKind> SyncController<K> {
             kind = K::NAME,
             error, "the list of the cloud cannot be stored; it is tried again"
         );
-        let mut last = self.last();
+        let mut last = self.last.lock();
         last.store_failures += 1;
         Next::Pending(STORE_AGAIN.delay(last.store_failures))
     }
@@ -211,7 +212,7 @@ impl<K: MirroredKind> SyncController<K> {
         listing: &Arc<Listing<K::Resource>>,
         update: &mut Vec<(K::Resource, Arc<K::Resource>)>,
     ) {
-        let mut last = self.last();
+        let mut last = self.last.lock();
         if !last.listing.as_ref().is_some_and(|known| Arc::ptr_eq(known, listing)) {
             last.listing = Some(Arc::clone(listing));
             last.is_shown = false;
@@ -228,10 +229,6 @@ impl<K: MirroredKind> SyncController<K> {
         });
     }
 
-    fn brake(&self) -> MutexGuard<'_, Brake> {
-        self.brake.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn moment(&self) -> Moment {
         let clock = &self.context.kit.clock;
         Moment {
@@ -240,15 +237,11 @@ impl<K: MirroredKind> SyncController<K> {
         }
     }
 
-    fn last(&self) -> MutexGuard<'_, Last<K::Resource>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Requests another list soon if this one deletes objects, or begins to be held: the cloud may be wrong, and
     /// announces nothing when it is right again.
     fn doubt(&self, revision: &str, hold: Option<&Hold>, lost: &BTreeSet<Key>) {
         let deletions = hold.map(|hold| hold.deletions.clone()).unwrap_or_default();
-        let before = std::mem::replace(&mut self.last().held, deletions.clone());
+        let before = std::mem::replace(&mut self.last.lock().held, deletions.clone());
         let is_new = !deletions.is_subset(&before);
         if let Some(hold) = hold.filter(|_| is_new) {
             let (objects, reason) = (deletions.len(), hold.reason.text());
@@ -307,7 +300,7 @@ impl<K: MirroredKind> SyncController<K> {
             gives: &|object| kind.gives(object),
             scope: &|object| kind.scope(object),
         };
-        let mut brake = self.brake();
+        let mut brake = self.brake.lock();
         if !self.shared.list.is_current() {
             brake.recall(&remembered, self.moment());
         }
@@ -322,7 +315,7 @@ impl<K: MirroredKind> SyncController<K> {
     /// what would become something else stays what it is, and nothing that is new takes effect.
     fn show(&self, listing: &Listing<K::Resource>, hold: Option<&Hold>) {
         let is_shown = |last: &Last<K::Resource>| last.is_shown && last.shown_hold.as_ref() == hold;
-        if is_shown(&self.last()) {
+        if is_shown(&self.last.lock()) {
             return;
         }
         let before = self.stored.before(&self.shared.list);
@@ -334,7 +327,7 @@ impl<K: MirroredKind> SyncController<K> {
         withheld.extend(new.map(|key| key.name().to_owned()));
         listed.retain(|name, _| !withheld.contains(name));
         self.shared.list.set(listed, withheld, listing.is_readable());
-        let mut last = self.last();
+        let mut last = self.last.lock();
         (last.is_shown, last.shown_hold) = (true, hold.cloned());
     }
 

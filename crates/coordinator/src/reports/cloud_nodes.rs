@@ -2,8 +2,8 @@
 //! since.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tidewaiter_cloud::client::{ClientError, ETag, Fetched};
 use tidewaiter_cloud::models::values::NodeId;
 use tidewaiter_cloud::models::{self, InvalidItem};
@@ -41,34 +41,34 @@ struct Known {
 impl CloudNodes {
     /// The node with this id.
     pub(super) fn get(&self, id: &Key) -> Option<CloudNode> {
-        self.lock().nodes.get(id).cloned()
+        self.0.lock().nodes.get(id).cloned()
     }
 
     /// The id of the node whose Node has this name.
     pub(super) fn named(&self, name: &str) -> Option<Key> {
-        self.lock().names.get(name).cloned()
+        self.0.lock().names.get(name).cloned()
     }
 
     /// The status of the cluster that the cloud shows; `None` before the first list.
     pub(super) fn cluster(&self) -> Option<Status> {
-        self.lock().cluster.clone()
+        self.0.lock().cluster.clone()
     }
 
     /// All ids.
     pub(super) fn keys(&self) -> Vec<Key> {
-        self.lock().nodes.keys().cloned().collect()
+        self.0.lock().nodes.keys().cloned().collect()
     }
 
     /// The cloud took the status of a node.
     pub(super) fn sent(&self, id: &Key, status: Status) {
-        if let Some(node) = self.lock().nodes.get_mut(id) {
+        if let Some(node) = self.0.lock().nodes.get_mut(id) {
             node.status = status;
         }
     }
 
     /// The cloud took the status of the cluster.
     pub(super) fn sent_cluster(&self, status: Status) {
-        self.lock().cluster = Some(status);
+        self.0.lock().cluster = Some(status);
     }
 
     /// Requests the nodes again. Returns true if anything is new.
@@ -77,7 +77,7 @@ impl CloudNodes {
     /// If there is no complete response. Then everything stays as it was.
     pub(super) async fn refresh(&self, cloud: &Cloud) -> Result<bool, ClientError> {
         let (nodes_etag, cluster_etag) = {
-            let known = self.lock();
+            let known = self.0.lock();
             (known.nodes_etag.clone(), known.cluster_etag.clone())
         };
         let nodes = cloud
@@ -87,7 +87,7 @@ impl CloudNodes {
             .client
             .get::<models::Cluster>(cloud.cluster.path(), cluster_etag.as_ref());
         let (nodes, cluster) = (nodes.await?, cluster.await?);
-        let mut known = self.lock();
+        let mut known = self.0.lock();
         let mut changed = false;
         if let Fetched::Complete { value, etag } = nodes {
             for error in known.set(value) {
@@ -102,10 +102,6 @@ impl CloudNodes {
             changed = true;
         }
         Ok(changed)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

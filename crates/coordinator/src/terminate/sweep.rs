@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::ListParams;
 use kube::core::{ListMeta, ObjectList, ObjectMeta, TypeMeta};
 use kube::{Api, Client, Resource};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tidewaiter_api::names::{AUTHORIZATION_ROLE_BINDING_FINALIZER, AUTHORIZATION_ROLE_FINALIZER, UPGRADE_FINALIZER};
@@ -106,7 +107,7 @@ impl Terminator {
 
     /// Goes on with the counts of the marker, which another replica may have begun.
     fn resume(&self, marker: &Marker) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock();
         if counts.marker != marker.metadata.uid {
             let rows = table().into_iter().map(|row| (row.name, removed(marker, row.name)));
             counts.removed = rows.filter(|(_, count)| *count > 0).collect();
@@ -115,7 +116,7 @@ impl Terminator {
     }
 
     fn add(&self, row: &'static str, removed: u64) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock();
         *counts.removed.entry(row).or_default() += removed;
     }
 
@@ -125,7 +126,7 @@ impl Terminator {
             return Ok(());
         };
         let desired = {
-            let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            let counts = self.counts.lock();
             progressed(state, message, &counts.removed)
         };
         match self.writer.apply(&desired, Some(&marker)).await {

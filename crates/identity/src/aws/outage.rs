@@ -4,7 +4,7 @@
 //! because EC2 may come back for one zone before another, and contain fewer ids each round, because one failing id in
 //! each zone looks like an outage, too.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
 
 use super::Part;
 use super::query::Query;
@@ -16,17 +16,17 @@ pub(super) struct Outage(Mutex<Option<usize>>);
 impl Outage {
     /// Everything has failed.
     pub(super) fn begin(&self) {
-        self.lock().get_or_insert(0);
+        self.0.lock().get_or_insert(0);
     }
 
     /// A call has succeeded.
     pub(super) fn end(&self) {
-        *self.lock() = None;
+        *self.0.lock() = None;
     }
 
     /// During an outage, the part of this try, and the others.
     pub(super) fn part(&self, parts: &[Part], query: &Query<'_>) -> Option<(Part, Vec<Part>)> {
-        let mut turns = self.lock();
+        let mut turns = self.0.lock();
         let turn = turns.as_mut()?;
         let zones = |Part { ids, by }: &Part| {
             let by = *by;
@@ -43,9 +43,5 @@ impl Outage {
         }
         *turn += 1;
         Some((part, parts))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

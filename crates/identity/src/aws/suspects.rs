@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tidewaiter_kit::SharedClock;
 
 use super::call::{By, MAX_FILTER_VALUES};
@@ -47,7 +47,7 @@ impl Suspects {
     /// Marks ids that EC2 does not know, or that make it fail. They are queried by filter, separately from the others.
     pub(super) fn suspect_ids<'a>(&self, ids: impl Iterator<Item = &'a InstanceId>) {
         let now = self.clock.monotonic();
-        let mut apart = self.lock();
+        let mut apart = self.apart.lock();
         for id in ids {
             remember(&mut apart.ids, id.clone(), now, now + ID_APART, MAX_IDS_APART);
         }
@@ -57,7 +57,7 @@ impl Suspects {
     pub(super) fn suspect_zone(&self, zone: &str) {
         let now = self.clock.monotonic();
         remember(
-            &mut self.lock().zones,
+            &mut self.apart.lock().zones,
             zone.into(),
             now,
             now + ZONE_APART,
@@ -67,7 +67,7 @@ impl Suspects {
 
     /// Clears answered ids and their zones.
     pub(super) fn clear<'a>(&self, ids: impl Iterator<Item = &'a InstanceId>, query: &Query<'_>) {
-        let mut apart = self.lock();
+        let mut apart = self.apart.lock();
         if apart.ids.is_empty() && apart.zones.is_empty() {
             return;
         }
@@ -81,7 +81,7 @@ impl Suspects {
     /// ids.
     pub(super) fn divide(&self, query: &Query<'_>) -> Vec<Part> {
         let now = self.clock.monotonic();
-        let apart = self.lock();
+        let apart = self.apart.lock();
         let held = |until: Option<&Duration>| until.is_some_and(|until| *until > now);
         let (suspected, rest): (Vec<_>, Vec<_>) = query.ids().cloned().partition(|id| held(apart.ids.get(id)));
         let (in_trouble, clean): (Vec<_>, Vec<_>) =
@@ -94,10 +94,6 @@ impl Suspects {
             .map(|ids| Part { ids, by: By::Id })
             .chain(by_filter.map(|ids| Part { ids, by: By::Filter }))
             .collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Apart> {
-        self.apart.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,13 +4,14 @@
 //! it takes for a permanent one it never asks again. So the credentials are replaced as a whole.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use google_cloud_auth::build_errors::Error as BuildError;
 use google_cloud_auth::credentials::{Builder, CacheableResource, Credentials, CredentialsProvider};
 use google_cloud_auth::errors::CredentialsError;
 use http::{Extensions, HeaderMap};
+use parking_lot::Mutex;
 use tidewaiter_kit::{Renewals, SharedClock};
 use tracing::{info, warn};
 
@@ -73,7 +74,7 @@ impl RenewableCredentials {
         }
         match (self.0.source.0)() {
             Ok(credentials) => {
-                *self.lock() = credentials;
+                *self.0.current.lock() = credentials;
                 info!("obtains new credentials for Compute Engine");
             }
             Err(error) => {
@@ -83,11 +84,7 @@ impl RenewableCredentials {
     }
 
     fn current(&self) -> Credentials {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Credentials> {
-        self.0.current.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.current.lock().clone()
     }
 }
 

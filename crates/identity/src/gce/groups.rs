@@ -10,12 +10,12 @@
 //! queries again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
 use google_cloud_compute_v1::model::managed_instance::CurrentAction;
 use google_cloud_compute_v1::model::{InstanceGroupManager, ManagedInstance};
+use parking_lot::Mutex;
 use tidewaiter_api::{ClusterName, InstanceGroupName};
 use tidewaiter_kit::CloudCalls;
 
@@ -112,7 +112,7 @@ impl InstanceGroupManagers {
     /// failed.
     async fn read(&self, groups: &[Listed]) -> Reads {
         let used: HashSet<&TemplateLink> = groups.iter().flat_map(|it| it.templates.iter().flatten()).collect();
-        let mut known = self.templates.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut known = self.templates.lock().clone();
         known.retain(|link, _| used.contains(link));
         let missing = used.into_iter().filter(|link| !known.contains_key(*link)).cloned();
         let asked: Vec<_> = missing
@@ -130,10 +130,7 @@ impl InstanceGroupManagers {
                 }
             }
         }
-        self.templates
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone_from(&known);
+        self.templates.lock().clone_from(&known);
         Reads { known, failed }
     }
 

@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tidewaiter_api::ClusterName;
 use tokio::sync::OnceCell;
 
@@ -130,7 +131,7 @@ impl<K: Eq + Hash + Clone, V> Once<K, V> {
 
     /// The cell with the result for `key`, finished or not; `None` if there are too many keys.
     pub(super) fn cell(&self, key: &K) -> Option<Cell<V>> {
-        let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cells = self.cells.lock();
         if let Some(cell) = cells.get(key) {
             return Some(Arc::clone(cell));
         }

@@ -5,10 +5,10 @@
 //! available. That time is compared with the `Date` of the same response, so our own clock need not be correct.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::fmt::rfc2822;
+use parking_lot::Mutex;
 use reqwest::header::{DATE, HeaderMap};
 use tidewaiter_kit::SharedClock;
 
@@ -35,7 +35,7 @@ impl Quota {
 
     /// Returns true if a call would be in vain.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.clock.monotonic() < *self.not_before.lock().unwrap_or_else(PoisonError::into_inner)
+        self.clock.monotonic() < *self.not_before.lock()
     }
 
     pub(super) fn note_pages(&self, pages: u32) {
@@ -48,7 +48,7 @@ impl Quota {
         let wait = per_call
             .saturating_mul(self.pages.load(Ordering::Relaxed))
             .min(MAX_WAIT);
-        *self.not_before.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.monotonic() + wait;
+        *self.not_before.lock() = self.clock.monotonic() + wait;
     }
 }
 

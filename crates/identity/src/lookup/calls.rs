@@ -1,8 +1,9 @@
 //! The calls: which claims share one, and what is done with each answer.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tidewaiter_api::NodeName;
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::random;
@@ -11,7 +12,7 @@ use tracing::debug;
 use super::answer_cache::{self, CachedAnswer};
 use super::pace::CallOutcome;
 use super::parked::UNLISTED_AT_ONCE;
-use super::{DOUBTED_AGE, Lookup, Reply, State, Waiter, lock, unanswered};
+use super::{DOUBTED_AGE, Lookup, Reply, State, Waiter, unanswered};
 use crate::claim::Claim;
 use crate::identity::Identity;
 use crate::proof::prove;
@@ -44,7 +45,7 @@ impl Lookup {
     pub(super) fn take(&self) -> Option<Batch> {
         let now = self.clock.monotonic();
         let at_most = self.identifier.max_batch().max(1);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.kept.prune(now, self.settings.expiry);
         let (mut claims, mut expected) = (Vec::new(), Vec::new());
         while claims.len() < at_most {
@@ -61,7 +62,7 @@ impl Lookup {
     pub(super) fn take_try(&self) -> Option<Batch> {
         let now = self.clock.monotonic();
         let at_most = self.identifier.max_batch().max(1);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut claims = state.parked.take(at_most, now);
         let mut expected: Vec<_> = claims.iter().map(|_| Expected::Try).collect();
         if claims.is_empty() {
@@ -77,10 +78,10 @@ impl Lookup {
         let answers = |place: usize, result: Result<Identity, Refusal>| {
             // The first answer for an index counts; an invalid index is ignored.
             let taken = |it| std::mem::replace(it, Expected::Nothing);
-            let expected = lock(&batch.expected).get_mut(place).map(taken);
+            let expected = batch.expected.lock().get_mut(place).map(taken);
             match expected {
                 Some(Expected::Reply(reply)) => {
-                    lock(&verdict).count(&result);
+                    verdict.lock().count(&result);
                     // The caller may have been dropped: then the answer is cached for the next one.
                     let _ = reply.send(self.answered(&batch, place, result));
                 }
@@ -95,8 +96,8 @@ impl Lookup {
         for place in 0..batch.claims.len() {
             answers(place, Err(unanswered(why)));
         }
-        let verdict = *lock(&verdict);
-        self.lock().ended(verdict, self.clock.monotonic());
+        let verdict = *verdict.lock();
+        self.state.lock().ended(verdict, self.clock.monotonic());
         debug!(nodes = batch.claims.len(), ?verdict, "asked the cloud");
         (batch.call, verdict)
     }
@@ -120,7 +121,7 @@ impl Lookup {
         let Some(claim) = batch.claims.get(place) else {
             return answer;
         };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.answered |= !answer.as_ref().is_err_and(Refusal::is_transient);
         if state.asked.get(&claim.uid) != Some(&batch.call) {
             return answer;
@@ -149,9 +150,9 @@ impl Lookup {
     ) {
         let Some(claim) = batch.claims.get(place) else { return };
         match result {
-            Err(refusal) if refusal.is_transient() => self.lock().parked.refused_again(claim, refusal),
+            Err(refusal) if refusal.is_transient() => self.state.lock().parked.refused_again(claim, refusal),
             result => {
-                let released = self.lock().parked.release();
+                let released = self.state.lock().parked.release();
                 let _ = self.answered(batch, place, result);
                 if !released.is_empty() {
                     self.released.notify_one();
@@ -173,7 +174,7 @@ impl Lookup {
         let proven = result
             .clone()
             .and_then(|identity| prove(claim, Arc::new(identity), self.settings.node_names));
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match proven {
             Err(refusal) if refusal.may_be_too_new() => state.unlisted.refused_again(claim, refusal),
             _ if !state.unlisted.forget(&claim.uid) => {}

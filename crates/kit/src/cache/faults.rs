@@ -5,11 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
+use parking_lot::Mutex;
 use prometheus::IntGauge;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -50,7 +51,7 @@ impl UndecodableObjects {
         let reporting = async {
             leadership.acquired().await;
             loop {
-                let all: Vec<_> = self.lock().values().cloned().collect();
+                let all: Vec<_> = self.0.objects.lock().values().cloned().collect();
                 for (object, error) in all {
                     events.publish(&object, notice(&error));
                 }
@@ -66,7 +67,7 @@ impl UndecodableObjects {
     /// The error about the object of this kind and key, if it cannot be decoded.
     #[must_use]
     pub fn error<K: Resource<DynamicType = ()>>(&self, key: &Key) -> Option<String> {
-        let objects = self.lock();
+        let objects = self.0.objects.lock();
         let (_, error) = objects.get(&(K::kind(&()).into_owned(), key.clone()))?;
         Some(error.clone())
     }
@@ -75,11 +76,7 @@ impl UndecodableObjects {
     #[must_use]
     pub fn any<K: Resource<DynamicType = ()>>(&self) -> bool {
         let kind = K::kind(&());
-        self.lock().keys().any(|(other, _)| *other == *kind)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, Key), (ObjectReference, String)>> {
-        self.0.objects.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.objects.lock().keys().any(|(other, _)| *other == *kind)
     }
 }
 
@@ -129,7 +126,8 @@ impl Faults {
     pub(super) fn decoded(&mut self, key: &Key) {
         if self.bad.remove(key).is_some() {
             info!(kind = self.kind, object = %key, "the object can be decoded again, or is gone");
-            if self.all.lock().remove(&(self.kind.clone(), key.clone())).is_some() {
+            let known = self.all.0.objects.lock().remove(&(self.kind.clone(), key.clone()));
+            if known.is_some() {
                 self.gauge.dec();
             }
         }
@@ -151,7 +149,7 @@ impl Faults {
             ..ObjectReference::default()
         };
         let place = (self.kind.clone(), key.clone());
-        let known = self.all.lock().insert(place, (object, bad.error.clone()));
+        let known = self.all.0.objects.lock().insert(place, (object, bad.error.clone()));
         if known.is_none() {
             self.gauge.inc();
         }

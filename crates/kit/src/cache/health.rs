@@ -4,10 +4,11 @@
 //! trouble; a complete list, an event, a watch that was established before it was cut, or one that does not fail for a
 //! minute ends it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use prometheus::IntGauge;
 
 use crate::clock::SharedClock;
@@ -80,12 +81,12 @@ impl Health {
     }
 
     pub(super) fn trouble(&self) -> Option<WatchTrouble> {
-        self.lock().clone()
+        self.trouble.lock().clone()
     }
 
     pub(super) fn failed(&self, error: String, cause: TroubleCause) {
         let now = self.clock.monotonic();
-        let mut trouble = self.lock();
+        let mut trouble = self.trouble.lock();
         let (since, since_monotonic) = match trouble.take() {
             Some(before) => (before.since, before.since_monotonic),
             None => (self.clock.now(), now),
@@ -102,17 +103,13 @@ impl Health {
 
     /// True if there was a failure that nothing has ended yet.
     pub(super) fn has_failed(&self) -> bool {
-        self.lock().is_some()
+        self.trouble.lock().is_some()
     }
 
     /// A list is complete, an event came, or the watch was established.
     pub(super) fn recovered(&self) {
-        *self.lock() = None;
+        *self.trouble.lock() = None;
         self.stale.set(0);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<WatchTrouble>> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
 
 use super::Cacheable;
 use crate::key::Key;
@@ -29,36 +31,28 @@ impl<K> Objects<K> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.read().len()
+        self.held.read().len()
     }
 
     pub(super) fn keys(&self) -> Vec<Key> {
-        self.read().keys().cloned().collect()
+        self.held.read().keys().cloned().collect()
     }
 
     /// Replaces everything.
     pub(super) fn replace_all(&self, objects: BTreeMap<Key, Held<K>>) {
-        *self.write() = objects;
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Key, Held<K>>> {
-        self.held.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<Key, Held<K>>> {
-        self.held.write().unwrap_or_else(PoisonError::into_inner)
+        *self.held.write() = objects;
     }
 }
 
 impl<K: Cacheable> Objects<K> {
     pub(super) fn get(&self, key: &Key) -> Option<Arc<K>> {
-        self.read().get(key).map(|held| self.open(held))
+        self.held.read().get(key).map(|held| self.open(held))
     }
 
     /// Returns the key under which it is held, which others share.
     pub(super) fn put(&self, key: Key, object: &Arc<K>) -> Key {
         let held = self.hold(object);
-        match self.write().entry(key) {
+        match self.held.write().entry(key) {
             Entry::Occupied(mut there) => {
                 there.insert(held);
                 there.key().clone()
@@ -72,7 +66,7 @@ impl<K: Cacheable> Objects<K> {
     }
 
     pub(super) fn take(&self, key: &Key) -> Option<Arc<K>> {
-        let held = self.write().remove(key)?;
+        let held = self.held.write().remove(key)?;
         Some(self.open(&held))
     }
 

@@ -1,6 +1,6 @@
 //! The subscribers of a cache, called for each change: the indexes first, then the triggers.
 
-use std::sync::{PoisonError, RwLock};
+use parking_lot::RwLock;
 
 use super::Change;
 
@@ -21,14 +21,14 @@ impl<K> Subscribers<K> {
 
     /// Adds an index after `fill` has given it the objects that there are. No change is applied meanwhile.
     pub(super) fn add_index(&self, update: Update<K>, fill: impl FnOnce(&Update<K>)) {
-        let mut indexes = self.indexes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut indexes = self.indexes.write();
         fill(&update);
         indexes.push(update);
     }
 
     /// Adds a trigger after `fill` has announced the objects that there are. No change is announced meanwhile.
     pub(super) fn add_trigger(&self, trigger: Update<K>, fill: impl FnOnce(&Update<K>)) {
-        let mut triggers = self.triggers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut triggers = self.triggers.write();
         fill(&trigger);
         triggers.push(trigger);
     }
@@ -43,7 +43,7 @@ impl<K> Subscribers<K> {
 }
 
 fn call<K>(all: &RwLock<Vec<Update<K>>>, change: &Change<'_, K>) {
-    for update in all.read().unwrap_or_else(PoisonError::into_inner).iter() {
+    for update in all.read().iter() {
         update(change);
     }
 }

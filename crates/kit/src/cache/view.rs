@@ -1,6 +1,8 @@
 //! A cache of what is made of the objects of another cache.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::mirror::recreated;
 use super::objects::Objects;
@@ -61,7 +63,7 @@ impl<K: Cacheable> View<K> {
             make,
             turn,
         } = &*self.0;
-        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = turn.lock();
         let changed = |change: &Change<'_, K>| {
             cache.subscribers.index(change);
             cache.subscribers.notify(change);
@@ -117,8 +119,7 @@ mod tests {
         let (mut feed, source) = Feed::<ConfigMap>::new(&kit);
         let hidden = Arc::new(Mutex::new("nobody".to_owned()));
         let hides = Arc::clone(&hidden);
-        let view =
-            source.view(move |config| (owner(config) != Some(hides.lock().unwrap().clone())).then(|| config.clone()));
+        let view = source.view(move |config| (owner(config) != Some(hides.lock().clone())).then(|| config.clone()));
         let cache = view.cache().clone();
         let owners = cache.index(owner);
         cache.notify(queue.same_name());
@@ -142,7 +143,7 @@ mod tests {
         assert_eq!(shown(), with(of("bob"), true));
         view.refresh(&key);
         assert_eq!(shown(), with(of("bob"), false), "nothing has changed");
-        "bob".clone_into(&mut hidden.lock().unwrap());
+        "bob".clone_into(&mut hidden.lock());
         assert_eq!(shown(), with(of("bob"), false), "nobody said so");
         view.refresh(&key);
         assert_eq!(shown(), with((None, vec![]), true));
@@ -152,12 +153,10 @@ mod tests {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&seen);
         cache.derive(move |change| {
-            log.lock()
-                .unwrap()
-                .push((change.before.is_some(), change.after.is_some()));
+            log.lock().push((change.before.is_some(), change.after.is_some()));
         });
         feed.put(config("2", "4", "ann"));
-        assert_eq!(*seen.lock().unwrap(), [(false, true), (true, false), (false, true)]);
+        assert_eq!(*seen.lock(), [(false, true), (true, false), (false, true)]);
         shown();
         feed.delete(config("2", "4", "ann"));
         assert_eq!(shown(), with((None, vec![]), true));

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -18,6 +18,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -90,7 +91,7 @@ impl<K: Cacheable + DeserializeOwned> ForeignObjects<K> {
 
     /// Remembers the foreign objects of the pass with this key, in place of those of the pass before.
     pub fn set(&self, pass: &Key, foreign: impl IntoIterator<Item = Key>) {
-        let mut names = lock(&self.names);
+        let mut names = self.names.lock();
         for name in names.values_mut() {
             name.waiting.remove(pass);
         }
@@ -113,7 +114,7 @@ impl<K: Cacheable + DeserializeOwned> ForeignObjects<K> {
 impl<K> Debug for ForeignObjects<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ForeignObjects")
-            .field("names", &lock(&self.names).len())
+            .field("names", &self.names.lock().len())
             .finish_non_exhaustive()
     }
 }
@@ -121,7 +122,7 @@ impl<K> Debug for ForeignObjects<K> {
 /// Follows the objects of the name, and queues the passes whose object is deleted.
 async fn follow<K: Cacheable + DeserializeOwned>(client: Client, name: String, names: Names, queue: Queue) {
     let push_if = |gone: &dyn Fn(&Key) -> bool| {
-        let names = lock(&names);
+        let names = names.lock();
         let waiting = names.get(&name).into_iter().flat_map(|name| &name.waiting);
         for (pass, _) in waiting.filter(|(_, objects)| objects.iter().any(gone)) {
             queue.push(pass.clone());
@@ -148,8 +149,4 @@ async fn follow<K: Cacheable + DeserializeOwned>(client: Client, name: String, n
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,8 +2,9 @@
 //! kube's watcher would start them again as fast as they end; client-go counts this as an error too.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::backoff::Backoff;
 
@@ -33,7 +34,7 @@ struct Watch {
 impl Pace {
     /// The wait, at `now`, before the watch is started.
     pub(super) fn before(&self, watch: &str, now: Duration) -> Duration {
-        let mut watches = self.lock();
+        let mut watches = self.0.lock();
         let Some(watch) = watches.get_mut(watch) else {
             return Duration::ZERO;
         };
@@ -50,16 +51,12 @@ impl Pace {
 
     /// The watch began at `now`.
     pub(super) fn begun(&self, watch: String, now: Duration) {
-        let mut watches = self.lock();
+        let mut watches = self.0.lock();
         if watches.len() >= MANY {
             let lately = |begun| now.saturating_sub(begun) < STALE;
             watches.retain(|_, watch| watch.begun.is_some_and(lately));
         }
         watches.entry(watch).or_default().begun = Some(now);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Watch>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,7 +90,7 @@ mod tests {
         for number in 0..10_000_u32 {
             pace.begun(format!("kinds{number}"), Duration::from_secs(10 * u64::from(number)));
         }
-        assert!(pace.lock().len() <= MANY, "{}", pace.lock().len());
+        assert!(pace.0.lock().len() <= MANY, "{}", pace.0.lock().len());
     }
 
     #[test]

@@ -7,10 +7,10 @@
 //! objects costs few pages that are dropped.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http::Uri;
 use http::uri::PathAndQuery;
+use parking_lot::Mutex;
 
 /// The longest page, in bytes: 500 copies of a Secret, or 50 Nodes, are less than 1 MiB.
 const MOST: usize = 4 << 20;
@@ -46,7 +46,7 @@ impl Pages {
         let of_list = |pair: &&str| !pair.starts_with("limit=") && !pair.starts_with("continue=");
         let selectors: Vec<&str> = query.split('&').filter(of_list).collect();
         let list = format!("{}?{}", uri.path(), selectors.join("&"));
-        let objects = self.lock().get(&list).map_or(asked, |objects| asked.min(*objects));
+        let objects = self.0.lock().get(&list).map_or(asked, |objects| asked.min(*objects));
         Some(Page { list, asked, objects })
     }
 
@@ -56,7 +56,7 @@ impl Pages {
             return;
         }
         let objects = page.objects.saturating_mul(2);
-        let mut lists = self.lock();
+        let mut lists = self.0.lock();
         if objects < page.asked {
             lists.insert(page.list, objects);
         } else {
@@ -67,12 +67,8 @@ impl Pages {
     /// The page is too long: a smaller one in its place.
     pub(super) fn smaller(&self, page: Page) -> Page {
         let objects = (page.objects / 4).max(1);
-        self.lock().insert(page.list.clone(), objects);
+        self.0.lock().insert(page.list.clone(), objects);
         Page { objects, ..page }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, u32>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -129,7 +125,7 @@ mod tests {
             pages.read(pages.page(&next).unwrap(), SMALL - 1);
             assert_eq!(pages.page(&asked).unwrap().objects, objects);
         }
-        assert!(pages.lock().is_empty());
+        assert!(pages.0.lock().is_empty());
     }
 
     #[test]

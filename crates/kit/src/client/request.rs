@@ -1,9 +1,9 @@
 //! The kind of a request, from its method and path, in the terms of RBAC.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 use http::{Method, Uri};
+use parking_lot::Mutex;
 
 /// The most resources that are labels of metrics. Tidewaiter's own are fewer, but plugins have objects of any kind.
 const RESOURCES: usize = 64;
@@ -28,7 +28,7 @@ pub(super) struct Resources(Mutex<BTreeSet<String>>);
 impl Resources {
     /// The label of the resource: its name, or `other` if there are too many.
     pub(super) fn label(&self, resource: String) -> String {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         if known.len() < RESOURCES {
             known.insert(resource.clone());
         }

@@ -3,13 +3,14 @@
 //! kube's own reader takes the file as it is, and no header can contain the line feed at its end.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, fs, io};
 
 use http::header::HeaderValue;
 use kube::Config;
 use kube::client::AuthError;
+use parking_lot::Mutex;
 use secrecy::ExposeSecret as _;
 
 use crate::clock::SharedClock;
@@ -61,7 +62,7 @@ impl TokenFile {
     /// The header `Authorization`. If the file cannot be read again, that of the last token, as in client-go
     /// (kubernetes/kubernetes#68164).
     pub(super) fn header(&self) -> HeaderValue {
-        let mut last = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.read.lock();
         let now = self.clock.monotonic();
         if now.saturating_sub(last.1) >= RELOAD {
             *last = (read(&self.path).unwrap_or_else(|_| last.0.clone()), now);

@@ -1,10 +1,11 @@
 //! One pass from start to end: its span, its metrics, its Event, and when the next one is due.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span, debug, info_span, warn};
@@ -76,12 +77,12 @@ impl<R: Reconciler> Attempts<R> {
         match next {
             Next::UntilChanged | Next::After(_) => {
                 self.backoffs.reset(key);
-                for other in self.failing().succeeded(key, self.context.kit.clock.monotonic()) {
+                for other in self.failing.lock().succeeded(key, self.context.kit.clock.monotonic()) {
                     self.queue.push(other);
                 }
             }
             Next::Pending(_) => {}
-            Next::Refused(_) => self.failing().refused(key),
+            Next::Refused(_) => self.failing.lock().refused(key),
         }
         match next {
             Next::UntilChanged => None,
@@ -103,11 +104,7 @@ impl<R: Reconciler> Attempts<R> {
 
     /// The time for which no pass over the key starts, whatever asks for it.
     pub(super) fn pause(&self, key: &Key) -> Option<Duration> {
-        self.failing().pause(key, self.context.kit.clock.monotonic())
-    }
-
-    fn failing(&self) -> MutexGuard<'_, Failing> {
-        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.failing.lock().pause(key, self.context.kit.clock.monotonic())
     }
 
     fn failed(&self, pass: &Pass, error: &R::Error) -> Again {
@@ -120,10 +117,11 @@ impl<R: Reconciler> Attempts<R> {
         }
         let delay = self.wait(pass.key(), error.retry());
         let alike = if error.is_refusal() {
-            self.failing().refused(pass.key());
+            self.failing.lock().refused(pass.key());
             0
         } else {
-            self.failing()
+            self.failing
+                .lock()
                 .failed(pass.key(), error.class(), self.context.kit.clock.monotonic())
         };
         let retry_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);

@@ -2,12 +2,12 @@
 
 use std::fmt::{self, Debug};
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use hyper::rt::{Sleep, Timer};
+use parking_lot::Mutex;
 
 use crate::clock::SharedClock;
 
@@ -56,7 +56,7 @@ impl Future for ClockSleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let sleep = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let sleep = self.0.get_mut();
         sleep.as_mut().poll(context)
     }
 }

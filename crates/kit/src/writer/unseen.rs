@@ -5,8 +5,9 @@
 //! conditional all the same, and nothing is held back for longer than [`LIMIT`].
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::key::Key;
 
@@ -42,7 +43,7 @@ impl Unseen {
             // It changed nothing, so the watch brings nothing.
             return;
         }
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.versions.len() >= state.sweep_at {
             state.versions.retain(|_, versions| now < versions.until);
             let left = state.versions.len();
@@ -62,12 +63,12 @@ impl Unseen {
 
     /// The object is gone.
     pub(super) fn forget(&self, resource: &str, key: &Key) {
-        self.lock().versions.remove(&(resource.into(), key.clone()));
+        self.0.lock().versions.remove(&(resource.into(), key.clone()));
     }
 
     /// True if this version, which the cache shows, is one that we have replaced.
     pub(super) fn holds(&self, resource: &str, key: &Key, shown: Option<&str>, now: Duration) -> bool {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.versions.is_empty() {
             return false;
         }
@@ -80,10 +81,6 @@ impl Unseen {
             state.versions.remove(&place);
         }
         holds
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -117,7 +114,7 @@ mod tests {
         assert!(!unseen.holds("pods", &key(), None, NOW), "another kind");
         assert!(!holds(Some("2")));
         assert!(
-            unseen.lock().versions.is_empty(),
+            unseen.0.lock().versions.is_empty(),
             "nothing is kept of what the cache is past"
         );
         assert!(!holds(None), "it was deleted since, and may be written again");
@@ -135,7 +132,7 @@ mod tests {
         let unseen = Unseen::default();
         unseen.note("nodes", &key(), None, Some("1"), NOW);
         assert!(!unseen.holds("nodes", &key(), None, NOW + LIMIT));
-        assert!(unseen.lock().versions.is_empty());
+        assert!(unseen.0.lock().versions.is_empty());
     }
 
     #[test]
@@ -144,7 +141,10 @@ mod tests {
         for number in 0..10_000_u32 {
             unseen.note("clusterhealths", &key(), None, Some(&number.to_string()), NOW);
         }
-        assert_eq!(unseen.lock().versions.values().map(|it| it.old.len()).sum::<usize>(), 1);
+        assert_eq!(
+            unseen.0.lock().versions.values().map(|it| it.old.len()).sum::<usize>(),
+            1
+        );
         unseen.forget("clusterhealths", &key());
         assert!(!unseen.holds("clusterhealths", &key(), None, NOW));
     }
@@ -157,9 +157,9 @@ mod tests {
             unseen.note("nodes", &Key::new(&number.to_string()), None, Some("1"), at);
         }
         assert!(
-            unseen.lock().versions.len() <= SWEEP + 31,
+            unseen.0.lock().versions.len() <= SWEEP + 31,
             "{}",
-            unseen.lock().versions.len()
+            unseen.0.lock().versions.len()
         );
     }
     /// Or a cold start would take a time that grows with the square of the number of Nodes.
@@ -169,7 +169,7 @@ mod tests {
         let mut sweeps = std::collections::BTreeSet::new();
         for number in 0..64_000_u32 {
             unseen.note("nodes", &Key::new(&number.to_string()), None, Some("1"), NOW);
-            sweeps.insert(unseen.lock().sweep_at);
+            sweeps.insert(unseen.0.lock().sweep_at);
         }
         assert!(sweeps.len() <= 7, "{sweeps:?}");
     }

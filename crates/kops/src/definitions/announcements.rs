@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::mem::take;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::Changed;
@@ -17,17 +17,14 @@ pub(super) struct Announcements {
 
 impl Announcements {
     pub(super) fn add(&self, changed: Changed) {
-        self.pending
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(changed);
+        self.pending.lock().insert(changed);
         self.added.notify_one();
     }
 
     /// Waits until there are pending announcements, and takes all of them.
     pub(super) async fn next(&self) -> BTreeSet<Changed> {
         loop {
-            let pending = take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner));
+            let pending = take(&mut *self.pending.lock());
             if !pending.is_empty() {
                 return pending;
             }

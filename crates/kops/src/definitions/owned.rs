@@ -4,8 +4,9 @@
 //! folder was never listed: then a key without a known owner may still have one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tidewaiter_api::InstanceGroupName;
 use tidewaiter_kit::Clock;
 use tokio::sync::Mutex as Gate;
@@ -96,30 +97,31 @@ struct State {
 impl Groups {
     /// The last announced value, if a caller has needed it.
     pub(super) fn told(&self) -> Option<Arc<OwnedKeys>> {
-        self.lock().told.clone()
+        self.state.lock().told.clone()
     }
 
     /// Returns true if the last successful listing contains the group.
     pub(super) fn is_listed(&self, group: &InstanceGroupName) -> bool {
-        self.lock().listed.as_ref().is_some_and(|listed| listed.contains(group))
+        let state = self.state.lock();
+        state.listed.as_ref().is_some_and(|listed| listed.contains(group))
     }
 
     /// Returns true if the last listing succeeded and does not contain the group. An empty one says nothing: no cluster
     /// has no group.
     pub(super) fn is_deleted(&self, group: &InstanceGroupName) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let listed = state.listed.as_ref().filter(|listed| !listed.is_empty());
         state.problem.is_none() && listed.is_some_and(|listed| !listed.contains(group))
     }
 
     /// The groups in the last successful listing.
     pub(super) fn listed(&self) -> Option<BTreeSet<InstanceGroupName>> {
-        self.lock().listed.clone()
+        self.state.lock().listed.clone()
     }
 
     /// Like [`listed`](Self::listed), or the reason why there has never been a listing.
     pub(super) fn names(&self) -> Result<BTreeSet<InstanceGroupName>, DefinitionError> {
-        let state = self.lock();
+        let state = self.state.lock();
         state.listed.clone().ok_or_else(|| match &state.problem {
             Some((problem, _)) => problem.clone().into(),
             None => DefinitionError::Unavailable {
@@ -131,7 +133,7 @@ impl Groups {
 
     /// Since when the last successful listing may be stale, and why.
     pub(super) fn stale(&self, clock: &dyn Clock) -> Option<Stale> {
-        let state = self.lock();
+        let state = self.state.lock();
         state.listed.as_ref()?;
         let (problem, since) = state.problem.as_ref()?;
         Some(since.stale(problem.clone().into(), clock))
@@ -139,7 +141,7 @@ impl Groups {
 
     /// Stores a response of the store. The last successful listing stays if this one failed.
     pub(super) fn take(&self, answer: Result<Vec<String>, StoreError>, clock: &dyn Clock) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match answer {
             // Files with names that are invalid for a group do not belong to kOps.
             Ok(names) => {
@@ -161,15 +163,11 @@ impl Groups {
 
     /// Announces this value. Returns whether another one was announced before.
     pub(super) fn tell(&self, owned: OwnedKeys) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let other = state.told.as_deref().is_some_and(|told| *told != owned);
         if other || state.told.is_none() {
             state.told = Some(Arc::new(owned));
         }
         other
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -57,7 +57,7 @@ impl Definitions {
                 TRIES.ceiling(tries)
             };
             shared.clock.sleep(jittered(wait, JITTER)).await;
-            let groups: Vec<_> = self.groups().values().cloned().collect();
+            let groups: Vec<_> = self.0.groups.lock().values().cloned().collect();
             let awaited = groups
                 .iter()
                 .filter(|group| group.awaits_store() || group.is_in_doubt());
@@ -72,11 +72,11 @@ impl Definitions {
     }
 
     fn awaits_store(&self) -> bool {
-        self.0.cluster.awaits_store() || self.groups().values().any(|group| group.awaits_store())
+        self.0.cluster.awaits_store() || self.0.groups.lock().values().any(|group| group.awaits_store())
     }
 
     fn is_in_doubt(&self) -> bool {
-        self.0.cluster.is_in_doubt() || self.groups().values().any(|group| group.is_in_doubt())
+        self.0.cluster.is_in_doubt() || self.0.groups.lock().values().any(|group| group.is_in_doubt())
     }
 
     /// Requests every required file once, as [`run`](Self::run) does at every poll. Dropping the future loses no
@@ -91,7 +91,7 @@ impl Definitions {
             away += usize::from(!self.list_groups().await);
         }
         self.forget_unused();
-        let groups: Vec<_> = self.groups().values().cloned().collect();
+        let groups: Vec<_> = self.0.groups.lock().values().cloned().collect();
         let mut reads: Vec<BoxFuture<'_, bool>> = groups.iter().map(|group| group.refresh().boxed()).collect();
         if self.0.cluster.wanted_since(Duration::ZERO) {
             reads.push(self.0.cluster.refresh().boxed());
@@ -110,7 +110,7 @@ impl Definitions {
         let answered = !matches!(answer, Err(StoreError::Unavailable { .. }));
         self.0.all_groups.take(answer, &*self.0.shared.clock);
         let listed = self.0.all_groups.listed().unwrap_or_default();
-        let mut groups = self.groups();
+        let mut groups = self.0.groups.lock();
         for name in listed {
             groups.entry(name).or_insert_with_key(|name| Arc::new(self.track(name)));
         }
@@ -120,7 +120,9 @@ impl Definitions {
     /// Computes the owners of the label keys, and announces them if they changed.
     pub(super) fn tell_owned_keys(&self) {
         let good: BTreeMap<_, _> = self
-            .groups()
+            .0
+            .groups
+            .lock()
             .iter()
             .map(|(name, group)| (name.clone(), group.good()))
             .collect();

@@ -17,8 +17,8 @@ impl Definitions {
             .monotonic()
             .saturating_sub(self.0.settings.unused_after);
         let all = &self.0.all_groups;
-        self.groups()
-            .retain(|name, group| group.wanted_since(since) || all.is_listed(name));
+        let mut groups = self.0.groups.lock();
+        groups.retain(|name, group| group.wanted_since(since) || all.is_listed(name));
     }
 
     /// Drops the groups that were deleted and have no Node. One that was requested a moment ago is kept: the Node of
@@ -31,7 +31,7 @@ impl Definitions {
             ..
         } = &*self.0;
         let lately = shared.clock.monotonic().saturating_sub(settings.poll * 2);
-        self.groups().retain(|name, group| {
+        self.0.groups.lock().retain(|name, group| {
             !all_groups.is_deleted(name) || !group.is_missing() || group.wanted_since(lately) || has_node(name)
         });
     }

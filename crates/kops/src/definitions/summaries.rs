@@ -63,7 +63,7 @@ impl Definitions {
 
     fn listed_groups(&self) -> Result<Vec<Arc<TrackedGroup>>, DefinitionError> {
         let listed = self.0.all_groups.names()?;
-        let mut groups = self.groups();
+        let mut groups = self.0.groups.lock();
         let listed = listed.into_iter().map(|name| {
             let group = groups.entry(name).or_insert_with_key(|name| Arc::new(self.track(name)));
             Arc::clone(group)

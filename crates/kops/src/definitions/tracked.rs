@@ -7,10 +7,11 @@
 //! read. A valid content is only ever replaced by a valid one. A change is announced in the same step in which it takes
 //! effect, so that a caller that is dropped in between cannot lose it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tidewaiter_kit::{Backoff, SharedClock};
 use tokio::sync::{Mutex as Gate, Notify};
 
@@ -118,7 +119,7 @@ impl<T: PartialEq, S> Tracked<T, S> {
 
     /// Records that a caller requests it now.
     pub(super) fn want(&self) {
-        self.lock().wanted = Some(self.shared.clock.monotonic());
+        self.state.lock().wanted = Some(self.shared.clock.monotonic());
     }
 
     /// The last valid content; reads the file if there is none.
@@ -132,7 +133,7 @@ impl<T: PartialEq, S> Tracked<T, S> {
             return known;
         }
         self.read().await;
-        let state = self.lock();
+        let state = self.state.lock();
         match (&state.good, state.problem()) {
             (Some(good), _) => Ok(Arc::clone(good)),
             (None, Some(problem)) => Err(problem),
@@ -142,12 +143,12 @@ impl<T: PartialEq, S> Tracked<T, S> {
 
     /// The last valid content, from memory.
     pub(super) fn good(&self) -> Option<Arc<T>> {
-        self.lock().good.clone()
+        self.state.lock().good.clone()
     }
 
     /// The summary of the last valid content, from memory.
     pub(super) fn summary(&self) -> Result<Arc<S>, DefinitionError> {
-        let state = self.lock();
+        let state = self.state.lock();
         match (&state.summary, state.problem()) {
             (Some(summary), _) => summary.clone().map_err(DefinitionError::Invalid),
             (None, Some(problem)) => Err(problem),
@@ -157,21 +158,21 @@ impl<T: PartialEq, S> Tracked<T, S> {
 
     /// Since when the last valid content may be stale, and why.
     pub(super) fn stale(&self) -> Option<Stale> {
-        let state = self.lock();
+        let state = self.state.lock();
         state.good.as_ref()?;
         Some(state.failing?.stale(state.problem()?, &*self.shared.clock))
     }
 
     /// The problem with the content or the summary, if the file is damaged and was valid before.
     pub(super) fn damage(&self) -> Option<DefinitionError> {
-        let state = self.lock();
+        let state = self.state.lock();
         let invalid = state.invalid().filter(|_| state.damaged && state.good.is_some());
         invalid.cloned().map(DefinitionError::Invalid)
     }
 
     /// Returns true if the last response was invalid, and the one before was not.
     pub(super) fn is_in_doubt(&self) -> bool {
-        self.lock().is_in_doubt()
+        self.state.lock().is_in_doubt()
     }
 
     /// Requests the file if it has changed. Returns whether the store responded, with any result.
@@ -182,7 +183,7 @@ impl<T: PartialEq, S> Tracked<T, S> {
 
     /// The current problem with the file, since when, and whether there is an earlier valid content.
     pub(super) fn problem(&self) -> Option<(DefinitionError, Timestamp, bool)> {
-        let state = self.lock();
+        let state = self.state.lock();
         state
             .problem()
             .map(|problem| (problem, state.since, state.good.is_some()))
@@ -190,30 +191,30 @@ impl<T: PartialEq, S> Tracked<T, S> {
 
     /// Returns true if callers wait for it only because the store is unavailable.
     pub(super) fn awaits_store(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let away = matches!(state.access, Some(StoreError::Unavailable { .. }));
         away && state.good.is_none() && state.wanted.is_some()
     }
 
     /// Returns true if callers require it, and no read of it has ended.
     pub(super) fn is_unread(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.wanted.is_some() && state.good.is_none() && state.problem().is_none()
     }
 
     /// Returns true if the store has answered that there is no such file.
     pub(super) fn is_missing(&self) -> bool {
-        matches!(self.lock().access, Some(StoreError::Missing { .. }))
+        matches!(self.state.lock().access, Some(StoreError::Missing { .. }))
     }
 
     /// Returns true if a caller has requested it since the monotonic time `time`.
     pub(super) fn wanted_since(&self, time: Duration) -> bool {
-        self.lock().wanted.is_some_and(|wanted| wanted >= time)
+        self.state.lock().wanted.is_some_and(|wanted| wanted >= time)
     }
 
     /// The result for callers that needs no read.
     fn known(&self) -> Option<Result<Arc<T>, DefinitionError>> {
-        let state = self.lock();
+        let state = self.state.lock();
         if let Some(good) = &state.good {
             return Some(Ok(Arc::clone(good)));
         }
@@ -223,7 +224,7 @@ impl<T: PartialEq, S> Tracked<T, S> {
 
     /// Requires that the caller holds the gate.
     async fn read(&self) -> bool {
-        let version = self.lock().version.clone();
+        let version = self.state.lock().version.clone();
         let answer = match self.shared.reads.read(&self.file, version.as_ref()).await {
             Ok(Read::Found { bytes, etag }) => Answer::Content {
                 parsed: (self.parse)(&self.file, &bytes),
@@ -236,7 +237,7 @@ impl<T: PartialEq, S> Tracked<T, S> {
             Err(error) => Answer::Failed(error),
         };
         let answered = !matches!(answer, Answer::Failed(StoreError::Unavailable { .. }));
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let (before, damaged, was_invalid) = (state.problem(), state.damaged, state.invalid().is_some());
         let failed = matches!(answer, Answer::Failed(_));
         if state.take(answer, before.is_some()) {
@@ -290,10 +291,6 @@ impl<T: PartialEq, S> Tracked<T, S> {
             file: self.file.clone(),
             detail: detail.to_owned(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<T, S>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,7 +9,7 @@
 //! `object_store` keeps a token of Google Cloud until it expires. When the store rejects it, the client is replaced,
 //! and its token with it.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -18,6 +18,7 @@ use object_store::aws::{AmazonS3Builder, resolve_bucket_region};
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::{BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig};
+use parking_lot::RwLock;
 use tidewaiter_kit::Renewals;
 
 use super::StoreOptions;
@@ -77,7 +78,7 @@ impl Client {
     }
 
     pub(super) fn store(&self) -> Arc<dyn ObjectStore> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().clone()
     }
 
     /// The client for another try, after a request by `used` failed with `error`, if another client may fare better:
@@ -104,7 +105,7 @@ impl Client {
         } else {
             self.in_its_region().await?
         };
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&store);
+        *self.current.write() = Arc::clone(&store);
         Some(store)
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -17,6 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use kube::Client;
 use kube::client::Body;
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -82,25 +83,25 @@ impl Proxy {
     }
 
     pub(super) fn set_hook(&self, hook: Hook) {
-        *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = hook;
+        *self.hook.lock() = hook;
     }
 
     pub(super) fn requests(&self) -> Vec<Recorded> {
-        self.recorded().clone()
+        self.requests.lock().clone()
     }
 
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Answer, BoxError> {
         let (parts, body) = request.into_parts();
         let request = ApiRequest::new(&parts, body.collect().await?.to_bytes());
         let number = {
-            let mut requests = self.recorded();
+            let mut requests = self.requests.lock();
             requests.push(Recorded::now(&request));
             requests.len() - 1
         };
-        let hook = self.hook.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let hook = self.hook.lock().clone();
         let action = hook(&request);
         let answer = self.act(action, parts, &request).await?;
-        self.recorded()[number].status = Some(answer.status().as_u16());
+        self.requests.lock()[number].status = Some(answer.status().as_u16());
         Ok(answer)
     }
 
@@ -156,10 +157,6 @@ impl Proxy {
             body.map_err(BoxError::from).boxed_unsync()
         };
         Ok(Response::from_parts(parts, body))
-    }
-
-    fn recorded(&self) -> MutexGuard<'_, Vec<Recorded>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

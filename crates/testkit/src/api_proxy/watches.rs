@@ -1,8 +1,9 @@
 //! The watches that are open through the proxy, and how they end.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, Default)]
@@ -24,15 +25,15 @@ struct Watch {
 
 impl Watches {
     pub(super) fn open(&self) -> Vec<String> {
-        self.state().open.values().map(|watch| watch.path.clone()).collect()
+        self.0.lock().open.values().map(|watch| watch.path.clone()).collect()
     }
 
     pub(super) fn cut(&self) {
-        self.state().open.values().for_each(|watch| watch.end.cancel());
+        self.0.lock().open.values().for_each(|watch| watch.end.cancel());
     }
 
     pub(super) fn expire(&self) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let State { open, expired, .. } = &mut *state;
         for watch in open.values() {
             expired.insert(watch.path.clone());
@@ -42,13 +43,13 @@ impl Watches {
 
     /// Returns true if this watch is the one to be told that its resource version is gone; true once.
     pub(super) fn take_expired(&self, path: &str) -> bool {
-        self.state().expired.remove(path)
+        self.0.lock().expired.remove(path)
     }
 
     /// Enters a watch; it counts as open until the guard is dropped.
     pub(super) fn enter(self: &Arc<Self>, path: &str) -> OpenWatch {
         let end = CancellationToken::new();
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.number += 1;
         let number = state.number;
         state.open.insert(
@@ -64,10 +65,6 @@ impl Watches {
             end,
         }
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 pub(super) struct OpenWatch {
@@ -79,6 +76,6 @@ pub(super) struct OpenWatch {
 
 impl Drop for OpenWatch {
     fn drop(&mut self) {
-        self.watches.state().open.remove(&self.number);
+        self.watches.0.lock().open.remove(&self.number);
     }
 }

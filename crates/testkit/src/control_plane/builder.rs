@@ -3,13 +3,14 @@
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::Api;
 use kube::{Client, Config};
+use parking_lot::Mutex;
 
 use super::clients::Clients;
 use super::pki::{Pki, write_private};

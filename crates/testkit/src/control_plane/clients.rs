@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kube::Client;
+use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 
 use super::Identity;
@@ -17,16 +17,12 @@ impl Clients {
     /// The client of this identity in the current runtime, made on first use.
     pub(super) fn get(&self, identity: &Identity, make: impl FnOnce() -> Client) -> Client {
         let key = (Handle::current().id(), identity.clone());
-        self.all().entry(key).or_insert_with(make).clone()
+        self.0.lock().entry(key).or_insert_with(make).clone()
     }
 
     /// Makes new ones from now on: the server that these are connected to goes.
     pub(super) fn forget(&self) {
-        self.all().clear();
-    }
-
-    fn all(&self) -> MutexGuard<'_, HashMap<(Id, Identity), Client>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().clear();
     }
 }
 

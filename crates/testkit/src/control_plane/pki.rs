@@ -7,8 +7,8 @@ use std::io::Write;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
@@ -84,7 +84,7 @@ impl Pki {
 
     /// The certificate of this identity, made on first use.
     pub(super) fn client(&self, identity: &Identity) -> ClientFiles {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         let number = clients.len();
         clients
             .entry(identity.clone())

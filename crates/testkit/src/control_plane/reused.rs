@@ -7,8 +7,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Deref;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
+
+use parking_lot::Mutex;
 
 use super::ControlPlane;
 use super::etcd::{Change, Etcd, Object, ROOT, plain};
@@ -55,7 +56,7 @@ impl ControlPlane {
     /// # Panics
     /// When a component is not installed or does not come up; with the end of its log.
     pub async fn reused(prepare: impl AsyncFnOnce(&Self)) -> Reused {
-        let free = free().pop();
+        let free = FREE.lock().pop();
         if let Some(mut prepared) = free
             && prepared.put_back().await
         {
@@ -98,7 +99,7 @@ impl Prepared {
         }
         // All that was asked before is in the log.
         self.control_plane.audit().await;
-        self.control_plane.audit_log().forget();
+        self.control_plane.audit.lock().forget();
         self.control_plane.clients.forget();
         true
     }
@@ -167,11 +168,7 @@ impl Drop for Reused {
             && !thread::panicking()
             && prepared.is_good()
         {
-            free().push(prepared);
+            FREE.lock().push(prepared);
         }
     }
-}
-
-fn free() -> MutexGuard<'static, Vec<Prepared>> {
-    FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }

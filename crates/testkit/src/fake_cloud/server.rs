@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -17,6 +16,7 @@ use hyper::body::{Bytes, Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -109,7 +109,7 @@ impl Port {
 
     /// Puts what serves from now on in place of what is returned.
     fn serving(&self, next: Option<JoinHandle<()>>) -> Option<JoinHandle<()>> {
-        std::mem::replace(&mut self.serving.lock().unwrap_or_else(PoisonError::into_inner), next)
+        std::mem::replace(&mut self.serving.lock(), next)
     }
 }
 

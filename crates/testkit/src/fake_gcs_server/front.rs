@@ -2,11 +2,12 @@
 //! have.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 
 use crate::fake_cloud::{Body, Port, response};
 use crate::server::Server;
@@ -52,7 +53,7 @@ impl Front {
     }
 
     pub(super) fn take_asked(&self) -> Vec<Asked> {
-        std::mem::take(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.asked.lock())
     }
 
     async fn take(&self, request: Request<Incoming>) -> io::Result<Response<Body>> {
@@ -63,7 +64,7 @@ impl Front {
             authorization: authorization.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()),
             status: answer.status().as_u16(),
         };
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+        self.asked.lock().push(asked);
         Ok(answer)
     }
 

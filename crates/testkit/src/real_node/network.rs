@@ -11,7 +11,8 @@ use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 const SHELL: &str = include_str!("network.sh");
 
@@ -81,7 +82,7 @@ impl Network {
     /// # Panics
     /// When it is full.
     pub(super) fn take(&self) -> Slot {
-        let mut slots = self.slots();
+        let mut slots = self.slots.lock();
         let free = slots.iter_mut().zip(0..).find(|(taken, _)| !**taken);
         let (taken, slot) = free.unwrap_or_else(|| panic!("a network has {NODES} real nodes at most"));
         *taken = true;
@@ -93,11 +94,7 @@ impl Network {
 
     /// Makes the place free again: its node is gone.
     pub(super) fn give_back(&self, slot: Slot) {
-        self.slots()[usize::from(slot.slot)] = false;
-    }
-
-    fn slots(&self) -> MutexGuard<'_, [bool; NODES as usize]> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock()[usize::from(slot.slot)] = false;
     }
 }
 

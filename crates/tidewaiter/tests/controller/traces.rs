@@ -1,6 +1,6 @@
 //! Traces: with an endpoint set, each reconcile arrives there as a span, and nothing that is secret does.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Bytes;
@@ -23,7 +23,7 @@ async fn collector() -> (String, Received) {
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let received = Received::default();
     let traces = post(async |State(received): State<Received>, body: Bytes| {
-        received.lock().unwrap_or_else(PoisonError::into_inner).extend(body);
+        received.lock().unwrap().extend(body);
     });
     let router = Router::new()
         .route("/v1/traces", traces)
@@ -33,7 +33,7 @@ async fn collector() -> (String, Received) {
 }
 
 fn holds(received: &Received, words: &str) -> bool {
-    let bytes = received.lock().unwrap_or_else(PoisonError::into_inner);
+    let bytes = received.lock().unwrap();
     bytes.windows(words.len()).any(|window| window == words.as_bytes())
 }
 

@@ -4,11 +4,12 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::pin::Pin;
 use std::process::Command;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use minisign::{KeyPair, PublicKey};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use tempfile::TempDir;
 use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
@@ -61,7 +62,7 @@ struct Offered {
 
 impl World {
     fn new() -> Self {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = ALONE.lock();
         let scratch = tempfile::tempdir().unwrap();
         let KeyPair { pk, sk } = KeyPair::generate_unencrypted_keypair().unwrap();
         let text = sk.to_box(None).unwrap().into_string();

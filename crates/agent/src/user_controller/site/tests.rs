@@ -518,11 +518,11 @@ fn a_flood_of_a_file_that_was_replaced_is_not_read_again() {
         .open(world.file())
         .unwrap();
     pass_at(&site, 0);
-    assert_eq!(site.state().displaced.files().count(), 2);
+    assert_eq!(site.state.lock().displaced.files().count(), 2);
     std::io::Write::write_all(&mut editor, flood().as_bytes()).unwrap();
     pass_at(&site, 0);
     assert_eq!(world.content(), block(&world.line(0)));
-    assert_eq!(site.state().displaced.files().count(), 1);
+    assert_eq!(site.state.lock().displaced.files().count(), 1);
 }
 
 #[test]
@@ -1000,7 +1000,7 @@ struct Editor {
 impl HostCalls for Editor {
     fn before(&self, call: Call) -> Result<(), Errno> {
         if call == Call::Rename
-            && let Some(mut file) = self.file.lock().unwrap().take()
+            && let Some(mut file) = self.file.lock().take()
         {
             std::io::Write::write_all(&mut file, self.text.as_bytes()).unwrap();
         }

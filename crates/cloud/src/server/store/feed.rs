@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
 
+use parking_lot::{Mutex, RwLock};
 use tidewaiter_kit::random;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -100,7 +100,7 @@ impl Feed {
     }
 
     fn record(&self, notes: &[CommittedChange]) {
-        let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = self.changed.write();
         for note in notes {
             changed.insert(note.scope, note.sequence);
             if note.scope.kind == Kind::Cluster {
@@ -123,7 +123,7 @@ impl Feed {
         if self.deaf.load(Ordering::Acquire) {
             return false;
         }
-        let changed = self.changed.read().unwrap_or_else(PoisonError::into_inner);
+        let changed = self.changed.read();
         scopes
             .iter()
             .all(|scope| changed.get(scope).is_none_or(|at| *at <= as_of))
@@ -131,7 +131,7 @@ impl Feed {
 
     /// Returns true if an identity that was read at `as_of` and depends on `whose` is still valid.
     pub fn identity_holds(&self, as_of: i64, whose: &[Uuid]) -> bool {
-        let identities = self.identities.read().unwrap_or_else(PoisonError::into_inner);
+        let identities = self.identities.read();
         let unchanged = |id| identities.changed.get(id).is_none_or(|at| *at <= as_of);
         self.hears() && identities.forgotten <= as_of && whose.iter().all(unchanged)
     }
@@ -148,14 +148,14 @@ impl Feed {
 
     /// Publishes `notes`, which are in order. Already published ones are skipped.
     pub(super) fn publish(&self, notes: &[CommittedChange]) {
-        let publishing = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        let publishing = self.publishing.lock();
         let latest = self.latest();
         let fresh = notes.iter().filter(|note| note.sequence > latest);
         let fresh: Vec<CommittedChange> = fresh.copied().collect();
         let Some(last) = fresh.last() else { return };
         self.record(&fresh);
         {
-            let mut identities = self.identities.write().unwrap_or_else(PoisonError::into_inner);
+            let mut identities = self.identities.write();
             for note in &fresh {
                 if let Some(id) = note.decides {
                     identities.changed.insert(id, note.sequence);
@@ -172,7 +172,7 @@ impl Feed {
     }
 
     fn wake(&self, notes: &[CommittedChange]) {
-        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let listeners = self.listeners.lock();
         // Subscribers that lost their permission are woken too, so that their streams end.
         let waking = |note: &&CommittedChange| note.decides.is_some() || note.scope.kind.facts().event.is_some();
         for note in notes.iter().filter(waking) {
@@ -196,7 +196,7 @@ impl Feed {
 
     /// Subscribes to changes that concern `cluster`: the number of the last one.
     pub fn subscribe(&self, organization: Uuid, cluster: Uuid) -> watch::Receiver<i64> {
-        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = self.listeners.lock();
         let clusters = listeners.entry(organization).or_default();
         // Ended subscriptions are removed when new ones are added.
         if clusters.len() > 64 && random::index(clusters.len()) == 0 {
@@ -214,7 +214,7 @@ impl Feed {
         if sequence < self.known_after {
             return None;
         }
-        let changed = self.changed.read().unwrap_or_else(PoisonError::into_inner);
+        let changed = self.changed.read();
         let last = |kind: Kind| {
             let scopes = around(kind, organization, cluster);
             let last = scopes.iter().filter_map(|scope| changed.get(scope)).max()?;

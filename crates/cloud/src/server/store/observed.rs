@@ -6,9 +6,9 @@
 //! neither an object nor an address.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::draft::{Author, Origin};
@@ -113,13 +113,9 @@ struct Hour {
 pub(super) struct Observed(Mutex<Vec<Hour>>);
 
 impl Observed {
-    fn hours(&self) -> MutexGuard<'_, Vec<Hour>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn add(&self, mut subject: Subject, mut origin: Origin, now: Timestamp) {
         let begin = now.strftime("%Y-%m-%dT%H").to_string();
-        let mut hours = self.hours();
+        let mut hours = self.0.lock();
         if hours.last().is_none_or(|hour| hour.begin != begin) {
             hours.push(Hour {
                 begin,
@@ -158,7 +154,7 @@ impl Observed {
 
     /// The counts that are not written yet. Removes earlier hours that are written completely.
     fn pending(&self) -> Vec<(Subject, Count)> {
-        let mut hours = self.hours();
+        let mut hours = self.0.lock();
         let is_written = |count: &Count| count.written.is_some_and(|written| written.count == count.number);
         let last = hours.len().saturating_sub(1);
         let mut place = 0;
@@ -174,7 +170,7 @@ impl Observed {
     }
 
     fn written(&self, rows: Vec<(Subject, Timestamp, Written)>) {
-        let mut hours = self.hours();
+        let mut hours = self.0.lock();
         for (subject, first, written) in rows {
             let counts = hours.iter_mut().filter_map(|hour| hour.counts.get_mut(&subject));
             for counted in counts.filter(|counted| counted.first == first) {

@@ -2,8 +2,8 @@
 //! organization that writes much delays its own writes and not those of others.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::StoreError;
@@ -42,13 +42,9 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a write of `organization`.
     pub(super) fn push(&self, organization: &str, write: T) -> Result<(), StoreError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.closed {
             return Err(StoreError::Stopping);
         }
@@ -89,7 +85,7 @@ impl<T> Queue<T> {
 
     /// The next writes, and whether no more are added.
     fn next(&self, most: usize) -> (Vec<T>, bool) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let mut taken = Vec::new();
         while taken.len() < most
             && let Some(organization) = state.turns.pop_front()
@@ -110,7 +106,7 @@ impl<T> Queue<T> {
 
     /// Refuses further writes; those that are pending can be taken.
     pub(super) fn close(&self) {
-        self.state().closed = true;
+        self.state.lock().closed = true;
         self.changed.notify_one();
     }
 }

@@ -9,10 +9,11 @@
 
 use std::collections::HashSet;
 use std::slice::from_ref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use sqlx::Row as _;
 use tracing::warn;
 use uuid::Uuid;
@@ -153,10 +154,7 @@ pub(super) struct Sweep {
 impl Sweep {
     /// `None` if one is pending.
     pub(super) fn of(queue: &str, pending: &Arc<Mutex<HashSet<String>>>) -> Option<Self> {
-        let is_new = pending
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(queue.to_owned());
+        let is_new = pending.lock().insert(queue.to_owned());
         is_new.then(|| Self {
             queue: queue.to_owned(),
             pending: Arc::clone(pending),
@@ -166,10 +164,7 @@ impl Sweep {
 
 impl Drop for Sweep {
     fn drop(&mut self) {
-        self.pending
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.queue);
+        self.pending.lock().remove(&self.queue);
     }
 }
 

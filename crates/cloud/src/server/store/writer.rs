@@ -10,10 +10,11 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use sqlx::{AnyPool, Executor as _};
 use tidewaiter_kit::{Chain, SharedClock};
 use tokio::sync::oneshot;

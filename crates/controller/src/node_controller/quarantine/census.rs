@@ -5,8 +5,9 @@
 //! moves, every forged Node is queued, so that what was decided before is decided anew.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prometheus::IntGauge;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Cache, Change, Key, Metrics, Queue, Trigger};
@@ -102,13 +103,13 @@ impl Census {
         let uid = change
             .after
             .map(|node| node.metadata.uid.as_deref().unwrap_or_default());
-        self.lock().enter(name, uid);
+        self.counts.lock().enter(name, uid);
     }
 
     /// Records what a pass found out about a Node, and returns the brake after that.
     pub(crate) fn note(&self, name: &str, uid: &str, classification: Option<Classification>) -> Brake {
         {
-            let mut counts = self.lock();
+            let mut counts = self.counts.lock();
             if let Some(classification) = classification {
                 counts.classify(name, uid, classification);
             }
@@ -119,7 +120,7 @@ impl Census {
 
     /// Shows the counts, and queues every forged Node if the brake has moved.
     pub(crate) fn announce(&self) -> Brake {
-        let mut counts = self.lock();
+        let mut counts = self.counts.lock();
         let (before, after) = (counts.announced, counts.brake());
         counts.announced = after;
         self.unjudged
@@ -134,10 +135,6 @@ impl Census {
             }
         }
         after
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -349,6 +346,6 @@ mod tests {
         assert_eq!(two.note("a", "another", Some(Forged)), HELD);
         go(&two, "a");
         two.note("a", "another", Some(Forged));
-        assert_eq!(two.lock().nodes.len(), 1, "nothing is kept of what is gone");
+        assert_eq!(two.counts.lock().nodes.len(), 1, "nothing is kept of what is gone");
     }
 }

@@ -1,8 +1,8 @@
 //! The rules of a role that do not apply, in Events and as a gauge.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use prometheus::IntGaugeVec;
 use tidewaiter_api::cloud_sync::CLUSTER_ROLE;
 use tidewaiter_kit::metrics::MetricsError;
@@ -110,7 +110,7 @@ impl Refusals {
     }
 
     pub(super) fn set(&self, key: &Key, refused: &[Refused]) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         if refused.is_empty() {
             all.remove(key);
         } else {

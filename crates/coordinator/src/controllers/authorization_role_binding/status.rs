@@ -1,9 +1,9 @@
 //! The waits of a binding, in Events and as a gauge.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus::IntGaugeVec;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Key, Metrics, Notice, ReconcileError, Retry, SharedClock, WriteError};
@@ -153,7 +153,7 @@ impl Waiting {
 
     pub(super) fn set(&self, key: &Key, wait: Option<&Wait>) {
         let now = self.clock.monotonic();
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         let before = all.remove(key);
         if let Some((word, _)) = before {
             self.gauge.with_label_values(&[word]).dec();
@@ -168,7 +168,7 @@ impl Waiting {
     /// Returns true if it has waited for a moment only, as each binding does that arrives before its role.
     pub(super) fn has_just_begun(&self, key: &Key) -> bool {
         let now = self.clock.monotonic();
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all.lock();
         all.get(key).is_some_and(|(_, since)| now < *since + A_MOMENT)
     }
 }

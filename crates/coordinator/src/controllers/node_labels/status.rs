@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use prometheus::{IntCounterVec, IntGaugeVec};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Key, Metrics, Notice, WriteLimits};
@@ -90,7 +90,7 @@ impl Status {
     }
 
     fn set(&self, key: Key, word: Option<&'static str>) {
-        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut nodes = self.nodes.lock();
         let before = match word {
             Some(word) => nodes.insert(key, word),
             None => nodes.remove(&key),

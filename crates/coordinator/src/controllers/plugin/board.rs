@@ -1,8 +1,8 @@
 //! The state of the plugins, as metrics: their number by state, and the number of their objects.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec};
 use tidewaiter_api::ConditionStatus;
 use tidewaiter_api::containership::PluginStatus;
@@ -108,7 +108,7 @@ impl Board {
     }
 
     fn change(&self, change: impl FnOnce(&mut BTreeMap<Key, PluginCounts>)) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         change(&mut all);
         self.show(&all);
     }

@@ -7,13 +7,14 @@
 //! What may not be read is observed as unreadable, object by object: it keeps no other.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, LogParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::{ApiResource, DynamicObject, GroupVersion, ObjectMeta};
 use kube::discovery::{Scope, pinned_group};
 use kube::{Api, Client, Error};
+use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tidewaiter_kit::client::path_segment;
@@ -103,7 +104,7 @@ impl Cluster {
         }
         let group_version = GroupVersion::gv(group, version);
         let find = |kinds: &[Kind]| kinds.iter().find(|known| known.resource.kind == kind).cloned();
-        let known = self.known().get(&group_version).and_then(|kinds| find(kinds));
+        let known = self.known.lock().get(&group_version).and_then(|kinds| find(kinds));
         if known.is_some() {
             return Ok(known);
         }
@@ -123,7 +124,7 @@ impl Cluster {
             })
             .collect();
         let found = find(&kinds);
-        self.known().insert(group_version, Arc::new(kinds));
+        self.known.lock().insert(group_version, Arc::new(kinds));
         Ok(found)
     }
 
@@ -221,11 +222,7 @@ impl Cluster {
 
     fn forget(&self, kind: &Kind) {
         let group_version = GroupVersion::gv(&kind.resource.group, &kind.resource.version);
-        self.known().remove(&group_version);
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<GroupVersion, Arc<Vec<Kind>>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().remove(&group_version);
     }
 }
 

@@ -6,8 +6,9 @@
 //! cycle keeps only those in it or behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tidewaiter_api::ConditionStatus;
 use tidewaiter_api::containership::Plugin;
 use tidewaiter_api::containership::plugin::READY;
@@ -135,7 +136,7 @@ pub(super) struct Waiting(Arc<Mutex<BTreeSet<Key>>>);
 
 impl Waiting {
     pub(super) fn set(&self, key: &Key, waits: bool) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         if waits {
             all.insert(key.clone());
         } else {
@@ -144,7 +145,7 @@ impl Waiting {
     }
 
     pub(super) fn wake(&self, queue: &Queue) {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock();
         for key in all.iter() {
             queue.push(key.clone());
         }

@@ -5,10 +5,11 @@
 //! budget, for which they wait, and one version at a time is parsed.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lz4_flex::block::compress_prepend_size;
+use parking_lot::Mutex;
 use tidewaiter_api::containership::{Plugin, PluginSpec};
 use tidewaiter_api::names::SIGNATURE_ANNOTATION;
 use tidewaiter_api::values::quoted;
@@ -109,7 +110,7 @@ impl Manifests {
         let previous = record.previous(version).map(str::to_owned);
         let identity = Identity::of(&plugin.spec);
         let same = |held: &Held| held.identity == identity && held.version == *version && held.previous == previous;
-        let held = self.held().get(&name).filter(|held| same(held)).cloned();
+        let held = self.held.lock().get(&name).filter(|held| same(held)).cloned();
         let signature = annotation(plugin, SIGNATURE_ANNOTATION);
         let now = self.clock.monotonic();
         let is_fresh = |held: &&Held| now < held.at + REFRESH / 2 && held.signature == signature;
@@ -130,7 +131,7 @@ impl Manifests {
                     outdated: None,
                     ..held
                 };
-                self.held().insert(name, held);
+                self.held.lock().insert(name, held);
                 return Ok(Some(release));
             }
             (Ok(Fetched::Unchanged), None) => return Ok(None),
@@ -138,7 +139,7 @@ impl Manifests {
             (Err(error), Some(held)) => {
                 let release = Arc::clone(&held.release);
                 let outdated = Some(error.reason());
-                self.held().insert(name, Held { outdated, ..held });
+                self.held.lock().insert(name, Held { outdated, ..held });
                 return Ok(Some(release));
             }
             (Err(error), None) => return Err(PluginError::Cloud(error)),
@@ -163,7 +164,7 @@ impl Manifests {
             },
             outdated: None,
         };
-        let mut all = self.held();
+        let mut all = self.held.lock();
         let others = all.iter().filter(|(other, _)| **other != name);
         let size = held.size();
         if size + others.map(|(_, held)| held.size()).sum::<usize>() > self.most_held {
@@ -194,12 +195,12 @@ impl Manifests {
     /// The cloud's response when [`Manifests::fetch`] returned the release, compressed. Empty if that is too large to
     /// be stored.
     pub(super) fn sent(&self, plugin: &str) -> Option<Arc<[u8]>> {
-        self.held().get(plugin).map(|held| Arc::clone(&held.sent))
+        self.held.lock().get(plugin).map(|held| Arc::clone(&held.sent))
     }
 
     /// The reason why the manifests of the plugin could not be fetched again, if the last request failed.
     pub(super) fn outdated(&self, plugin: &str) -> Option<String> {
-        self.held().get(plugin)?.outdated.clone()
+        self.held.lock().get(plugin)?.outdated.clone()
     }
 
     /// Reads what was stored of a version, with the keys and the limits of today. `plugin` is the plugin as it was when
@@ -218,7 +219,7 @@ impl Manifests {
 
     /// The dependencies of the plugin, as far as its manifests were fetched.
     pub(super) fn dependencies(&self, plugin: &str) -> Vec<String> {
-        let held = self.held();
+        let held = self.held.lock();
         held.get(plugin)
             .map(|held| held.release.depends_on.clone())
             .unwrap_or_default()
@@ -226,11 +227,7 @@ impl Manifests {
 
     /// The plugin is gone.
     pub(super) fn forget(&self, plugin: &str) {
-        self.held().remove(plugin);
-    }
-
-    fn held(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock().remove(plugin);
     }
 }
 

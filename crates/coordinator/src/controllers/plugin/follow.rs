@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -20,6 +20,7 @@ use futures::stream::FuturesUnordered;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::{ApiResource, DynamicObject, DynamicResourceScope, ObjectMeta};
 use kube::{Api, Error, Resource};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tidewaiter_api::names::PLUGIN_LABEL;
 use tidewaiter_kit::{Backoff, Chain, SharedClock, Tasks};
@@ -128,7 +129,7 @@ impl Followed {
                     }
                     Some(ended) = watches.next(), if !watches.is_empty() => {
                         if let Some(unserved) = ended {
-                            lock(&known).remove(&unserved);
+                            known.lock().remove(&unserved);
                         }
                     }
                 }
@@ -150,11 +151,12 @@ impl Followed {
                 namespace.map(str::to_owned),
                 account.map(ToString::to_string),
             );
-            lock(&self.met)
+            self.met
+                .lock()
                 .entry(plugin.to_owned())
                 .or_default()
                 .insert(key.clone());
-            let mut all = lock(&self.watched);
+            let mut all = self.watched.lock();
             if let Some(watched) = all.get_mut(&key) {
                 watched.plugins.insert(plugin.to_owned());
                 continue;
@@ -181,26 +183,26 @@ impl Followed {
 
     /// A pass over the plugin begins.
     pub(super) fn begins(&self, plugin: &str) {
-        lock(&self.met).remove(plugin);
+        self.met.lock().remove(plugin);
     }
 
     /// The pass has succeeded: the plugin has left the places that it did not meet. One that met none has observed
     /// nothing.
     pub(super) fn succeeds(&self, plugin: &str) {
-        if let Some(met) = lock(&self.met).remove(plugin) {
+        if let Some(met) = self.met.lock().remove(plugin) {
             self.leave(plugin, |place| !met.contains(place));
         }
     }
 
     /// The plugin is gone.
     pub(super) fn forget(&self, plugin: &str) {
-        lock(&self.met).remove(plugin);
+        self.met.lock().remove(plugin);
         self.leave(plugin, |_| true);
     }
 
     /// Ends the watches of the places that the plugin has left, and in which no other one has objects.
     fn leave(&self, plugin: &str, has_left: impl Fn(&WatchKey) -> bool) {
-        lock(&self.watched).retain(|place, watched| {
+        self.watched.lock().retain(|place, watched| {
             if has_left(place) {
                 watched.plugins.remove(plugin);
             }
@@ -287,10 +289,6 @@ fn keeps_version(error: &Error) -> bool {
         Error::SerdeError(_) => false,
         _ => true,
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

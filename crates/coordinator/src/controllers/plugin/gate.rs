@@ -7,10 +7,11 @@
 //! - An annotation that was used, or has no effect, is removed: it must not approve something later.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Resource as _;
+use parking_lot::Mutex;
 use serde_json::json;
 use tidewaiter_api::containership::{PendingVersion, Plugin, PluginSpec};
 use tidewaiter_api::names::{APPROVE_ANNOTATION, ROLLBACK_ANNOTATION, plugin_diff_secret};
@@ -68,19 +69,15 @@ struct RenderedDiff {
 
 impl Rendered {
     pub(super) fn forget(&self, key: &Key) {
-        self.lock().remove(key);
+        self.0.lock().remove(key);
     }
 
     /// The last diff of the revision, and true if it is still up to date.
     fn last(&self, key: &Key, revision: &str, fingerprint: &str, now: Duration) -> Option<(PendingVersion, bool)> {
-        let all = self.lock();
+        let all = self.0.lock();
         let last = all.get(key).filter(|last| last.pending.revision == revision)?;
         let is_current = last.fingerprint == fingerprint && now < last.at + REFRESH / 2;
         Some((last.pending.clone(), is_current))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, RenderedDiff>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -314,7 +311,7 @@ impl PluginController {
             at: now,
             pending: pending.clone(),
         };
-        self.rendered.lock().insert(key.clone(), rendered);
+        self.rendered.0.lock().insert(key.clone(), rendered);
         Ok(pending)
     }
 

@@ -5,9 +5,10 @@
 //! - A status that somebody else wrote, or that is not the last one, starts a pass. So does every other change.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kube::core::ObjectMeta;
+use parking_lot::Mutex;
 use tidewaiter_api::containership::{Plugin, PluginStatus};
 use tidewaiter_kit::{Change, Key, Queue, Trigger};
 
@@ -19,13 +20,13 @@ impl Reported {
     /// The pass has determined this status. True if the last one was another: the cache may not show that one yet, and
     /// then does not say whether a write is needed.
     pub(super) fn set(&self, plugin: &Key, status: &PluginStatus) -> bool {
-        let last = self.lock().insert(plugin.clone(), status.clone());
+        let last = self.0.lock().insert(plugin.clone(), status.clone());
         last.is_some_and(|last| last != *status)
     }
 
     /// The plugin is gone.
     pub(super) fn forget(&self, plugin: &Key) {
-        self.lock().remove(plugin);
+        self.0.lock().remove(plugin);
     }
 
     /// Reconciles each plugin that changes, unless the change is the write of its last status.
@@ -40,12 +41,8 @@ impl Reported {
     }
 
     fn is_write(&self, plugin: &Key, before: &Plugin, after: &Plugin) -> bool {
-        let is_last = after.status.is_some() && self.lock().get(plugin) == after.status.as_ref();
+        let is_last = after.status.is_some() && self.0.lock().get(plugin) == after.status.as_ref();
         is_last && before.spec == after.spec && unversioned(before) == unversioned(after)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, PluginStatus>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

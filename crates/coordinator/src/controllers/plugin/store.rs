@@ -7,12 +7,13 @@
 //! lost with its definition.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use tidewaiter_api::AcceptedRelease;
 use tidewaiter_api::containership::PluginSpec;
 use tidewaiter_api::names::{
@@ -122,7 +123,7 @@ impl Store {
     ) -> Result<Arc<Release>, PluginError> {
         let plugin = today.id.as_str();
         let unusable = |why: String| Problem::unusable(plugin, entry, &why);
-        let held = self.held().get(plugin).filter(|(held, _)| held == entry).cloned();
+        let held = self.held.lock().get(plugin).filter(|(held, _)| held == entry).cloned();
         if let Some((_, release)) = held {
             return Ok(release);
         }
@@ -136,7 +137,8 @@ impl Store {
             return Err(unusable("it has other manifests than were accepted: delete it".to_owned()).into());
         }
         let release = Arc::new(release);
-        self.held()
+        self.held
+            .lock()
             .insert(plugin.to_owned(), (entry.clone(), Arc::clone(&release)));
         Ok(release)
     }
@@ -191,16 +193,12 @@ impl Store {
 
     /// The plugin is gone, or its version was fetched.
     pub(super) fn forget(&self, plugin: &str) {
-        self.held().remove(plugin);
+        self.held.lock().remove(plugin);
     }
 
     fn has(&self, writer: &Writer, name: &str) -> bool {
         let key = Key::namespaced(CONTAINERSHIP_NAMESPACE, name);
         self.known.get(&key).is_some() || writer.awaits::<Secret>(&key, None)
-    }
-
-    fn held(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

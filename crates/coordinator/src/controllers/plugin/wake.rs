@@ -10,10 +10,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
+use parking_lot::Mutex;
 use tidewaiter_api::PluginInventory;
 use tidewaiter_kit::allowance::Allowance;
 use tidewaiter_kit::{Change, Key, Metadata, Queue, SharedClock, Tasks, Trigger};
@@ -95,7 +96,7 @@ impl Wakes {
 
     /// The inventory of a plugin has changed.
     pub(super) fn remember(&self, change: &Change<'_, PluginInventory>) {
-        let mut plugins = self.plugins();
+        let mut plugins = self.0.plugins.lock();
         match change.after {
             Some(inventory) => {
                 let named = plugins.entry(change.key().clone()).or_default();
@@ -130,11 +131,8 @@ impl Wakes {
     pub(super) fn observes(&self, plugin: &Key, objects: impl Iterator<Item = ObjectId>) {
         let mut objects = objects.peekable();
         if objects.peek().is_some() {
-            self.plugins()
-                .entry(plugin.clone())
-                .or_default()
-                .observed
-                .extend(objects);
+            let mut plugins = self.0.plugins.lock();
+            plugins.entry(plugin.clone()).or_default().observed.extend(objects);
         }
     }
 
@@ -142,7 +140,7 @@ impl Wakes {
     /// over wakes it. A pass may observe several versions.
     pub(super) fn obstructed(&self, plugin: &Key, obstacles: impl Iterator<Item = ObjectId>) {
         let mut obstacles = obstacles.peekable();
-        let mut plugins = self.plugins();
+        let mut plugins = self.0.plugins.lock();
         if obstacles.peek().is_some() || plugins.contains_key(plugin) {
             let named = plugins.entry(plugin.clone()).or_default();
             named.observed.clear();
@@ -155,7 +153,7 @@ impl Wakes {
 
     /// The plugin is gone. What its inventory names is still to be removed.
     pub(super) fn forget(&self, plugin: &Key) {
-        let mut plugins = self.plugins();
+        let mut plugins = self.0.plugins.lock();
         if let Some(named) = plugins.get_mut(plugin) {
             named.obstacles.clear();
             named.observed.clear();
@@ -173,7 +171,7 @@ impl Wakes {
 
     /// A pass over the plugin begins: it sees every change so far.
     pub(super) fn begins(&self, plugin: &Key) {
-        if let Some(named) = self.plugins().get_mut(plugin) {
+        if let Some(named) = self.0.plugins.lock().get_mut(plugin) {
             named.next = NextPass::Begun;
             named.has_observed = false;
             named.observed.clear();
@@ -182,7 +180,7 @@ impl Wakes {
 
     fn wake(&self, concerns: impl Fn(&Named) -> bool) {
         let now = self.0.clock.monotonic();
-        for (key, named) in self.plugins().iter_mut() {
+        for (key, named) in self.0.plugins.lock().iter_mut() {
             if named.next != NextPass::Begun || !concerns(named) {
                 continue;
             }
@@ -218,7 +216,7 @@ impl Wakes {
     fn queue_due(&self) -> Option<Duration> {
         let now = self.0.clock.monotonic();
         let mut first = None;
-        for (key, named) in self.plugins().iter_mut() {
+        for (key, named) in self.0.plugins.lock().iter_mut() {
             let NextPass::Postponed(due) = named.next else { continue };
             match PASSES.take(named.full_at, now) {
                 Ok(full_at) if due <= now => {
@@ -232,10 +230,6 @@ impl Wakes {
             }
         }
         first
-    }
-
-    fn plugins(&self) -> MutexGuard<'_, BTreeMap<Key, Named>> {
-        self.0.plugins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

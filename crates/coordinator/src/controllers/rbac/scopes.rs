@@ -16,9 +16,10 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tidewaiter_api::access::Scope;
 use tidewaiter_kit::{SharedClock, WriteError};
 
@@ -78,7 +79,7 @@ impl Scopes {
 
     /// Enters the binding, which is about to be written.
     pub(in crate::controllers) fn enter(&self, binding: &str, place: &Place) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { bindings, counts, .. } = &mut *state;
         let entries = bindings.entry(binding.to_owned()).or_default();
         if entries.iter().any(|entry| entry.place == *place) {
@@ -94,14 +95,14 @@ impl Scopes {
     /// A write of the binding had no answer.
     pub(in crate::controllers) fn doubt(&self, binding: &str) {
         let until = self.clock.monotonic() + IN_DOUBT;
-        for entry in self.state().bindings.get_mut(binding).into_iter().flatten() {
+        for entry in self.state.lock().bindings.get_mut(binding).into_iter().flatten() {
             entry.in_doubt = until;
         }
     }
 
     /// The places in which the binding is entered.
     pub(in crate::controllers) fn places(&self, binding: &str) -> Vec<Place> {
-        let state = self.state();
+        let state = self.state.lock();
         let entries = state.bindings.get(binding).into_iter().flatten();
         entries.map(|entry| entry.place.clone()).collect()
     }
@@ -109,7 +110,7 @@ impl Scopes {
     /// Removes the binding, which the API server does not have. Returns whether no write can bring it any more.
     pub(in crate::controllers) fn remove(&self, binding: &str, place: &Place) -> bool {
         let now = self.clock.monotonic();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { bindings, counts, .. } = &mut *state;
         let Some(entries) = bindings.get_mut(binding) else {
             return true;
@@ -135,13 +136,13 @@ impl Scopes {
 
     /// The widest scope in which a binding that is entered gives the role.
     pub(super) fn entered(&self, role: &str) -> Scope {
-        self.state().entered(role)
+        self.state.lock().entered(role)
     }
 
     /// Begins to write rules that amount to full control in no scope up to `scope`. None if a binding of a wider one is
     /// entered.
     pub(in crate::controllers) fn begin(&self, role: &str, scope: Scope) -> Option<RulesWrite> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if scope < state.entered(role) {
             return None;
         }
@@ -158,7 +159,7 @@ impl Scopes {
     /// full control there. None if that is not known.
     pub(in crate::controllers) fn permits(&self, role: &str, scope: Scope) -> Option<bool> {
         let now = self.clock.monotonic();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let rules = state.rules.get_mut(role)?;
         if rules.in_doubt.is_some_and(|(_, until)| until <= now) {
             (rules.confirmed, rules.in_doubt) = (None, None);
@@ -175,14 +176,10 @@ impl Scopes {
 
     /// The API server has no rules of the role.
     pub(in crate::controllers) fn forget(&self, role: &str) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.rules.get(role).is_some_and(|rules| rules.in_doubt.is_none()) {
             state.rules.remove(role);
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -223,7 +220,7 @@ impl RulesWrite {
 impl Drop for RulesWrite {
     fn drop(&mut self) {
         let now = self.scopes.clock.monotonic();
-        let mut state = self.scopes.state();
+        let mut state = self.scopes.state.lock();
         let rules = state.rules.entry(self.role.clone()).or_default();
         rules.in_flight = None;
         rules.confirmed = match self.outcome {
@@ -302,7 +299,7 @@ mod tests {
             assert!(scopes.remove(binding, place));
             assert_eq!(scopes.entered(ROLE), left, "{binding}");
         }
-        assert!(scopes.state().bindings.is_empty() && scopes.state().counts.is_empty());
+        assert!(scopes.state.lock().bindings.is_empty() && scopes.state.lock().counts.is_empty());
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The state of each registry, as metrics: their number by state, and the first expiry of a token.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use prometheus::{IntGauge, IntGaugeVec};
 use tidewaiter_kit::Metrics;
 use tidewaiter_kit::metrics::MetricsError;
@@ -73,14 +73,14 @@ impl Board {
 
     /// The registry is in this state; its token expires then.
     pub(super) fn set(&self, id: &str, state: State, expires: Option<Timestamp>) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         all.insert(id.to_owned(), (state, expires));
         self.show(&all);
     }
 
     /// The registry is gone.
     pub(super) fn remove(&self, id: &str) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         all.remove(id);
         self.show(&all);
     }

@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::Resource as _;
+use parking_lot::Mutex;
 use tidewaiter_api::containership::Registry;
 use tidewaiter_api::names::registry_of_secret;
 use tidewaiter_kit::{Cache, Desired as _, Key, Metadata, Queue};
@@ -75,7 +76,7 @@ impl Registries {
         let wake = move |changed: &Changed| {
             let all = || {
                 let known = resources.keys().into_iter().map(|key| key.name().to_owned());
-                known.chain(lock(&secrets.ready).keys().cloned()).collect()
+                known.chain(secrets.ready.lock().keys().cloned()).collect()
             };
             for name in changed.concerned(all) {
                 queue.push(Key::new(registry_of_secret(&name).unwrap_or(&name)));
@@ -93,7 +94,7 @@ impl Registries {
                 queue.push(key);
             }
         };
-        lock(&self.shelf.wakes).push(Box::new(wake));
+        self.shelf.wakes.lock().push(Box::new(wake));
     }
 
     /// The cloud's lists; None without a mirror.
@@ -150,19 +151,19 @@ impl Registries {
 
     /// The pull secrets that work, of the registries that exist.
     pub(super) fn ready(&self) -> Vec<Arc<PullSecret>> {
-        let ready: Vec<_> = lock(&self.shelf.ready).values().cloned().collect();
+        let ready: Vec<_> = self.shelf.ready.lock().values().cloned().collect();
         ready.into_iter().filter(|secret| self.exists(secret.name())).collect()
     }
 
     /// The pull secret that works for this registry.
     pub(super) fn pull_secret(&self, id: &str) -> Option<Arc<PullSecret>> {
-        lock(&self.shelf.ready).get(id).cloned()
+        self.shelf.ready.lock().get(id).cloned()
     }
 
     /// Stores the verified pull secret and wakes the subscribers if it changed.
     pub(super) fn put(&self, id: &str, secret: Arc<PullSecret>) {
         let digest = secret.digest().clone();
-        let before = lock(&self.shelf.ready).insert(id.to_owned(), secret);
+        let before = self.shelf.ready.lock().insert(id.to_owned(), secret);
         if before.is_none_or(|before| *before.digest() != digest) {
             self.shelf.wake();
         }
@@ -170,7 +171,7 @@ impl Registries {
 
     /// The registry is gone. If a list of the cloud said so, that list has queued the namespaces.
     pub(super) fn remove(&self, id: &str) {
-        let was_ready = lock(&self.shelf.ready).remove(id).is_some();
+        let was_ready = self.shelf.ready.lock().remove(id).is_some();
         let is_complete = |lists: &RegistryLists| lists.registries.is_complete();
         if was_ready && !self.lists.as_ref().is_some_and(is_complete) {
             self.shelf.wake();
@@ -180,14 +181,10 @@ impl Registries {
 
 impl Shelf {
     fn wake(&self) {
-        for wake in lock(&self.wakes).iter() {
+        for wake in self.wakes.lock().iter() {
             wake();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Registries {

@@ -1,8 +1,9 @@
 //! The wiring: which change starts which pass.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use kube::Api;
+use parking_lot::Mutex;
 use tidewaiter_api::names::{
     CONTAINERSHIP_NAMESPACE, CONTROLLER_LABEL, MANAGED_LABEL, MANAGED_VALUE, REGISTRY_SECRET_LABEL,
 };

@@ -32,8 +32,8 @@ struct Scripted {
 impl Verify for Scripted {
     async fn check(&self, login: &Login) -> Verdict {
         let host = login.address.place();
-        self.asked.lock().unwrap().push(host.clone());
-        let answer = self.answers.lock().unwrap().get(&host).copied();
+        self.asked.lock().push(host.clone());
+        let answer = self.answers.lock().get(&host).copied();
         let answer = answer.unwrap_or(Verdict::Accepted);
         // One that cannot be asked takes as long as the real verifier waits.
         let takes = if matches!(answer, Verdict::Unknown(_)) {
@@ -113,7 +113,7 @@ impl World {
 
     fn answers(&self, id: &str, verdict: Verdict) {
         let host = format!("{id}.example.com");
-        self.registries.answers.lock().unwrap().insert(host, verdict);
+        self.registries.answers.lock().insert(host, verdict);
     }
 
     #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
@@ -417,7 +417,7 @@ async fn a_credential_that_is_revoked_is_reported_within_the_hour_and_stays() {
     world.passes(5 * SECOND).await;
     assert_eq!(world.pull_secrets("default").len(), 1);
     let settled = world.server.elapsed();
-    let asked = || world.registries.asked.lock().unwrap().len();
+    let asked = || world.registries.asked.lock().len();
     assert_eq!(asked(), 1);
 
     world.answers("r", Verdict::Refused);
@@ -452,7 +452,7 @@ async fn a_refused_credential_is_tried_again_at_once_when_it_changes_and_every_f
     let coordinator = world.coordinator();
     world.passes(10 * SECOND).await;
     assert!(coordinator.shows("tidewaiter_registries{state=\"refused\"} 1"));
-    let asked = || world.registries.asked.lock().unwrap().len();
+    let asked = || world.registries.asked.lock().len();
     assert_eq!(asked(), 1);
     world.passes(Duration::from_mins(3)).await;
     assert_eq!(asked(), 1, "many attempts with a wrong password lock an account");

@@ -7,13 +7,13 @@
 //! and changes none. When many nodes are in progress, and where several may be, all reports are listed, once a minute.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ListParams, ObjectMeta};
 use kube::{Client, Resource};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::{NodeName, NodeReport};
 use tidewaiter_kit::cache::list_all;
@@ -186,7 +186,7 @@ impl Agents {
 
     async fn list(&self, client: &Client, clock: &dyn Clock, upgrade: &str) -> kube::Result<AgentReports> {
         let now = clock.monotonic();
-        let known = self.read.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self.read.lock().clone();
         if let Some((of, read, agents)) = known
             && of == upgrade
             && now.saturating_sub(read) < AGE
@@ -194,7 +194,7 @@ impl Agents {
             return Ok(agents);
         }
         let agents = list_reports(client).await?;
-        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade.to_owned(), now, agents.clone()));
+        *self.read.lock() = Some((upgrade.to_owned(), now, agents.clone()));
         Ok(agents)
     }
 }

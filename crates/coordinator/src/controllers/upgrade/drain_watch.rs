@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -16,6 +16,7 @@ use futures::stream::FuturesUnordered;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use tidewaiter_api::NodeName;
 use tidewaiter_kit::allowance::Allowance;
 use tidewaiter_kit::{Chain, Guarded, Key, Queue, SharedClock, Tasks};
@@ -83,7 +84,7 @@ impl DrainWatches {
 
     /// Follows the pods of the nodes that `upgrade` drains, and no others for it.
     pub(super) fn set(&self, upgrade: &Key, drained: &[NodeName]) {
-        let mut nodes = lock(&self.nodes);
+        let mut nodes = self.nodes.lock();
         for node in drained {
             let watched = nodes.entry(node.clone()).or_insert_with(|| {
                 let end = CancellationToken::new();
@@ -108,7 +109,7 @@ impl DrainWatches {
 
     /// The pods of the node, if they are known well enough to say that some are left.
     pub(super) fn left(&self, node: &NodeName) -> Option<Vec<DrainPod>> {
-        let nodes = lock(&self.nodes);
+        let nodes = self.nodes.lock();
         let watched = nodes.get(node)?;
         let is_recent = self.clock.monotonic() < watched.listed.saturating_add(MAX_AGE);
         let pods = watched.pods.as_ref().filter(|_| is_recent)?;
@@ -118,7 +119,7 @@ impl DrainWatches {
 
     /// The pods of the node were listed.
     pub(super) fn listed(&self, node: &NodeName) {
-        if let Some(watched) = lock(&self.nodes).get_mut(node) {
+        if let Some(watched) = self.nodes.lock().get_mut(node) {
             watched.listed = self.clock.monotonic();
         }
     }
@@ -138,7 +139,7 @@ async fn follow(client: Client, node: NodeName, nodes: Nodes, queue: Queue, cloc
             match PASSES.take(full_at, clock.monotonic()) {
                 Ok(next) => {
                     (full_at, has_news) = (Some(next), false);
-                    let nodes = lock(&nodes);
+                    let nodes = nodes.lock();
                     let upgrades = nodes.get(&node).map(|watched| &watched.upgrades);
                     upgrades
                         .into_iter()
@@ -156,7 +157,7 @@ async fn follow(client: Client, node: NodeName, nodes: Nodes, queue: Queue, cloc
         match event {
             None => return,
             Some(Ok(event)) => {
-                let mut nodes = lock(&nodes);
+                let mut nodes = nodes.lock();
                 let Some(watched) = nodes.get_mut(&node) else { return };
                 has_news |= watched.apply(event, &mut listing);
             }
@@ -193,8 +194,4 @@ impl Watched {
         }
         false
     }
-}
-
-fn lock(nodes: &Mutex<BTreeMap<NodeName, Watched>>) -> MutexGuard<'_, BTreeMap<NodeName, Watched>> {
-    nodes.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,9 +4,9 @@
 //! failed one counts as failed only until another one has begun after its end.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use prometheus::IntGaugeVec;
 use tidewaiter_api::ConditionStatus;
 use tidewaiter_api::containership::cluster_upgrade::{PROGRESSING, SUCCEEDED};
@@ -96,7 +96,7 @@ impl UpgradeMetrics {
     }
 
     fn change(&self, change: impl FnOnce(&mut BTreeMap<Key, Entry>) -> Option<Entry>) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         change(&mut all);
         self.show(&all);
     }

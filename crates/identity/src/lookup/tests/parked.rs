@@ -54,7 +54,7 @@ impl Bench {
 
     fn back(&mut self) -> usize {
         self.settle();
-        lock(&self.back).len()
+        self.back.lock().len()
     }
 }
 

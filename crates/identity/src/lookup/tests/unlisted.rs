@@ -46,7 +46,7 @@ impl Bench {
     }
 
     fn announced(&self) -> Vec<String> {
-        lock(&self.back).drain(..).map(|node| node.to_string()).collect()
+        self.back.lock().drain(..).map(|node| node.to_string()).collect()
     }
 }
 

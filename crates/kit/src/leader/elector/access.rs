@@ -1,8 +1,10 @@
 //! A readiness check: the API server responds, and permits this replica to read and write its Lease.
 
 use std::fmt::{self, Display};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::chain::{Chain, EXPIRED};
 use crate::client::is_fenced;
@@ -86,7 +88,7 @@ impl Access {
             _ => None,
         };
         let at = self.clock.monotonic();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         (state.responded, state.unanswered) = (Some(at), None);
         state.refused.retain(|refused| refused.verb != verb);
         state.refused.extend(refusal.map(|status| Refused {
@@ -105,7 +107,7 @@ impl Access {
 
     /// Stores that the API server did not respond.
     pub(super) fn unanswered(&self, verb: Verb, why: String) {
-        self.lock().unanswered = Some((verb, why));
+        self.state.lock().unanswered = Some((verb, why));
     }
 
     /// The readiness check.
@@ -115,7 +117,7 @@ impl Access {
     pub(super) fn check(&self) -> Result<(), String> {
         let now = self.clock.monotonic();
         let counts = |at: Duration| now.saturating_sub(at) < COUNTS;
-        let state = self.lock();
+        let state = self.state.lock();
         let refused = state.refused.iter().filter(|refused| counts(refused.at));
         if let Some(refused) = refused.min_by_key(|refused| refused.verb) {
             let Refused { verb, said, .. } = refused;
@@ -127,9 +129,5 @@ impl Access {
             }
             _ => Ok(()),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -99,7 +99,7 @@ async fn manifests_that_do_not_fit_beside_those_of_others_are_refused() {
     let mut manifests = Manifests::new(cloud(text).await, cluster(), &settings, SystemClock::shared());
     let size = {
         fetch(&manifests, 1).await.unwrap().unwrap();
-        manifests.held().values().map(Held::size).sum::<usize>()
+        manifests.held.lock().values().map(Held::size).sum::<usize>()
     };
     manifests.most_held = 2 * size;
     fetch(&manifests, 2).await.unwrap().unwrap();

@@ -93,7 +93,7 @@ async fn the_watch_of_a_place_ends_when_the_last_plugin_leaves_it() {
     followed.add_all("a", &cluster, &[place("one")]);
     followed.begins("a");
     followed.succeeds("a");
-    assert_eq!(lock(&followed.watched).len(), 3);
+    assert_eq!(followed.watched.lock().len(), 3);
     followed.begins("a");
     followed.add_all("a", &cluster, &[place("one"), place("two")]);
     followed.succeeds("a");
