@@ -104,7 +104,7 @@ impl Step {
             Change::Update { id, before, patch, .. } => {
                 let old = text(&masked(before, "(not shown)"))?;
                 let mut after = before.clone();
-                merge(&mut after, patch);
+                json_patch::merge(&mut after, patch);
                 let new = text(&masked_where(&after, patch))?;
                 format!("~ {title} ({id})\n{}", difference(&old, &new))
             }
@@ -183,7 +183,7 @@ fn masked_where(value: &Value, patch: &Value) -> Value {
     let mut shown = masked(value, "(not shown)");
     for field in SECRETS {
         if let Some(set) = patch.get(field) {
-            merge(&mut shown[field], &hidden(set, "(another one, not shown)"));
+            json_patch::merge(&mut shown[field], &hidden(set, "(another one, not shown)"));
         }
     }
     shown
@@ -198,26 +198,6 @@ fn hidden(value: &Value, word: &str) -> Value {
             .into(),
         Value::Null => Value::Null,
         _ => word.into(),
-    }
-}
-
-/// Applies a merge patch (RFC 7386).
-pub(super) fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        target.clone_from(patch);
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    if let Value::Object(map) = target {
-        for (key, value) in patch {
-            if value.is_null() {
-                map.remove(key);
-            } else {
-                merge(map.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Done, Key, Store, Stored, finalizers};
 use crate::sim::call::{Call, Part, PatchType, Verb};
@@ -125,7 +125,7 @@ impl Store {
         let before = self.existing(&key)?;
         self.check_preconditions(&key, &before, &call.body["metadata"])?;
         let mut value = before.value.clone();
-        merge(&mut value, &call.body);
+        json_patch::merge(&mut value, &call.body);
         self.replace(&key, &before, value, call.part, Owner::Manager(call.manager()))
     }
 
@@ -232,23 +232,5 @@ fn copy(to: &mut Value, from: &Value, field: &str) {
     match from.get(field) {
         Some(value) => drop(to.insert(field.to_owned(), value.clone())),
         None => drop(to.remove(field)),
-    }
-}
-
-/// A merge patch (RFC 7396).
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(fields) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    for (field, value) in fields {
-        if !value.is_null() {
-            merge(&mut target[field.as_str()], value);
-        } else if let Some(target) = target.as_object_mut() {
-            target.remove(field);
-        }
     }
 }

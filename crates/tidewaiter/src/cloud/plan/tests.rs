@@ -21,7 +21,7 @@ fn a_patch_says_what_differs_and_nothing_else() {
         assert_eq!(found, wanted, "{before} {after}");
         if let Some(patch) = found {
             let mut made = before.clone();
-            merge(&mut made, &patch);
+            json_patch::merge(&mut made, &patch);
             assert_eq!(super::patch(&made, &after), None, "{made} is {after}");
         }
     }

@@ -6,7 +6,7 @@ use tidewaiter_cloud::models::Kind;
 
 use super::Planner;
 use crate::cloud::impact::{AccessObjects, Impact};
-use crate::cloud::plan::{Change, Step, merge};
+use crate::cloud::plan::{Change, Step};
 use crate::cloud::session::text;
 
 impl Planner<'_> {
@@ -61,7 +61,7 @@ fn carried_out(mut objects: Vec<Value>, step: &Step) -> Vec<Value> {
         }
         Change::Update { id, patch, .. } => {
             let changed = objects.iter_mut().filter(|object| text(object, "id") == id);
-            changed.for_each(|object| merge(object, patch));
+            changed.for_each(|object| json_patch::merge(object, patch));
         }
         Change::Delete { id, .. } => objects.retain(|object| text(object, "id") != id),
     }
