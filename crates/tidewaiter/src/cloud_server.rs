@@ -13,6 +13,7 @@ use serde::Serialize;
 use tidewaiter_cloud::models::values::DisplayName;
 use tidewaiter_cloud::server::hash::Password;
 use tidewaiter_cloud::server::sealing::Sealer;
+use tidewaiter_cloud::server::secret_file;
 use tidewaiter_cloud::server::signing::KeyRing;
 use tidewaiter_cloud::server::store::{BackupError, backup, restore};
 use tidewaiter_cloud::server::{DRAIN, InitOptions, LONGEST_TOKEN, ServerParts, found, is_founded, make_keys, start};
@@ -264,7 +265,7 @@ async fn copied_out(args: &BackupArgs, database: &Url) -> Result<()> {
         .with_context(failed)?;
     file.sync_all().with_context(failed)?;
     fs::rename(&part, &args.file).with_context(failed)?;
-    sync_folder(&args.file).with_context(failed)?;
+    secret_file::sync_folder_of(&args.file).with_context(failed)?;
     say(&format!("copied {} rows to {}\n", copied.rows, args.file.display()))
 }
 
@@ -277,11 +278,6 @@ fn of_file(error: BackupError, file: &Path) -> anyhow::Error {
     } else {
         error.context(format!("the copy {}", file.display()))
     }
-}
-
-fn sync_folder(file: &Path) -> io::Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 async fn copy_in(args: &RestoreArgs) -> Result<(), Failure> {

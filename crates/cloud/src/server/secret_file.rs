@@ -141,7 +141,10 @@ pub(super) fn create(path: &Path, content: &str) -> Result<(), SecretFileError> 
 }
 
 /// Replaces the file, with mode 0600.
-pub(super) fn replace(path: &Path, content: &str) -> Result<(), SecretFileError> {
+///
+/// # Errors
+/// [`SecretFileError::Write`].
+pub fn replace(path: &Path, content: &str) -> Result<(), SecretFileError> {
     let staged = stage(path, content)?;
     staged.persist(path).map_err(|error| unwritable(path)(error.error))?;
     sync_folder_of(path)
@@ -154,7 +157,10 @@ pub(super) fn remove(path: &Path) -> Result<(), SecretFileError> {
 }
 
 /// Creates the directory with mode 0700, unless it exists.
-pub(super) fn create_folder(path: &Path) -> Result<(), SecretFileError> {
+///
+/// # Errors
+/// [`SecretFileError::Write`].
+pub fn create_folder(path: &Path) -> Result<(), SecretFileError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(unwritable(path))
 }
@@ -170,7 +176,11 @@ fn stage(path: &Path, content: &str) -> Result<NamedTempFile, SecretFileError> {
     stage().map_err(unwritable(path))
 }
 
-fn sync_folder_of(path: &Path) -> Result<(), SecretFileError> {
+/// Syncs the directory of the file to disk, and with it the name of the file.
+///
+/// # Errors
+/// [`SecretFileError::Write`].
+pub fn sync_folder_of(path: &Path) -> Result<(), SecretFileError> {
     let sync = || File::open(folder_of(path))?.sync_all();
     sync().map_err(unwritable(path))
 }

@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
+use tidewaiter_cloud::server::secret_file;
 use tidewaiter_kit::settings::environment;
 use tidewaiter_kit::{files, yaml};
 
@@ -77,7 +78,7 @@ impl Contexts {
 
     pub(super) fn save(&self) -> Result<()> {
         let text = yaml::to_string(self).context("the contexts as YAML")?;
-        write_private(&file()?, text.as_bytes())
+        write_private(&file()?, &text)
     }
 
     /// The context of that name, else the current one.
@@ -122,24 +123,7 @@ fn file() -> Result<PathBuf> {
 }
 
 /// Puts a file there that its owner alone may read, as a whole or not at all.
-pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
-    let written = || -> io::Result<()> {
-        let folder = path.parent().unwrap_or(path);
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let new = path.with_extension(format!("new.{}", std::process::id()));
-        // One that a killed process left behind, which had this number.
-        let _ = fs::remove_file(&new);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        let written = file
-            .write_all(bytes)
-            .and_then(|()| file.sync_all())
-            .and_then(|()| fs::rename(&new, path));
-        if written.is_err() {
-            // A partial file is useless; its name shows which process wrote it.
-            let _ = fs::remove_file(&new);
-        }
-        written?;
-        File::open(folder)?.sync_all()
-    };
-    written().with_context(|| format!("writing {}", path.display()))
+pub(super) fn write_private(path: &Path, text: &str) -> Result<()> {
+    secret_file::create_folder(path.parent().unwrap_or(path))?;
+    Ok(secret_file::replace(path, text)?)
 }

@@ -112,7 +112,7 @@ pub(super) async fn edit(args: &ObjectArgs) -> Result<()> {
     let file = folder()?.join(format!("edit-{}.yaml", std::process::id()));
     let head =
         "# What you change here is sent when you leave the editor. Secrets are left out, and stay as they are.\n";
-    write_private(&file, format!("{head}{}", yaml(&before)?).as_bytes())?;
+    write_private(&file, &format!("{head}{}", yaml(&before)?))?;
     let sent = send_edited(&session, &file, path, &before, etag).await;
     // What was typed is kept when it could not be used, as kubectl does.
     let changed = sent.with_context(|| format!("nothing was changed; what you typed is in {}", file.display()))?;
