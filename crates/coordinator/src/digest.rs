@@ -1,29 +1,20 @@
 //! Digests by which texts are compared without being held.
 
-use std::fmt::Write as _;
-
-use aws_lc_rs::digest::{self, Context, SHA256};
+use aws_lc_rs::digest::{Context, Digest, SHA256};
+use tidewaiter_signature::hex;
 
 /// The SHA-256 of these texts, in hexadecimal digits; where one ends is part of it.
 pub(crate) fn digest<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
+    hex(digest_of_all(parts).as_ref())
+}
+
+/// The SHA-256 of these parts; where one ends is part of it.
+pub(crate) fn digest_of_all<'a, P: AsRef<[u8]> + ?Sized + 'a>(parts: impl IntoIterator<Item = &'a P>) -> Digest {
     let mut context = Context::new(&SHA256);
     for part in parts {
+        let part = part.as_ref();
         context.update(&(part.len() as u64).to_be_bytes());
-        context.update(part.as_bytes());
+        context.update(part);
     }
-    digits(context.finish().as_ref())
-}
-
-/// The SHA-256 of these bytes, in hexadecimal digits.
-pub(crate) fn digest_of(bytes: &[u8]) -> String {
-    digits(digest::digest(&SHA256, bytes).as_ref())
-}
-
-fn digits(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // A String takes everything.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    context.finish()
 }

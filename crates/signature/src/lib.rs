@@ -68,8 +68,14 @@ pub fn statement(purpose: &str, parts: &[(&'static str, &str)]) -> Result<String
 /// SHA-256 in hexadecimal digits.
 #[must_use]
 pub fn sha256(content: &[u8]) -> String {
-    let mut text = String::with_capacity(64);
-    for byte in digest(&SHA256, content).as_ref() {
+    hex(digest(&SHA256, content).as_ref())
+}
+
+/// The bytes in hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
         // A String takes everything.
         let _ = write!(text, "{byte:02x}");
     }

@@ -21,13 +21,6 @@ pub(super) fn head<const N: usize>(bytes: &[u8]) -> [u8; N] {
     std::array::from_fn(|index| digest.as_ref()[index])
 }
 
-/// The bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
 /// Parses an id from a column that contains UUIDs; nil if it is not a UUID.
 pub(super) fn uuid(text: &str) -> Uuid {
     Uuid::try_parse(text).unwrap_or_default()

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::Error;
 use super::cloud::{Cloud, IDENTITIES};
-use super::digest::{head, hex, uuid};
+use super::digest::{head, uuid};
 use super::hash::{ApiKey, KEY_PREFIX};
 use super::principal::{Known, OrgRole, Principal};
 use super::store::{Row, StoreError};
@@ -89,7 +89,7 @@ impl ProvenKeys {
         match credential {
             Credential::Claims(claims) => Some(format!("lookup:{}", claims.token_use.subject())),
             Credential::Key(_) if self.verified.contains_key(&token.name()) => {
-                Some(format!("key:{}", hex(&token.name())))
+                Some(format!("key:{}", tidewaiter_signature::hex(&token.name())))
             }
             Credential::Key(key) => self.ids.contains(&key.id()).then(|| format!("key-id:{}", key.id())),
         }

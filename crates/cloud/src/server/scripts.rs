@@ -3,12 +3,12 @@
 
 use std::ops::ControlFlow;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::Response;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
+use tidewaiter_signature::sha256;
 use tidewaiter_upgrade::signed::{Statement, digest as script_digest, is_signed, statements};
 use zeroize::Zeroizing;
 
@@ -16,7 +16,7 @@ use super::Error;
 use super::call::{Call, Reply, unless_known};
 use super::cloud::Cloud;
 use super::clusters::node_row;
-use super::digest::{etag, hex};
+use super::digest::etag;
 use super::refusal::Refusal;
 use super::remember::written;
 use super::script_templates::template;
@@ -64,7 +64,7 @@ pub(super) async fn store(
     script: &UpgradeScript,
 ) -> Result<(), Error> {
     let text = script.as_str();
-    let sha256 = hex(digest(&SHA256, text.as_bytes()).as_ref());
+    let sha256 = sha256(text.as_bytes());
     row.spec.insert("sha256".to_owned(), sha256.into());
     let before = transaction.get(row.kind, &row.id).await?;
     if before.as_ref().is_none_or(|before| before.spec != row.spec) {

@@ -23,12 +23,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidewaiter_api::names::{CLOUD_LIST_LABEL, CONTAINERSHIP_NAMESPACE, cloud_list_secret};
 use tidewaiter_kit::{Cacheable, WriteError, Writer};
+use tidewaiter_signature::sha256;
 use tracing::warn;
 
 use super::cloud_list::{CloudList, Specs};
 use super::kind::named;
 use super::window::Remembered;
-use crate::digest::digest_of;
 
 /// The keys of a Secret: a part of the compressed list and, in the first one, the number of parts and the digest of the
 /// whole.
@@ -183,7 +183,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
             let part = self.part(number).await?;
             whole.extend(part.and_then(|mut data| data.remove(PART)).unwrap_or_default().0);
         }
-        Ok((digest == digest_of(&whole).as_bytes()).then_some(whole))
+        Ok((digest == sha256(&whole).as_bytes()).then_some(whole))
     }
 
     async fn part(&self, number: usize) -> Result<Option<Data>, kube::Error> {
@@ -215,7 +215,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
             let mut data: Data = [(PART.to_owned(), ByteString(part.to_vec()))].into();
             if number == 0 {
                 data.insert(PARTS.to_owned(), ByteString(parts.len().to_string().into_bytes()));
-                data.insert(DIGEST.to_owned(), ByteString(digest_of(&whole).into_bytes()));
+                data.insert(DIGEST.to_owned(), ByteString(sha256(&whole).into_bytes()));
                 if !brake.is_empty() {
                     data.insert(BRAKE.to_owned(), ByteString(brake.clone()));
                 }

@@ -113,7 +113,7 @@ fn version() -> i64 {
 }
 
 fn hex(context: Context) -> String {
-    crate::server::digest::hex(context.finish().as_ref())
+    tidewaiter_signature::hex(context.finish().as_ref())
 }
 
 /// Writes a backup of the database at `url`, which may be in use. `told` is called with the number of rows after every

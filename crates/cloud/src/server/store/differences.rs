@@ -3,10 +3,8 @@
 
 use std::collections::HashSet;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::{Map, Value};
-
-use crate::server::digest::hex;
+use tidewaiter_signature::sha256;
 
 /// A value whose JSON has more bytes is recorded as its digest.
 const LARGE: usize = 4_096;
@@ -98,7 +96,7 @@ fn shorten(value: &mut Value, depth: u32) -> usize {
     if inner <= LARGE {
         return inner;
     }
-    let sha256 = hex(digest(&SHA256, whole.as_bytes()).as_ref());
+    let sha256 = sha256(whole.as_bytes());
     *value = Value::from(format!("sha256:{sha256} ({} bytes)", whole.len()));
     value.to_string().len()
 }
@@ -146,7 +144,7 @@ mod tests {
         assert_eq!(recorded["name"], "x");
         assert_eq!(recorded["rules"][0]["short"], 1);
         let text = format!("\"{long}\"");
-        let sha256 = hex(digest(&SHA256, text.as_bytes()).as_ref());
+        let sha256 = sha256(text.as_bytes());
         let expected = format!("sha256:{sha256} ({} bytes)", text.len());
         assert_eq!(recorded["rules"][0]["long"], expected);
         assert!(

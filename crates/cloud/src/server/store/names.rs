@@ -1,10 +1,9 @@
 //! Names as the table `names` stores them: a long one as its digest, because PostgreSQL indexes at most 2,704 bytes.
 
-use aws_lc_rs::digest::{SHA256, digest};
 use sqlx::AnyPool;
+use tidewaiter_signature::sha256;
 
 use super::StoreError;
-use crate::server::digest::hex;
 
 /// The maximum length of a name that is stored as it is, in bytes.
 const MAX_BYTES: usize = 512;
@@ -14,7 +13,7 @@ pub(super) fn stored(name: &str) -> String {
     if name.len() <= MAX_BYTES {
         return name.to_owned();
     }
-    format!("sha256:{}", hex(digest(&SHA256, name.as_bytes()).as_ref()))
+    format!("sha256:{}", sha256(name.as_bytes()))
 }
 
 /// Replaces the long names that an earlier version stored.

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use aws_lc_rs::digest::{Context, SHA256};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::{Deserialize, Serialize};
+
+use crate::digest::digest_of_all;
 
 /// A SHA-256, in base64.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,13 +16,7 @@ pub(super) struct Digest(String);
 impl Digest {
     /// Of these parts, in order; where one ends is part of it.
     pub(super) fn of<'a, P: AsRef<[u8]> + ?Sized + 'a>(parts: impl IntoIterator<Item = &'a P>) -> Self {
-        let mut context = Context::new(&SHA256);
-        for part in parts {
-            let part = part.as_ref();
-            context.update(&(part.len() as u64).to_be_bytes());
-            context.update(part);
-        }
-        Self(STANDARD_NO_PAD.encode(context.finish()))
+        Self(STANDARD_NO_PAD.encode(digest_of_all(parts)))
     }
 
     pub(super) fn as_str(&self) -> &str {
