@@ -26,6 +26,7 @@ use url::Url;
 use crate::Failure;
 use crate::cli::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
 use crate::password::{self, Variable};
+use crate::say;
 use crate::settings::print;
 use settings::ServerSettings;
 
@@ -80,12 +81,6 @@ fn read(place: &ServerPlace, flags: &impl Serialize) -> Result<(ServerSettings, 
     let settings = load::<ServerSettings>(place.settings.as_deref(), variables, flags)?;
     settings.values.check()?;
     Ok((settings.values, settings.warnings))
-}
-
-fn say(text: &str) -> Result<()> {
-    io::stdout()
-        .write_all(text.as_bytes())
-        .context("writing to standard output")
 }
 
 /// The flags of both groups, as one mapping.

@@ -1,6 +1,5 @@
 //! `tidewaiter host`: the commands on a node, as root.
 
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -19,6 +18,7 @@ use crate::cli::{
     AgentFolders, HostBreakGlassCommand, HostCommand, HostInstallArgs, HostKeysCommand, HostRunArgs, HostUninstallArgs,
     STATE,
 };
+use crate::say;
 
 pub(crate) fn main(command: &HostCommand) -> Result<(), Failure> {
     // What root has pinned would look like that of somebody else.
@@ -133,9 +133,4 @@ fn run(args: &HostRunArgs) -> Result<()> {
         bail!(told);
     }
     say(&format!("{told}\n"))
-}
-
-fn say(text: &str) -> Result<()> {
-    let printed = io::stdout().write_all(text.as_bytes());
-    printed.context("writing to standard output")
 }

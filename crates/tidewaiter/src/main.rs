@@ -100,15 +100,25 @@ fn fail(error: &anyhow::Error, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// Writes to standard output.
+fn say(text: &str) -> Result<()> {
+    let written = io::stdout().write_all(text.as_bytes());
+    written.context("writing to standard output")
+}
+
+/// The result of a write to standard output. That nobody reads on, as after `| head`, is no failure.
+fn printed(written: io::Result<()>) -> Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("writing to standard output"),
+    }
+}
+
 fn print_crds(role: Option<CrdRole>) -> Result<()> {
     let mut out = io::stdout().lock();
     for crd in role.map_or_else(tidewaiter_api::crds, |role| Role::from(role).crds()) {
         let yaml = tidewaiter_kit::yaml::to_string(&crd).context("a CustomResourceDefinition as YAML")?;
-        match write!(out, "---\n{yaml}") {
-            // `tidewaiter crds | head` is no failure.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            written => written.context("writing to standard output")?,
-        }
+        printed(write!(out, "---\n{yaml}"))?;
     }
     Ok(())
 }

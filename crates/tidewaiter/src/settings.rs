@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::num::NonZeroU32;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use tidewaiter_cloud::client::has_user;
@@ -42,10 +42,7 @@ pub(crate) fn print(settings: &impl Serialize, warnings: &[String]) -> Result<()
         // A closed standard error is no reason not to print the settings.
         let _ = writeln!(std::io::stderr(), "tidewaiter: {warning}");
     }
-    let yaml = to_yaml(settings)?;
-    std::io::stdout()
-        .write_all(yaml.as_bytes())
-        .context("writing to standard output")
+    crate::say(&to_yaml(settings)?)
 }
 
 pub(crate) fn whole_number<'de, D: Deserializer<'de>>(value: D) -> Result<u32, D::Error> {

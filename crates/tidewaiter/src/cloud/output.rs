@@ -1,6 +1,6 @@
 //! Prints objects. All text is escaped for terminals, and secrets are omitted unless requested.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 
 use anyhow::{Context as _, Result};
 use comfy_table::ContentArrangement;
@@ -112,8 +112,5 @@ pub(super) fn without_secrets(value: &mut Value) {
 
 /// Writes to standard output; a closed pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<()> {
-    match anstream::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("writing to standard output"),
-    }
+    crate::printed(anstream::stdout().write_all(text.as_bytes()))
 }

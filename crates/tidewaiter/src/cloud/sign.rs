@@ -17,7 +17,7 @@ use super::actions::read;
 use super::manifests;
 use crate::cli::{SignArgs, SignScriptArgs};
 use crate::password::{self, Variable};
-use crate::text_file;
+use crate::{say, text_file};
 
 /// The shortest time for the nodes after those of the control plane.
 const SHORTEST: SignedDuration = SignedDuration::from_mins(1);
@@ -42,7 +42,7 @@ pub(super) fn sign(args: &SignArgs) -> Result<()> {
             signed::sign(&key, &statement, SystemClock::shared().now().as_second())?
         }
     };
-    print(&text)
+    say(&text)
 }
 
 /// Prints the script with a signature for each node. Signatures that it has already stay, so that it can be signed with
@@ -71,7 +71,7 @@ pub(super) fn sign_script(args: &SignScriptArgs) -> Result<()> {
     }
     // What the cloud would refuse, for example because of its length, is not printed.
     let signed: UpgradeScript = signed.parse().context("the signed script")?;
-    print(signed.as_str())?;
+    say(signed.as_str())?;
     for turn in &turns {
         let begin = turn
             .not_before
@@ -222,11 +222,6 @@ fn key(path: &Path, password_file: Option<&Path>) -> Result<SigningKey> {
         password
     });
     key.with_context(flag)
-}
-
-fn print(text: &str) -> Result<()> {
-    let printed = io::stdout().write_all(text.as_bytes());
-    printed.context("writing to standard output")
 }
 
 /// The digest of the manifests as the cloud stores them.

@@ -2,10 +2,11 @@
 
 use std::io::{self, Write as _};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use tidewaiter_agent::logins::LoginsExplained;
 
 use super::output::Table;
+use crate::printed;
 
 const WHERE: &str = "\
 Each node records SSH logins in its own journal. Tidewaiter reads nothing from nodes: look there, or where your log collector sends it.
@@ -21,10 +22,7 @@ fingerprint. tidewaiter explain access --node NODE lists both.
 
 /// Prints the places to look at.
 pub(super) fn where_to_look() -> Result<()> {
-    match io::stdout().write_all(WHERE.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("writing to standard output"),
-    }
+    printed(io::stdout().write_all(WHERE.as_bytes()))
 }
 
 pub(super) fn tables(found: &LoginsExplained) -> Vec<Table> {

@@ -10,6 +10,7 @@ use tidewaiter_api::values::printable;
 use tidewaiter_kit::yaml;
 
 use crate::cli::OutputFormat;
+use crate::printed;
 
 /// The widest line on a terminal: what is longer is wrapped in its column.
 const WIDTH: u16 = 100;
@@ -64,9 +65,5 @@ pub(crate) fn print<T: Serialize>(format: OutputFormat, answer: &T, tables: impl
         OutputFormat::Json => serde_json::to_string_pretty(answer).context("the output as JSON")? + "\n",
         OutputFormat::Yaml => yaml::to_string(answer).context("the output as YAML")?,
     };
-    match io::stdout().write_all(text.as_bytes()) {
-        // `tidewaiter explain … | head` is no failure.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("writing to standard output"),
-    }
+    printed(io::stdout().write_all(text.as_bytes()))
 }

@@ -24,11 +24,7 @@ pub(super) fn print(format: OutputFormat, verdict: &Verdict) -> Result<()> {
     };
     // Which knows of terminals, NO_COLOR and CLICOLOR.
     let mut out = AutoStream::auto(io::stdout());
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // `tidewaiter validate | head` is no failure.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("writing to standard output"),
-    }
+    crate::printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
 /// Reports on standard error that the providerIDs of Nodes were trusted, if they were.
