@@ -52,17 +52,7 @@ fn cluster() -> Observed {
 }
 
 fn live() -> Live {
-    Live {
-        uid: "u".to_owned(),
-        deleting: false,
-        finalizers: Vec::new(),
-        fields: "ours".to_owned(),
-        writes: String::new(),
-        health: Health::Current,
-        job: None,
-        is_kubectls: false,
-        is_labelled_by_kubectl: false,
-    }
+    Live::created("u".to_owned(), "ours".to_owned())
 }
 
 /// A plugin in a simulated cluster.

@@ -1,7 +1,6 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::controllers::plugin::health::Health;
 use crate::controllers::plugin::problem::Problem;
 use crate::controllers::plugin::sent::Sent;
 
@@ -58,17 +57,7 @@ fn cluster(widgets: bool) -> Observed {
 }
 
 fn live() -> Live {
-    Live {
-        uid: "u".to_owned(),
-        deleting: false,
-        finalizers: Vec::new(),
-        fields: "ours".to_owned(),
-        writes: String::new(),
-        health: Health::Current,
-        job: None,
-        is_kubectls: false,
-        is_labelled_by_kubectl: false,
-    }
+    Live::created("u".to_owned(), "ours".to_owned())
 }
 
 /// The release is applied, and its jobs have succeeded.
