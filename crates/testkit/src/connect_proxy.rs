@@ -4,11 +4,11 @@
 //! It lives in the runtime that it is made in, and ends when it is dropped.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rcgen::{CertificateParams, CertifiedKey, KeyPair};
+use rcgen::{CertificateParams, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -37,21 +37,10 @@ impl ConnectProxy {
     }
 
     /// The same behind TLS, with a certificate that only who trusts [`certificate`](Self::certificate) accepts.
-    #[expect(clippy::disallowed_methods, reason = "nobody reads it yet")]
     pub async fn start_with_tls(target: SocketAddr) -> Self {
-        let CertifiedKey { cert, signing_key } = certified();
         let scratch = Scratch::new("connect-proxy");
         let path = scratch.path().join("proxy.crt");
-        std::fs::write(&path, cert.pem()).expect("a file");
-        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).expect("a key");
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("the provider has TLS 1.3")
-            .with_no_client_auth()
-            .with_single_cert(vec![cert.der().clone()], key)
-            .expect("a certificate and its key");
-        let tls = TlsAcceptor::from(Arc::new(config));
+        let tls = self_signed("127.0.0.1", &path);
         Self::serve(target, Some(tls), Some((scratch, path))).await
     }
 
@@ -89,11 +78,22 @@ impl ConnectProxy {
     }
 }
 
-fn certified() -> CertifiedKey<KeyPair> {
-    let signing_key = KeyPair::generate().expect("a key");
-    let params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("an address");
-    let cert = params.self_signed(&signing_key).expect("a certificate");
-    CertifiedKey { cert, signing_key }
+/// TLS with a new certificate for this name, which is written to `path`.
+#[expect(clippy::disallowed_methods, reason = "nobody reads it yet")]
+pub(crate) fn self_signed(name: &str, path: &Path) -> TlsAcceptor {
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new([name.to_owned()]).expect("a name");
+    let cert = params.self_signed(&key).expect("a certificate");
+    std::fs::write(path, cert.pem()).expect("a file");
+    let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has TLS 1.3")
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], key)
+        .expect("a certificate and its key");
+    TlsAcceptor::from(Arc::new(config))
 }
 
 async fn accept(listener: TcpListener, target: SocketAddr, tls: Option<TlsAcceptor>, seen: Seen) {

@@ -22,14 +22,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use rcgen::{CertificateParams, KeyPair};
-use rustls::ServerConfig;
-use rustls::pki_types::PrivateKeyDer;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use crate::connect_proxy::self_signed;
 use crate::{ConnectProxy, Scratch, leaks};
 
 const REALM: &str = "auth.registries.test";
@@ -70,30 +68,13 @@ struct Ecr {
 
 impl FakeRegistries {
     /// Starts them, without an account.
-    #[expect(clippy::disallowed_methods, reason = "nobody reads it yet")]
     pub async fn start() -> Self {
         let state = Arc::<Mutex<State>>::default();
         let scratch = Scratch::new("fake-registries");
         let certificate = scratch.path().join("registries.crt");
-        let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(["*.registries.test".to_owned()]).expect("a name");
-        let cert = params.self_signed(&key).expect("a certificate");
-        std::fs::write(&certificate, cert.pem()).expect("a file");
-        let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("the provider has TLS 1.3")
-            .with_no_client_auth()
-            .with_single_cert(vec![cert.der().clone()], key)
-            .expect("a certificate and its key");
+        let tls = self_signed("*.registries.test", &certificate);
         let mut serving = JoinSet::new();
-        let registries = listen(
-            &mut serving,
-            Arc::clone(&state),
-            Some(TlsAcceptor::from(Arc::new(config))),
-        )
-        .await;
+        let registries = listen(&mut serving, Arc::clone(&state), Some(tls)).await;
         let ecr = listen(&mut serving, Arc::clone(&state), None).await;
         Self {
             state,
