@@ -21,7 +21,7 @@ const CORE: &str = "containership-core";
 const ID: &str = "33333333-3333-4333-8333-333333333333";
 
 /// As an operator extends the role for `pullSecretServiceAccounts`.
-const DEFAULT_ACCOUNTS: &str = r#"
+pub(crate) const DEFAULT_ACCOUNTS: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: default-accounts}

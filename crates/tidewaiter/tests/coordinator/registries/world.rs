@@ -17,6 +17,7 @@ use tidewaiter_testkit::{
 };
 
 use super::super::{SOON, coordinator, prepare, settings};
+use crate::terminate::DEFAULT_ACCOUNTS;
 
 const CORE: &str = "containership-core";
 
@@ -70,23 +71,7 @@ impl RegistryWorld {
     }
 
     pub(crate) async fn on(cluster: Reused) -> Self {
-        // As an operator extends the role for pullSecretServiceAccounts.
-        cluster
-            .apply(
-                r#"
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: default-accounts}
-rules: [{apiGroups: [""], resources: [serviceaccounts], resourceNames: [default], verbs: [get, patch]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: default-accounts}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: default-accounts}
-subjects: [{kind: ServiceAccount, name: tidewaiter-coordinator, namespace: containership-core}]
-"#,
-            )
-            .await;
+        cluster.apply(DEFAULT_ACCOUNTS).await;
         Self {
             cluster,
             registries: FakeRegistries::start().await,
