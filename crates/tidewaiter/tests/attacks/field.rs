@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tidewaiter_api::ConditionStatus::True;
-use tidewaiter_api::NodeIdentityStatus;
 use tidewaiter_testkit::Kubelet;
 use tidewaiter_testkit::builders::{NodeBuilder, node};
 use tidewaiter_testkit::fake_ec2::FakeInstance;
@@ -122,21 +121,7 @@ impl Field {
         let world = &self.world;
         assert_eq!(&world.labels(name).await, own, "{name}");
         assert_eq!(world.patches(name).await, 0, "{name}");
-        self.is_recorded_as_nobody(name).await;
-    }
-
-    /// The Node's record, which is of this very Node, names no instance, no group, no label.
-    pub async fn is_recorded_as_nobody(&self, name: &str) {
-        let uid = self.world.nodes().get(name).await.unwrap().metadata.uid;
-        let record = self.world.records().get(name).await.unwrap();
-        assert_eq!(Some(record.spec.node_uid.as_str()), uid.as_deref());
-        let NodeIdentityStatus {
-            instance,
-            instance_group,
-            labels,
-            ..
-        } = record.status.unwrap();
-        assert_eq!((instance, instance_group, labels), (None, None, Vec::new()), "{name}");
+        world.is_recorded_as_nobody(name).await;
     }
 
     /// The worker has the labels that it was given at first, and its record remembers them.

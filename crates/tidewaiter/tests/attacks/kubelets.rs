@@ -100,7 +100,7 @@ pub async fn registers_again(field: &Field) -> Vec<String> {
     let kubelet = Kubelet::register(&world.cluster, &forged.clone().build()).await;
     world.is_verified(name, False, "NameMismatch").await;
     assert_eq!(world.labels(name).await, Labels::new());
-    field.is_recorded_as_nobody(name).await;
+    world.is_recorded_as_nobody(name).await;
     deletes(world, name).await;
     kubelet.create(&World::node_of(&own).build()).await.unwrap();
     world.has_labels(name, &OF_WORKER).await;

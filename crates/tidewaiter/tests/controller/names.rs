@@ -3,7 +3,6 @@
 
 use kube::api::DeleteParams;
 use tidewaiter_api::ConditionStatus::{False, True};
-use tidewaiter_api::NodeIdentityStatus;
 use tidewaiter_testkit::Kubelet;
 use tidewaiter_testkit::builders::node;
 use tidewaiter_testkit::fake_ec2::FakeInstance;
@@ -93,14 +92,5 @@ async fn a_name_of_the_other_scheme_is_refused() {
 /// The Node has no labels. Its record names no instance, no group, no label.
 async fn gets_nothing(world: &World, name: &str) {
     assert_eq!(world.labels(name).await, Labels::new(), "{name}");
-    let uid = world.nodes().get(name).await.unwrap().metadata.uid;
-    let record = world.records().get(name).await.unwrap();
-    assert_eq!(Some(record.spec.node_uid.as_str()), uid.as_deref());
-    let NodeIdentityStatus {
-        instance,
-        instance_group,
-        labels,
-        ..
-    } = record.status.unwrap();
-    assert_eq!((instance, instance_group, labels), (None, None, Vec::new()), "{name}");
+    world.is_recorded_as_nobody(name).await;
 }

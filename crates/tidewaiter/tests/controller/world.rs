@@ -19,7 +19,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::Value;
 use tidewaiter_api::names::{KOPS_LEASE, KOPS_NAMESPACE, UNIDENTIFIED_TAINT};
-use tidewaiter_api::{ConditionStatus, NodeIdentity};
+use tidewaiter_api::{ConditionStatus, NodeIdentity, NodeIdentityStatus};
 use tidewaiter_testkit::builders::{
     InstanceGroupBuilder, NodeBuilder, cluster, controller_config, instance_group, node,
 };
@@ -285,6 +285,20 @@ impl World {
     /// The records, as admin.
     pub fn records(&self) -> Api<NodeIdentity> {
         Api::all(self.cluster.client(&Identity::Admin))
+    }
+
+    /// The Node's record, which is of this very Node, names no instance, no group, no label.
+    pub async fn is_recorded_as_nobody(&self, name: &str) {
+        let uid = self.nodes().get(name).await.unwrap().metadata.uid;
+        let record = self.records().get(name).await.unwrap();
+        assert_eq!(Some(record.spec.node_uid.as_str()), uid.as_deref());
+        let NodeIdentityStatus {
+            instance,
+            instance_group,
+            labels,
+            ..
+        } = record.status.unwrap();
+        assert_eq!((instance, instance_group, labels), (None, None, Vec::new()), "{name}");
     }
 
     /// A Node's labels, without those that a kubelet sets itself.
