@@ -216,9 +216,6 @@ pub const KOPS_LEASE: &str = "kops-controller-leader";
 /// Namespace of the kOps components.
 pub const KOPS_NAMESPACE: &str = "kube-system";
 
-/// API group of Tidewaiter's kinds.
-pub const API_GROUP: &str = "tidewaiter.dev";
-
 /// Annotation of a Plugin: the digest of the diff that a person approves. The plugin controller removes it.
 pub const APPROVE_ANNOTATION: &str = "tidewaiter.dev/approve";
 

@@ -22,7 +22,6 @@ use std::time::Duration;
 use bytes::Bytes;
 pub use http::Method;
 use http::StatusCode;
-use serde::Serialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use tidewaiter_kit::{Backoff, SharedClock};
@@ -203,20 +202,6 @@ impl Client {
         let etag = answer.etag.clone();
         let value = read(answer).map_err(|reason| ClientError::invalid(request, reason))?;
         Ok(Fetched::Complete { value, etag })
-    }
-
-    /// Reports the status of a cluster, a node pool, a node or an upgrade.
-    ///
-    /// # Errors
-    /// If the report is not accepted; see [`ClientError`].
-    pub async fn put_status(&self, path: Path, report: &impl Serialize) -> Result<(), ClientError> {
-        let mut request = Request::new(Method::PUT, path);
-        let json = serde_json::to_value(report);
-        let json = json.map_err(|error| ClientError::invalid(&request, error.to_string()))?;
-        request.body = Some(Body::Json(json));
-        self.request(&request).await?;
-        self.transport.availability.succeeded();
-        Ok(())
     }
 
     /// The last deletions of objects that the cluster mirrors. A kind that this client does not know is left out.

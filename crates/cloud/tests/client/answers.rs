@@ -243,11 +243,9 @@ async fn manifests_scripts_and_statuses() {
     let error = client.script(cluster(), node, &version).await.unwrap_err();
     assert_eq!(name(&error), "invalid");
     let report = json!({"status": {"type": "RUNNING", "percent": "1"}});
-    client.put_status(cluster().node_status(node), &report).await.unwrap();
-    let error = client
-        .put_status(cluster().node_status(node), &report)
-        .await
-        .unwrap_err();
+    let put = Request::new(Method::PUT, cluster().node_status(node)).json(report.clone());
+    client.request(&put).await.unwrap();
+    let error = client.request(&put).await.unwrap_err();
     assert_eq!(name(&error), "refused");
     let seen = server.seen();
     assert!(

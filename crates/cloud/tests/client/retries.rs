@@ -161,8 +161,8 @@ async fn a_write_is_not_sent_again_while_its_response_may_come() {
     settings.deadline = LIMIT;
     let clock = ManualClock::default();
     let client = Client::new(&settings, clock.shared()).unwrap();
-    let report = json!({});
-    let (outcome, ()) = futures::join!(client.put_status(cluster().path(), &report), async {
+    let put = Request::new(Method::PUT, cluster().path()).json(json!({}));
+    let (outcome, ()) = futures::join!(client.request(&put), async {
         server.requests(1).await;
         clock.sleeping(1).await;
         clock.advance(LIMIT);
