@@ -197,19 +197,18 @@ impl World {
 
     /// The same on a node that has no inotify instance to give.
     pub async fn agent_without_inotify(&self) -> Agent {
-        self.agent_by("echo 0 >/proc/sys/user/max_inotify_instances && exec \"$0\" \"$@\"")
-            .await
+        let script = "echo 0 >/proc/sys/user/max_inotify_instances && exec \"$0\" \"$@\"";
+        self.agent_by(self.node(), script).await
     }
 
     /// The same with a folder on a disk that has little room.
     pub async fn agent_on_small_disk(&self) -> Agent {
-        self.agent_by("mount -t tmpfs -o size=128k,mode=755 none \"$TIDEWAITER_FOLDER\" && exec \"$0\" \"$@\"")
-            .await
+        let script = "mount -t tmpfs -o size=128k,mode=755 none \"$TIDEWAITER_FOLDER\" && exec \"$0\" \"$@\"";
+        self.agent_by(self.node(), script).await
     }
 
     /// An agent that this script starts, in namespaces of its own.
-    async fn agent_by(&self, script: &str) -> Agent {
-        let node = self.node();
+    async fn agent_by(&self, node: String, script: &str) -> Agent {
         let token = self.token(&node).await;
         let arguments = [
             "--map-root-user",
@@ -227,22 +226,10 @@ impl World {
     /// The same with a folder of the host mounted, which is returned: the kubelet does so.
     pub async fn agent_in_container(&self) -> (Agent, PathBuf) {
         let node = self.node();
-        let token = self.token(&node).await;
         let host = self.scratch.path().join(format!("{node}-host"));
         fs::create_dir(&host).unwrap();
         let script = "mount --bind \"$TIDEWAITER_FOLDER-host\" \"$TIDEWAITER_FOLDER\" && exec \"$0\" \"$@\"";
-        let arguments = [
-            "--map-root-user",
-            "--mount",
-            "/bin/sh",
-            "-c",
-            script,
-            env!("CARGO_BIN_EXE_tidewaiter"),
-        ];
-        let program = Program::new("/usr/bin/unshare").args(arguments);
-        let owner = [("TIDEWAITER_OWNER_UID", "0"), ("TIDEWAITER_OWNER_GID", "0")];
-        let agent = self.ready_as(program, self.kubeconfig(&token), node, &owner).await;
-        (agent, host)
+        (self.agent_by(node, script).await, host)
     }
 
     async fn ready(&self, kubeconfig: PathBuf, node: String, variables: &[(&str, &str)]) -> Agent {
