@@ -37,6 +37,18 @@ async fn assert_gone(folder: &Path) {
     assert!(!folder.exists());
 }
 
+async fn assert_only_watchdog(scratch: &Scratch) {
+    eventually("all processes but the watchdog to be gone", SOON, async || {
+        let left = processes_of(scratch.path());
+        if left.len() == 1 {
+            Ok(())
+        } else {
+            Err(format!("{left:?}"))
+        }
+    })
+    .await;
+}
+
 /// A process with a child in the background, which is told by two lines in its log.
 fn family(scratch: &Scratch) -> Process {
     Process::start(
@@ -70,16 +82,7 @@ async fn a_process_that_exits_leaves_no_children_behind() {
     let scratch = Scratch::new("exit");
     let process = Process::start(&scratch, Program::new("/bin/sh").args(["-c", "sleep 600 & exit 3"]));
     assert_eq!(process.exited(SOON).await.code(), Some(3));
-    eventually("the child to be gone", SOON, async || {
-        // The watchdog is one.
-        let left = processes_of(scratch.path());
-        if left.len() == 1 {
-            Ok(())
-        } else {
-            Err(format!("{left:?}"))
-        }
-    })
-    .await;
+    assert_only_watchdog(&scratch).await;
 }
 
 #[tokio::test]
@@ -150,15 +153,7 @@ async fn a_closed_terminal_ends_its_command() {
     // The watchdog is one.
     assert!(processes_of(scratch.path()).len() > 1);
     drop(terminal);
-    eventually("the command to be gone", SOON, async || {
-        let left = processes_of(scratch.path());
-        if left.len() == 1 {
-            Ok(())
-        } else {
-            Err(format!("{left:?}"))
-        }
-    })
-    .await;
+    assert_only_watchdog(&scratch).await;
 }
 
 #[tokio::test]

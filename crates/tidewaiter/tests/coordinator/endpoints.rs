@@ -27,6 +27,18 @@ async fn serves(world: &World, replica: &Replica, token: &str) -> Value {
     .await
 }
 
+/// Waits until the coordinator has read the keys of the cloud.
+async fn has_keys(cloud: &Cloud) {
+    eventually("the keys to be read", SOON, async || {
+        if cloud.seen("/.well-known/jwks.json").is_empty() {
+            Err("not yet")
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn only_members_of_the_organization_learn_which_cluster_this_is() {
     let (world, cloud) = (World::start().await, Cloud::start().await);
@@ -136,14 +148,7 @@ async fn while_the_cloud_is_away_its_keys_say_whose_a_token_is() {
     let (world, cloud) = (World::start().await, Cloud::start().await);
     let replica = world.coordinator_of(&cloud);
     serves(&world, &replica, &cloud.owner).await;
-    eventually("the keys to be read", SOON, async || {
-        if cloud.seen("/.well-known/jwks.json").is_empty() {
-            Err("not yet")
-        } else {
-            Ok(())
-        }
-    })
-    .await;
+    has_keys(&cloud).await;
     let own = cloud.kubernetes_token(&cloud.owner, &cloud.cluster).await;
     let beside = cloud.post("~/clusters", json!({"name": "beside"})).await;
     let beside = cloud
@@ -237,14 +242,7 @@ async fn tokens_that_nobody_signed_take_no_places_of_those_who_log_in() {
     let (world, cloud) = (World::start().await, Cloud::start().await);
     let replica = world.coordinator_of(&cloud);
     serves(&world, &replica, &cloud.owner).await;
-    eventually("the keys to be read", SOON, async || {
-        if cloud.seen("/.well-known/jwks.json").is_empty() {
-            Err("not yet")
-        } else {
-            Ok(())
-        }
-    })
-    .await;
+    has_keys(&cloud).await;
     let known = cloud.seen("/v3/authenticate").len();
     cloud.fault("/v3/authenticate", Fault::Hangs);
     let forged = futures::future::join_all((0..30).map(|_| world.get(&replica, "/metadata", "a.b.c")));

@@ -41,6 +41,19 @@ fn runs_nothing(host: &Host, ran: &Path) {
     assert!(!ran.exists(), "{output:?}");
 }
 
+/// Waits until the script has run.
+async fn runs_it(host: &Host, ran: &Path) {
+    eventually("the script to run", SOON, async || {
+        let output = host.run();
+        if ran.exists() {
+            Ok(())
+        } else {
+            Err(format!("{output:?}"))
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn what_a_coordinator_that_lies_or_is_not_reached_alone_serves_does_not_run() {
     let upgrading = Upgrading::start().await;
@@ -103,15 +116,7 @@ async fn what_a_coordinator_that_lies_or_is_not_reached_alone_serves_does_not_ru
     drop(agent);
     *served.lock().unwrap() = upgrading.signed(&upgrade, &script, &["w1"]);
     let _agent = host.agent_of(&upgrading, &token, &url, None).await;
-    eventually("the script to run", SOON, async || {
-        let output = host.run();
-        if ran.exists() {
-            Ok(())
-        } else {
-            Err(format!("{output:?}"))
-        }
-    })
-    .await;
+    runs_it(&host, &ran).await;
 }
 
 #[tokio::test]
@@ -152,15 +157,7 @@ async fn a_coordinator_with_a_certificate_of_another_authority_is_not_asked() {
     let _agent = host
         .agent_of(&upgrading, &token, &url, Some(&ours.join("ca.crt")))
         .await;
-    eventually("the script to run", SOON, async || {
-        let output = host.run();
-        if ran.exists() {
-            Ok(())
-        } else {
-            Err(format!("{output:?}"))
-        }
-    })
-    .await;
+    runs_it(&host, &ran).await;
 }
 
 /// The coordinator deletes it, and a finalizer that keeps it does not keep the agent at it.
