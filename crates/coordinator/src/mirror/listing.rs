@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use tidewaiter_cloud::client::ETag;
 use tidewaiter_cloud::models::InvalidItem;
 use tidewaiter_kit::Key;
+use tidewaiter_signature::sha256;
 
 use super::cloud_list::Specs;
 use super::kind::{Items, MirroredKind, Refused, Source};
@@ -165,7 +165,6 @@ impl<R: kube::Resource + Clone> Listing<R> {
 /// have the same: all empty lists may have one `ETag`, and a release is for one kind.
 fn revision<R>(kind: &str, etags: &str, desired: &BTreeMap<Key, R>) -> String {
     let names: Vec<&str> = desired.keys().map(Key::name).collect();
-    let digest = digest(&SHA256, format!("{kind}\n{etags}{}", names.join("\n")).as_bytes());
-    let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
-    hex.collect::<String>()[..REVISION_LENGTH].to_owned()
+    let text = format!("{kind}\n{etags}{}", names.join("\n"));
+    sha256(text.as_bytes())[..REVISION_LENGTH].to_owned()
 }
