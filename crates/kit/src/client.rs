@@ -61,7 +61,7 @@ pub use path_segment::path_segment;
 use proxy::Proxy;
 pub use proxy::route;
 pub(crate) use retry_after::in_status as retry_after_status;
-pub use retry_after::retry_after;
+pub use retry_after::{retry_after, retry_after_header};
 use token_file::TokenFile;
 
 /// Requests under way at once of all clients of one [`Clients`], watches, other streams and Events excepted: those of a

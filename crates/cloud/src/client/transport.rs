@@ -15,9 +15,9 @@ use futures::future::{BoxFuture, select_ok};
 use futures::{FutureExt as _, StreamExt as _};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
-use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::{Certificate, Proxy, Response, redirect, retry};
 use tidewaiter_kit::SharedClock;
+use tidewaiter_kit::client::retry_after_header;
 use tidewaiter_kit::clock::{Elapsed, timeout};
 use tokio::sync::Semaphore;
 use url::Url;
@@ -237,7 +237,8 @@ impl Transport {
     /// The meaning of a response without success.
     pub(super) async fn failure(&self, request: &Request, response: Response) -> ClientError {
         let status = response.status();
-        let retry_after = self.retry_after(response.headers());
+        let retry_after = retry_after_header(response.headers(), self.clock.now());
+        let retry_after = retry_after.map(|asked| asked.min(MAX_RETRY_AFTER));
         let body = read(request, response, MAX_FAILURE).await.unwrap_or_default();
         let own = parse::<Failure>(&body, Unknown::Ignore).ok();
         let own = own.filter(|failure| failure.code == u32::from(status.as_u16()));
@@ -274,18 +275,6 @@ impl Transport {
             },
             _ => ClientError::invalid(request, format!("unexpected status {status}")),
         }
-    }
-
-    /// Seconds or a date (RFC 9110, 10.2.3).
-    fn retry_after(&self, headers: &HeaderMap) -> Option<Duration> {
-        let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-        let asked = if let Ok(seconds) = text.parse() {
-            Duration::from_secs(seconds)
-        } else {
-            let time = DateTimeParser::new().parse_timestamp(text).ok()?;
-            Duration::try_from(time.duration_since(self.clock.now())).unwrap_or_default()
-        };
-        Some(asked.min(MAX_RETRY_AFTER))
     }
 }
 

@@ -64,16 +64,20 @@ pub(super) fn into_status(response: Response<Bytes>, now: Timestamp) -> Response
     Response::from_parts(parts, text.into())
 }
 
-/// Seconds or a date (RFC 9110, 10.2.3), in seconds.
-fn asked(headers: &HeaderMap, now: Timestamp) -> Option<u32> {
+/// The time in the header `Retry-After`: seconds or a date (RFC 9110, 10.2.3).
+#[must_use]
+pub fn retry_after_header(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    let seconds = if let Ok(seconds) = text.parse::<u64>() {
-        seconds
-    } else {
-        let time = DateTimeParser::new().parse_timestamp(text).ok()?;
-        let wait = Duration::try_from(time.duration_since(now)).unwrap_or_default();
-        wait.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)
-    };
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let time = DateTimeParser::new().parse_timestamp(text).ok()?;
+    Some(Duration::try_from(time.duration_since(now)).unwrap_or_default())
+}
+
+/// The same in seconds, of which none is too few.
+fn asked(headers: &HeaderMap, now: Timestamp) -> Option<u32> {
+    let seconds = retry_after_header(headers, now)?.as_millis().div_ceil(1000);
     Some(u32::try_from(seconds).unwrap_or(u32::MAX))
 }
 
