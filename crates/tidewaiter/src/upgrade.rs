@@ -110,7 +110,7 @@ fn tables(plan: &Plan<'_>) -> Vec<Table> {
 }
 
 /// A client that cannot write.
-async fn reader(kubeconfig: Option<&std::path::Path>) -> Result<(Client, SharedClock)> {
+pub(crate) async fn reader(kubeconfig: Option<&std::path::Path>) -> Result<(Client, SharedClock)> {
     let kit = Kit::new(SystemClock::shared())?;
     let config = kube_config(kubeconfig, None).await?;
     let never = Leadership::never(kit.clock.clone());

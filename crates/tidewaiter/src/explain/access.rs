@@ -6,12 +6,12 @@ use kube::Client;
 use serde::Serialize;
 use tidewaiter_agent::logins::{self, LoginQuestion, LoginsExplained};
 use tidewaiter_coordinator::access::{self, AccessExplained, Question, RoleExplained};
-use tidewaiter_kit::role::kube_config;
-use tidewaiter_kit::{Chain, Kit, Leadership, SystemClock, client};
+use tidewaiter_kit::Chain;
 
 use super::output::{Table, print};
 use crate::Failure;
 use crate::cli::ExplainAccessArgs;
+use crate::upgrade::reader;
 
 /// Both answers.
 #[derive(Serialize)]
@@ -29,7 +29,8 @@ struct Answer {
 
 /// Prints the answer.
 pub(super) async fn explain(args: &ExplainAccessArgs) -> Result<(), Failure> {
-    let client = reader(args).await.map_err(Failure::Configuration)?;
+    let reader = reader(args.kubeconfig.as_deref()).await;
+    let (client, _) = reader.map_err(Failure::Configuration)?;
     let answer = answer(&client, args).await.map_err(Failure::Running)?;
     print(args.output, &answer, || all_tables(&answer)).map_err(Failure::Running)
 }
@@ -76,14 +77,6 @@ fn all_tables(answer: &Answer) -> Vec<Table> {
         all.push(unknown);
     }
     all
-}
-
-/// A client that cannot write.
-async fn reader(args: &ExplainAccessArgs) -> Result<Client> {
-    let kit = Kit::new(SystemClock::shared())?;
-    let config = kube_config(args.kubeconfig.as_deref(), None).await?;
-    let never = Leadership::never(kit.clock.clone());
-    Ok(client::fenced(&config, &never, &kit).await?)
 }
 
 fn tables(found: &AccessExplained) -> Vec<Table> {
