@@ -30,11 +30,7 @@ fn role(number: usize, groups: &str, resources: &str, verbs: &str) -> Value {
 }
 
 fn binding(number: usize, role: usize, user: usize) -> Value {
-    let mut binding = Kind::RoleBinding.object(number, 1);
-    binding["authorization_role_id"] = json!(id(role));
-    binding["user_id"] = json!(id(user));
-    binding["namespace"] = Value::Null;
-    binding
+    super::cloud::binding(number, role, user, None)
 }
 
 struct Scene {

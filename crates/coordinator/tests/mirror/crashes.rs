@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams};
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tidewaiter_testkit::{ApiProxy, ApiRequest, Moment, eventually, every};
 
 use crate::cluster::{MORE, is_killed, kills};
 use crate::objects::{KINDS, Kind, POOL, pool};
 use crate::script::Script;
-use crate::world::{Coordinator, NAMESPACE, SOON, World, coordinator};
+use crate::stored::api;
+use crate::world::{Coordinator, SOON, World, coordinator};
 
 /// From one to the other, each kind has a creation, an update and a deletion.
 const STATES: [[(usize, usize); 2]; 2] = [[(1, 1), (2, 1)], [(2, 2), (3, 1)]];
@@ -100,7 +101,7 @@ impl Scene {
             } else {
                 ""
             };
-            let (api, params) = (self.api(resource, group), ListParams::default().labels(labels));
+            let (api, params) = (api(&self.world, resource, group), ListParams::default().labels(labels));
             let there = api.list(&params).await.unwrap();
             release(&api, &there.items).await;
             let there = there.into_iter().map(|object| {
@@ -116,16 +117,6 @@ impl Scene {
             }
         }
         Ok(())
-    }
-
-    fn api(&self, resource: &str, group: &str) -> Api<DynamicObject> {
-        let (group, version) = group.split_once('/').unwrap_or(("", group));
-        let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, ""), resource);
-        if ["autoscalinggroups", "autoscalingpolicies"].contains(&resource) {
-            Api::all_with(self.world.client(), &kind)
-        } else {
-            Api::namespaced_with(self.world.client(), NAMESPACE, &kind)
-        }
     }
 }
 

@@ -15,7 +15,8 @@ fn stored() -> impl Iterator<Item = Kind> {
     KINDS.into_iter().filter(|kind| *kind != Kind::Upgrade)
 }
 
-fn api(world: &World, resource: &str, group: &str) -> Api<DynamicObject> {
+/// The objects of this resource, in the namespace of the mirror if they have one.
+pub fn api(world: &World, resource: &str, group: &str) -> Api<DynamicObject> {
     let (group, version) = group.split_once('/').unwrap_or(("", group));
     let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, ""), resource);
     if ["autoscalinggroups", "autoscalingpolicies"].contains(&resource) {
