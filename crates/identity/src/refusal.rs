@@ -216,6 +216,12 @@ pub enum GroupHold {
 }
 
 impl Refusal {
+    /// The cloud gives no answer.
+    pub(crate) fn unavailable(api: &'static str, cause: UnavailableCause, detail: &str) -> Self {
+        let detail = detail.to_owned();
+        Self::Unavailable { api, cause, detail }
+    }
+
     /// The reason in conditions, Events and metrics, in `CamelCase`.
     #[must_use]
     pub fn reason(&self) -> &'static str {

@@ -62,16 +62,8 @@ impl Failure {
         match self {
             Self::Unknown { .. } => unusable(api, "an unknown instance in the response to a filter".to_owned()),
             Self::Throttled => Refusal::Throttled { api },
-            Self::Timeout => Refusal::Unavailable {
-                api,
-                cause: UnavailableCause::Unreachable,
-                detail: TIMEOUT.to_owned(),
-            },
-            Self::Unavailable { cause, detail } => Refusal::Unavailable {
-                api,
-                cause: *cause,
-                detail: detail.clone(),
-            },
+            Self::Timeout => Refusal::unavailable(api, UnavailableCause::Unreachable, TIMEOUT),
+            Self::Unavailable { cause, detail } => Refusal::unavailable(api, *cause, detail),
         }
     }
 

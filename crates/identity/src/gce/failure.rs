@@ -96,11 +96,7 @@ impl Failure {
     }
 
     pub(super) fn refusal(&self) -> Refusal {
-        let unavailable = |cause, detail: &str| Refusal::Unavailable {
-            api: self.api,
-            cause,
-            detail: detail.to_owned(),
-        };
+        let unavailable = |cause, detail: &str| Refusal::unavailable(self.api, cause, detail);
         match &self.kind {
             // For a call that names only the project.
             Kind::NotFound => unavailable(UnavailableCause::Failed, "not found"),
