@@ -79,6 +79,26 @@ pub struct Changes<K> {
     pub delete: Vec<Arc<K>>,
     /// Desired names under which somebody else's object exists.
     pub foreign: Vec<Key>,
+    /// The deletions that are held; then `delete` is empty.
+    pub held: Option<Held>,
+}
+
+/// Deletions that do not take place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The number of objects.
+    pub count: usize,
+    /// The reason, in words that complete "held: …". Without a number, because it is a part of an Event.
+    pub reason: &'static str,
+}
+
+impl<K> Changes<K> {
+    /// Deletes nothing, and reports what is held, and why.
+    pub fn hold(&mut self, reason: &'static str) {
+        let count = self.delete.len();
+        self.held = Some(Held { count, reason });
+        self.delete.clear();
+    }
 }
 
 /// The changes that make `actual` as `desired`. An object that is being deleted is left alone: its end starts another
@@ -92,6 +112,7 @@ pub fn compare<K: Resource>(desired: Vec<K>, actual: &[Arc<K>], ours: impl Fn(&K
         update: Vec::new(),
         delete: Vec::new(),
         foreign: Vec::new(),
+        held: None,
     };
     for object in desired {
         let key = Key::of(&object);
@@ -169,8 +190,9 @@ pub async fn execute<K: Cacheable + Serialize>(
         kind: K::kind(&()).into_owned(),
         failed: results.into_iter().filter_map(Result::err).collect(),
         foreign: changes.foreign,
+        held: changes.held,
     };
-    if error.failed.is_empty() && error.foreign.is_empty() {
+    if error.failed.is_empty() && error.foreign.is_empty() && error.held.is_none() {
         return Ok(());
     }
     Err(error)
@@ -185,6 +207,8 @@ pub struct ChildrenError {
     failed: Vec<WriteError>,
     /// Somebody else's objects that have desired names. Nothing was changed on them.
     foreign: Vec<Key>,
+    /// The deletions that are held.
+    held: Option<Held>,
 }
 
 impl Error for ChildrenError {}
@@ -203,7 +227,12 @@ impl ChildrenError {
 
 impl Display for ChildrenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, failed, foreign } = self;
+        let Self {
+            kind,
+            failed,
+            foreign,
+            held,
+        } = self;
         let mut parts = Vec::new();
         if let Some(first) = failed.first() {
             parts.push(format!(
@@ -219,6 +248,9 @@ impl Display for ChildrenError {
                 names.join(", ")
             ));
         }
+        if let Some(Held { count, reason }) = held {
+            parts.push(format!("the deletion of {count} of kind {kind} is held: {reason}"));
+        }
         f.write_str(&parts.join("; "))
     }
 }
@@ -230,7 +262,11 @@ impl ReconcileError for ChildrenError {
     }
 
     fn class(&self) -> &'static str {
-        self.failed.first().map_or("foreign", WriteError::class)
+        match self.failed.first() {
+            Some(error) => error.class(),
+            None if self.foreign.is_empty() => "held",
+            None => "foreign",
+        }
     }
 
     fn is_refusal(&self) -> bool {
@@ -240,6 +276,11 @@ impl ReconcileError for ChildrenError {
     fn notice(&self) -> Option<Notice> {
         if let Some(first) = self.foreign.first() {
             return Some(writer::foreign(&self.kind, first));
+        }
+        if let Some(Held { reason, .. }) = self.held {
+            // No number: it would be a new Event whenever it changes.
+            let note = format!("The deletion of objects of kind {} is held: {reason}.", self.kind);
+            return Some(Notice::warning("DeletionsHeld", "Delete", note));
         }
         self.failed.iter().find_map(WriteError::notice)
     }

@@ -56,6 +56,18 @@ fn what_is_missing_edited_unwanted_and_foreign() {
     assert_eq!(changes.foreign, [Key::namespaced("n", "foreign")]);
 }
 
+#[test]
+fn deletions_can_be_held() {
+    let mut changes = compared(&["a"], &[ours("a"), ours("b"), ours("c")]);
+    assert_eq!((changes.delete.len(), changes.held), (2, None));
+    changes.hold("most would go");
+    let held = Held {
+        count: 2,
+        reason: "most would go",
+    };
+    assert_eq!((changes.delete.len(), changes.held), (0, Some(held)));
+}
+
 mod ensured {
     use std::sync::Mutex;
 
@@ -162,6 +174,29 @@ mod ensured {
             foreign: Vec::new(),
         };
         assert_eq!(error.retry(), Retry::BackoffAfter(Duration::from_secs(7)));
+    }
+
+    #[tokio::test]
+    async fn deletions_that_the_brake_holds_are_reported() {
+        let world = world();
+        let names = ["a", "b", "c", "d", "e", "f"];
+        let mut changes = compared(&["new"], &names.map(ours));
+        changes.hold("the list is odd");
+        let done = std::cell::RefCell::new(Vec::new());
+        let note = |what, object: &ObjectMeta| done.borrow_mut().push((what, object.name.clone().unwrap()));
+        let error = execute(&world.writer, changes, |_| true, || true, note)
+            .await
+            .unwrap_err();
+        assert_eq!(*done.borrow(), [(Done::Created, "new".to_owned())]);
+        assert_eq!((error.class(), error.retry()), ("held", Retry::Slow));
+        let notice = error.notice().unwrap();
+        assert_eq!(notice.reason, "DeletionsHeld");
+        assert_eq!(
+            notice.note,
+            "The deletion of objects of kind ServiceAccount is held: the list is odd."
+        );
+        assert!(error.to_string().ends_with("is held: the list is odd"), "{error}");
+        assert_eq!(world.requests(), ["PATCH new"]);
     }
 
     #[tokio::test]
