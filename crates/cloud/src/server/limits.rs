@@ -429,7 +429,7 @@ mod tests {
         }
         gate.close();
         join_all(hashes).await;
-        let place = order.into_inner().unwrap().into_iter().position(|proven| proven);
+        let place = order.into_inner().into_iter().position(|proven| proven);
         assert!(place.is_some_and(|place| place <= 2 * super::hashes()), "{place:?}");
     }
 

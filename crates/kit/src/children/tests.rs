@@ -172,6 +172,7 @@ mod ensured {
             kind: "ServiceAccount".to_owned(),
             failed,
             foreign: Vec::new(),
+            held: None,
         };
         assert_eq!(error.retry(), Retry::BackoffAfter(Duration::from_secs(7)));
     }

@@ -77,7 +77,7 @@ async fn a_list_begun_anew_takes_no_second_copy_of_the_cluster() {
                 .count(|request| of(request, resource) && request.is_watch())
         })
     };
-    let watched = async |before: [usize; 2], times| {
+    let more = async |before: [usize; 2], times| {
         let now = watches();
         if (0..2).all(|kind| now[kind] >= before[kind] + times) {
             Ok(())
@@ -85,7 +85,7 @@ async fn a_list_begun_anew_takes_no_second_copy_of_the_cluster() {
             Err(format!("{now:?}"))
         }
     };
-    eventually("everything to be watched", SOON, async || watched([0; 2], 1).await).await;
+    eventually("everything to be watched", SOON, async || more([0; 2], 1).await).await;
     let mut steady = f64::INFINITY;
     throughout(
         "the allocator to give back what is free",
@@ -102,7 +102,7 @@ async fn a_list_begun_anew_takes_no_second_copy_of_the_cluster() {
     eventually("everything to be listed again", SOON, async || {
         peak.look();
         // The watch that has expired, and the one after the list.
-        watched(before, 2).await
+        more(before, 2).await
     })
     .await;
     let most = peak.end().anonymous;
