@@ -7,7 +7,7 @@
 //! - Outside the block, a line with a key of the block or of a known user never stays.
 //! - All other lines are foreign. Those that stay are kept byte for byte, in their order.
 //! - A marker without its counterpart marks nothing.
-//! - Of a file that has more than `MOST_OTHERS` or `MOST_OURS`, no foreign line is read: all of them go. So whoever
+//! - Of a file that has more than `MOST_OTHERS` or `MOST_OURS`, no foreign line is read: all of them go. So anyone who
 //!   writes the file does not decide how much memory and time it takes.
 
 mod foreign;

@@ -248,7 +248,7 @@ impl Host {
         Self { calls, ..self }
     }
 
-    /// A folder of whoever runs this, who is root on a host.
+    /// A folder of the user who runs this, who is root on a host.
     #[must_use]
     pub fn of_root(root: &Path) -> Self {
         let owner = Owner {

@@ -3,8 +3,8 @@
 //! The folders are watched, and the files themselves: a change through another name of a file (a hard link) is no event
 //! of the folder. Watches are set through descriptors, so no path is resolved. What an event says is not read: each
 //! pass looks at everything, so an overflow of the queue of events loses nothing. Without an inotify instance, nothing
-//! is watched until the node has one to give: whoever sets a watch fails, and tries again with each pass. A mount over
-//! a folder is no event of inotify; the kernel's list of mounts tells of it.
+//! is watched until the node has one to give: anyone who sets a watch fails, and tries again with each pass. A mount
+//! over a folder is no event of inotify; the kernel's list of mounts tells of it.
 
 use std::collections::BTreeSet;
 use std::fs::File;

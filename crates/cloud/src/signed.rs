@@ -3,7 +3,7 @@
 //! The signature itself is that of [`tidewaiter_signature`]. Invariants:
 //! - The signed text names the cluster, the plugin with its type and implementation, the version, and the digest of the
 //!   manifests. So no signature counts for another cluster, plugin or version, or for changed manifests.
-//! - The time of a signature is in its trusted comment (`timestamp:SECONDS`), which is signed, too. Whoever verifies
+//! - The time of a signature is in its trusted comment (`timestamp:SECONDS`), which is signed, too. Anyone who verifies
 //!   must refuse a time before that of the last signature it accepted: so an older version, or older manifests of the
 //!   same version, need a new signature.
 //!

@@ -83,7 +83,7 @@ impl Reconciler for NodeController {
             return Ok(Next::Pending(CATCH_UP));
         }
         if matches!(seen.finding, Finding::Refused(Refusal::GroupChanged { .. })) {
-            // Whoever changes it back should not wait until the answer expires.
+            // Anyone who changes it back should not wait until the answer expires.
             self.identities.doubt(&seen.uid);
         }
         seen.brake = self.count(&seen);

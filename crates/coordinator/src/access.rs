@@ -1,9 +1,9 @@
 //! The actions that a person or a team may perform in the cluster, and the bindings that permit them.
 //!
-//! - A user or a team may do what every binding that names them gives, whoever made it: the objects of the cluster
-//!   decide, not the cloud.
+//! - A user or a team may do what every binding that names them gives, no matter who made it: the objects of the
+//!   cluster decide, not the cloud.
 //! - Beside it stands what the cloud gives and the cluster does not: rules that are refused, and bindings that wait.
-//! - The cluster does not know who is in a team; whoever asks says so.
+//! - The cluster does not know who is in a team; anyone who asks says so.
 //! - Nothing is written.
 
 mod answer;

@@ -1,6 +1,6 @@
 //! Public keys of Ed25519 for which anybody can sign.
 
-/// The points of small order of Curve25519, without the bit of the sign: whoever knows none of the keys can make a
+/// The points of small order of Curve25519, without the bit of the sign: anyone who knows none of the keys can make a
 /// signature for these. All zero is one of them.
 pub const POINTS: [[u8; 32]; 7] = [
     encoded(0, 0, 0),

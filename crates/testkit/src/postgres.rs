@@ -257,7 +257,7 @@ impl Home {
         assert!(status.success(), "initdb: {status}\n{}", initdb.log_tail());
     }
 
-    /// Gives it a certificate for its address, and lets in whoever comes over TLS, from anywhere.
+    /// Gives it a certificate for its address, and lets in anyone who comes over TLS, from anywhere.
     fn serve_tls(&self, scratch: &Scratch) {
         let new_key = || KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new([]).expect("no names");

@@ -110,7 +110,7 @@ impl ApiServer {
         self.0.lock().faults = faults;
     }
 
-    /// Whoever is to see each write from now on.
+    /// The observer of each write from now on.
     pub fn observe(&self, observer: impl Observer + 'static) {
         self.0.lock().observer = Some(Box::new(observer));
     }

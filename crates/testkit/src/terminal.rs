@@ -62,7 +62,7 @@ impl Terminal {
             "stty sane iutf8 rows {ROWS} cols {COLUMNS}; {}",
             line(&quoted.join(" "))
         );
-        // Whoever started the tests may ignore these signals (nohup, a shell in the background), and a command inherits
+        // The parent of the tests may ignore these signals (nohup, a shell in the background), and a command inherits
         // that.
         let mut script = Command::new("env");
         script.args(["--default-signal=HUP,INT,QUIT", "script"]);

@@ -1,7 +1,7 @@
 //! `tidewaiter plugin`: shows and approves what a version of a plugin would change, and goes back to earlier versions.
 //!
 //! An approval is an annotation of the Plugin with the digest of exactly what was shown. The digest is computed here,
-//! from what is shown, so whoever changes the stored diff gets nothing approved.
+//! from what is shown, so anyone who changes the stored diff gets nothing approved.
 
 mod choose;
 mod shown;

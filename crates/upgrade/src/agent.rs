@@ -48,7 +48,7 @@ pub struct Run {
     pub generation: i64,
     /// The version to upgrade to.
     pub target: Version,
-    /// The time when the script must have ended, by the clock of this host. Whoever runs it stops it then, so that it
+    /// The time when the script must have ended, by the clock of this host. Its runner stops it then, so that it
     /// does not run beside that of the next node.
     pub until: Timestamp,
     /// Tells a run after an interruption from a first one.

@@ -215,7 +215,7 @@ pub struct Node {
     pub components: Vec<Version>,
     /// True if it is Ready.
     pub ready: bool,
-    /// The time since which it is, or is not, Ready, or is not, Ready, by the clock of whoever wrote the condition.
+    /// The time since which it is, or is not, Ready, by the clock of the writer of the condition.
     pub ready_changed: Option<Timestamp>,
     /// The time when the Node was created: one that registers again has lost what its agent reported.
     pub created: Option<Timestamp>,

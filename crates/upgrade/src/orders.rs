@@ -39,8 +39,8 @@ pub struct Step {
     pub effects: Vec<Effect>,
 }
 
-/// An effect on a Node, or on the pods on it. The progress says so already: whoever is interrupted before it does it
-/// again.
+/// An effect on a Node, or on the pods on it. The progress says so already: a coordinator that is interrupted before it
+/// does it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Cordon the node, with our mark.

@@ -98,7 +98,7 @@ pub enum Untrusted {
         /// The time when the newest one was signed.
         newest: Timestamp,
     },
-    /// The clock of whoever signs is wrong.
+    /// The clock of the signer is wrong.
     #[error(
         "the signature is of {0}, which is in the future: correct the clock of the machine that signs, and sign again"
     )]

@@ -176,7 +176,7 @@ fn pinned_keys_are_there_whatever_becomes_of_the_users_and_of_the_file() {
             assert_eq!(becomes(content, &desired), break_glass());
         }
     }
-    // Whoever writes such a line pins nothing.
+    // Anyone who writes such a line pins nothing.
     let content = format!("{}{FOREIGN} x # break-glass\n", break_glass());
     assert_eq!(becomes(&content, &desired(logins(), Kept::default())), ours());
 }

@@ -188,7 +188,7 @@ impl Reconciler for UpgradeController {
         };
         let reported = self.report(id.as_deref(), is_over, result.as_ref().err()).await;
         reported?;
-        // As whoever signed it wants.
+        // As the signer wants.
         if let Some(begin) = result.as_ref().err().and_then(UpgradeError::not_before) {
             let wait = Duration::try_from(begin.duration_since(self.clock.now())).unwrap_or_default();
             return Ok(Next::Pending(wait.clamp(SOONEST, LOOK_AGAIN)));

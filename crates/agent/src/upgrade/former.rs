@@ -1,6 +1,6 @@
 //! Pins that earlier versions left in the folder that the agent's container can write.
 //!
-//! It is never taken over: whoever had the agent could write it, too. What counts comes from the flags of
+//! It is never taken over: anyone who had the agent could write it, too. What counts comes from the flags of
 //! `tidewaiter host install` alone; what was there is shown and removed, so that nobody takes it for what counts.
 
 use rustix::io::Errno;

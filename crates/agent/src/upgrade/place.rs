@@ -134,8 +134,8 @@ fn check_system(root: &Path) -> Result<(), PlaceError> {
 }
 
 /// Refuses a program that somebody else can change, remove or replace: it and every folder above it must belong to
-/// root, or to whoever runs this, and nobody else may write them. Of a symbolic link, that holds for the link and for
-/// what it leads to.
+/// root, or to the user who runs this, and nobody else may write them. Of a symbolic link, that holds for the link and
+/// for what it leads to.
 ///
 /// # Errors
 /// Which file or folder it is.
@@ -261,7 +261,7 @@ fn open_part(path: &Path, permitted: u32) -> Result<Option<OpenPart>, PlaceError
     let own = rustix::process::geteuid().as_raw();
     for part in path.ancestors() {
         let found = fs::symlink_metadata(part).map_err(|source| unreadable(part, source))?;
-        // The mode of a link does not count: whoever can write its folder can replace it.
+        // The mode of a link does not count: anyone who can write its folder can replace it.
         let is_permitted = part != path && found.mode() & permitted != 0;
         let is_writable = !found.is_symlink() && found.mode() & 0o022 != 0 && !is_permitted;
         if is_writable || (found.uid() != 0 && found.uid() != own) {

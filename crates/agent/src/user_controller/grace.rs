@@ -4,7 +4,7 @@
 //! - It begins once: the record is written, and flushed, before a line is removed or spared. A restart goes on with it,
 //!   and so does an agent of another version. The record is in a folder of its own that only root can write: not in
 //!   that of `authorized_keys`, which may belong to another account.
-//! - Only lines that the first look has found stay. A line that comes later goes at once, so whoever can write
+//! - Only lines that the first look has found stay. A line that comes later goes at once, so anyone who can write
 //!   `authorized_keys` gains nothing.
 //! - It ends by the clock, so long after its beginning as the setting says now. The end is recorded as well, so a clock
 //!   that is put back restarts nothing.

@@ -210,7 +210,7 @@ impl Site {
         }
     }
 
-    /// The file as it is. Whoever uses the copy looks whether it is as wanted.
+    /// The file as it is. The caller that uses the copy checks whether it is as wanted.
     fn copy(&self) -> Option<Prepared> {
         let ssh = self.host.look(&SSH).ok()??;
         let Found::File(file) = self.host.find(ssh.last()?, KEYS).ok()? else {

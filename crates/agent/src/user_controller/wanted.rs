@@ -1,7 +1,8 @@
 //! The keys that the Users of the cluster request, and those that are refused. Pure.
 //!
-//! Whoever may write a User may let that user log in, and nothing more: an id becomes a part of a command only as the
-//! UUID that it is, a key becomes a line only as the key that was parsed, and one user's bad key affects nobody else.
+//! Anyone who may write a User may let that user log in, and nothing more: an id becomes a part of a command only as
+//! the UUID that it is, a key becomes a line only as the key that was parsed, and one user's bad key affects nobody
+//! else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

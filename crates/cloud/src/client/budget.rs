@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The bytes that may be in memory at the same time. Whoever needs more waits for the others. Clones share it.
+/// The bytes that may be in memory at the same time. Anyone who needs more waits for the others. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ByteBudget {
     free: Arc<Semaphore>,

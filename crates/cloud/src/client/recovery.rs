@@ -41,9 +41,9 @@ impl Availability {
     }
 }
 
-/// Each first good response of the cloud after a failure, whoever sent the requests. A request that fails although
-/// others succeed must not wait for it more than once, because one that fails always makes every success of another a
-/// recovery.
+/// Each first good response of the cloud after a failure, no matter who sent the requests. A request that fails
+/// although others succeed must not wait for it more than once, because one that fails always makes every success of
+/// another a recovery.
 #[derive(Clone, Debug)]
 pub struct Recoveries(watch::Receiver<()>);
 

@@ -124,8 +124,8 @@ impl Kind {
         self.read_tree(said, Unknown::Refuse)
     }
 
-    /// As [`read_value`](Self::read_value), from a spec that was accepted before: newer rules about secrets do not
-    /// apply to it.
+    /// Reads a value as [`read_value`](Self::read_value), from a spec that was accepted before: newer rules about
+    /// secrets do not apply to it.
     ///
     /// # Errors
     /// The first invalid field.

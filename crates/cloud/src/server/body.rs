@@ -1,6 +1,6 @@
 //! The body of a request, against a size, a deadline and a minimum rate.
 //!
-//! Why not tower-http: its timeouts limit a request or the time between two frames, and one byte every few seconds
+//! tower-http does not fit: its timeouts limit a request or the time between two frames, and one byte every few seconds
 //! keeps both.
 
 use std::time::Duration;

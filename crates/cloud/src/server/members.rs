@@ -1,7 +1,7 @@
 //! The users of an organization. A user's home is the organization that created the user: only its admins, and the
 //! user, can change the user.
 //!
-//! No caller gets more permissions over a user than the caller has: whoever can set a password can act as that user.
+//! No caller gets more permissions over a user than the caller has: anyone who can set a password can act as that user.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! Permissions over a user: who may change a user, what is deleted with a user, and that every organization keeps an
 //! owner.
 //!
-//! No caller gets more permissions over a user than the caller has: whoever can set a password can act as that user.
+//! No caller gets more permissions over a user than the caller has: anyone who can set a password can act as that user.
 
 use std::collections::HashSet;
 
@@ -172,10 +172,10 @@ pub(super) async fn only_own_key(
     Ok(())
 }
 
-/// Checks that no other member of the organization has the key of `user`: a node logs in one user by a key. Whoever may
-/// change a key or add a member may see the members and their keys, so the other one is named. Nobody proves that a key
-/// is theirs, so the first one keeps it until that user or an admin deletes it: otherwise anybody could take away the
-/// access of another one, whose public key is known.
+/// Checks that no other member of the organization has the key of `user`: a node logs in one user by a key. Anyone who
+/// may change a key or add a member may see the members and their keys, so the other one is named. Nobody proves that a
+/// key is theirs, so the first one keeps it until that user or an admin deletes it: otherwise anybody could take away
+/// the access of another one, whose public key is known.
 async fn only_holder(
     transaction: &mut Transaction,
     organization: &str,

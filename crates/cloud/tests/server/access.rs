@@ -66,7 +66,7 @@ async fn ask(world: &World, token: &str, endpoint: &Endpoint, place: &Place, pat
         path.to_owned()
     };
     let mut request = world.request(token, endpoint.method.clone(), &path);
-    // Whoever gets so far is let in; nothing is lost by it.
+    // Anyone who gets so far is let in; nothing is lost by it.
     if endpoint.shared.contains(&"If-Match") {
         request = request.header("if-match", "\"another\"");
     }

@@ -1,4 +1,4 @@
-//! Nobody gets more power than he has, by changing whoever has it; and what is taken away is away at once.
+//! Nobody gets more power than he has, by changing a user who has it; and what is taken away is away at once.
 
 use serde_json::json;
 

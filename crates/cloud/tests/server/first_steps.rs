@@ -150,7 +150,7 @@ async fn a_changed_password_ends_what_was_begun_with_the_old_one(world: World) {
     }
 }
 
-/// An admin's word is the last one, whatever whoever has the old password and a token has under way.
+/// An admin's word is the last one, no matter what anyone who has the old password and a token has under way.
 async fn who_is_logged_out_changes_no_password(world: World) {
     let owner = world.owner().await;
     for turn in 0..4 {

@@ -265,7 +265,7 @@ async fn it_believes_what_is_for_it_and_nothing_else() {
         401
     );
 
-    // Whoever is gone gets no other token, and the last one ends.
+    // A user who is gone gets no other token, and the last one ends.
     let gone = cloud.http.delete(format!(
         "{}/v3/organizations/{}/users/{alice}",
         cloud.base, cloud.organization

@@ -88,7 +88,7 @@ async fn a_server_with_two_keys_signs_each_script_with_both_for_the_node_that_as
     assert!(refused.body.contains("the node has no name"), "{}", refused.body);
 }
 
-/// Whoever has the cluster can say of all nodes at once that it is their turn.
+/// Anyone who has the cluster can say of all nodes at once that it is their turn.
 async fn the_nodes_of_a_control_plane_that_the_server_signs_for_never_have_the_same_window(world: World) {
     let (file, _) = key(&world, "key", None);
     let world = signing(world, vec![file.clone()]).await.unwrap();

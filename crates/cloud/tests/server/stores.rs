@@ -37,7 +37,8 @@ async fn what_one_server_writes_the_other_shows_and_tells_at_once() {
             .is(201);
         // At first it may not have heard yet of the cluster itself.
         while !kinds(&listening.heard().await).contains(&"registries".to_owned()) {}
-        // Whoever was told on one server and asks the other may come before that has heard: it is soon, not never.
+        // A client that was told on one server and asks the other may come before that has heard: it is soon, not
+        // never.
         eventually("the other server to show it", SOON, async || {
             let seen = reader
                 .get(&key, "~/registries")

@@ -160,7 +160,7 @@ impl World {
         (self.organization.clone(), self.owner.clone())
     }
 
-    /// The same server after a restart. `change` may set limits.
+    /// Restarts the server; `change` may set limits.
     pub async fn restarted(mut self, change: impl FnOnce(&mut ServerParts)) -> Self {
         self.stop().await;
         let (database, folder) = (self.database.clone(), Arc::clone(&self.folder));

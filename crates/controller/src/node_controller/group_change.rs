@@ -1,9 +1,9 @@
 //! A Node whose instance is in another group now than the one for which it was verified.
 //!
-//! Whoever may change the group of an instance (its tag, its label, its managed instance group) would decide what its
-//! Node gets, so the Node is held: it is refused (`GroupChanged`), keeps what it has, and stays in its group on record.
-//! The operator may have Nodes follow such a change, but only to the labels of a file. The Node of a worker never
-//! becomes one of the control plane by itself, whatever the setting, and not by another tag: what ran on it stays
+//! Anyone who may change the group of an instance (its tag, its label, its managed instance group) would decide what
+//! its Node gets, so the Node is held: it is refused (`GroupChanged`), keeps what it has, and stays in its group on
+//! record. The operator may have Nodes follow such a change, but only to the labels of a file. The Node of a worker
+//! never becomes one of the control plane by itself, whatever the setting, and not by another tag: what ran on it stays
 //! there.
 
 use tidewaiter_api::values::quoted;

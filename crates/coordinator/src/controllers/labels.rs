@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(value(), (None, true, false));
     }
 
-    /// Or whoever deletes copies would have as many writes to Nodes as they like.
+    /// Or anyone who deletes copies would have as many writes to Nodes as they like.
     #[test]
     fn only_the_cloud_changes_the_revision() {
         let (kit, _) = kit();

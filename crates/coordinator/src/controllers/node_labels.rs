@@ -226,7 +226,7 @@ impl NodeLabelController {
     }
 
     /// Returns true if a write with this basis is the first one after a change in the cloud: then it is not limited,
-    /// because only others can fight with us. Each change counts for one attempt, so whoever changes the Node gains
+    /// because only others can fight with us. Each change counts for one attempt, so anyone who changes the Node gains
     /// nothing by it.
     fn is_caused_by_cloud(&self, node: &Key, basis: &Basis) -> bool {
         let last = self.written.lock().insert(node.clone(), basis.clone());

@@ -219,8 +219,8 @@ pub(super) fn is_made(object: &ObjectMeta, wrote: &str) -> bool {
 }
 
 /// The object of this name that the controller that `wrote` has made and whose label somebody took off, past the
-/// caches, which show only what has the label. It is still ours: whoever takes a label off must not keep what the cloud
-/// revokes.
+/// caches, which show only what has the label. It is still ours: anyone who takes a label off must not keep what the
+/// cloud revokes.
 pub(super) async fn unlabelled<K>(writer: &Writer, object: &ObjectMeta, wrote: &str) -> Result<Option<K>, WriteError>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,

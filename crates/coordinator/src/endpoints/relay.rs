@@ -3,7 +3,7 @@
 //!
 //! - Which node it is, the token says: the API server puts the name of the node into the token of each pod. Nothing in
 //!   the request can name another one.
-//! - The token must be for the audience [`AUDIENCE`]. So whoever takes it on the way here cannot use it on the API
+//! - The token must be for the audience [`AUDIENCE`]. So anyone who takes it on the way here cannot use it on the API
 //!   server.
 //! - The coordinator is not trusted with what a script does: the host checks its signature.
 

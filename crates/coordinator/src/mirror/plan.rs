@@ -227,7 +227,7 @@ fn held_additions<R: Resource + Clone>(
 }
 
 /// The objects that the cloud listed before this process: those of the stored list. Without one, those of the cluster
-/// that may come from it: whoever may write objects could otherwise have the first list held.
+/// that may come from it: anyone who may write objects could otherwise have the first list held.
 fn listed_before<R: Resource>(actual: &[Arc<R>], traits: &Traits<'_, R>) -> Scoped {
     if let Some(stored) = traits.stored {
         let stored: Vec<_> = stored.values().flatten().cloned().collect();

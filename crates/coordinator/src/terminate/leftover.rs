@@ -2,7 +2,7 @@
 //! until somebody withdraws the request. When it is complete, this replica is not ready, and the leader says so in
 //! `CloudSync`.
 //!
-//! A replica that runs when the termination is requested stays ready: whoever requested it asks it how far it is.
+//! A replica that runs when the termination is requested stays ready: the client that requested it asks how far it is.
 
 use std::sync::{Arc, OnceLock};
 

@@ -141,7 +141,7 @@ async fn after_a_restart_without_the_cloud_the_last_list_counts() {
     running.stop().await;
     leaves(&scene);
     let before = [permits(world, ROLE).await, permits(world, SECRETS).await];
-    // Whoever wants to deceive takes the name of the mirror.
+    // Anyone who wants to deceive takes the name of the mirror.
     forge(world, "tidewaiter/sync-roles").await;
     forge(world, "tidewaiter/sync-role-bindings").await;
     let running = world.mirrors(&scene.cloud).await;

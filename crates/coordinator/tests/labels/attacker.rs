@@ -91,7 +91,7 @@ async fn a_kubelet_that_labels_itself_into_another_pool() {
     running
         .counts("tidewaiter_node_pool_decisions{decision=\"label\"}", 1.0)
         .await;
-    // Whoever tries it for the first time is reported; nobody else was touched.
+    // Anyone who tries it for the first time is reported; nobody else was touched.
     world.event("default", "stranger", "NodePoolCorrected").await;
     world.has("a", &on_a).await;
 }

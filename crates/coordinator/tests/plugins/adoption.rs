@@ -335,7 +335,7 @@ async fn an_object_of_a_stranger_is_adopted_only_when_somebody_hands_it_over() {
     assert_eq!(of_kubectl(&world.config("applied").await), ["kubectl-label"]);
     world.label("put", Some(&id(1))).await;
     world.is_ready(1, "1.0.0").await;
-    // Fields that the manifests do not have are whoever's.
+    // Fields that the manifests do not have are anyone's.
     assert_eq!(world.config("put").await.data["data"], json!({"a": "1", "b": "theirs"}));
     // What appears after the first version was not made by the Go coordinator, although it is equal.
     world.kubectl("apply -f -", &config("later", "1").to_string());

@@ -70,7 +70,7 @@ async fn what_runs_stays_when_the_definitions_are_replaced_and_earlier_versions_
     assert_eq!(world.running().await, before);
     world.stores(1, 2).await;
 
-    // Whoever must approve versions has nothing to approve.
+    // Anyone who must approve versions has nothing to approve.
     running.stop().await;
     let _running = world.run(manual()).await;
     world.replace_definitions().await;

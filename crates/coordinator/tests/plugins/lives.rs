@@ -89,7 +89,7 @@ async fn what_somebody_changes_is_corrected_or_reported() {
     world.config_is("one", Some("1")).await;
     let note = world.event(&id(1), "DriftCorrected").await;
     assert!(note.contains("ConfigMap default/one"), "{note}");
-    // Fields that the plugin does not have are whoever's.
+    // Fields that the plugin does not have are anyone's.
     configs.patch("one", &PatchParams::default(), &add).await.unwrap();
     world.is_quiet().await;
     world

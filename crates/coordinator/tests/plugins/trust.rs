@@ -112,7 +112,7 @@ async fn only_manifests_with_the_newest_signature_of_a_trusted_key_are_applied()
     world.is_quiet().await;
     world.config_is("one", Some("2")).await;
 
-    // Whoever signs can go back.
+    // Anyone who signs can go back.
     offer(1, "1.0.0", &ours.signed(1, "1.0.0", &manifests("1"), TIME + 200));
     world.is_ready(1, "1.0.0").await;
     world.config_is("one", Some("1")).await;

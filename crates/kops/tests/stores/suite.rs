@@ -1,4 +1,4 @@
-//! The rules for every state store, whoever serves it.
+//! The rules for every state store, no matter who serves it.
 
 use std::future::pending;
 use std::pin::pin;

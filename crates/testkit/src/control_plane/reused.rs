@@ -1,9 +1,10 @@
 //! Control planes that tests have one after the other: a start costs three seconds of a core, putting the objects back
 //! a tenth.
 //!
-//! What is kept true: whoever gets one finds the objects that there were when it had just been prepared, and no others,
-//! and an audit log that begins now. Put back is everything in etcd, past the API server, but for what the API server
-//! writes for itself. A control plane whose test failed, stopped a server, or added or removed a CRD is not used again.
+//! What is kept true: anyone who gets one finds the objects that there were when it had just been prepared, and no
+//! others, and an audit log that begins now. Put back is everything in etcd, past the API server, but for what the API
+//! server writes for itself. A control plane whose test failed, stopped a server, or added or removed a CRD is not used
+//! again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Deref;

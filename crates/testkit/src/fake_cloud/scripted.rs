@@ -9,7 +9,7 @@ pub enum Scripted {
     Throttled,
     /// The cloud has failed.
     Failed,
-    /// Whoever asks may not make this call.
+    /// The caller may not make this call.
     Denied,
     /// Nothing proves who asks, or it is not valid.
     Unauthenticated,

@@ -15,7 +15,7 @@ const LOOK: Timespec = Timespec {
     tv_nsec: 50_000_000,
 };
 
-/// Waits until this process has ended; whoever started it still has to take its exit code. `meanwhile` is called again
+/// Waits until this process has ended; its parent still has to take its exit code. `meanwhile` is called again
 /// and again.
 ///
 /// # Errors

@@ -15,7 +15,7 @@ use super::store::{Done, Key, Store, Stored};
 pub struct Write {
     /// When it arrived, since the server's start.
     pub at: Duration,
-    /// The process, or whoever acted without one.
+    /// The process, or the actor without one.
     pub by: String,
     /// The requested verb.
     pub verb: Verb,

@@ -98,7 +98,7 @@ impl Process {
         let mut waiting = self.lock().stopped.take().unwrap_or_default();
         random.shuffle(&mut waiting);
         for one in waiting {
-            // Whoever waited may be gone.
+            // The waiting task may be gone.
             let _ = one.send(());
         }
     }

@@ -42,7 +42,7 @@ impl Shared {
         };
         let (answered, answer) = oneshot::channel();
         let carried = Arc::clone(&self).carry(process.clone(), call, fate, answered);
-        // On its way, whatever becomes of whoever sent it.
+        // On its way, whatever becomes of its sender.
         beside(carried);
         let answer = answer.await.unwrap_or_else(|_| Err(broken_off()));
         process.running().await;
@@ -54,7 +54,7 @@ impl Shared {
         let answer = self.arrive(&process, &call, fate.fault);
         sleep_until(now() + fate.back).await;
         match answer {
-            // Whoever asked may be gone.
+            // The caller may be gone.
             Some(answer) => drop(answered.send(answer)),
             None => answered.closed().await,
         }

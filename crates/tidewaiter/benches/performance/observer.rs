@@ -85,7 +85,7 @@ where
     while !matches!(watch.try_next().await?, Some(Event::InitDone) | None) {}
     let (sender, receiver) = unbounded_channel();
     let task = tokio::spawn(async move {
-        // The API server closes the watch of whoever falls behind; this one goes on.
+        // The API server closes the watch of a client that falls behind; this one goes on.
         let mut watch = watch.default_backoff().applied_objects().boxed();
         while let Some(event) = watch.next().await {
             let told = event.ok().as_ref().and_then(&what);

@@ -1,7 +1,7 @@
 //! 150,000 pods that no API server here could hold beside everything else: their list is answered in its place, by the
 //! proxy.
 //!
-//! Whoever lists pods through the proxy gets these, page by page; the watch that follows goes on at the real API
+//! Anyone who lists pods through the proxy gets these, page by page; the watch that follows goes on at the real API
 //! server, so what comes and goes later are real pods.
 
 use anyhow::{Context as _, Result};

@@ -113,7 +113,7 @@ fn duration_text<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, 
         .map_err(|_| D::Error::custom("must be a duration with a unit, from 1s to 24h, for example 30s"))
 }
 
-/// Whoever wants no bound sets the highest one.
+/// Anyone who wants no bound sets the highest one.
 fn bindings<'de, D: Deserializer<'de>>(value: D) -> Result<u32, D::Error> {
     let number = u32::deserialize(value).ok();
     let valid = number.filter(|number| (1..=MOST_BINDINGS).contains(number));

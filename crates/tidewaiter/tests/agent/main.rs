@@ -177,7 +177,7 @@ async fn two_agents_on_one_node_agree() {
         if content == expected { Ok(()) } else { Err(content) }
     })
     .await;
-    // Whoever is left goes on.
+    // Anyone who is left goes on.
     assert!(one.process.stop(SOON).await.success());
     world.user(8, &[KEYS[2]]).await;
     two.has(&[(1, 0), (2, 1), (8, 2)]).await;

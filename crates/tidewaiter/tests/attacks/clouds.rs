@@ -22,7 +22,7 @@ pub fn answers(ec2: &FakeEc2, answer: Scripted) {
     ec2.always(Some(answer));
 }
 
-/// The Nodes of these zones wait for their own answers alone; whoever joins in another zone waits for none of it.
+/// The Nodes of these zones wait for their own answers alone; a Node that joins in another zone waits for none of it.
 pub async fn two_zones_in_trouble(field: &Field) -> Vec<String> {
     let world = &field.world;
     world.ec2.hang_zone("us-east-1y");
@@ -48,8 +48,8 @@ pub async fn two_zones_in_trouble(field: &Field) -> Vec<String> {
             "not reachable (timeout)",
         )
         .await;
-    // In less time than a call that is not answered takes: whoever waits for one is held up. One of three, because the
-    // machine may be busy.
+    // In less time than a call that is not answered takes: anyone who waits for one is held up. One of three, because
+    // the machine may be busy.
     let mut in_time = false;
     for _ in 0..3 {
         let begin = now();

@@ -121,7 +121,7 @@ pub async fn inherits_a_name(field: &Field) -> Vec<String> {
     vec![old.node_name().to_owned()]
 }
 
-/// Whoever may change the tags of instances changes that of the group.
+/// Anyone who may change the tags of instances changes that of the group.
 pub async fn is_tagged_as_a_master(field: &Field) -> Vec<String> {
     let worker = field.joins().await;
     let tagged = worker.clone().tag("kops.k8s.io/instancegroup", "masters");

@@ -1,5 +1,5 @@
-//! The Lease: whoever may write it can take it, with whatever times. The controller exits, and has it again after the
-//! duration that the Lease says, by its own clock.
+//! The Lease: anyone who may write it can take it, with whatever times. The controller exits, and has it again after
+//! the duration that the Lease says, by its own clock.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};

@@ -42,7 +42,7 @@ const WHO: &str = "Find out who registered this Node";
 
 /// The attacks. `attack.rs` says what the attacker may do, and what each outcome demands.
 const ATTACKS: &[Attack] = &[
-    // Whoever holds the credentials of a kubelet.
+    // Anyone who holds the credentials of a kubelet.
     Attack {
         name: "forged by a kubelet: the instance of a control plane whose Node is there",
         act: Registers(|it| it.claims(&it.master)),
@@ -135,7 +135,7 @@ const ATTACKS: &[Attack] = &[
             "names group masters, but its Node was verified for group nodes … never becomes one of the control plane",
         ),
     },
-    // Whoever wants the cluster to look ready.
+    // Anyone who wants the cluster to look ready.
     Attack {
         name: "unproven: a Node claims the last missing instance while the cloud throttles, or the records are unreadable",
         act: Does(|field| Box::pin(verdicts::unproven(field))),
@@ -213,7 +213,7 @@ const ATTACKS: &[Attack] = &[
         }),
         outcome: Unanswered("Unavailable", "ec2:DescribeInstances: the cloud failed (InternalError)"),
     },
-    // Whoever writes the state store.
+    // Anyone who writes the state store.
     Attack {
         name: "32 hostile InstanceGroups",
         act: Does(|field| Box::pin(instance_groups::try_all(field))),
@@ -292,7 +292,7 @@ const ATTACKS: &[Attack] = &[
         act: Does(|field| Box::pin(floods::busy_ports(field))),
         outcome: Served,
     },
-    // Whoever may write the Lease.
+    // Anyone who may write the Lease.
     Attack {
         name: "stolen Lease with bad times",
         act: Does(|field| Box::pin(lease::stolen(field))),

@@ -66,7 +66,7 @@ async fn registers(field: &Field, number: usize, provider_id: &str) -> String {
     let forged = node(&name).provider_id(&provider_id).label("mine", "yes").build();
     let cluster = &field.world.cluster;
     if Kubelet::new(cluster, &name).create(&forged).await.is_err() {
-        // The admission policy refuses this form. The controller refuses it whoever wrote it.
+        // The admission policy refuses this form. The controller refuses it no matter who wrote it.
         let nodes = Api::all(cluster.client(&Identity::Admin));
         nodes.create(&PostParams::default(), &forged).await.unwrap();
     }

@@ -13,7 +13,7 @@ use tidewaiter_testkit::{Process, Program, Scratch, eventually, free_port};
 
 use crate::world::SOON;
 
-/// A machine on which nobody else runs the binary: whoever it might connect to listens, and answers nothing.
+/// A machine on which nobody else runs the binary: each peer that it might connect to listens, and answers nothing.
 struct Machine {
     scratch: Scratch,
     /// The API server, EC2 and the state store in one.

@@ -346,7 +346,7 @@ async fn each_kind_of_node_gets_what_is_its_own() {
         .has_labels(bastion.name(), &[(GROUP, "bastions"), ("kubelet", "worker")])
         .await;
 
-    // The role labels that are another kind's go, whoever set them; those that kOps does not know stay.
+    // The role labels that are another kind's go, no matter who set them; those that kOps does not know stay.
     let roles = json!({CONTROL_PLANE: "", API_SERVER: "", NODE: "", "node-role.kubernetes.io/gpu": ""});
     for kubelet in [&master, &worker, &bastion] {
         world

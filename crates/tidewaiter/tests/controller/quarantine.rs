@@ -148,7 +148,7 @@ async fn one_forged_node_of_ten_is_quarantined_and_two_are_not() {
         .await;
     world.quiet(Duration::from_secs(2)).await;
 
-    // What comes back goes again, whoever brings it; what is nobody's stays.
+    // What comes back goes again, no matter who brings it; what is nobody's stays.
     let back = json!({"metadata": {"labels": {"vault": "open", "team": "red", "new": "yes"}}});
     first.patch(back).await.unwrap();
     let left = [LEFT[0], ("new", "yes"), LEFT[1]];

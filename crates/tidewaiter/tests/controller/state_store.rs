@@ -102,7 +102,7 @@ async fn a_broken_file_leaves_its_last_good_version_in_force() {
             .await;
         has_problems(&controller, 1.0).await;
         controller.is_ready(true, "[+]state-store ok").await;
-        // Also for whoever comes now.
+        // Also for anyone who comes now.
         names.push(world.join(2 * number + 1, "nodes").await.name().to_owned());
         for name in &names {
             has_team(&world, name, &team).await;

@@ -68,7 +68,7 @@ async fn with_tags_the_state_store_is_not_read() {
         .change(instance.id(), |instance| instance.without_tag(&tag("team")));
     world.has_labels(name, &[GROUP, ("mine", "yes"), ROLE, spot]).await;
 
-    // Nobody has tagged this one yet: what it has, it keeps. Whoever lies about another learns nothing of the store
+    // Nobody has tagged this one yet: what it has, it keeps. Anyone who lies about another learns nothing of the store
     // either.
     let untagged = FakeInstance::numbered(2).kops(CLUSTER, "nodes");
     let kubelet = join(&world, untagged).await;

@@ -102,7 +102,7 @@ impl Scene {
         }
     }
 
-    /// Each of them was written once, whoever led.
+    /// Each of them was written once, no matter who led.
     async fn arrived_once(&self) {
         self.arrived().await;
         let all = self.labels.iter().chain(&self.roles).chain(&self.bindings);

@@ -24,7 +24,7 @@ use crate::upgrades::{AGENT, Host, TARGET, Upgrading};
 /// The served script: for this upgrade, made of this script.
 type Served = fn(&Upgrading, &str, &str) -> String;
 
-/// A coordinator that answers with this script, whoever asks for which. Returns its address.
+/// A coordinator that answers with this script, no matter who asks for which. Returns its address.
 async fn lying(script: &Arc<Mutex<String>>) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -277,8 +277,8 @@ async fn whoever_may_only_write_upgrades_or_has_stolen_a_token_runs_nothing() {
     let result = first.shared().join("scripts/upgrade/result.json");
     let output = first.run();
     assert_eq!(runs(), 1, "{output:?}");
-    // Whoever has the files of the agent removes the result: the record of the host, which nobody else has, says how it
-    // ended.
+    // Anyone who has the files of the agent removes the result: the record of the host, which nobody else has, says how
+    // it ended.
     fs::remove_file(&result).unwrap();
     let output = first.run();
     assert_eq!(runs(), 1, "{output:?}");
@@ -300,7 +300,7 @@ async fn whoever_may_only_write_upgrades_or_has_stolen_a_token_runs_nothing() {
     assert_eq!(runs(), 1);
 }
 
-/// The token of the agent on w1 gets the script of w1 alone, which the host of w2 refuses, also for whoever has its
+/// The token of the agent on w1 gets the script of w1 alone, which the host of w2 refuses, also for anyone who has its
 /// files.
 async fn stolen_token(upgrading: &Upgrading, second: &Host, upgrade: &str) {
     let stolen = upgrading.coordinator_token(AGENT, AGENT, "w1").await;

@@ -50,7 +50,7 @@ pub async fn are_installed(site: &Site) {
     .await;
 }
 
-/// Tries, as root in the mount namespace of the agent, which is what whoever has its pod can do.
+/// Tries, as root in the mount namespace of the agent, which is what anyone who has its pod can do.
 const WRITES_AS_THE_AGENT: &str = r#"
 for file in /proc/[0-9]*/cmdline; do
     case "$(tr '\0' ' ' <"$file" 2>/dev/null)" in

@@ -191,7 +191,7 @@ fn a_script_runs_with_its_signature_and_without_the_blocks() {
     for (newest, seconds) in [
         (SIGNED, SIGNED),
         (SIGNED - 1, SIGNED + HOUR - 1),
-        // The clock of whoever signs may be ahead by five minutes.
+        // The clock of the signer may be ahead by five minutes.
         (0, SIGNED - 300),
     ] {
         let keys = world.keys.clone();

@@ -29,7 +29,7 @@ fn views_are_as_the_golden_files() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Whoever reads one reads the same in the other.
+/// Anyone who reads one reads the same in the other.
 #[test]
 fn yaml_says_what_json_says() {
     for fixture in fixture::all() {

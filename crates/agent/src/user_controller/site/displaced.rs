@@ -1,7 +1,7 @@
-//! Files that were in the place of `authorized_keys`. Whoever has one open goes on writing to it: an editor empties the
-//! file, the agent sees that and puts its own in the place, and then the editor writes the lines of others into a file
-//! without a name. So such a file is read again for a while: the lines that may stay are merged, and the keys in the
-//! others are named.
+//! Files that were in the place of `authorized_keys`. Anyone who has one open goes on writing to it: an editor empties
+//! the file, the agent sees that and puts its own in the place, and then the editor writes the lines of others into a
+//! file without a name. So such a file is read again for a while: the lines that may stay are merged, and the keys in
+//! the others are named.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;

@@ -3,8 +3,8 @@
 //! - Objects and stored responses have a limit: a change that makes them grow beyond it is refused, and one that makes
 //!   them smaller never is.
 //! - The audit log drops its oldest rows beyond its limit, in the background, and says so in a row. Nothing is refused
-//!   because the log is full: otherwise whoever fills it would lock the others out. What it has cannot be displaced at
-//!   once, because the changes of a day are limited too ([`Pace`]).
+//!   because the log is full: otherwise anyone who fills it would lock the others out. What it has cannot be displaced
+//!   at once, because the changes of a day are limited too ([`Pace`]).
 //!
 //! A new kind of statement that writes or deletes objects, changes or stored responses must [`add`](Transaction::add)
 //! what it changes.
@@ -195,7 +195,7 @@ impl Transaction {
         *self.growth.job.entry((what, owner.to_owned())).or_default() += bytes;
     }
 
-    /// Counts `bytes` more, or less, of the object `row`. Tokens have a maximum number alone: whoever fills an
+    /// Counts `bytes` more, or less, of the object `row`. Tokens have a maximum number alone: anyone who fills an
     /// organization must not keep its owner from logging in.
     pub(super) fn add_object(&mut self, row: &Row, bytes: i64) {
         if row.kind == Kind::Token {

@@ -52,7 +52,7 @@ impl<'a> Foreign<'a> {
         };
         let is_recorded = |key: &str| seen.recorded().iter().any(|label| label.key.as_str() == key);
         let keys = seen.node.labels().keys().map(String::as_str);
-        // The exclusive roles go whoever set them.
+        // The exclusive roles go no matter who set them.
         let others = keys.filter(|key| !EXCLUSIVE_ROLE_LABELS.contains(key) && !is_given(key) && !is_recorded(key));
         let foreign = others.filter_map(|key| {
             let owners: Vec<_> = seen.owned.groups_of(key).collect();

@@ -412,7 +412,7 @@ fn table() -> Vec<Row> {
             row(Verified, "True Proven: a=1", "", "", NOTHING, "")),
         ("what an earlier node of that name had is not this one's", seen("gone=1", earlier, defined("a=1", &[])),
             row(Verified, "True Proven: a=1", "a=1", "", NOTHING, "")),
-        // Role labels, whoever set them.
+        // Role labels, no matter who set them.
         ("a role that is not wanted goes", seen("a=1 node-role.kubernetes.io/control-plane=", None, defined("a=1", &[])),
             row(Verified, "True Proven: a=1<1", "", CONTROL_PLANE, NOTHING, "LabelsRemoved")),
         ("a role that is wanted stays", seen("node-role.kubernetes.io/node=", None, defined("node-role.kubernetes.io/node=", &[])),

@@ -32,7 +32,7 @@ impl AuthorizationRoleBindingController {
 
     /// Takes back what the revoked binding still gives although somebody took our label off: such a binding gets the
     /// label and loses its subjects, and the caches show it again. Returns whether there was one. It is known by what
-    /// it gives, because whoever takes the label off can also erase who applied it.
+    /// it gives, because anyone who takes the label off can also erase who applied it.
     pub(super) async fn take_back(&self, name: &str, spec: &AuthorizationRoleBindingSpec) -> Result<bool, WriteError> {
         let namespace = (!spec.namespace.is_empty()).then_some(&*spec.namespace);
         let mut was_there = false;

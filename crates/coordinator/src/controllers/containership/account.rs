@@ -10,7 +10,7 @@ use tidewaiter_api::names::{ATTACHED_ANNOTATION, CONTAINERSHIP_ACCOUNT, MANAGED_
 
 use crate::mirror::is_id;
 
-/// The longest text that is cached of one, in bytes: the names of 200 registries in both places. Whoever may write a
+/// The longest text that is cached of one, in bytes: the names of 200 registries in both places. Anyone who may write a
 /// service account makes it as long as the API server takes.
 const TEXT: usize = 16 << 10;
 

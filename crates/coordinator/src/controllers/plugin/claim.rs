@@ -1,7 +1,8 @@
 //! The owner of an object that a plugin wants to have. Pure.
 //!
-//! An object is the plugin's if it has the plugin's label: whoever sets the label hands the object over. Without it, an
-//! object is adopted only if it is known to have been applied for the plugin. A name, or equal labels, prove nothing.
+//! An object is the plugin's if it has the plugin's label: anyone who sets the label hands the object over. Without it,
+//! an object is adopted only if it is known to have been applied for the plugin. A name, or equal labels, prove
+//! nothing.
 
 use std::fmt::{self, Debug};
 

@@ -1,4 +1,5 @@
-//! Reads the occupants of the names of a plugin's objects that the lists of the plugin do not show, whoever owns them.
+//! Reads the occupants of the names of a plugin's objects that the lists of the plugin do not show, no matter who owns
+//! them.
 //!
 //! Many objects of one kind in one namespace are looked for in a few pages of a list, unless others have too many
 //! there: a plugin of 500 objects would ask 500 times before it creates them. Only metadata is read.

@@ -120,8 +120,8 @@ impl Release {
     }
 
     /// A release as a version of this plugin. Its type and implementation decide which limits and which service account
-    /// it has, so they are a part of the revision: whoever writes another type into the inventory names a version that
-    /// nobody has accepted.
+    /// it has, so they are a part of the revision: anyone who writes another type into the inventory names a version
+    /// that nobody has accepted.
     pub(super) fn of(self, plugin: &PluginSpec) -> Self {
         let parts = [&self.revision, &plugin.type_, &plugin.implementation];
         Self {

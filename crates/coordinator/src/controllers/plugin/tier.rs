@@ -18,7 +18,7 @@ pub(super) enum Tier {
     Policy,
     /// Service accounts and roles.
     Account,
-    /// Bindings: the API server compares a role with the rights of whoever binds it, so the role must exist.
+    /// Bindings: the API server compares a role with the rights of the subject that binds it, so the role must exist.
     Binding,
     Configuration,
     Storage,

@@ -2,7 +2,7 @@
 //! version. Pure.
 //!
 //! A signature that is older than the last accepted one is refused, because it could be that of an older version, or of
-//! older manifests of the same version: whoever wants to go back signs again. The inventory remembers the time, so a
+//! older manifests of the same version: anyone who wants to go back signs again. The inventory remembers the time, so a
 //! plugin that is removed and added again is a new one.
 
 use jiff::{SignedDuration, Timestamp};

@@ -2,7 +2,7 @@
 //!
 //! - Only objects that a `PluginInventory` names wake a plugin, and those of others that are in its way. An object is
 //!   in the inventory before it is created, and a change of an inventory starts a pass by itself, so nothing is missed.
-//!   Whoever creates objects with the label of a plugin elsewhere starts no pass.
+//!   Anyone who creates objects with the label of a plugin elsewhere starts no pass.
 //! - What is in the way of a plugin is known from its last pass that observed the cluster. While a pass observes, each
 //!   object of the version wakes it: one that changes after it was read is not in the way yet.
 //! - A plugin whose objects change all the time has a pass every two seconds after a burst. A pass that something else

@@ -3,7 +3,7 @@
 //! A pass after each pod that leaves then reads them from memory. What is in memory may be a moment old, so it shows
 //! only that pods are left: that none is, a list says.
 //!
-//! Whoever may create pods can have any number of them come to a node and leave it. So pods that come start no pass,
+//! Anyone who may create pods can have any number of them come to a node and leave it. So pods that come start no pass,
 //! and those that leave start one in a second after a burst: what leaves last is always seen.
 
 use std::collections::{BTreeMap, BTreeSet};

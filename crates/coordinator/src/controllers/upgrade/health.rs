@@ -12,8 +12,8 @@ use tidewaiter_kit::Guarded;
 use tidewaiter_kit::cache::list_all;
 use tidewaiter_upgrade::Health;
 
-/// Every check of the API server, one a line: `[+]etcd ok`, `[-]etcd failed: reason withheld`. Whoever is authenticated
-/// may read it by default.
+/// Every check of the API server, one a line: `[+]etcd ok`, `[-]etcd failed: reason withheld`. Anyone who is
+/// authenticated may read it by default.
 const CHECKS: &str = "/readyz?verbose";
 
 /// Reads it.

@@ -85,7 +85,7 @@ pub(super) struct Plan {
     pub(super) status: CloudSyncStatus,
     /// Events about conditions that change.
     pub(super) notices: Vec<Notice>,
-    /// Something else is held than before: whoever releases it names its revision, and waits for its end.
+    /// Something else is held than before: anyone who releases it names its revision, and waits for its end.
     pub(super) changes_hold: bool,
 }
 

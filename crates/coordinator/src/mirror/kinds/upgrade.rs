@@ -1,8 +1,8 @@
 //! Upgrades of the cluster. The upgrade controller writes their progress.
 //!
 //! The mirror writes the fields of `spec.policy` that the cloud sets, and undoes edits of them. Those that it does not
-//! set are the cluster's: whoever may change the `ClusterUpgrade` can pause or abort it there, also while the cloud is
-//! away.
+//! set are the cluster's: anyone who may change the `ClusterUpgrade` can pause or abort it there, also while the cloud
+//! is away.
 
 use kube::Client;
 use kube::ResourceExt as _;

@@ -492,7 +492,7 @@ pub async fn approves_a_certificate(eve: &Eve<'_>) -> Escalated {
         .map(drop)
 }
 
-/// kube-controller-manager approves it for whoever may create `certificatesigningrequests/nodeclient`.
+/// kube-controller-manager approves it for anyone who may create `certificatesigningrequests/nodeclient`.
 pub async fn becomes_a_node(eve: &Eve<'_>) -> Escalated {
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let request = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"generateName": "node-"},

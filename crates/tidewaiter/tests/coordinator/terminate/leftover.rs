@@ -75,7 +75,7 @@ async fn an_installation_after_a_termination_says_so_until_it_begins_anew() {
     assert!(world.explain_terminate().await.0);
     world.removed(&replica, &cloud.terminator().await).await;
     world.has_labels(0).await;
-    // Whoever requested it asks how far it is.
+    // The client that requested it asks how far it is.
     world.says_ready(&replica, true).await;
     let syncs = Api::<CloudSync>::all(world.cluster.client(&Identity::Admin));
     assert!(syncs.get_opt("cloud").await.unwrap().is_none());

@@ -135,7 +135,8 @@ fn an_installation_pins_the_new_keys_and_takes_the_others_away() {
     assert!(world.refused().contains("which is not trusted"));
 }
 
-/// Among them a program below `/tmp`: whoever creates it after the folder was cleaned would be root at the next boot.
+/// Among them a program below `/tmp`: anyone who creates it after the folder was cleaned would be root at the next
+/// boot.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn everything_is_checked_before_anything_is_written() {

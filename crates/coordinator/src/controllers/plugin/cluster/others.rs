@@ -28,7 +28,7 @@ enum Whole {
     Definition,
 }
 
-/// A search, and the owners that it has met: whoever creates objects decides how many owners they name.
+/// A search, and the owners that it has met: anyone who creates objects decides how many owners they name.
 struct Search<'a> {
     cluster: &'a Cluster,
     plugin: &'a str,
