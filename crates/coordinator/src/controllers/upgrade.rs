@@ -21,17 +21,13 @@ use kube::{Client, Resource as _};
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
-use tidewaiter_api::values::quoted;
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Backoff, Cache, Controller, ControllerContext, Events, Key, Next, Notice, Pass, Queue, Reconciler, SharedClock,
-    Tasks, Writer,
+    Backoff, Cache, Controller, ControllerContext, Events, Key, Next, Pass, Queue, Reconciler, SharedClock, Tasks,
+    Writer,
 };
-use tidewaiter_upgrade::{
-    Effect, Fate, Health, Observation, Order, Spec, Step, Upgrade, form, misfit_warning, plan, preflight_warning,
-    rules, step,
-};
+use tidewaiter_upgrade::{Effect, Health, Observation, Order, Step, Upgrade, form, step};
 
 mod agents;
 mod drain;
@@ -43,10 +39,11 @@ mod metrics;
 mod node;
 mod node_upgrade;
 mod patch;
+mod preflight;
 mod question;
 mod status;
 
-use agents::{AgentReports, Agents, list_reports};
+use agents::{AgentReports, Agents};
 use drain::NodePods;
 use drain_watch::DrainWatches;
 use error::UpgradeError;
@@ -280,74 +277,6 @@ impl UpgradeController {
             (Effect::Cordon(_) | Effect::Uncordon(_), None) => {}
             (Effect::Evict(name), _) => pods.evict(&self.client, name).await.map_err(UpgradeError::Drain)?,
             (Effect::Delete(name), _) => pods.delete(&self.client, name).await.map_err(UpgradeError::Drain)?,
-        }
-        Ok(())
-    }
-
-    /// Publishes a warning about an unhealthy cluster when an upgrade begins that does not wait for it. It is read
-    /// once, and decides nothing: without the permission, the warning says that the health is unknown.
-    async fn warn(&self, about: &ObjectReference, seen: &Observation<'_>) {
-        let health = health::read(&self.client).await.unwrap_or(Health {
-            is_unknown: true,
-            ..Health::default()
-        });
-        let unhealthy = rules::unhealthy(&Observation {
-            health: &health,
-            ..*seen
-        });
-        if let Some(note) = preflight_warning(&unhealthy) {
-            self.events
-                .publish(about, Notice::warning("PreflightWarning", "Upgrade", note));
-        }
-    }
-
-    /// Publishes, when an upgrade begins, the hosts that would refuse its script, as their agents report. Without the
-    /// permission, nobody knows, and each node says it when it is its turn.
-    async fn warn_of_hosts(&self, about: &ObjectReference, spec: &Spec, seen: &Observation<'_>) {
-        let Ok(agents) = list_reports(&self.client).await else {
-            return;
-        };
-        let waiting = plan(seen, spec).into_iter().filter(|node| node.fate == Fate::Waits);
-        let problems = waiting.filter_map(|node| {
-            let problem = agents.problem(node.name.as_str())?;
-            Some(format!("{}: {}", node.name, quoted(problem)))
-        });
-        if let Some(note) = status::unprepared(&problems.collect::<Vec<_>>()) {
-            self.events
-                .publish(about, Notice::warning("HostsUnprepared", "Upgrade", note));
-        }
-    }
-
-    /// Publishes, before the first cordon, the pods that will prevent the drain of each node.
-    async fn forecast(&self, about: &ObjectReference, spec: &Spec, seen: &Observation<'_>) -> Result<(), UpgradeError> {
-        let pods = NodePods::read_all(&self.client).await.map_err(UpgradeError::Drain)?;
-        let waiting = plan(seen, spec).into_iter().filter(|node| node.fate == Fate::Waits);
-        let concerned = waiting.filter_map(|node| pods.left.get_key_value(&node.name));
-        if let Some(note) = status::forecast(concerned) {
-            self.events
-                .publish(about, Notice::warning("DrainForecast", "Upgrade", note));
-        }
-        Ok(())
-    }
-
-    /// Publishes the warnings when an upgrade begins.
-    async fn preflight(
-        &self,
-        about: &ObjectReference,
-        spec: &Spec,
-        seen: &Observation<'_>,
-    ) -> Result<(), UpgradeError> {
-        if !spec.policy.require_healthy {
-            self.warn(about, seen).await;
-        }
-        let selected: Vec<_> = spec.select(seen.nodes).collect();
-        if let Some(note) = misfit_warning(&rules::misfits(seen, &spec.target, &selected)) {
-            self.events
-                .publish(about, Notice::warning("PreflightWarning", "Upgrade", note));
-        }
-        self.warn_of_hosts(about, spec, seen).await;
-        if spec.policy.drain.is_some() {
-            self.forecast(about, spec, seen).await?;
         }
         Ok(())
     }
