@@ -3,6 +3,10 @@
 //! a process of its own, so that the tests of a binary could share no control plane.
 //!
 //! Every binary runs to its end, also when another one fails. Its output is printed whole when it ends.
+//!
+//! A few tests that fail are run again, one at a time, when nothing runs beside them: on a machine with much other work,
+//! a deadline of a test or of a program may pass for that work alone. Those that pass then are named as flaky at the
+//! end: each is a defect of the test.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -47,6 +51,9 @@ const LONGEST: [&str; 27] = [
     "stores",
 ];
 
+/// The tests that are run again at most. When more fail, something is broken.
+const AGAIN: usize = 4;
+
 /// How much runs at the same time.
 #[derive(clap::Args)]
 pub struct Options {
@@ -70,15 +77,18 @@ struct Job {
     name: String,
     /// As cargo prints it.
     title: String,
-    command: Command,
+    program: PathBuf,
+    args: Vec<&'static str>,
+    folder: PathBuf,
     /// The order in which jobs start.
     rank: usize,
 }
 
-/// The result of a job.
-struct Outcome {
-    title: String,
-    passed: bool,
+/// A job that failed.
+struct Failed {
+    job: Job,
+    /// The names of its tests that failed. Empty when it did not run to its end.
+    tests: Vec<String>,
 }
 
 /// Builds and runs everything; fails when a test fails.
@@ -100,26 +110,35 @@ pub fn run(options: &Options) -> Result<()> {
     let count = jobs.len();
     let queue = Mutex::new(VecDeque::from(jobs));
     let next = || queue.lock().pop_front();
-    let work = || -> Result<Vec<Outcome>> { std::iter::from_fn(next).map(|job| job.run(options.threads)).collect() };
+    let work = || -> Result<Vec<Failed>> {
+        let ends = std::iter::from_fn(next).map(|job| job.run(options.threads, &[]));
+        ends.filter_map(Result::transpose).collect()
+    };
     let results: Vec<_> = thread::scope(|scope| {
         let workers: Vec<_> = (0..options.binaries).map(|_| scope.spawn(work)).collect();
         workers.into_iter().map(thread::ScopedJoinHandle::join).collect()
     });
     let mut failed = Vec::new();
     for result in results {
-        let outcomes = result.map_err(|_| anyhow::anyhow!("a worker panicked"))??;
-        failed.extend(
-            outcomes
-                .into_iter()
-                .filter(|outcome| !outcome.passed)
-                .map(|outcome| outcome.title),
-        );
+        failed.extend(result.map_err(|_| anyhow::anyhow!("a worker panicked"))??);
+    }
+    let (failed, flaky) = run_again(failed)?;
+    if !flaky.is_empty() {
+        print(format_args!(
+            "{} flaky (failed beside others, passed alone):\n{}\n",
+            flaky.len(),
+            flaky.join("\n")
+        ))?;
     }
     ensure!(
         failed.is_empty(),
         "{} of {count} test binaries failed:\n{}",
         failed.len(),
-        failed.join("\n")
+        failed
+            .iter()
+            .map(|failed| failed.job.title.as_str())
+            .collect::<Vec<_>>()
+            .join("\n")
     );
     print(format_args!(
         "{count} test binaries passed in {} s\n",
@@ -127,19 +146,44 @@ pub fn run(options: &Options) -> Result<()> {
     ))
 }
 
+/// Runs the tests that failed again, unless they are many or one of the jobs did not run to its end. Returns what
+/// failed again, and the names of the tests that passed.
+fn run_again(failed: Vec<Failed>) -> Result<(Vec<Failed>, Vec<String>)> {
+    let count = failed.iter().map(|failed| failed.tests.len()).sum::<usize>();
+    if count > AGAIN || failed.iter().any(|failed| failed.tests.is_empty()) {
+        return Ok((failed, Vec::new()));
+    }
+    let (mut still, mut flaky) = (Vec::new(), Vec::new());
+    for Failed { job, tests } in failed {
+        match job.run(1, &tests)? {
+            Some(failed) => still.push(failed),
+            None => flaky.extend(tests),
+        }
+    }
+    Ok((still, flaky))
+}
+
 impl Job {
-    /// Runs it to its end and prints its output.
-    fn run(mut self, threads: usize) -> Result<Outcome> {
+    /// Runs it to its end, all its tests or only these, and prints its output. Returns what failed.
+    fn run(self, threads: usize, only: &[String]) -> Result<Option<Failed>> {
         let start = now();
         let (mut output, write) = io::pipe().context("a pipe")?;
-        self.command
+        let mut command = Command::new(&self.program);
+        // As cargo does.
+        command
+            .current_dir(&self.folder)
+            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .args(&self.args)
             .env("RUST_TEST_THREADS", threads.to_string())
             .stdin(Stdio::null())
             .stdout(write.try_clone().context("a pipe")?)
             .stderr(write);
-        let mut child = self.command.spawn().with_context(|| self.title.clone())?;
+        if !only.is_empty() {
+            command.arg("--exact").args(only);
+        }
+        let mut child = command.spawn().with_context(|| self.title.clone())?;
         // Its ends of the pipe: the output ends when the child's are closed too.
-        drop(self.command);
+        drop(command);
         let mut text = Vec::new();
         output.read_to_end(&mut text).context("the output of a test binary")?;
         let cpu = cpu_seconds(child.id()).map_or_else(String::new, |cpu| format!(", {cpu} s of CPU"));
@@ -151,11 +195,18 @@ impl Job {
             "{:>12} {}\n{text}{verdict:>12} {} in {took:.1} s{cpu} ({status})\n",
             "Running", self.title, self.title
         ))?;
-        Ok(Outcome {
-            title: self.title,
-            passed: status.success(),
-        })
+        let tests = failed_tests(&text);
+        Ok((!status.success()).then_some(Failed { job: self, tests }))
     }
+}
+
+/// Returns the names at the end of the output of a test binary, which lists those that failed.
+fn failed_tests(output: &str) -> Vec<String> {
+    let Some((_, list)) = output.rsplit_once("\nfailures:\n") else {
+        return Vec::new();
+    };
+    let lines = list.lines().map_while(|line| line.strip_prefix("    "));
+    lines.map(str::to_owned).collect()
 }
 
 /// Returns the CPU time of a process that has not been waited for, and of those that it has waited for. None where
@@ -170,7 +221,8 @@ fn cpu_seconds(pid: u32) -> Option<u64> {
 
 /// Builds all tests; one job for each test binary.
 fn build() -> Result<Vec<Job>> {
-    let output = cargo()
+    let output = Command::new("cargo")
+        .current_dir(repository())
         .args([
             "test",
             "--workspace",
@@ -204,13 +256,12 @@ fn job(message: &Value) -> Option<Job> {
     );
     let root = repository();
     let shown = Path::new(source).strip_prefix(&root).unwrap_or(Path::new(source));
-    let mut command = Command::new(executable);
-    // As cargo does.
-    command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
     Some(Job {
         name: name.to_owned(),
         title: format!("{}", shown.display()),
-        command,
+        program: executable.into(),
+        args: Vec::new(),
+        folder: folder.to_owned(),
         rank: LONGEST
             .iter()
             .position(|longest| *longest == name)
@@ -219,20 +270,14 @@ fn job(message: &Value) -> Option<Job> {
 }
 
 fn documentation_tests() -> Job {
-    let mut command = cargo();
-    command.args(["test", "--workspace", "--doc", "--quiet"]);
     Job {
         name: "doc".to_owned(),
         title: "documentation tests".to_owned(),
-        command,
+        program: "cargo".into(),
+        args: vec!["test", "--workspace", "--doc", "--quiet", "--"],
+        folder: repository(),
         rank: LONGEST.len(),
     }
-}
-
-fn cargo() -> Command {
-    let mut command = Command::new("cargo");
-    command.current_dir(repository());
-    command
 }
 
 fn repository() -> PathBuf {

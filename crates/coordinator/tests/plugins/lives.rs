@@ -385,7 +385,8 @@ async fn each_kind_with_fields_that_cannot_change_can_be_replaced() {
             object(
                 "Service",
                 "v1",
-                json!({"spec": {"clusterIP": format!("10.96.0.10{number}"), "ports": [{"port": 80}]}})
+                // Of the addresses that no Service gets by itself: the first 16 of a range of 256.
+                json!({"spec": {"clusterIP": format!("10.96.0.1{number}"), "ports": [{"port": 80}]}})
             ),
             object("Deployment", "apps/v1", json!({ "spec": selected(app) })),
             object("StatefulSet", "apps/v1", json!({ "spec": set })),

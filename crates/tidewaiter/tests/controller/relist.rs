@@ -111,8 +111,9 @@ async fn a_list_begun_anew_takes_no_second_copy_of_the_cluster() {
             |request: &Recorded| of(request, resource) && !request.is_watch() && !request.query.contains("limit=");
         assert_eq!(controller.proxy.count(whole), 0, "{resource} are listed in pages only");
     }
-    // A page of each kind, as text and as objects. The objects alone, unpacked, would be 25 MiB.
-    assert!(most <= steady + 8.0, "{most:.1} MiB at most, {steady:.1} MiB before");
+    // A page of each kind, as text and as objects: 6 MiB, and 13 MiB beside a compiler, where the pages of both kinds wait
+    // for a processor. The objects alone, unpacked, would be 25 MiB.
+    assert!(most <= steady + 18.0, "{most:.1} MiB at most, {steady:.1} MiB before");
 }
 
 /// As the controller writes it for a worker.
