@@ -254,6 +254,7 @@ async fn answer(
     call.refuse_unchecked_conditions()?;
     call.check_query()?;
     let share = call.share();
+    let is_stream = endpoint.answers == Output::Events;
     let _memory = match (&share, body::announced(&call, &body)?) {
         (None, _) | (_, 0) => None,
         (Some(share), bytes) => Some(cloud.limits.budget.reserve(clock, share, bytes).await?),
@@ -265,22 +266,28 @@ async fn answer(
         cloud.limits.stranger_bodies.read(read).await?
     };
     *was_read = true;
-    // Before the other permits: a stream that waits to be opened takes none of them from its organization.
-    let _opening = match &share {
-        Some((_, organization)) if endpoint.answers == Output::Events => {
-            Some(cloud.limits.opening(clock, organization).await?)
+    // A permit of all is never held while the organization's own are waited for: none makes others wait.
+    let _of_organization = match &share {
+        Some((_, organization)) => {
+            let turn = if is_stream {
+                Some(cloud.limits.turn(clock, organization).await?)
+            } else {
+                None
+            };
+            Some((turn, cloud.limits.organization(clock, organization).await?))
         }
-        _ => None,
+        None => None,
+    };
+    let _opening = if is_stream {
+        Some(cloud.limits.opening(clock).await.ok_or_else(overloaded)?)
+    } else {
+        None
     };
     // Public documents are in memory once for all who read them.
     let held = if is_public {
         None
     } else {
         Some(cloud.hold_first(&call).await?)
-    };
-    let _of_organization = match &share {
-        Some((_, organization)) => Some(cloud.limits.organization(clock, organization).await?),
-        None => None,
     };
     let _permit = match &call.known {
         Some(_) => Some(cloud.limits.permit(clock).await),

@@ -259,19 +259,17 @@ impl Limits {
         wait(clock, CALLER_WAIT, &self.lookups).await
     }
 
-    /// The permits to open one change stream of a caller of `organization`. Organizations take turns, because only one
-    /// of each waits for the second permit.
-    pub(super) async fn opening(
-        &self,
-        clock: &dyn Clock,
-        organization: &str,
-    ) -> Result<(OwnedSemaphorePermit, SemaphorePermit<'_>), Refusal> {
-        let own = self
-            .openings_by_organization
+    /// The turn of a change stream of `organization`. Organizations take turns, because only one stream of each waits
+    /// for the permit to open it.
+    pub(super) async fn turn(&self, clock: &dyn Clock, organization: &str) -> Result<OwnedSemaphorePermit, Refusal> {
+        self.openings_by_organization
             .wait(clock, &organization.to_owned())
-            .await?;
-        let all = wait(clock, CALLER_WAIT, &self.openings).await;
-        Ok((own, all.ok_or_else(|| too_soon(1))?))
+            .await
+    }
+
+    /// The permit to open one change stream, if there is one within [`CALLER_WAIT`].
+    pub(super) async fn opening(&self, clock: &dyn Clock) -> Option<SemaphorePermit<'_>> {
+        wait(clock, CALLER_WAIT, &self.openings).await
     }
 
     /// The permit for one open change stream of `actor`.
@@ -364,6 +362,23 @@ mod tests {
 
     fn limits() -> Limits {
         Limits::new(settings())
+    }
+
+    #[tokio::test]
+    async fn organizations_take_turns_to_open_streams() {
+        let limits = limits();
+        let open = async |organization| {
+            let turn = limits.turn(&SystemClock, organization).await.unwrap();
+            (turn, limits.opening(&SystemClock).await.unwrap())
+        };
+        let first = open("a").await;
+        let mut again = Box::pin(open("a"));
+        assert!(futures::poll!(&mut again).is_pending(), "one of each organization");
+        let _second = open("b").await;
+        let mut third = Box::pin(open("c"));
+        assert!(futures::poll!(&mut third).is_pending(), "two of all");
+        drop(first);
+        let _third = third.await;
     }
 
     #[tokio::test]

@@ -372,6 +372,7 @@ async fn what_is_not_http_ends_its_connection() {
         let told = rest(connect(&world, 1, &request).await).await;
         let shown = request.chars().take(40).collect::<String>();
         assert!(told.starts_with(&format!("HTTP/1.1 {status}")), "{shown}: {told}");
+        assert!(told.ends_with("\r\n\r\n"), "{shown} has no body: {told}");
     }
     // After a request that is one, too.
     let good = "GET /v3/organizations HTTP/1.1\r\nhost: x\r\n\r\n";

@@ -1,6 +1,6 @@
 //! Random requests by random principals, against a model that fits on a page: what is granted, what is then there, that
-//! an ETag changes exactly when the answer does, and that anyone who follows the stream from any cursor ends with what
-//! a lister sees.
+//! an ETag changes exactly when the answer does, and that a client that follows the stream from any cursor ends with
+//! what a lister sees.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The change stream: anyone who follows it, from whatever cursor and however often the connection is lost, misses
+//! The change stream: a client that follows it, from whatever cursor and however often the connection is lost, misses
 //! nothing.
 
 use std::collections::BTreeMap;
