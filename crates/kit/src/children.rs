@@ -79,7 +79,7 @@ pub struct Changes<K> {
     pub delete: Vec<Arc<K>>,
     /// Desired names under which somebody else's object exists.
     pub foreign: Vec<Key>,
-    /// The deletions that are held; then `delete` is empty.
+    /// The deletions that are held.
     pub held: Option<Held>,
 }
 
@@ -93,11 +93,12 @@ pub struct Held {
 }
 
 impl<K> Changes<K> {
-    /// Deletes nothing, and reports what is held, and why.
-    pub fn hold(&mut self, reason: &'static str) {
-        let count = self.delete.len();
+    /// Deletes nothing that `is_held`, and reports how much that is, and why.
+    pub fn hold(&mut self, reason: &'static str, is_held: impl Fn(&K) -> bool) {
+        let all = self.delete.len();
+        self.delete.retain(|object| !is_held(object));
+        let count = all - self.delete.len();
         self.held = Some(Held { count, reason });
-        self.delete.clear();
     }
 }
 

@@ -28,8 +28,9 @@ pub enum Next {
     Refused(Retry),
 }
 
-/// The remedy by which a failed or refused reconcile could succeed. Of several errors, the greatest decides: what time
-/// may help is tried, and not before the last time that the server named.
+/// The remedy by which a failed or refused reconcile could succeed. Of several failed writes, the greatest decides:
+/// what time may help is tried, and not before the last time of a [`Retry::BackoffAfter`]. Writes have no
+/// [`Retry::After`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Retry {
     /// The same input fails in the same way, so a change is what helps. Repeated every few minutes all the same

@@ -192,7 +192,9 @@ fn with_variable<T: Extract>(figment: &Figment, name: &str, value: &str) -> Resu
     loop {
         let with = figment.clone().merge(Layer::variable(name, path.clone(), value));
         match T::extract(&with).map_err(|error| explain::<T>(&with, *error)) {
-            Err(SettingsError::Unknown { key, nearest, .. }) if key.eq_ignore_ascii_case(&nearest) => {
+            Err(SettingsError::Unknown { key, nearest, .. })
+                if key != nearest && key.eq_ignore_ascii_case(&nearest) =>
+            {
                 let below = path.split_off(nearest.split('.').count());
                 path = nearest.split('.').map(str::to_owned).chain(below).collect();
             }

@@ -59,7 +59,7 @@ pub(super) struct Brake {
     /// The rights that each object gave which the cloud listed before; None before the first response, and without a
     /// bound.
     given: Option<BTreeMap<Key, String>>,
-    /// The time when objects were added that were not held, once for each.
+    /// The times when objects were added that were not held, one for each object.
     added: Vec<Duration>,
 }
 

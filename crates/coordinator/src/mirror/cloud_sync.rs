@@ -36,8 +36,8 @@ const REST: Duration = Duration::from_secs(5);
 /// The rest while the cluster is not as the cloud lists it.
 const REST_IN_TROUBLE: Duration = Duration::from_secs(15);
 
-/// The interval of passes without a change: no change starts a pass when the API server begins to refuse the watch of a
-/// kind, or ends to.
+/// The interval of passes without a change: no change starts a pass when the API server begins or ceases to refuse the
+/// watch of a kind.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Our own write is not in the cache yet: its change starts a pass. This is the fallback.

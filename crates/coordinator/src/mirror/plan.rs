@@ -173,11 +173,7 @@ pub(super) fn plan<R: Resource + Clone>(
         reason,
     ) = held_deletions(listing, &missing, brake, rules);
     if let Some(reason) = reason {
-        let is_held = |object: &Arc<R>| deletions.contains(&Key::of(&**object));
-        let (stay, others) = changes.delete.into_iter().partition(is_held);
-        changes.delete = stay;
-        changes.hold(reason.text());
-        changes.delete = others;
+        changes.hold(reason.text(), |object| deletions.contains(&Key::of(object)));
     }
     stays.retain(|key, _| listing.contains(key) || deletions.contains(key));
     let additions = held_additions(listing, actual, traits, brake, rules, holds_additions);

@@ -60,12 +60,13 @@ fn what_is_missing_edited_unwanted_and_foreign() {
 fn deletions_can_be_held() {
     let mut changes = compared(&["a"], &[ours("a"), ours("b"), ours("c")]);
     assert_eq!((changes.delete.len(), changes.held), (2, None));
-    changes.hold("most would go");
+    changes.hold("many would go", |object| object.metadata.name.as_deref() == Some("b"));
     let held = Held {
-        count: 2,
-        reason: "most would go",
+        count: 1,
+        reason: "many would go",
     };
-    assert_eq!((changes.delete.len(), changes.held), (0, Some(held)));
+    assert_eq!((changes.delete.len(), changes.held), (1, Some(held)));
+    assert_eq!(changes.delete[0].metadata.name.as_deref(), Some("c"));
 }
 
 mod ensured {
@@ -182,7 +183,7 @@ mod ensured {
         let world = world();
         let names = ["a", "b", "c", "d", "e", "f"];
         let mut changes = compared(&["new"], &names.map(ours));
-        changes.hold("the list is odd");
+        changes.hold("the list is odd", |_| true);
         let done = std::cell::RefCell::new(Vec::new());
         let note = |what, object: &ObjectMeta| done.borrow_mut().push((what, object.name.clone().unwrap()));
         let error = execute(&world.writer, changes, |_| true, || true, note)

@@ -26,7 +26,7 @@ pub(super) enum Kind {
 pub(super) struct Resources(Mutex<BTreeSet<String>>);
 
 impl Resources {
-    /// The label of the resource: its name, or `other` if there are too many.
+    /// The label of the resource: its name if it is among the first that are written, or `other`.
     pub(super) fn label(&self, resource: String) -> String {
         let mut known = self.0.lock();
         if known.len() < RESOURCES {
