@@ -3,7 +3,7 @@
 //! - A user or a team may do what every binding that names them gives, no matter who made it: the objects of the
 //!   cluster decide, not the cloud.
 //! - Beside it stands what the cloud gives and the cluster does not: rules that are refused, and bindings that wait.
-//! - The cluster does not know who is in a team; anyone who asks says so.
+//! - The cluster does not know who is in a team; the question names the teams.
 //! - Nothing is written.
 
 mod answer;

@@ -1,9 +1,9 @@
 //! The retries of failed requests to the cloud.
 //!
-//! Of the failures in a row, only the first request is retried by the client itself, for [`PATIENCE`]. The delay
-//! doubles from [`FIRST`] up to the sync interval, or is as long as the cloud requires. It ends early when the cloud
-//! responds to another request after the failure: the first time after [`SHORTEST`], and later after the doubled delay,
-//! so that a request which fails for a reason of its own is never sent more often than that.
+//! Of the failures in a row, only the first request is retried by the client itself, for [`PATIENCE`], if it may be
+//! repeated. The delay doubles from [`FIRST`] up to the sync interval, or is as long as the cloud requires. It ends
+//! early when the cloud responds to another request after the failure: the first time after [`SHORTEST`], and later
+//! after the doubled delay, so that a request which fails for a reason of its own is never sent more often than that.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ impl Retries {
     pub(crate) async fn failed(&mut self, asked: Duration) {
         self.failures = self.failures.saturating_add(1);
         let delay = self.backoff.delay(self.failures);
-        let least = if self.was_woken { delay } else { delay.min(SHORTEST) };
+        let least = if self.was_woken { delay } else { SHORTEST };
         self.clock.sleep(least).await;
         tokio::select! {
             biased;

@@ -39,8 +39,8 @@ pub struct Step {
     pub effects: Vec<Effect>,
 }
 
-/// An effect on a Node, or on the pods on it. The progress says so already: a coordinator that is interrupted before it
-/// does it again.
+/// An effect on a Node, or on the pods on it. The progress says so already: a coordinator that is interrupted before
+/// the effect repeats it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Cordon the node, with our mark.
@@ -87,7 +87,7 @@ pub enum Order {
     Verify {
         /// The node.
         node: NodeName,
-        /// True if it has.
+        /// True if it has everything but the minimum time.
         holds: bool,
     },
     /// A node is done.
@@ -96,7 +96,7 @@ pub enum Order {
     FallBack {
         /// The node.
         node: NodeName,
-        /// True if it is not.
+        /// True if it is not at the target, or not Ready.
         holds: bool,
     },
     /// A node has failed.

@@ -105,7 +105,7 @@ fn applied(told: &Told, before: &[Condition], now: Timestamp) -> Option<Conditio
     Some(Condition::new(APPLIED, status, reason, message, before, now))
 }
 
-/// The keys in `authorized_keys`, and the reason why one is absent.
+/// The message about `authorized_keys`, with the reason why the first refused key is absent.
 fn in_force(outcome: &Outcome) -> String {
     let in_force = "authorized_keys is as the Users say";
     let Some(Refused { user, key, reason }) = outcome.refused.first() else {

@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(value(), (None, true, false));
     }
 
-    /// Or anyone who deletes copies would have as many writes to Nodes as they like.
+    /// Otherwise anyone who deletes copies could cause any number of writes to Nodes.
     #[test]
     fn only_the_cloud_changes_the_revision() {
         let (kit, _) = kit();

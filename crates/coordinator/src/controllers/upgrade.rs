@@ -219,7 +219,8 @@ impl Reconciler for UpgradeController {
 }
 
 impl UpgradeController {
-    /// Performs the live reads. The version every client may read; if it cannot be read, nothing can be written either.
+    /// Performs the live reads. Every client may read the version; if it cannot be read, nothing can be written
+    /// either.
     async fn ask(&self, question: &Question) -> Result<Answer, UpgradeError> {
         let version = self
             .client

@@ -3,7 +3,9 @@
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tidewaiter_coordinator::controllers::PluginSettings;
+use tidewaiter_testkit::{Action, ApiProxy, ApiRequest, Gate};
 
+use crate::cluster::coordinator;
 use crate::world::{World, config, definition, id};
 
 fn offer(world: &World, number: usize, depends_on: &[usize], manifests: &Value) {
@@ -85,5 +87,32 @@ async fn a_plugin_waits_for_those_that_it_depends_on_and_goes_before_them() {
         world.is_forgotten(number).await;
     }
     world.config_is("base", None).await;
+    running.stop().await;
+}
+
+/// What it waited for is over when its first write hangs, for example in an admission webhook.
+#[tokio::test]
+async fn a_plugin_that_has_waited_says_that_it_is_applied_slowly() {
+    let world = World::start().await;
+    let proxy = ApiProxy::start(world.plane(), &coordinator());
+    let hold = |name: &str| {
+        let (gate, end) = (Gate::new(), format!("/configmaps/{name}"));
+        let held = gate.clone();
+        let is_write = move |request: &ApiRequest| request.path.ends_with(&end) && request.is_write();
+        proxy.on(is_write, move || Action::Hold(held.clone()));
+        gate
+    };
+    let base = hold("base");
+    let running = world.run_through(&proxy).await;
+    offer(&world, 1, &[2], &json!([[config("top", "1")]]));
+    offer(&world, 2, &[], &json!([[config("base", "1")]]));
+    world
+        .condition(1, "1.0.0", "Reconciling", "True DependencyNotReady")
+        .await;
+    let top = hold("top");
+    base.open();
+    world.condition(1, "1.0.0", "Reconciling", "True Applying").await;
+    top.open();
+    world.is_ready(1, "1.0.0").await;
     running.stop().await;
 }

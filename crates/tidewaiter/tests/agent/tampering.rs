@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use tidewaiter_api::Condition;
 use tokio::time::{Instant, timeout};
 
 use crate::world::{KEYS, SOON, World};
@@ -150,6 +151,7 @@ fn over(content: &str) -> String {
 
 #[tokio::test]
 async fn on_a_full_disk_one_change_after_the_other_is_undone() {
+    const ROUNDS: u32 = 9;
     let world = World::start().await;
     world.user(1, &[KEYS[0]]).await;
     let agent = world.agent_on_small_disk().await;
@@ -157,28 +159,25 @@ async fn on_a_full_disk_one_change_after_the_other_is_undone() {
     agent.report(|status| status.keys == 1).await;
     let file = agent.file_inside();
     let ballast = file.ancestors().nth(3).unwrap().join("ballast");
-    // Were each retried twice as late as the one before, the last would take longer.
-    for round in 1..=7 {
+    // Were each retried twice as late as the one before, the last would take five seconds or more.
+    for round in 1..=ROUNDS {
         let mut filled = fs::File::options().append(true).create(true).open(&ballast).unwrap();
         while filled.write_all(&[0; 512]).is_ok() {}
         let intruder = over(&agent.content());
         let mut opened = fs::File::options().write(true).open(&file).unwrap();
         opened.write_all(intruder.as_bytes()).unwrap();
-        let undone = timeout(SOONER, agent.has(&[(1, 0)])).await;
+        let undone = timeout(Duration::from_millis(4_500), agent.has(&[(1, 0)])).await;
         undone.expect("the intruder's line to be gone");
         agent.restored(round).await;
     }
     let report = agent
         .report(|status| {
-            status
-                .conditions
-                .iter()
-                .any(|it| it.message.contains("was overwritten in place"))
+            let is_told = |it: &Condition| it.message.contains("was overwritten in place");
+            status.restores >= ROUNDS && status.conditions.iter().any(is_told)
         })
         .await;
     let status = report.status.unwrap();
-    let condition = &status.conditions[0];
-    assert!(condition.reason == "NotWritten" && status.restores >= 5, "{status:?}");
+    assert_eq!(status.conditions[0].reason, "NotWritten", "{status:?}");
     fs::remove_file(&ballast).unwrap();
     agent
         .report(|status| status.conditions.iter().any(|it| it.reason == "Applied"))

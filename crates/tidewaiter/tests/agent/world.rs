@@ -190,7 +190,7 @@ impl World {
         let token = self.token(&node).await;
         let program =
             Program::new("/usr/bin/unshare").args(["--map-root-user", "--mount", env!("CARGO_BIN_EXE_tidewaiter")]);
-        // Inside, anyone who runs the tests is root.
+        // Inside, the user who runs the tests is root.
         let owner = [("TIDEWAITER_OWNER_UID", "0"), ("TIDEWAITER_OWNER_GID", "0")];
         self.ready_as(program, self.kubeconfig(&token), node, &owner).await
     }

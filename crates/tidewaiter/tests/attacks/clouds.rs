@@ -48,7 +48,7 @@ pub async fn two_zones_in_trouble(field: &Field) -> Vec<String> {
             "not reachable (timeout)",
         )
         .await;
-    // In less time than a call that is not answered takes: anyone who waits for one is held up. One of three, because
+    // In less time than a call that is not answered takes: a pass that waits for one is held up. One of three, because
     // the machine may be busy.
     let mut in_time = false;
     for _ in 0..3 {

@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use crate::world::{World, alice, command, finished, text, unknown};
 
-/// An address that nobody resolves: anyone who reaches it came through the proxy, which leads to the API server.
+/// An address that nobody resolves: a client that reaches it came through the proxy, which leads to the API server.
 const ELSEWHERE: &str = "https://api.test.example.com";
 
 /// The path to the API server.

@@ -37,6 +37,9 @@ fn nothing_but_one_key_is_parsed() {
 
 #[test]
 fn the_rule_says_which_part_is_wrong() {
+    for kind in TYPES {
+        assert!(TYPE.contains(kind.trim_start_matches("ecdsa-sha2")), "{kind}");
+    }
     let (kind, data) = KEY.split_once(' ').unwrap();
     for (text, rule) in [
         (format!("{kind} {}", &data[..40]), DATA),

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
 use serde_json::json;
 use tidewaiter_api::Condition;
+use tidewaiter_api::containership::plugin::READY;
 use tidewaiter_api::containership::{Plugin, PluginStatus};
 use tidewaiter_api::names::{PLUGIN_HISTORY_ANNOTATION, PLUGIN_LABEL};
 use tidewaiter_kit::backoff::jittered;
@@ -20,13 +21,15 @@ use super::object::ObjectId;
 use super::plan::Waits;
 use super::problem::{PluginError, handing_over};
 use super::record::Record;
-use super::status::{Facts, State, manifests_outdated, status};
+use super::status::{APPROVAL_NEEDED, Facts, State, manifests_outdated, status};
 
 const JITTER: f64 = 0.1;
 /// Writes that take longer are reported.
 const MOMENT: Duration = Duration::from_secs(3);
 /// Until the next look at a plugin that is not healthy. The watch of its objects shows sooner that it is.
 const UNHEALTHY: Duration = Duration::from_mins(1);
+/// The reasons of `Ready` while a plugin waits for something before its first write.
+const BEFORE_WRITES: [&str; 3] = ["DependencyNotReady", "VersionChanges", APPROVAL_NEEDED];
 /// Reason of `Ready`: somebody changes the objects again and again.
 pub(super) const CHANGED_OFTEN: &str = "ChangedOften";
 
@@ -47,16 +50,20 @@ impl PluginController {
         }
     }
 
-    /// Reports that a version is being applied, if the plugin has no status of this generation yet.
+    /// Reports that a version is being applied, if the plugin has no result of this generation yet.
     async fn report_applying(&self, plugin: &mut Plugin, version: &str, facts: &Facts) {
         let (before, generation) = (plugin.status.clone().unwrap_or_default(), plugin.metadata.generation);
-        let is_of_generation = |condition: &Condition| condition.observed_generation == generation;
-        if before.conditions.iter().any(is_of_generation) {
+        let has_result = |condition: &Condition| {
+            condition.type_ == READY
+                && condition.observed_generation == generation
+                && !BEFORE_WRITES.contains(&condition.reason.as_str())
+        };
+        if before.conditions.iter().any(has_result) {
             return;
         }
         let waits = Waits {
             reason: "Applying",
-            message: format!("version {version} is being applied: the API server has not answered a write yet"),
+            message: format!("version {version} is being applied: the API server has not answered all writes yet"),
         };
         let facts = Facts {
             state: State::Waits(waits),

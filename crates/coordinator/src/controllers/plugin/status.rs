@@ -160,11 +160,11 @@ fn ready(facts: &Facts) -> Word {
     }
 }
 
-/// The version in force while nothing may be written.
+/// The text about what is applied while nothing may be written.
 fn in_force(facts: &Facts) -> String {
     match (facts.objects, facts.applied_version.as_str()) {
         (0, _) => "Nothing of the plugin is applied.".to_owned(),
-        (_, "") => "What is applied of the version stays; none was applied to its end yet.".to_owned(),
+        (_, "") => "No version was applied to its end yet; what is applied of this one stays.".to_owned(),
         (_, version) => format!("What is applied stays; the last version that was applied to its end is {version}."),
     }
 }

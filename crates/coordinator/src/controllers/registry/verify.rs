@@ -29,8 +29,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 const REQUEST: Duration = Duration::from_secs(10);
 const ALL: Duration = Duration::from_secs(20);
 
-/// The time that a connection is open after its last request. The last request of a check uses the connection of the
-/// first one.
+/// The time for which a connection stays open after its last request. The last request of a check uses the connection
+/// of the first one.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// The largest response with a token, in bytes.

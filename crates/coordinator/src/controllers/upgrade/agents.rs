@@ -86,7 +86,7 @@ pub(super) struct AgentReports {
     nodes: BTreeMap<String, Option<Agent>>,
     /// True if all reports were read.
     is_complete: bool,
-    /// The time when the kubelets have renewed the Leases of their Nodes, of those that were read by name.
+    /// The times when kubelets last renewed the Leases of their Nodes, for the Nodes that were read by name.
     renewed: BTreeMap<String, Timestamp>,
 }
 

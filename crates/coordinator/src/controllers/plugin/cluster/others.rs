@@ -28,7 +28,7 @@ enum Whole {
     Definition,
 }
 
-/// A search, and the owners that it has met: anyone who creates objects decides how many owners they name.
+/// A search, and the owners that it has met: the creator of an object decides how many owners it names.
 struct Search<'a> {
     cluster: &'a Cluster,
     plugin: &'a str,

@@ -125,6 +125,6 @@ fn while_requests_are_denied_the_condition_says_what_is_applied() {
         status.conditions[0].message.clone()
     };
     assert_eq!(denied(0, ""), "no. Nothing of the plugin is applied.");
-    assert!(denied(2, "").contains("none was applied to its end yet"));
+    assert!(denied(2, "").contains("No version was applied to its end yet"));
     assert!(denied(2, "1.0.0").contains("the last version that was applied to its end is 1.0.0"));
 }
