@@ -4,9 +4,9 @@
 //!
 //! Every binary runs to its end, also when another one fails. Its output is printed whole when it ends.
 //!
-//! A few tests that fail are run again, one at a time, when nothing runs beside them: on a machine with much other work,
-//! a deadline of a test or of a program may pass for that work alone. Those that pass then are named as flaky at the
-//! end: each is a defect of the test.
+//! A few tests that fail are run again, one at a time, when nothing runs beside them: on a machine with much other
+//! work, a deadline of a test or of a program may pass for that work alone. Those that pass then are named as flaky at
+//! the end: each is a defect of the test.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -51,10 +51,10 @@ const LONGEST: [&str; 27] = [
     "stores",
 ];
 
-/// The tests that are run again at most. When more fail, something is broken.
-const AGAIN: usize = 4;
+/// The maximum number of failed tests that are run again. When more fail, something is broken.
+const MAX_RERUN: usize = 4;
 
-/// How much runs at the same time.
+/// The limits of what runs at the same time.
 #[derive(clap::Args)]
 pub struct Options {
     /// Test binaries that run at the same time.
@@ -150,7 +150,7 @@ pub fn run(options: &Options) -> Result<()> {
 /// failed again, and the names of the tests that passed.
 fn run_again(failed: Vec<Failed>) -> Result<(Vec<Failed>, Vec<String>)> {
     let count = failed.iter().map(|failed| failed.tests.len()).sum::<usize>();
-    if count > AGAIN || failed.iter().any(|failed| failed.tests.is_empty()) {
+    if count > MAX_RERUN || failed.iter().any(|failed| failed.tests.is_empty()) {
         return Ok((failed, Vec::new()));
     }
     let (mut still, mut flaky) = (Vec::new(), Vec::new());

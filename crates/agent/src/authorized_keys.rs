@@ -7,7 +7,7 @@
 //! - Outside the block, a line with a key of the block or of a known user never stays.
 //! - All other lines are foreign. Those that stay are kept byte for byte, in their order.
 //! - A marker without its counterpart marks nothing.
-//! - Of a file that has more than `MOST_OTHERS` or `MOST_OURS`, no foreign line is read: all of them go. So anyone who
+//! - Of a file that has more than `MAX_OTHERS` or `MAX_OURS`, no foreign line is read: all of them go. So anyone who
 //!   writes the file does not decide how much memory and time it takes.
 
 mod foreign;
@@ -25,13 +25,13 @@ pub use foreign::{ForeignKey, Kept, added_keys, line_digest, named};
 const BREAK_GLASS: &str = "break-glass:";
 
 /// The foreign lines that are read.
-const MOST_OTHERS: Size = Size {
+const MAX_OTHERS: Size = Size {
     lines: 1_000,
     bytes: 1024 * 1024,
 };
 
 /// The lines of ours that are read: more than an agent writes, whose keys take 4 MiB at most.
-const MOST_OURS: Size = Size {
+const MAX_OURS: Size = Size {
     lines: 65_536,
     bytes: 6 * 1024 * 1024,
 };
@@ -177,21 +177,21 @@ impl Format {
                 continue;
             }
             let (read, size, most) = if is_within || self.is_command(line) {
-                (&mut parts.ours, &mut ours, MOST_OURS)
+                (&mut parts.ours, &mut ours, MAX_OURS)
             } else {
-                (&mut parts.others, &mut others, MOST_OTHERS)
+                (&mut parts.others, &mut others, MAX_OTHERS)
             };
             size.add(line);
             if size.fits(most) {
                 read.push(line.to_vec());
             }
         }
-        if !ours.fits(MOST_OURS) {
+        if !ours.fits(MAX_OURS) {
             parts = Parts {
                 excess: Some(ours),
                 ..Parts::default()
             };
-        } else if !others.fits(MOST_OTHERS) {
+        } else if !others.fits(MAX_OTHERS) {
             parts.others = Vec::new();
             parts.excess = Some(others);
         }

@@ -79,7 +79,7 @@ fn read(line: &[u8]) -> Result<SshKeyLine, &'static str> {
     SshKeyLine::parse(&String::from_utf8_lossy(line))
 }
 
-/// The last use of a break-glass key: what the login script wrote, if it names a key of `pinned`.
+/// The last use of a break-glass key, as the login script wrote it, if it names a key of `pinned`.
 #[must_use]
 pub fn last_use(content: &[u8], pinned: &[LoginKey]) -> Option<(Timestamp, String)> {
     let (time, fingerprint) = str::from_utf8(content).ok()?.trim().split_once(' ')?;
@@ -138,7 +138,7 @@ pub fn list(pinned: &Path) -> Result<String, BreakGlassError> {
     Ok(format!("{}{}", shown.join("\n"), wrong_lines(&content)))
 }
 
-/// Takes a key away. Returns what was done, in words.
+/// Removes a key. Returns a message for a person.
 ///
 /// # Errors
 /// When it is not pinned, or the file cannot be written.

@@ -211,7 +211,7 @@ pub enum Found {
 /// A regular file as it was found.
 #[derive(Debug)]
 pub struct FoundFile {
-    /// Its content, at most [`MOST_BYTES`].
+    /// Its content, at most [`MAX_BYTES`].
     pub content: Vec<u8>,
     /// True if it has more.
     pub is_cut: bool,
@@ -230,7 +230,7 @@ pub struct FoundFile {
 }
 
 /// Of a file, more is not read.
-pub const MOST_BYTES: usize = 8 * 1024 * 1024;
+pub const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 impl Host {
     /// The files below `root`, which belong to `owner`.

@@ -27,7 +27,7 @@ pub(crate) struct NodeClaim {
 pub(crate) enum IdentityError {
     /// The API server does not answer.
     #[error("the API server does not say whose token the agent has")]
-    Asked(#[source] kube::Error),
+    Review(#[source] kube::Error),
     /// The token is not that of a pod, or the API server is older than 1.32.
     #[error(
         "the agent's token names no node, so it may write no NodeReport: run the agent as a pod, on Kubernetes 1.32 or later"
@@ -71,7 +71,7 @@ impl Identity {
         };
         let answer = Api::all(client.clone()).create(&PostParams::default(), &question).await;
         let user = answer
-            .map_err(IdentityError::Asked)?
+            .map_err(IdentityError::Review)?
             .status
             .and_then(|status| status.user_info);
         let extra = user.and_then(|user| user.extra).unwrap_or_default();

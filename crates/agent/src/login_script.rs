@@ -5,7 +5,7 @@ pub(crate) const MODE: u32 = 0o755;
 /// The file beside it with the last use of a break-glass key: the time and the fingerprint.
 pub(crate) const BREAK_GLASS_USE: &str = "break-glass-use";
 
-/// Records the login in the journal of the node, then runs what the user asked for. The only argument comes from
+/// Records the login in the journal of the node, then runs the command of the user. The only argument comes from
 /// `authorized_keys`; what the user sends is in `SSH_ORIGINAL_COMMAND`, which sshd would have given to the same shell.
 /// A session with a break-glass key waits neither for the journal nor for the disk: both may be what it is to repair.
 pub(crate) const SCRIPT: &str = r#"#!/bin/sh

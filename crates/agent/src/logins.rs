@@ -1,4 +1,4 @@
-//! The users that can log in on each node, for a person who asks: from the Users, from what each agent reports, and
+//! The users that can log in on each node, for a person: from the Users, from what each agent reports, and
 //! from how old that is.
 //!
 //! - What an agent has applied decides, not what a User requests. A key that a User requests and no report has is
@@ -40,7 +40,7 @@ pub struct LoginQuestion {
 pub struct LoginsExplained {
     /// The keys that agents have applied.
     pub applied: Vec<LoginExplained>,
-    /// The keys that Users ask for and agents have not applied, or not any more.
+    /// The keys of Users that agents have not applied, or not any more.
     pub pending: Vec<PendingExplained>,
     /// The keys that agents refuse.
     pub refused: Vec<RefusedExplained>,

@@ -1,5 +1,5 @@
-//! The node report controller: writes what the agent did into the `NodeReport` of its node, when it differs from what
-//! is there.
+//! The node report controller: writes the state of the agent into the `NodeReport` of its node, when it differs from
+//! the written one.
 //!
 //! Only this agent can write the object: the admission policy compares its name with the node in the agent's token. An
 //! object that somebody deleted or changed is written again within the hour.
@@ -23,18 +23,19 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::identity::{Identity, IdentityError};
-use crate::upgrade::report::ToldUpgrade;
-use crate::user_controller::Told;
+use crate::upgrade::report::ReportedUpgrade;
+use crate::user_controller::AgentStatus;
 use plan::plan;
 
-/// Between two writes: while somebody changes the files again and again, the report does not follow each change.
-const REST: Duration = Duration::from_secs(5);
+/// The minimum time between two writes: while somebody changes the files again and again, the report does not follow
+/// each change.
+const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// An agent that starts knows the Users after a moment. Only when that takes longer, its report says so.
 const FIRST_LIST: Duration = Duration::from_secs(30);
 
-/// For how long a value that was read or written is assumed to be unchanged.
-const TRUST: Duration = Duration::from_hours(1);
+/// The time for which a value that was read or written is assumed to be unchanged.
+const CACHE_TTL: Duration = Duration::from_hours(1);
 
 fn key() -> Key {
     Key::new("node")
@@ -42,8 +43,8 @@ fn key() -> Key {
 
 struct NodeReportController {
     identity: Identity,
-    told: watch::Receiver<Told>,
-    upgrade: watch::Receiver<ToldUpgrade>,
+    agent: watch::Receiver<AgentStatus>,
+    upgrade: watch::Receiver<ReportedUpgrade>,
     client: Client,
     writer: Writer,
     clock: SharedClock,
@@ -79,7 +80,7 @@ enum ReportError {
 impl ReconcileError for ReportError {
     fn retry(&self) -> Retry {
         match self {
-            Self::Identity(IdentityError::Asked(error)) | Self::Read(error) => Retry::of(error),
+            Self::Identity(IdentityError::Review(error)) | Self::Read(error) => Retry::of(error),
             Self::Identity(IdentityError::NoNode | IdentityError::OtherNode { .. }) => Retry::Slow,
             Self::Write(error) => error.retry(),
         }
@@ -97,8 +98,8 @@ impl ReconcileError for ReportError {
 /// Starts the task that writes the reports.
 pub(crate) fn start(
     identity: Identity,
-    told: watch::Receiver<Told>,
-    upgrade: watch::Receiver<ToldUpgrade>,
+    agent: watch::Receiver<AgentStatus>,
+    upgrade: watch::Receiver<ReportedUpgrade>,
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
@@ -106,13 +107,13 @@ pub(crate) fn start(
     let queue = Queue::new();
     let client = clients.for_controller(NodeReportController::NAME, DEFAULT_IN_FLIGHT);
     let clock = Arc::clone(&context.kit.clock);
-    let queueing = queue_updates(told.clone(), queue.clone(), tasks.shutdown_token());
+    let queueing = queue_updates(agent.clone(), queue.clone(), tasks.shutdown_token());
     tasks.spawn("node-report/updates", queueing);
     let queueing = queue_updates(upgrade.clone(), queue.clone(), tasks.shutdown_token());
     tasks.spawn("node-report/upgrades", queueing);
     let controller = NodeReportController {
         identity,
-        told,
+        agent,
         upgrade,
         started: clock.monotonic(),
         writer: Writer::new(client.clone(), NodeReportController::NAME, Arc::clone(&clock)),
@@ -125,12 +126,12 @@ pub(crate) fn start(
 }
 
 async fn queue_updates<T>(
-    mut told: watch::Receiver<T>,
+    mut updates: watch::Receiver<T>,
     queue: Queue,
     shutdown: CancellationToken,
 ) -> Result<(), Infallible> {
     let queueing = async {
-        while told.changed().await.is_ok() {
+        while updates.changed().await.is_ok() {
             queue.push(key());
         }
         std::future::pending::<()>().await;
@@ -155,34 +156,34 @@ impl Reconciler for NodeReportController {
     type Error = ReportError;
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, ReportError> {
-        let (told, upgrade) = (self.told.borrow().clone(), self.upgrade.borrow().clone());
+        let (agent, upgrade) = (self.agent.borrow().clone(), self.upgrade.borrow().clone());
         let running = self.clock.monotonic().saturating_sub(self.started);
-        if told.awaits_users() && running < FIRST_LIST {
+        if agent.awaits_users() && running < FIRST_LIST {
             return Ok(Next::Pending(FIRST_LIST.saturating_sub(running)));
         }
         let claim = self.identity.claim(&self.client).await?;
         pass.about(self.identity.reference());
         let known = self.observe(&claim.name).await?;
-        let Some(status) = plan(known.status.as_ref(), &told, &upgrade, &self.facts, self.clock.now()) else {
-            return Ok(Next::After(TRUST));
+        let Some(status) = plan(known.status.as_ref(), &agent, &upgrade, &self.facts, self.clock.now()) else {
+            return Ok(Next::After(CACHE_TTL));
         };
-        let age = known
-            .written
-            .map_or(REST, |written| self.clock.monotonic().saturating_sub(written));
-        if age < REST {
-            return Ok(Next::Pending(REST.saturating_sub(age)));
+        let age = known.written.map_or(MIN_WRITE_INTERVAL, |written| {
+            self.clock.monotonic().saturating_sub(written)
+        });
+        if age < MIN_WRITE_INTERVAL {
+            return Ok(Next::Pending(MIN_WRITE_INTERVAL.saturating_sub(age)));
         }
         let report = NodeReport::of_node(&claim.name, &claim.uid, status.clone());
         let written = self.writer.apply(&report, None).await;
         let now = self.clock.monotonic();
-        // Whether a write that failed took place is not known.
+        // A write that failed may have taken place.
         *self.known.lock() = written.is_ok().then_some(Known {
             status: Some(status),
             read: now,
             written: Some(now),
         });
         written?;
-        Ok(Next::After(TRUST))
+        Ok(Next::After(CACHE_TTL))
     }
 }
 
@@ -190,7 +191,7 @@ impl NodeReportController {
     async fn observe(&self, name: &str) -> Result<Known, ReportError> {
         let now = self.clock.monotonic();
         let known = self.known.lock().clone();
-        if let Some(known) = known.filter(|known| now.saturating_sub(known.read) < TRUST) {
+        if let Some(known) = known.filter(|known| now.saturating_sub(known.read) < CACHE_TTL) {
             return Ok(known);
         }
         let api: Api<Guarded<NodeReport>> = Api::all(self.client.clone());

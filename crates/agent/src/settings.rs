@@ -10,7 +10,7 @@ pub use crate::authorized_keys::ForeignLines;
 use crate::break_glass::DEFAULT_FOLDER;
 use crate::host::Owner;
 pub use crate::upgrade::CoordinatorSettings;
-use crate::user_controller::expiry::SHORTEST;
+use crate::user_controller::expiry::MIN_EXPIRY;
 
 mod folders;
 
@@ -18,7 +18,7 @@ pub use folders::FolderError;
 use folders::folder;
 
 /// For longer, a duration is meant as "for ever": `foreignLines: keep`, or no `keysExpireAfter`.
-const LONGEST: Duration = Duration::from_hours(365 * 24);
+const MAX_EXPIRY: Duration = Duration::from_hours(365 * 24);
 
 /// Settings that exclude each other.
 #[derive(Debug, thiserror::Error)]
@@ -149,7 +149,7 @@ fn id<'de, D: Deserializer<'de>>(value: D) -> Result<u32, D::Error> {
 
 fn expiry<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
     let text = Option::<Written>::deserialize(value)?;
-    let permitted = SHORTEST..=LONGEST;
+    let permitted = MIN_EXPIRY..=MAX_EXPIRY;
     let words = "from 12h to 365d, for example 3d or 72h; leave it out, and keys do not expire";
     let read = text.map(|Written(text)| duration::within(&text, &permitted, words));
     read.transpose().map_err(D::Error::custom)
@@ -157,7 +157,7 @@ fn expiry<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Er
 
 fn grace<'de, D: Deserializer<'de>>(value: D) -> Result<Duration, D::Error> {
     let Written(text) = Written::deserialize(value)?;
-    let permitted = Duration::ZERO..=LONGEST;
+    let permitted = Duration::ZERO..=MAX_EXPIRY;
     let words = "from 0s (none) to 365d, for example 7d or 1h30m";
     duration::within(&text, &permitted, words).map_err(D::Error::custom)
 }

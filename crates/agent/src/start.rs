@@ -21,8 +21,8 @@ use crate::node_report;
 use crate::settings::{AgentSettings, ForeignLines, Upgrades};
 use crate::upgrade::controller;
 use crate::upgrade::relay::{Relay, RelayError};
-use crate::upgrade::report::ToldUpgrade;
-use crate::user_controller::{self, Marker, Observed, RETRIES, Site, Status, User, UserController};
+use crate::upgrade::report::ReportedUpgrade;
+use crate::user_controller::{self, AuthorizedKeysFiles, Marker, Observed, RETRIES, Status, User, UserController};
 use crate::watcher::Watcher;
 
 /// The reason why the agent cannot start.
@@ -52,7 +52,7 @@ pub enum StartError {
     /// It is no name of a Node.
     #[error("nodeName")]
     NodeName(#[from] tidewaiter_api::InvalidValue),
-    /// The coordinator cannot be asked.
+    /// The client of the coordinator cannot be built.
     #[error(transparent)]
     Coordinator(#[from] RelayError),
     /// Two metrics have one name.
@@ -117,21 +117,21 @@ pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> 
     );
     let clock = Arc::clone(&context.kit.clock);
     let folder = settings.folder.clone();
-    let site = Arc::new(Site::new(host, settings, watcher, clock.monotonic()));
-    let lost = user_controller::lost(Arc::clone(&site), folder, shutdown.clone());
+    let files = Arc::new(AuthorizedKeysFiles::new(host, settings, watcher, clock.monotonic()));
+    let lost = user_controller::lost(Arc::clone(&files), folder, shutdown.clone());
     tasks.spawn("user/folder", lost);
-    let compare = user_controller::compare(Arc::clone(&site), queue.clone(), Arc::clone(&clock), shutdown.clone());
+    let compare = user_controller::compare(Arc::clone(&files), queue.clone(), Arc::clone(&clock), shutdown.clone());
     tasks.spawn("user/contents", compare);
     tasks.spawn(
         "user/stop",
-        user_controller::stop(Arc::clone(&site), Arc::clone(&clock), shutdown),
+        user_controller::stop(Arc::clone(&files), Arc::clone(&clock), shutdown),
     );
     let events = context.events.of(UserController::NAME);
     let status = Status::new(identity.clone(), events, Arc::clone(&clock), &context.kit.metrics)?;
     let upgrade = start_upgrades(upgrades, observed.sync(), &identity, &clients, &context, tasks)?;
-    node_report::start(identity, status.told(), upgrade, &clients, &context, tasks);
+    node_report::start(identity, status.subscribe(), upgrade, &clients, &context, tasks);
     let controller = UserController {
-        site,
+        files,
         observed,
         status,
         clock,
@@ -144,7 +144,7 @@ pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> 
 }
 
 /// The parts of the upgrade controller; None if upgrades are disabled.
-struct Upgrading(Option<(controller::Site, Relay)>);
+struct Upgrading(Option<(controller::HostAccess, Relay)>);
 
 impl Upgrading {
     /// Checks the settings before anything starts.
@@ -152,14 +152,14 @@ impl Upgrading {
         if settings.upgrades == Upgrades::Disabled {
             return Ok(Self(None));
         }
-        let site = controller::Site {
+        let access = controller::HostAccess {
             host: host.clone(),
             pinned: Host::of_root(Path::new(&settings.pinned_folder)),
             node: settings.node_name.as_deref().unwrap_or_default().parse()?,
             folders: [settings.folder.clone(), settings.state_folder.clone()],
             watcher: Watcher::new(),
         };
-        Ok(Self(Some((site, Relay::new(settings.coordinator.clone())?))))
+        Ok(Self(Some((access, Relay::new(settings.coordinator.clone())?))))
     }
 }
 
@@ -170,9 +170,9 @@ fn start_upgrades(
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
-) -> Result<watch::Receiver<ToldUpgrade>, MetricsError> {
+) -> Result<watch::Receiver<ReportedUpgrade>, MetricsError> {
     let Some(parts) = parts else {
-        return Ok(watch::channel(ToldUpgrade::Disabled).1);
+        return Ok(watch::channel(ReportedUpgrade::Disabled).1);
     };
     controller::start(parts, sync, identity.clone(), clients, context, tasks)
 }

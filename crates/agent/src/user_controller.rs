@@ -8,13 +8,12 @@
 //! Before the first list of the Users, and while the API server is away, who could log in can log in. It never writes
 //! an empty file because it knows nothing.
 
+mod authorized_keys_files;
 mod brake;
 mod break_glass_users;
 pub(crate) mod expiry;
 mod grace;
-mod pace;
 mod plan;
-mod site;
 mod status;
 mod wanted;
 
@@ -40,16 +39,16 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::host::HostError;
+pub(crate) use authorized_keys_files::{AuthorizedKeysFiles, Input, Outcome};
 use brake::MirrorState;
-pub(crate) use site::{Input, Outcome, Site};
-pub(crate) use status::{Status, Told};
+pub(crate) use status::{AgentStatus, Status};
 pub(crate) use wanted::{Refused, User, Wanted, wanted};
 
 /// The safety net: some changes are no event, such as those of another kernel on a network file system.
-const LOOK_AGAIN: Duration = Duration::from_mins(1);
+const RESYNC_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The longest time between two comparisons of the contents, which are at random times so that nobody can avoid them.
-const COMPARE_AGAIN: Duration = Duration::from_secs(1);
+const MAX_COMPARE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A full disk or a read-only host recovers without an event.
 pub(crate) const RETRIES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
@@ -145,7 +144,7 @@ pub(crate) type UsersVersion = (u64, bool);
 
 /// The controller. Its one key is the file.
 pub(crate) struct UserController {
-    pub(crate) site: Arc<Site>,
+    pub(crate) files: Arc<AuthorizedKeysFiles>,
     pub(crate) observed: Observed,
     pub(crate) status: Status,
     pub(crate) clock: SharedClock,
@@ -161,8 +160,8 @@ impl Reconciler for UserController {
         pass.about(self.status.node());
         let input = self.observe();
         let has_users = input.wanted.is_some();
-        let site = Arc::clone(&self.site);
-        let result = spawn_blocking(move || site.pass(&input))
+        let files = Arc::clone(&self.files);
+        let result = spawn_blocking(move || files.pass(&input))
             .await
             .map_err(UserError::Thread)?;
         let outcome = match result {
@@ -180,8 +179,8 @@ impl Reconciler for UserController {
         if let Some(error) = outcome.unplaced {
             return Err(error.into());
         }
-        let site = Arc::clone(&self.site);
-        spawn_blocking(move || site.prepare())
+        let files = Arc::clone(&self.files);
+        spawn_blocking(move || files.prepare())
             .await
             .map_err(UserError::Thread)?;
         Ok(next(&outcome, has_users, self.clock.now()))
@@ -204,7 +203,7 @@ impl UserController {
 
     /// Returns true if the Users were listed, and the file was read before, which says what keys there are.
     fn knows_users(&self) -> bool {
-        self.site.has_begun() && self.observed.users.is_synced()
+        self.files.has_begun() && self.observed.users.is_synced()
     }
 
     /// Parses the keys of all Users when one has changed: a thousand users take longer than the restore of a file may.
@@ -216,7 +215,7 @@ impl UserController {
         {
             return Arc::clone(wanted);
         }
-        let new = Arc::new(wanted(self.observed.users.iter(), &self.site.accepted(), is_mirrored));
+        let new = Arc::new(wanted(self.observed.users.iter(), &self.files.accepted(), is_mirrored));
         *known = Some((made_of, Arc::clone(&new)));
         new
     }
@@ -229,27 +228,27 @@ fn next(outcome: &Outcome, has_users: bool, now: Timestamp) -> Next {
     }
     let left = outcome.foreign_until.map(|until| until.duration_since(now));
     let left = left.map(|left| Duration::try_from(left).unwrap_or_default());
-    let look = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
+    let look = left.map_or(RESYNC_INTERVAL, |left| left.min(RESYNC_INTERVAL));
     if outcome.is_held || !has_users {
         return Next::Pending(look);
     }
-    let due = outcome.expiry.next().unwrap_or(LOOK_AGAIN);
+    let due = outcome.expiry.next().unwrap_or(RESYNC_INTERVAL);
     Next::After(due.min(look))
 }
 
 /// Starts a pass when a file was written through a mapping, which is no event.
 pub(crate) async fn compare(
-    site: Arc<Site>,
+    files: Arc<AuthorizedKeysFiles>,
     queue: Queue,
     clock: SharedClock,
     shutdown: CancellationToken,
 ) -> Result<(), Infallible> {
     let comparing = async {
         loop {
-            let pause = COMPARE_AGAIN / 2 + Duration::from_millis(random::u64() % 500);
+            let pause = MAX_COMPARE_INTERVAL / 2 + Duration::from_millis(random::u64() % 500);
             clock.sleep(pause).await;
-            let site = Arc::clone(&site);
-            if spawn_blocking(move || site.is_changed()).await.unwrap_or(true) {
+            let files = Arc::clone(&files);
+            if spawn_blocking(move || files.is_changed()).await.unwrap_or(true) {
                 queue.push(key());
             }
         }
@@ -260,8 +259,12 @@ pub(crate) async fn compare(
 
 /// Ends the process when the folder on the host was moved or removed: only a new container gets the one that is there
 /// now.
-pub(crate) async fn lost(site: Arc<Site>, folder: String, shutdown: CancellationToken) -> Result<(), HostError> {
-    let lost = site.lost();
+pub(crate) async fn lost(
+    files: Arc<AuthorizedKeysFiles>,
+    folder: String,
+    shutdown: CancellationToken,
+) -> Result<(), HostError> {
+    let lost = files.lost();
     match shutdown.run_until_cancelled(lost.cancelled()).await {
         Some(()) => Err(HostError::Lost { path: folder }),
         None => Ok(()),
@@ -269,9 +272,13 @@ pub(crate) async fn lost(site: Arc<Site>, folder: String, shutdown: Cancellation
 }
 
 /// At shutdown, ends all passes, and removes the users' keys if the settings say so.
-pub(crate) async fn stop(site: Arc<Site>, clock: SharedClock, shutdown: CancellationToken) -> Result<(), Infallible> {
+pub(crate) async fn stop(
+    files: Arc<AuthorizedKeysFiles>,
+    clock: SharedClock,
+    shutdown: CancellationToken,
+) -> Result<(), Infallible> {
     shutdown.cancelled().await;
-    let stopped = spawn_blocking(move || site.stop(clock.now())).await;
+    let stopped = spawn_blocking(move || files.stop(clock.now())).await;
     if let Ok(Err(error)) = stopped {
         warn!(error = %Chain(&error), "the keys of users are not removed");
     }

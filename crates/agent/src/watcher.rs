@@ -4,7 +4,7 @@
 //! of the folder. Watches are set through descriptors, so no path is resolved. What an event says is not read: each
 //! pass looks at everything, so an overflow of the queue of events loses nothing. Without an inotify instance, nothing
 //! is watched until the node has one to give: anyone who sets a watch fails, and tries again with each pass. A mount
-//! over a folder is no event of inotify; the kernel's list of mounts tells of it.
+//! over a folder is no event of inotify; the kernel's list of mounts shows it.
 
 use std::collections::BTreeSet;
 use std::fs::File;

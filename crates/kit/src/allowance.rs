@@ -1,25 +1,25 @@
-//! A limit on how often something is done for one object: a token bucket as arithmetic, without a clock and without
-//! memory.
+//! A limit on how often something is done for one object: a token bucket as arithmetic (GCRA), without a clock and
+//! without memory.
 
 use std::time::Duration;
 
 /// `burst` at once, then one in each `refill`.
 ///
-/// All that has to be stored for an object is the monotonic time at which its allowance is full again; an object
-/// without such a time has all of it.
+/// Its only state is `full_at`, the monotonic time at which the bucket of an object is full again; `None` is a full
+/// bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// The number in a row.
+    /// The size of the bucket.
     pub burst: u32,
     /// The time after which one more is allowed.
     pub refill: Duration,
 }
 
 impl Allowance {
-    /// Takes one at `now` from an allowance that is full at `full_at`; returns when it is full after that.
+    /// Takes a token at `now` from a bucket that is full at `full_at`. Returns the time at which it is full again.
     ///
     /// # Errors
-    /// When none is left: the time until there is one.
+    /// When the bucket is empty: the time until it has a token.
     pub fn take(&self, full_at: Option<Duration>, now: Duration) -> Result<Duration, Duration> {
         let full_at = full_at.unwrap_or_default().max(now) + self.refill;
         let wait = full_at.saturating_sub(now + self.refill * self.burst);

@@ -1,4 +1,4 @@
-//! An error with its causes, in one line, each said once and in words for a person.
+//! An error with its causes in one line, without repetition, and readable for a person.
 
 use std::error::Error;
 use std::{fmt, io, iter};
@@ -6,28 +6,28 @@ use std::{fmt, io, iter};
 use kube::core::Status;
 use kube::runtime::watcher;
 
-/// An error and its causes in one line, each said once.
+/// An error and its causes in one line, without repetition.
 ///
-/// For logs: `error = %Chain(&error)`. What kube says with the dump of a structure is said as the API server said it.
+/// For logs: `error = %Chain(&error)`. Replaces kube's Debug dump of a Status by the server's message.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<'a>(pub &'a (dyn Error + 'static));
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said = String::new();
+        let mut line = String::new();
         let mut next = Some(self.0);
         while let Some(error) = next {
-            let (text, cause) = words(error);
+            let (text, cause) = text_and_cause(error);
             // Some libraries repeat the cause in their own text.
-            if !said.contains(&text) {
-                if !said.is_empty() {
-                    said.push_str(": ");
+            if !line.contains(&text) {
+                if !line.is_empty() {
+                    line.push_str(": ");
                 }
-                said.push_str(&text);
+                line.push_str(&text);
             }
             next = cause;
         }
-        f.write_str(&said)
+        f.write_str(&line)
     }
 }
 
@@ -72,7 +72,7 @@ pub fn untrusted(error: &(dyn Error + 'static)) -> Option<Untrusted> {
 }
 
 /// The text of an error without its cause, and the cause.
-fn words<'a>(error: &'a (dyn Error + 'static)) -> (String, Option<&'a (dyn Error + 'static)>) {
+fn text_and_cause<'a>(error: &'a (dyn Error + 'static)) -> (String, Option<&'a (dyn Error + 'static)>) {
     match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) => return (answer(status), None),
         Some(kube::Error::Service(_) | kube::Error::HyperError(_)) => {

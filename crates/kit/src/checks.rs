@@ -21,35 +21,31 @@ pub struct Checks {
 struct Registered {
     name: String,
     check: Check,
-    stake: Stake,
+    effect: ElectionEffect,
     /// True if it has passed once.
     passed: AtomicBool,
 }
 
-/// The consequence of a failed check, besides readiness.
+/// The consequence of a failed check for the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stake {
-    Nothing,
+enum ElectionEffect {
+    None,
     /// Another replica is the better leader.
-    Preference,
-    /// Without it there is nothing to lead.
-    Candidacy,
+    Deprioritize,
+    /// Until it has passed once, the replica does not stand for election; afterwards as `Deprioritize`.
+    BlockUntilPassed,
 }
 
 impl Registered {
     fn run(&self) -> Result<(), String> {
         (self.check)().inspect(|()| self.passed.store(true, Ordering::Relaxed))
     }
-
-    fn has_never_passed(&self) -> bool {
-        !self.passed.load(Ordering::Relaxed)
-    }
 }
 
 /// The part of a leader's work that this replica could do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fitness {
-    /// All of it.
+    /// Every check that concerns the election passes.
     Fit,
     /// A part of it: a check fails. Contains its name and its reason.
     Impaired(String),
@@ -64,28 +60,28 @@ impl Checks {
         Self::default()
     }
 
-    /// Adds a check of readiness. It runs on every request, so it only reads memory. Its error says what is missing.
+    /// Adds a check of readiness. It runs on every request, so it only reads memory. Its error names what is missing.
     pub fn register(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
-        self.add(name.into(), Box::new(check), Stake::Nothing);
+        self.add(name.into(), Box::new(check), ElectionEffect::None);
     }
 
-    /// The same for a check without which a replica does only a part of its work: while it fails, another replica is
-    /// the better leader.
+    /// Adds a check of readiness without which a replica does only a part of its work: while it fails, another replica
+    /// is the better leader.
     pub fn prefer(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
-        self.add(name.into(), Box::new(check), Stake::Preference);
+        self.add(name.into(), Box::new(check), ElectionEffect::Deprioritize);
     }
 
-    /// The same for a check without which a replica can do nothing: until it has passed once, it does not stand for
-    /// election. Afterwards as [`Checks::prefer`].
+    /// Adds a check of readiness without which a replica can do nothing: until it has passed once, the replica does not
+    /// stand for election. Afterwards as [`Checks::prefer`].
     pub fn require(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
-        self.add(name.into(), Box::new(check), Stake::Candidacy);
+        self.add(name.into(), Box::new(check), ElectionEffect::BlockUntilPassed);
     }
 
-    fn add(&self, name: String, check: Check, stake: Stake) {
+    fn add(&self, name: String, check: Check, effect: ElectionEffect) {
         let registered = Registered {
             name,
             check,
-            stake,
+            effect,
             passed: AtomicBool::new(false),
         };
         let mut checks = self.checks.write();
@@ -114,14 +110,15 @@ impl Checks {
         (ready, report)
     }
 
-    /// True if this replica could lead now, with the first check that says no.
+    /// The fitness of this replica to lead now, with the first check that fails.
     #[must_use]
     pub fn fitness(&self) -> Fitness {
         let mut fitness = Fitness::Fit;
-        for registered in self.checks.read().iter().filter(|check| check.stake != Stake::Nothing) {
+        let checks = self.checks.read();
+        for registered in checks.iter().filter(|check| check.effect != ElectionEffect::None) {
             let Err(reason) = registered.run() else { continue };
             let failure = format!("{}: {reason}", registered.name);
-            if registered.stake == Stake::Candidacy && registered.has_never_passed() {
+            if registered.effect == ElectionEffect::BlockUntilPassed && !registered.passed.load(Ordering::Relaxed) {
                 return Fitness::Unfit(failure);
             }
             if fitness == Fitness::Fit {

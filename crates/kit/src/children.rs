@@ -32,9 +32,9 @@ pub use foreign::ForeignObjects;
 /// Writes of one pass at once, as far as the controller has permits.
 const CONCURRENCY: usize = MANY_IN_FLIGHT;
 
-/// Our own write is not in the cache yet: its change starts a pass. This is the fallback, should somebody have undone
-/// it.
-const CATCH_UP: Duration = Duration::from_secs(1);
+/// The delay before the next pass when the cache does not show our last write yet. The change usually starts a pass
+/// earlier; this is the fallback if somebody has undone the write.
+const CACHE_CATCH_UP_DELAY: Duration = Duration::from_secs(1);
 
 /// The label by which a controller recognises its own objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub struct Held {
 }
 
 impl<K> Changes<K> {
-    /// Deletes nothing that `is_held`, and reports how much that is, and why.
+    /// Removes the deletions of objects that are `is_held`, and records their number and the reason in `held`.
     pub fn hold(&mut self, reason: &'static str, is_held: impl Fn(&K) -> bool) {
         let all = self.delete.len();
         self.delete.retain(|object| !is_held(object));
@@ -142,7 +142,7 @@ pub enum Done {
 }
 
 /// Performs every change, whatever becomes of the others, and calls `done` for each write that took place, with the
-/// object's new metadata (its last one after a deletion). Begins no write any more once `go_on` is false. An object
+/// object's new metadata (its last one after a deletion). Begins no further write once `go_on` returns false. An object
 /// that is to be created, exists although no cache shows it, and is not `ours` is reported as somebody else's.
 ///
 /// # Errors
@@ -199,7 +199,7 @@ pub async fn execute<K: Cacheable + Serialize>(
     Err(error)
 }
 
-/// The reason why the children are not as desired. Everything that is not named took place.
+/// Failed writes, foreign objects and held deletions of one pass; every other write succeeded.
 #[derive(Debug)]
 pub struct ChildrenError {
     /// The kind of the objects.

@@ -1,12 +1,12 @@
 //! The client of the API server: requests under way are limited, for each controller apart; every request has a
-//! deadline; every write is counted, and passes a fence that is asked whether this replica leads at the moment when the
+//! deadline; every write is counted, and passes a fence that checks that this replica leads at the moment when the
 //! write's bytes go out.
 //!
 //! Nothing here retries: a write that was sent twice may have been sent by a leader the first time and by a stopped and
-//! woken process the second; except a page of a list that is too long for the memory (`pages`). When the server says
-//! after which time to retry, the error says it ([`retry_after()`]). A request is answered within [`REQUEST_TIMEOUT`]
-//! or, if it writes, [`WRITE_TIMEOUT`], the wait for its permit included, or it fails. Watches and other streams have
-//! no end; only their response headers have to arrive within that time.
+//! woken process the second; except a page of a list that is too long for the memory (`pages`). The `Retry-After` of a
+//! response is in the error ([`retry_after()`]). A request fails after [`REQUEST_TIMEOUT`] or, if it writes,
+//! [`WRITE_TIMEOUT`], the wait for its permit included. Watches and other streams have no end; only their response
+//! headers have to arrive within that time.
 //!
 //! kube's own client stack (`ClientBuilder`) would bring base URL, credentials, headers, gzip, spans, time-outs of each
 //! connection and a retry of the statuses 429, 503 and 504; ours uses its layers for URL, credentials and headers, and
@@ -83,12 +83,12 @@ pub const MANY_IN_FLIGHT: usize = 16;
 /// Events under way at once, beside [`IN_FLIGHT`]: no flood of Events delays a write that matters.
 const EVENTS_IN_FLIGHT: usize = 2;
 
-/// Within this time a read is answered, or has failed. The wait for its permit counts.
+/// The deadline of a read, including the wait for a permit.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The same for a write, whose outcome is unknown if it failed so. The API server works on a write for 34 s at most, of
-/// which an admission webhook may take 30, and then says which webhook did not answer. Source:
-/// `requestTimeoutUpperBound` of its handlers, and `timeoutSeconds` of webhooks.
+/// The deadline of a write, including the wait for a permit. After it the outcome is unknown. The API server works on a
+/// write for 34 s at most, of which an admission webhook may take 30, and then names the webhook that did not respond.
+/// Source: `requestTimeoutUpperBound` of its handlers, and `timeoutSeconds` of webhooks.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// A request that has no permit after this time fails unsent: sent so late, it would have too little time for its
@@ -176,7 +176,7 @@ impl Clients {
     }
 
     fn connect(config: &Config, leadership: &Leadership, kit: &Kit) -> Result<Self, ClientError> {
-        // What kube's own builder does; the error only says that a provider is installed already.
+        // As kube's own builder does. The only error is that a provider is installed already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let Some(proxy) = Proxy::of(config)? else {
             return Self::connected(tcp(), config, leadership, kit);
@@ -193,7 +193,7 @@ impl Clients {
         }
     }
 
-    /// Over the connections that `connector` makes.
+    /// Clients over the connections that `connector` makes.
     fn connected<C>(connector: C, config: &Config, leadership: &Leadership, kit: &Kit) -> Result<Self, ClientError>
     where
         C: Service<Uri> + Clone + Send + Sync + 'static,
@@ -241,9 +241,8 @@ impl Clients {
         Ok(Self { make: Arc::new(make) })
     }
 
-    /// As [`Clients::new`], over another transport than HTTP: for simulations. `transport` is polled for readiness
-    /// first, as a connection is made, and gets a request when all of its body was given out, after the fence was asked
-    /// for the last time.
+    /// Clients over another transport than HTTP: for simulations. `transport` is polled for readiness first, as a
+    /// connection is made, and gets a request when all of its body was given out, after the last check of the fence.
     pub fn over<S, B>(transport: S, leadership: &Leadership, kit: &Kit) -> Self
     where
         S: Service<Request<Bytes>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -281,7 +280,7 @@ impl fmt::Debug for Clients {
     }
 }
 
-/// The client of a process that has only one: as [`Clients`], with all that one controller gets.
+/// The client of a process that has only one, with the permits of [`MOST_IN_FLIGHT`].
 ///
 /// # Errors
 /// When the credentials, certificates or proxy of `config` cannot be used.

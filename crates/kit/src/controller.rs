@@ -2,8 +2,8 @@
 //!
 //! Never two passes over one key at once, never more than the given number that plan and write, never one before this
 //! replica leads. Each failure is retried as its error says, for each key separately, and at the latest after
-//! [`FLOOR`](crate::retry::FLOOR); the first success after a failure lets all others try at once that failed alike. A
-//! reconciler never watches, sleeps, retries, counts or spawns by itself.
+//! [`FLOOR`](crate::retry::FLOOR); when a failed key succeeds, all keys whose last error had the same class are
+//! requeued. A reconciler never watches, sleeps, retries, counts or spawns by itself.
 
 use std::sync::Arc;
 use std::time::Duration;

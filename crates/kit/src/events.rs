@@ -2,7 +2,7 @@
 //!
 //! Publishing never waits: a notice goes into a bounded queue, and one task sends the Events one after the other, so
 //! that those of one object keep their order, and at a moderate rate, so that many of them give way to the work that
-//! they tell of. The same words on the same object are published once in 50 minutes (the API server forgets an Event
+//! they report. The same words on the same object are published once in 50 minutes (the API server forgets an Event
 //! after an hour), and no object gets more than a handful in a row, whatever somebody does to it. A failure to publish
 //! is logged; it never fails the work that had something to report, and the next attempt may publish the same notice.
 //!
@@ -40,17 +40,18 @@ mod recent;
 
 use recent::{Admitted, Recent};
 
-/// Notices that wait to be sent. A notice on each of 4,000 Nodes at once takes some 2 MiB.
-const QUEUE: usize = 4_096;
+/// The capacity of the queue of notices. A notice on each of 4,000 Nodes at once takes some 2 MiB.
+const QUEUE_CAPACITY: usize = 4_096;
 
-/// The rate at which they are sent. The Events on a thousand new objects would be a quarter of all requests otherwise.
-const PACE: Allowance = Allowance {
+/// The rate at which notices are sent. The Events on a thousand new objects would be a quarter of all requests
+/// otherwise.
+const PUBLISH_RATE: Allowance = Allowance {
     burst: 50,
     refill: Duration::from_millis(50),
 };
 
 /// The time in which queued notices are sent at shutdown: less than the work under way has.
-const DRAIN: Duration = Duration::from_millis(300);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The API server's limit for `note`, in bytes.
 const NOTE_LIMIT: usize = 1024;
@@ -165,7 +166,7 @@ impl Events {
     /// without one.
     #[must_use]
     pub fn start(client: Client, clock: SharedClock, reporter: Reporter, tasks: &mut Tasks) -> Self {
-        let (sender, queue) = mpsc::channel(QUEUE);
+        let (sender, queue) = mpsc::channel(QUEUE_CAPACITY);
         let shared = Arc::new(Shared {
             clock,
             recent: Mutex::default(),
@@ -222,7 +223,7 @@ impl Events {
         match refused {
             TrySendError::Full(_) if dropped.fetch_add(1, Ordering::Relaxed) == 0 => {
                 warn!(
-                    queued = QUEUE,
+                    queued = QUEUE_CAPACITY,
                     "Events are dropped: the API server takes them too slowly"
                 );
             }
@@ -267,7 +268,7 @@ impl Publisher {
         }
         self.queue.close();
         let clock = Arc::clone(&self.shared.clock);
-        if timeout(&*clock, DRAIN, self.drain()).await.is_err() {
+        if timeout(&*clock, DRAIN_TIMEOUT, self.drain()).await.is_err() {
             info!("the queued Events are not published: the API server takes them too slowly");
         }
         Ok(())
@@ -276,11 +277,11 @@ impl Publisher {
     /// The next notice, as soon as it may be sent.
     async fn next(&mut self) -> Option<Queued> {
         let clock = Arc::clone(&self.shared.clock);
-        while let Err(wait) = PACE.take(self.full_at, clock.monotonic()) {
+        while let Err(wait) = PUBLISH_RATE.take(self.full_at, clock.monotonic()) {
             clock.sleep(wait).await;
         }
         let queued = self.queue.recv().await;
-        self.full_at = PACE.take(self.full_at, clock.monotonic()).ok();
+        self.full_at = PUBLISH_RATE.take(self.full_at, clock.monotonic()).ok();
         queued
     }
 

@@ -260,7 +260,7 @@ impl Maker<'_> {
         Ok(collector)
     }
 
-    fn made<C: Collector + Clone + 'static>(
+    fn register_new<C: Collector + Clone + 'static>(
         &self,
         name: &str,
         collector: prometheus::Result<C>,
@@ -273,19 +273,19 @@ impl Maker<'_> {
     }
 
     fn counter_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, MetricsError> {
-        self.made(name, IntCounterVec::new(Opts::new(name, help), labels))
+        self.register_new(name, IntCounterVec::new(Opts::new(name, help), labels))
     }
 
     fn int_gauge_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, MetricsError> {
-        self.made(name, IntGaugeVec::new(Opts::new(name, help), labels))
+        self.register_new(name, IntGaugeVec::new(Opts::new(name, help), labels))
     }
 
     fn gauge_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<GaugeVec, MetricsError> {
-        self.made(name, GaugeVec::new(Opts::new(name, help), labels))
+        self.register_new(name, GaugeVec::new(Opts::new(name, help), labels))
     }
 
     fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, MetricsError> {
-        self.made(name, IntGauge::new(name, help))
+        self.register_new(name, IntGauge::new(name, help))
     }
 
     fn histogram_vec(
@@ -295,7 +295,7 @@ impl Maker<'_> {
         labels: &[&str],
         buckets: &[f64],
     ) -> Result<HistogramVec, MetricsError> {
-        self.made(
+        self.register_new(
             name,
             HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels),
         )

@@ -36,7 +36,7 @@ impl Queue {
         Self::default()
     }
 
-    /// Asks for a reconcile of the object; does nothing when it already waits.
+    /// Queues a reconcile of the object; does nothing when it is queued already.
     pub fn push(&self, key: Key) {
         let mut waiting = self.0.waiting.lock();
         if waiting.members.insert(key.clone()) {

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::clock::SharedClock;
 
 /// The minimum time between two renewals, whatever the cloud responds.
-const INTERVAL: Duration = Duration::from_secs(10);
+const MIN_RENEWAL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The renewals of the credentials of one client.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Renewals {
     pub fn begin(&self) -> bool {
         let now = self.clock.monotonic();
         let mut last = self.last.lock();
-        let is_due = last.is_none_or(|last| now >= last + INTERVAL);
+        let is_due = last.is_none_or(|last| now >= last + MIN_RENEWAL_INTERVAL);
         if is_due {
             *last = Some(now);
         }

@@ -36,11 +36,11 @@ pub enum Retry {
     /// The same input fails in the same way, so a change is what helps. Repeated every few minutes all the same
     /// ([`FLOOR`]).
     Slow,
-    /// The other side said when.
+    /// The other side named the time.
     After(Duration),
     /// Time may help: jittered exponential backoff for this object alone.
     Backoff,
-    /// The same, which begins after this time: the API server says that an earlier attempt is of no use.
+    /// [`Retry::Backoff`] that begins after this time, the `Retry-After` of the API server.
     BackoffAfter(Duration),
 }
 

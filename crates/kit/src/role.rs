@@ -202,7 +202,7 @@ const THREADS: usize = 2;
 /// tasks; they may write as soon as this replica holds the Lease.
 ///
 /// # Errors
-/// Those of [`process`]; and [`RoleError::Configuration`] when the kubeconfig or the admin port cannot be used.
+/// The errors of [`process`]; and [`RoleError::Configuration`] when the kubeconfig or the admin port cannot be used.
 pub fn run<E: Into<BoxError>>(
     spec: RoleSpec,
     start: impl AsyncFnOnce(Role<'_>) -> Result<(), E>,

@@ -59,15 +59,15 @@ pub const CONNECTIONS: usize = 128;
 /// The default limit on the time until a request's head is complete.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// The largest head of a request, in bytes; a larger one is refused with 431. The library's default is 400 KiB.
-const HEAD: usize = 16 * 1024;
+const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// The default limit on what unfinished heads have beyond what each connection may have, in bytes.
-const HEADS: usize = 32 * 1024 * 1024;
+const MAX_UNFINISHED_HEAD_BYTES: usize = 32 * 1024 * 1024;
 /// The default limit on the life of a connection. A scraper reconnects.
 const CONNECTION_LIFE: Duration = Duration::from_mins(5);
 /// The time limit of the last response of a connection when the life of the connection has ended.
-const LAST_RESPONSE: Duration = Duration::from_secs(5);
+const LAST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The delay after an accept error. Its causes, such as a lack of file descriptors, usually last.
-const ACCEPT_RETRY: Duration = Duration::from_secs(1);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -118,7 +118,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             connections: CONNECTIONS,
-            heads: HEADS,
+            heads: MAX_UNFINISHED_HEAD_BYTES,
             first: HEAD_TIMEOUT,
             head: HEAD_TIMEOUT,
             life: Some(CONNECTION_LIFE),
@@ -184,7 +184,7 @@ pub async fn serve_with(
                     tokio::select! {
                         biased;
                         () = server.shutdown.cancelled() => break,
-                        () = server.clock.sleep(ACCEPT_RETRY) => {}
+                        () = server.clock.sleep(ACCEPT_RETRY_DELAY) => {}
                     }
                 }
             },
@@ -256,7 +256,7 @@ impl Server {
             http1::Builder::new()
                 .timer(self.timer.clone())
                 .header_read_timeout(self.options.head)
-                .max_buf_size(HEAD)
+                .max_buf_size(MAX_HEAD_BYTES)
                 .serve_connection(TokioIo::new(stream), service)
         );
         let Options { first, life, .. } = self.options;
@@ -278,7 +278,7 @@ impl Server {
                 return;
             }
             // No response is on the way.
-            () = life => if asked.load(Ordering::Relaxed) { LAST_RESPONSE } else { return },
+            () = life => if asked.load(Ordering::Relaxed) { LAST_RESPONSE_TIMEOUT } else { return },
             () = self.shutdown.cancelled() => self.options.drain,
         };
         connection.as_mut().graceful_shutdown();

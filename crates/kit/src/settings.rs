@@ -325,7 +325,7 @@ fn explain<T: Extract>(figment: &Figment, error: figment::Error) -> SettingsErro
         };
     }
     let key = path.join(".");
-    // What an error in a list is about is not known: the list is of one source.
+    // The source of an element is not known; a list comes from one source.
     let of_list = || (1..path.len()).rev().find_map(|end| origin_of(&path[..end].join(".")));
     let origin = known_origin.or_else(|| origin_of(&key)).or_else(of_list);
     let origin = origin.unwrap_or_default();

@@ -79,7 +79,7 @@ impl Tasks {
         }
     }
 
-    /// The same with another grace than [`GRACE`].
+    /// Sets another grace than [`GRACE`].
     #[must_use]
     pub fn with_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }

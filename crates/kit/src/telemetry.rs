@@ -32,11 +32,11 @@ const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP
 /// of certificates logs each connection that it refuses, without the host.
 const LOGGED_TWICE: [(&str, &str); 2] = [("kube_runtime", "error"), ("rustls_platform_verifier", "off")];
 
-/// Lines that wait for the reader of standard error: a megabyte, at the usual length.
-const WAITING: usize = 4096;
+/// The number of lines that may wait for the reader of standard error: a megabyte, at the usual length.
+const MAX_QUEUED_LINES: usize = 4096;
 
 /// The time limit of the last line.
-const LAST: Duration = Duration::from_secs(1);
+const LAST_LINE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The events that are logged, and their format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,13 +168,15 @@ pub fn last_line(line: &str) {
     };
     if thread::Builder::new().spawn(write).is_ok() {
         // It ends when the sender is dropped.
-        let _: Result<(), _> = written.recv_timeout(LAST);
+        let _: Result<(), _> = written.recv_timeout(LAST_LINE_TIMEOUT);
     }
 }
 
 /// Writes lines to `out` in a thread of its own. The guard writes what remains when it is dropped.
 fn not_waiting(out: impl io::Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
-    let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING);
+    let builder = NonBlockingBuilder::default()
+        .lossy(true)
+        .buffered_lines_limit(MAX_QUEUED_LINES);
     builder.thread_name("log").finish(out)
 }
 
@@ -324,7 +326,7 @@ mod tests {
         telemetry.count_in(&kit.metrics).unwrap();
         let subscriber = tracing_subscriber::registry().with(layer(Some(LogFormat::Json), lines));
         tracing::subscriber::with_default(subscriber, || {
-            for number in 0..WAITING + 100 {
+            for number in 0..MAX_QUEUED_LINES + 100 {
                 warn!(number, "nobody reads this");
             }
         });
@@ -340,7 +342,7 @@ mod tests {
         telemetry.stop();
         let written = written.0.lock().unwrap();
         let lines = String::from_utf8(written.clone()).unwrap();
-        assert!(lines.lines().count() >= WAITING, "{}", lines.lines().count());
+        assert!(lines.lines().count() >= MAX_QUEUED_LINES, "{}", lines.lines().count());
         assert!(lines.starts_with('{') && lines.contains("\"number\":0,"), "{lines}");
     }
 

@@ -17,13 +17,13 @@ use crate::clock::SharedClock;
 use crate::key::Key;
 
 /// The passes that write for one object. A Node that joins, changes its group and is edited by a person needs a few.
-const PASSES: Allowance = Allowance {
+const WRITING_PASSES: Allowance = Allowance {
     burst: 20,
     refill: Duration::from_secs(10),
 };
 
-/// Full allowances are forgotten this often.
-const SWEEP: Duration = Duration::from_mins(1);
+/// The interval at which full buckets are dropped.
+const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The allowances of all objects of a controller.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ struct Objects {
 
 impl WriteLimits {
     /// The time between two passes that write for an object that changes all the time.
-    pub const REFILL: Duration = PASSES.refill;
+    pub const REFILL: Duration = WRITING_PASSES.refill;
 
     /// Every object has all of its allowance.
     #[must_use]
@@ -59,11 +59,11 @@ impl WriteLimits {
     pub fn take(&self, object: &Key) -> Result<(), Duration> {
         let now = self.clock.monotonic();
         let mut objects = self.objects.lock();
-        if objects.swept + SWEEP <= now {
+        if objects.swept + SWEEP_INTERVAL <= now {
             objects.swept = now;
             objects.full_at.retain(|_, full_at| *full_at > now);
         }
-        let full_at = PASSES.take(objects.full_at.get(object).copied(), now)?;
+        let full_at = WRITING_PASSES.take(objects.full_at.get(object).copied(), now)?;
         objects.full_at.insert(object.clone(), full_at);
         Ok(())
     }
@@ -96,10 +96,10 @@ mod tests {
     #[test]
     fn each_object_has_an_allowance_of_its_own() {
         let (limits, clock) = limits();
-        assert_eq!(taken(&limits, "a"), PASSES.burst);
-        assert_eq!(taken(&limits, "b"), PASSES.burst);
-        assert_eq!(limits.take(&Key::new("a")), Err(PASSES.refill));
-        clock.advance(PASSES.refill);
+        assert_eq!(taken(&limits, "a"), WRITING_PASSES.burst);
+        assert_eq!(taken(&limits, "b"), WRITING_PASSES.burst);
+        assert_eq!(limits.take(&Key::new("a")), Err(WRITING_PASSES.refill));
+        clock.advance(WRITING_PASSES.refill);
         assert_eq!(taken(&limits, "a"), 1);
     }
 
@@ -108,7 +108,7 @@ mod tests {
         let (limits, _) = limits();
         taken(&limits, "a");
         limits.forget(&Key::new("a"));
-        assert_eq!(taken(&limits, "a"), PASSES.burst);
+        assert_eq!(taken(&limits, "a"), WRITING_PASSES.burst);
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
             limits.take(&Key::new(&number.to_string())).unwrap();
         }
         taken(&limits, "busy");
-        clock.advance(SWEEP);
+        clock.advance(SWEEP_INTERVAL);
         limits.take(&Key::new("a")).unwrap();
         let stored: Vec<Key> = limits.objects.lock().full_at.keys().cloned().collect();
         assert_eq!(stored, [Key::new("a"), Key::new("busy")]);

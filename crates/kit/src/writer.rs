@@ -31,13 +31,13 @@ use fields::has_our_fields;
 pub use fields::{has_applied, has_applied_all_of};
 use unseen::Unseen;
 
-/// Responses need only say the metadata: a patched Node would come back with its 15 kB.
+/// Requests responses with the metadata alone: a patched Node would come back with its 15 kB.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
 
 /// A version that no object has (the first write to etcd makes revision 2): an apply that names it can only create.
 pub const NO_VERSION: &str = "1";
 
-/// The metadata of a response: the record of who wrote which field, most of it, is not decoded.
+/// The metadata of a response, without `managedFields`, the largest part of it.
 #[derive(Deserialize)]
 struct Written {
     #[serde(deserialize_with = "slim::written")]
@@ -119,8 +119,8 @@ impl Writer {
     }
 
     /// Makes the fields of `desired` ours with these values, by server-side apply, and gives up those that we applied
-    /// before and do not apply any more. Sends nothing, and returns None, when `cached` shows that it is so already:
-    /// that takes metadata by [`slim::for_writer`].
+    /// before and do not apply any more. Sends nothing, and returns None, when `cached` already has them. Its metadata
+    /// must come from [`slim::for_writer`].
     ///
     /// # Errors
     /// When the API server does not accept it.
@@ -141,11 +141,11 @@ impl Writer {
         self.apply_over(desired, cached.meta()).await.map(Some)
     }
 
-    /// As [`Writer::apply`], to the object that is as `seen` says, which no cache may show yet: our own last write of
-    /// it returned that. It is sent in any case.
+    /// Applies `desired` to the object with the uid and version of `seen`, without comparing it with a cache, which may
+    /// not show our last write yet.
     ///
     /// # Errors
-    /// As [`Writer::apply`].
+    /// When the API server does not accept it.
     pub async fn apply_over<K>(&self, desired: &K, seen: &ObjectMeta) -> Result<ObjectMeta, WriteError>
     where
         K: Resource<DynamicType = ()> + Serialize,
@@ -253,7 +253,7 @@ impl Writer {
         Err(WriteError::new::<K>(Verb::Read, seen, outdated()))
     }
 
-    /// True if no object of this name is `ours`, as the API server says, past every cache.
+    /// True if no object of this name is `ours`, read from the API server and from no cache.
     ///
     /// # Errors
     /// When the API server does not answer.
@@ -264,7 +264,7 @@ impl Writer {
         Ok(self.read::<K>(object).await?.is_none_or(|found| !ours(&found)))
     }
 
-    /// The object of this name as the API server knows it, past every cache; None when there is no object.
+    /// The object of this name, read from the API server and from no cache; None when there is no object.
     ///
     /// # Errors
     /// When the API server does not answer.
@@ -302,8 +302,8 @@ impl Writer {
         self.unseen.forget(&K::plural(&()), key);
     }
 
-    /// True if the version that a cache shows is one that our own write has replaced, so that the pass should wait for
-    /// the watch.
+    /// True if `shown` is a stale read: the cache has a version that our own write has replaced, so the pass should
+    /// wait for the watch.
     #[must_use]
     pub fn awaits<K: Resource<DynamicType = ()>>(&self, key: &Key, shown: Option<&ObjectMeta>) -> bool {
         let shown = shown.and_then(|shown| shown.resource_version.as_deref());
@@ -333,11 +333,11 @@ impl Writer {
     }
 }
 
-/// The same request, refused if the API server does not know a field of the object, which it would leave out otherwise:
-/// what we believe to have written is there. An apply is refused in any case.
+/// Adds `fieldValidation=Strict`: the API server rejects an unknown field instead of pruning it. An apply is always
+/// strict.
 fn strict(request: Result<http::Request<Vec<u8>>, BuildError>) -> Result<http::Request<Vec<u8>>, BuildError> {
     let mut request = request?;
-    // Parameters begin before: the field manager is one.
+    // The query is never empty: it names the field manager.
     let uri = format!("{}&fieldValidation=Strict", request.uri());
     *request.uri_mut() = uri
         .parse()

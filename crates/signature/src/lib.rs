@@ -1,7 +1,7 @@
 //! Signatures of minisign, with its prehashed algorithm (`ED`): Ed25519 over BLAKE2b-512. Pure: no clock, no file, no
 //! network.
 //!
-//! What is signed is a statement: a purpose, and one line for each part, `name value`. Invariants:
+//! A signature is over a statement: a purpose, and one line for each part, `name value`. Invariants:
 //! - The purpose is the first line, so no signature for another purpose counts.
 //! - A part is printable ASCII without spaces, so none can be mistaken for another one.
 //! - The time of a signature is in its trusted comment (`timestamp:SECONDS`), which is signed, too.
@@ -49,7 +49,7 @@ pub enum SignatureError {
     SecretKey(String),
 }
 
-/// The text of a statement; `minisign -S` of a file with this text makes the same signature.
+/// The text of a statement. `minisign -S` of a file with this text makes the same signature.
 ///
 /// # Errors
 /// When a part is empty, or is not printable ASCII without spaces.
@@ -100,13 +100,10 @@ impl TrustedKey {
     }
 }
 
+/// The number of a key, as minisign shows it.
 fn shown(number: &[u8]) -> String {
-    let mut shown = String::new();
-    for byte in number.iter().rev() {
-        // A String takes everything.
-        let _ = write!(shown, "{byte:02X}");
-    }
-    shown
+    let bytes: Vec<u8> = number.iter().rev().copied().collect();
+    hex(&bytes).to_uppercase()
 }
 
 impl PartialEq for TrustedKey {
@@ -161,7 +158,7 @@ impl Display for TrustedKey {
 /// Verifies the signature of a text, and returns when it was made, in seconds since 1970.
 ///
 /// # Errors
-/// Why it does not count.
+/// The reason why the signature is rejected.
 pub fn verify(keys: &[TrustedKey], text: &str, signature: &str) -> Result<i64, SignatureError> {
     // The library expects a whole second signature.
     let global = signature.lines().nth(3).unwrap_or_default().trim();
@@ -226,7 +223,7 @@ impl SigningKey {
         Ok(Self(key.map_err(invalid)?))
     }
 
-    /// Signs a text at `time`, in seconds since 1970; `name` says in the trusted comment what it is, without spaces.
+    /// Signs a text at `time`, in seconds since 1970. `name`, without spaces, names the content in the trusted comment.
     /// Returns the four lines of the signature.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ pub async fn printed(command: &mut Command) -> String {
 /// Returns the output of a command.
 ///
 /// # Errors
-/// How it failed, with what it says.
+/// The failure, with the output of the command.
 pub async fn tried(command: &mut Command) -> Result<String, String> {
     let output = command.kill_on_drop(true).output().await;
     let output = output.map_err(|error| format!("{:?}: {error}", command.as_std()))?;

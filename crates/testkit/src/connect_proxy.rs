@@ -1,4 +1,4 @@
-//! A forward proxy as companies run it: it leads `CONNECT` to one server, whatever host was asked for, refuses
+//! A forward proxy as companies run it: it leads `CONNECT` to one server, whatever the requested host, refuses
 //! everything else, and records both.
 //!
 //! It lives in the runtime that it is made in, and ends when it is dropped.

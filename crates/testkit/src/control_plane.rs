@@ -2,7 +2,7 @@
 //! request.
 //!
 //! Authorization is Node and RBAC, `NodeRestriction` is on, users are client certificates, every request is in the
-//! audit log. What is kept true: a control plane that was returned answers; its port and its data stay the same over
+//! audit log. Invariants: a control plane that was returned answers; its port and its data stay the same over
 //! restarts; nothing of it is left when it is dropped or its process ends, however that ends.
 
 mod audit;
@@ -45,7 +45,7 @@ use crate::real_node::Network;
 use crate::{Process, Scratch, assets, eventually, kubeconfig};
 
 /// The time in which servers must start: 3 s on an idle machine, much more where many tests start theirs.
-const START: Duration = Duration::from_secs(90);
+const START_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The credentials for a client in another file system, as PEM.
 pub(crate) struct Credentials {
@@ -242,7 +242,7 @@ impl ControlPlane {
         let api: Api<ServiceAccount> = Api::default_namespaced(self.client(&Identity::Admin));
         api.get_opt(&marker).await.expect("the API server answers");
         let is_marker = |entry: &AuditEntry| entry.object_ref.name.starts_with("audit-marker-");
-        eventually("the audit log to tell of its marker", START, async || {
+        eventually("the audit log to tell of its marker", START_TIMEOUT, async || {
             let mut log = self.audit.lock();
             let entries = log.read(&servers::audit_log(self.scratch.path()));
             if entries.iter().rev().any(|entry| entry.object_ref.name == marker) {
@@ -319,7 +319,7 @@ impl ControlPlane {
     pub async fn recover(&self) {
         self.clients.forget();
         let config = self.config(&Identity::Admin);
-        eventually("its own port to be free again", START, async || {
+        eventually("its own port to be free again", START_TIMEOUT, async || {
             self.etcd.start_again();
             self.apiserver.start_again();
             if ready(&config, &self.apiserver, &self.etcd).await {
@@ -364,7 +364,7 @@ impl ControlPlane {
     /// # Panics
     /// When it does not come up; with the end of its log.
     pub async fn restart_apiserver(&self) {
-        self.apiserver.stop(START).await;
+        self.apiserver.stop(START_TIMEOUT).await;
         self.recover().await;
     }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The first pause between two looks; each is twice the one before, up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// The first delay between two attempts; each is twice the one before, up to [`MAX_DELAY`].
+const FIRST_DELAY: Duration = Duration::from_millis(5);
+const MAX_DELAY: Duration = Duration::from_millis(100);
 
-/// A look that takes longer is given up and begun again: a request that hangs must not use up all of the time.
-const LONGEST_LOOK: Duration = Duration::from_mins(1);
+/// An attempt that takes longer is abandoned and repeated: a request that hangs must not use up all of the time.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Looks again and again until `look` answers `Ok`, and returns what it answered.
 ///
@@ -25,12 +25,12 @@ pub async fn eventually<T, E: Display>(
     mut look: impl AsyncFnMut() -> Result<T, E>,
 ) -> T {
     let start = now();
-    let mut pause = FIRST_PAUSE;
+    let mut pause = FIRST_DELAY;
     let mut seen: Option<String> = None;
     let end = start + deadline;
     loop {
         let begun = now();
-        match tokio::time::timeout_at(end.min(begun + LONGEST_LOOK), look()).await {
+        match tokio::time::timeout_at(end.min(begun + ATTEMPT_TIMEOUT), look()).await {
             Ok(Ok(value)) => return value,
             Ok(Err(instead)) => seen = Some(instead.to_string()),
             Err(_) if now() < end => {}
@@ -47,7 +47,7 @@ pub async fn eventually<T, E: Display>(
             seen.unwrap_or_default()
         );
         rest(pause.min(left)).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(MAX_DELAY);
     }
 }
 
@@ -79,7 +79,7 @@ pub async fn settled<T: PartialEq + Debug>(
             now() < start + deadline,
             "waited {deadline:?} for {what} to settle for {time:?}; seen last: {seen:?}"
         );
-        rest(LONGEST_PAUSE).await;
+        rest(MAX_DELAY).await;
     }
 }
 
@@ -93,7 +93,7 @@ pub async fn throughout<E: Display>(what: impl Display, time: Duration, mut look
         if let Err(seen) = look().await {
             panic!("{what} was to hold for {time:?}; after {:?}: {seen}", now() - start);
         }
-        rest(LONGEST_PAUSE).await;
+        rest(MAX_DELAY).await;
     }
 }
 

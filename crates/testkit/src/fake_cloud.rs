@@ -1,8 +1,9 @@
 //! The common parts of all fake clouds: a server of their own, the answers and faults that a test orders while it runs,
 //! a token bucket, and the record of calls. A fake adds its [`Protocol`] and what its cloud holds.
 //!
-//! What decides the answer to a call, the first that applies: what was ordered for the next call, for the next of its
-//! method, for every call, for what it names; who asks; the token bucket; the zones in trouble; what the cloud holds.
+//! The response to a call is decided by the first of these that applies: the order for the next call, for the next of
+//! its method, for every call, for the names in it; the credentials; the token bucket; the zones in trouble; the
+//! objects of the cloud.
 #![expect(clippy::disallowed_methods, reason = "a server of its own, in real time")]
 
 mod bucket;
@@ -138,7 +139,7 @@ impl<P: Protocol> FakeCloud<P> {
         self.shared.0.lock().calls.clone()
     }
 
-    /// The calls since the last time that this was asked. What is returned is no longer on record.
+    /// Removes and returns the recorded calls.
     #[must_use]
     pub fn take_calls(&self) -> Vec<Call> {
         std::mem::take(&mut self.shared.0.lock().calls)
@@ -183,14 +184,14 @@ impl<P: Protocol> State<P> {
         if let Some(answer) = self.cloud.aside(request) {
             return (Duration::ZERO, Outcome::Aside(answer));
         }
-        let Some((call, asked)) = P::read(request) else {
+        let Some((call, parameters)) = P::read(request) else {
             let page = "<html>404 page not found".to_owned();
             return (
                 Duration::ZERO,
                 Outcome::Aside(response(StatusCode::NOT_FOUND, "text/html", page)),
             );
         };
-        let (rows, word, outcome) = match self.decide(self.cloud.knows(request), &call, &asked) {
+        let (rows, word, outcome) = match self.decide(self.cloud.knows(request), &call, &parameters) {
             Ok((rows, body)) => (rows, "ok".to_owned(), Outcome::Reply(200, body)),
             Err(scripted) => {
                 let (word, outcome) = follow::<P>(call.api, scripted);
@@ -205,7 +206,7 @@ impl<P: Protocol> State<P> {
         (self.latency, outcome)
     }
 
-    fn decide(&mut self, known: bool, call: &Call, asked: &P::Asked) -> Result<(usize, String), Scripted> {
+    fn decide(&mut self, known: bool, call: &Call, parameters: &P::Parameters) -> Result<(usize, String), Scripted> {
         if let Some(ordered) = self.ordered(call) {
             return Err(ordered);
         }
@@ -215,13 +216,13 @@ impl<P: Protocol> State<P> {
         if self.bucket.as_mut().is_some_and(|bucket| !bucket.take()) {
             return Err(Scripted::Throttled);
         }
-        if self.cloud.depends_on(asked, &self.slow_zones) {
+        if self.cloud.depends_on(parameters, &self.slow_zones) {
             return Err(Scripted::Hang);
         }
-        if self.cloud.depends_on(asked, &self.bad_zones) {
+        if self.cloud.depends_on(parameters, &self.bad_zones) {
             return Err(Scripted::Failed);
         }
-        self.cloud.answer(asked)
+        self.cloud.answer(parameters)
     }
 
     fn ordered(&mut self, call: &Call) -> Option<Scripted> {

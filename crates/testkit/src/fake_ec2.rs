@@ -4,12 +4,12 @@
 //!
 //! It words its answers as EC2 does: an id that it does not know fails the whole call and is named; a filter leaves out
 //! what it does not know; a zone in trouble fails every call that names one of its instances, or that names none by id.
-//! It checks that requests are signed, not by whom.
+//! It checks that requests are signed, not the key of the signature.
 
 mod answer;
-mod asked;
 mod group;
 mod instance;
+mod parameters;
 mod protocol;
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! needs and that it lacks.
 //!
 //! A reader talks to a front of ours. Objects, their versions and listings are the server's; the front answers 304
-//! where Cloud Storage does, says in XML what is missing, and keeps on record who asked and what was answered. A
+//! where Cloud Storage does, names the missing object in XML, and records each request and its response. A
 //! listing has one page, however long it is: the server's XML API knows no others.
 //!
 //! It takes any credentials.
@@ -21,8 +21,8 @@ use crate::assets;
 use crate::fake_cloud::Port;
 use crate::process::{Process, Program};
 use crate::server::Server;
-pub use front::Asked;
 use front::Front;
+pub use front::RecordedRequest;
 
 /// A running fake-gcs-server. It ends when this is dropped.
 #[derive(Debug)]
@@ -91,8 +91,8 @@ impl FakeGcsServer {
 
     /// Returns the requests of readers since the last call, in the order in which it was answered.
     #[must_use]
-    pub fn take_asked(&self) -> Vec<Asked> {
-        self.front.take_asked()
+    pub fn take_requests(&self) -> Vec<RecordedRequest> {
+        self.front.take_requests()
     }
 
     fn url(&self, path: &[&str]) -> Url {

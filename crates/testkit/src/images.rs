@@ -34,7 +34,7 @@ impl Images {
         let mut strip = Command::new("strip");
         printed(strip.arg("-o").arg(images.binary()).arg(binary)).await;
         script.arg(images.binary()).arg(images.folder());
-        // What is under test need not be small.
+        // The program under test need not be small.
         script.env("COMPRESSION_LEVEL", "1").env("SIZE_LIMIT", "0");
         let last = printed(&mut script).await;
         let base = images.file("tidewaiter", "tar").with_extension("");

@@ -46,7 +46,7 @@ impl Kubelet {
     /// Creates any Node with these credentials.
     ///
     /// # Errors
-    /// What the API server answers.
+    /// The error of the API server.
     pub async fn create(&self, node: &Node) -> kube::Result<Node> {
         self.nodes.create(&PostParams::default(), node).await
     }
@@ -54,7 +54,7 @@ impl Kubelet {
     /// Merges this into its Node.
     ///
     /// # Errors
-    /// What the API server answers.
+    /// The error of the API server.
     pub async fn patch(&self, patch: Value) -> kube::Result<Node> {
         self.nodes
             .patch(&self.name, &PatchParams::default(), &Patch::Merge(patch))
@@ -64,7 +64,7 @@ impl Kubelet {
     /// Merges this into its Node's status.
     ///
     /// # Errors
-    /// What the API server answers.
+    /// The error of the API server.
     pub async fn patch_status(&self, patch: Value) -> kube::Result<Node> {
         self.nodes
             .patch_status(&self.name, &PatchParams::default(), &Patch::Merge(patch))

@@ -25,10 +25,10 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::{ControlPlane, Scratch};
 
 /// The shortest text that is searched for: shorter ones are in other words by chance.
-const SHORTEST: usize = 6;
+const MIN_LENGTH: usize = 6;
 
 /// The number of bytes that are shown around a finding.
-const AROUND: usize = 160;
+const CONTEXT_BYTES: usize = 160;
 
 /// The prefix of the keys of Secrets in the API server's storage.
 const SECRETS: &str = "/registry/secrets/";
@@ -45,7 +45,10 @@ static SHOWN: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 /// When it is so short that it is a part of other words.
 pub fn secret(text: impl Into<String>) -> String {
     let text = text.into();
-    assert!(text.len() >= SHORTEST, "a secret of a test has {SHORTEST} characters");
+    assert!(
+        text.len() >= MIN_LENGTH,
+        "a secret of a test has {MIN_LENGTH} characters"
+    );
     KNOWN.lock().insert(text.clone());
     text
 }
@@ -148,7 +151,7 @@ impl Patterns {
         // The first one: the others often say the same.
         if let Some(text) = self.automaton.find(content) {
             let secret = &self.texts[text.pattern()];
-            let around = text.start().saturating_sub(AROUND)..(text.end() + AROUND).min(content.len());
+            let around = text.start().saturating_sub(CONTEXT_BYTES)..(text.end() + CONTEXT_BYTES).min(content.len());
             let around = String::from_utf8_lossy(&content[around]);
             writeln!(found, "{place}: {secret}\n    … {} …", around.escape_debug()).expect("a text");
         }

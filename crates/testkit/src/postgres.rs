@@ -15,16 +15,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Signal, WaitId, WaitIdOptions};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use tokio::sync::OnceCell;
 
 use crate::port::free_port_on;
-use crate::process::{Process, Program};
+use crate::process::{Process, Program, as_pid, signal};
 use crate::{Scratch, assets, eventually};
 
 /// Its files are made in a second; on a busy machine they are not.
-const READY: Duration = Duration::from_mins(1);
+const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
 const USER: &str = "tidewaiter";
 
@@ -39,7 +39,7 @@ const SETTINGS: [&str; 8] = [
     "unix_socket_directories=",
     "fsync=off",
     "jit=off",
-    // A query ends when who asked has gone, also when all other processes have.
+    // A query ends when its client has gone, also when all other processes have.
     "client_connection_check_interval=1s",
     // Files of its folder, so that they go with it.
     "dynamic_shared_memory_type=mmap",
@@ -140,7 +140,7 @@ impl Postgres {
     /// Ends it in good order, cutting its connections (`pg_ctl stop -m fast`).
     pub async fn stop(&self) {
         signal(self.process.pid(), Signal::INT);
-        self.process.exited(READY).await;
+        self.process.exited(READY_TIMEOUT).await;
     }
 
     /// Ends all its processes with SIGKILL, as a crash does. What was committed is there when it starts again.
@@ -152,12 +152,14 @@ impl Postgres {
             signal(*child, Signal::KILL);
         }
         self.process.kill();
-        eventually("the processes of Postgres to end", READY, async || {
-            match children.iter().find(|child| runs(**child)) {
+        eventually(
+            "the processes of Postgres to end",
+            READY_TIMEOUT,
+            async || match children.iter().find(|child| runs(**child)) {
                 Some(child) => Err(format!("{child} runs")),
                 None => Ok(()),
-            }
-        })
+            },
+        )
         .await;
     }
 
@@ -176,10 +178,12 @@ impl Postgres {
 
     /// Returns true if it answers; `false` when it has ended. Only it knows the password.
     async fn answers(&self) -> bool {
-        eventually("Postgres to answer", READY, async || match self.connect().await {
-            Ok(_) => Ok(true),
-            Err(_) if !self.process.is_running() => Ok(false),
-            Err(error) => Err(format!("{error}; the end of its log:\n{}", self.process.log_tail())),
+        eventually("Postgres to answer", READY_TIMEOUT, async || {
+            match self.connect().await {
+                Ok(_) => Ok(true),
+                Err(_) if !self.process.is_running() => Ok(false),
+                Err(error) => Err(format!("{error}; the end of its log:\n{}", self.process.log_tail())),
+            }
         })
         .await
     }
@@ -253,7 +257,7 @@ impl Home {
             .arg("--pgdata")
             .arg(&self.data);
         let initdb = Process::start(scratch, initdb.name("initdb"));
-        let status = initdb.exited(READY).await;
+        let status = initdb.exited(READY_TIMEOUT).await;
         assert!(status.success(), "initdb: {status}\n{}", initdb.log_tail());
     }
 
@@ -314,15 +318,6 @@ fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ")
         .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
-}
-
-/// One that has ended in between is no failure.
-fn signal(pid: u32, signal: Signal) {
-    let _ = rustix::process::kill_process(as_pid(pid), signal);
-}
-
-fn as_pid(pid: u32) -> Pid {
-    Pid::from_raw(pid.cast_signed()).expect("a process id is not 0")
 }
 
 fn allow(path: &Path, mode: u32) {

@@ -24,10 +24,10 @@ const SHIM: &str = r#"read -r go && exec "$@" </dev/null"#;
 const INHERITED: [&str; 5] = ["PATH", "HOME", "TMPDIR", "LLVM_PROFILE_FILE", "RUST_BACKTRACE"];
 
 /// The deadline of `/metrics`.
-const SCRAPE: Duration = Duration::from_secs(2);
+const SCRAPE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The number of lines of a log that a failure shows.
-const TAIL: usize = 40;
+const SHOWN_LOG_LINES: usize = 40;
 
 /// The program to run, and its options.
 #[derive(Clone, Debug)]
@@ -229,9 +229,8 @@ impl Process {
     /// SIGSTOP. When this returns it stands still.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
-        let pid = Pid::from_raw(self.pid().cast_signed()).expect("a process id is not 0");
         let until = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        rustix::process::waitid(WaitId::Pid(pid), until).expect("a child can be waited for");
+        rustix::process::waitid(WaitId::Pid(as_pid(self.pid())), until).expect("a child can be waited for");
     }
 
     /// SIGCONT.
@@ -252,7 +251,7 @@ impl Process {
     pub fn log_tail(&self) -> String {
         let log = self.log();
         let lines: Vec<_> = log.lines().collect();
-        lines[lines.len().saturating_sub(TAIL)..].join("\n")
+        lines[lines.len().saturating_sub(SHOWN_LOG_LINES)..].join("\n")
     }
 
     /// The file of its log, over all its starts.
@@ -273,7 +272,7 @@ impl Process {
             .expect("the metrics can be saved");
         let mut ask = || {
             let mut stream = TcpStream::connect(address)?;
-            stream.set_read_timeout(Some(SCRAPE))?;
+            stream.set_read_timeout(Some(SCRAPE_TIMEOUT))?;
             stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")?;
             io::copy(&mut stream, &mut shown)
         };
@@ -281,8 +280,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.pid().cast_signed()).expect("a process id is not 0");
-        rustix::process::kill_process(pid, signal).expect("a child can be signalled");
+        rustix::process::kill_process(as_pid(self.pid()), signal).expect("a child can be signalled");
     }
 
     /// Notices the end of a process that ended by itself, and ends what it left in its group.
@@ -341,9 +339,17 @@ fn launch(scratch: &Scratch, program: &Program, log: &Path) -> State {
 }
 
 fn kill_group(leader: u32) {
-    let group = Pid::from_raw(leader.cast_signed()).expect("a process id is not 0");
-    // An empty group is what is wanted.
-    let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    // An empty group is the goal.
+    let _ = rustix::process::kill_process_group(as_pid(leader), Signal::KILL);
+}
+
+/// Sends a signal. A process that has ended in between is no failure.
+pub(crate) fn signal(pid: u32, signal: Signal) {
+    let _ = rustix::process::kill_process(as_pid(pid), signal);
+}
+
+pub(crate) fn as_pid(pid: u32) -> Pid {
+    Pid::from_raw(pid.cast_signed()).expect("a process id is not 0")
 }
 
 #[expect(

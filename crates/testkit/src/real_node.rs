@@ -1,7 +1,7 @@
 //! A real node: systemd as process 1 in namespaces of its own, containerd, kubelet, kube-proxy and sshd, on a disk of
 //! its own, beside a [`ControlPlane`] with nodes.
 //!
-//! What is kept true: a node that was returned is Ready; its disk, its name and its addresses stay the same over
+//! Invariants: a node that was returned is Ready; its disk, its name and its addresses stay the same over
 //! reboots; its processes, mounts, cgroups and interfaces end with it, however its owner ends; the machine's settings
 //! are not touched. All its traffic stays on the network of its control plane.
 //!
@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use serde_json::json;
 use tokio::process::Command;
 
@@ -42,13 +42,14 @@ use self::network::{HIERARCHIES, Slot};
 pub use self::options::{KubeletVersion, NodeOptions};
 pub use self::registry::Registry;
 use crate::command::printed;
+use crate::process::signal;
 use crate::{ControlPlane, Identity, Process, Program, Scratch, assets, eventually};
 
 /// A node is Ready after some seconds; on a busy machine it is not.
-const READY: Duration = Duration::from_mins(4);
+const READY_TIMEOUT: Duration = Duration::from_mins(4);
 
 /// A killed node has ended within a second.
-const KILLED: Duration = Duration::from_mins(1);
+const KILL_TIMEOUT: Duration = Duration::from_mins(1);
 
 const NODE: &str = include_str!("real_node/node.sh");
 
@@ -158,7 +159,7 @@ impl RealNode {
     pub async fn not_ready(&self) {
         eventually(
             format_args!("{} not to be Ready", self.name),
-            READY,
+            READY_TIMEOUT,
             async || match condition(&self.node().await, "Ready").as_deref() {
                 Some("True") => Err("it is Ready"),
                 _ => Ok(()),
@@ -174,7 +175,7 @@ impl RealNode {
     pub async fn has_condition(&self, kind: &str, status: &str) {
         eventually(
             format_args!("{} to be {kind}={status}", self.name),
-            READY,
+            READY_TIMEOUT,
             async || match condition(&self.node().await, kind) {
                 Some(seen) if seen == status => Ok(()),
                 seen => Err(format!("{seen:?}")),
@@ -199,7 +200,7 @@ impl RealNode {
     /// Gives the machine, which has just started, its end of the cable, and waits until it is ready for commands.
     async fn connect(&self) {
         let what = format_args!("{} to have namespaces", self.name);
-        let pid = eventually(what, READY, async || {
+        let pid = eventually(what, READY_TIMEOUT, async || {
             assert!(
                 self.machine.is_running(),
                 "the machine ended:\n{}",
@@ -217,20 +218,24 @@ impl RealNode {
         let (pods, address) = (self.slot.pods(), self.address().to_string());
         ip(&["route", "replace", &pods, "via", &address]).await;
         // Before, commands would run on this machine's file system.
-        eventually(format_args!("{} to run systemd", self.name), READY, async || {
-            assert!(
-                self.machine.is_running(),
-                "the machine ended:\n{}",
-                self.machine.log_tail()
-            );
-            match std::fs::read_to_string(format!("/proc/{pid}/comm"))
-                .unwrap_or_default()
-                .trim()
-            {
-                "systemd" => Ok(()),
-                other => Err(format!("{other}; {}", self.machine.log_tail())),
-            }
-        })
+        eventually(
+            format_args!("{} to run systemd", self.name),
+            READY_TIMEOUT,
+            async || {
+                assert!(
+                    self.machine.is_running(),
+                    "the machine ended:\n{}",
+                    self.machine.log_tail()
+                );
+                match std::fs::read_to_string(format!("/proc/{pid}/comm"))
+                    .unwrap_or_default()
+                    .trim()
+                {
+                    "systemd" => Ok(()),
+                    other => Err(format!("{other}; {}", self.machine.log_tail())),
+                }
+            },
+        )
         .await;
     }
 
@@ -240,7 +245,7 @@ impl RealNode {
 
     async fn awaited(&self, what: &str, is_so: impl Fn(&Node) -> bool) {
         let boot = std::fs::read_to_string(self.scratch.path().join("boot-id")).expect("our own file");
-        eventually(format_args!("{} to be {what}", self.name), READY, async || {
+        eventually(format_args!("{} to be {what}", self.name), READY_TIMEOUT, async || {
             assert!(
                 self.machine.is_running(),
                 "the machine ended:\n{}",
@@ -273,11 +278,11 @@ impl RealNode {
     /// and what started it ends after that.
     ///
     /// # Errors
-    /// What still runs after a minute.
+    /// The processes that still run after a minute.
     fn end(&self) -> Result<(), String> {
         if let Some(first) = self.first_process() {
             signal(first, Signal::KILL);
-            ended::within(self.machine.pid(), KILLED, || self.thaw()).map_err(|()| {
+            ended::within(self.machine.pid(), KILL_TIMEOUT, || self.thaw()).map_err(|()| {
                 let left = ended::describe(&self.slot.processes());
                 self.machine.kill();
                 format!("{}: a minute after SIGKILL these run: {left}", self.name)
@@ -349,15 +354,6 @@ fn write_new(path: &Path, content: &str) {
     std::fs::create_dir_all(folder)
         .and_then(|()| std::fs::write(path, content))
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-}
-
-/// One that has ended in between is no failure.
-fn signal(pid: u32, signal: Signal) {
-    let _ = rustix::process::kill_process(as_pid(pid), signal);
-}
-
-fn as_pid(pid: u32) -> Pid {
-    Pid::from_raw(pid.cast_signed()).expect("a process id is not 0")
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -48,7 +48,7 @@ pub struct Report {
 pub struct Operations {
     /// All.
     pub total: u32,
-    /// Those that were asked for.
+    /// The requested ones.
     pub tested: u32,
 }
 
@@ -82,7 +82,7 @@ impl Schemathesis<'_> {
             let token = serde_json::to_string(&format!("Bearer {}", self.token)).expect("a text");
             format!("headers = {{ Authorization = {token} }}\n")
         };
-        // Where the machine is busy, a good answer takes longer than its ten seconds.
+        // On a busy machine, a good answer takes longer than its ten seconds.
         let patience = "wait-for-schema = 120\nrequest-timeout = 120\nsuppress-health-check = [\"too_slow\"]\n";
         let settings = format!("{patience}{headers}{}", self.settings);
         write(&scratch, "schemathesis.toml", &settings);
@@ -107,10 +107,10 @@ impl Schemathesis<'_> {
 }
 
 impl Report {
-    /// Expects that every operation was asked for and that all is as described.
+    /// Expects that every operation was called and that all is as described.
     ///
     /// # Panics
-    /// When it is not, with what Schemathesis said.
+    /// When it is not, with the output of Schemathesis.
     pub fn assert_clean(&self) {
         assert!(self.failures.is_empty() && self.errors.is_empty(), "{}", self.text);
         let Operations { total, tested } = self.operations;

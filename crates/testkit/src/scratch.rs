@@ -1,9 +1,9 @@
 //! A folder for one test, and the watchdog that takes away what the test leaves.
 //!
-//! What is kept true: the folder, and every process that was started in it, are gone when the last [`Scratch`] and
+//! Invariants: the folder, and every process that was started in it, are gone when the last [`Scratch`] and
 //! [`Process`](crate::Process) are dropped, and also when this process ends in any other way, SIGKILL included. The
 //! watchdog is a shell in a process group of its own that reads from a pipe whose other end only this process holds; at
-//! its end of file it kills the groups that it was told of and removes the folder. `PR_SET_PDEATHSIG` would not do: it
+//! its end of file it kills the groups that it knows and removes the folder. `PR_SET_PDEATHSIG` would not do: it
 //! follows the thread, and test threads end.
 
 use std::fmt;

@@ -11,7 +11,7 @@ use crate::process::{Process, Program};
 use crate::scratch::Scratch;
 
 /// Some are Python programs: a cold start on a busy machine takes some seconds.
-const READY: Duration = Duration::from_mins(1);
+const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// One that runs. It ends when this is dropped.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Server {
 
     /// Returns true if it answers; `false` when it has ended.
     async fn ready(&self, name: &str, health: &str) -> bool {
-        eventually(format_args!("{name} to answer"), READY, async || {
+        eventually(format_args!("{name} to answer"), READY_TIMEOUT, async || {
             let answer = self.http.get(format!("{}{health}", self.endpoint)).send().await;
             match answer {
                 // That it runs is asked after the answer: it might have been somebody else's.

@@ -5,11 +5,11 @@
 //! which tokio moves to the next timer whenever every task waits. Whatever decides the order of events has to be drawn
 //! from a seeded generator and must not depend on the order of a `HashMap`.
 //!
-//! It does what Tidewaiter asks of a real server: get, list (pages, selectors, older revisions), watch (bookmarks,
-//! initial events, selectors), metadata only, create, replace, merge patch, server-side apply, delete and
+//! It serves what Tidewaiter requests of a real server: get, list (pages, selectors, older revisions), watch
+//! (bookmarks, initial events, selectors), metadata only, create, replace, merge patch, server-side apply, delete and
 //! deletecollection, preconditions on uid and resourceVersion, generateName, status subresources, finalizers,
 //! Namespaces, and errors as `Status`. It has no admission, no RBAC, no validation of schemas, no defaults; whatever it
-//! does not know it refuses. The garbage collector runs when a test says so.
+//! does not know it refuses. The garbage collector runs when a test calls it.
 //!
 //! It is served over HTTP too, in real time, to a program that runs as a process of its own ([`Served`]).
 //!
@@ -45,7 +45,7 @@ pub use call::Verb;
 pub use client::{AnswerBody, Connection};
 pub use faults::Faults;
 pub use kind::Kind;
-pub use log::{Asked, Objects, Observer, Write};
+pub use log::{Objects, Observer, SentRequest, Write};
 pub use process::{Crash, Process};
 pub use seeds::Seeds;
 pub use served::Served;
@@ -78,7 +78,7 @@ struct State {
     /// The number of times that all watches were broken off.
     interruptions: u64,
     log: Vec<Write>,
-    asked: Vec<Asked>,
+    requests: Vec<SentRequest>,
     observer: Option<Box<dyn Observer>>,
 }
 
@@ -97,7 +97,7 @@ impl ApiServer {
                 refused: BTreeMap::new(),
                 interruptions: 0,
                 log: Vec::new(),
-                asked: Vec::new(),
+                requests: Vec::new(),
                 observer: None,
             }),
             changed: Notify::new(),
@@ -219,8 +219,8 @@ impl ApiServer {
 
     /// Every request that processes have sent so far.
     #[must_use]
-    pub fn asked(&self) -> Vec<Asked> {
-        self.0.lock().asked.clone()
+    pub fn requests(&self) -> Vec<SentRequest> {
+        self.0.lock().requests.clone()
     }
 
     /// Every write that arrived so far, a line for each. The same seed gives the same text.

@@ -47,11 +47,12 @@ pub const NEWER: &str = "0.1.1-test";
 
 /// The inotify instances of a node: without one, containerd starts without its interface for kubelet, and systemd
 /// misses the files that a unit waits for.
-const INSTANCES: usize = 16;
-/// Those of the machine, and of other tests on it.
-const OTHERS: usize = 32;
+const INOTIFY_INSTANCES_OF_A_NODE: usize = 16;
+/// The inotify instances of the machine, and of other tests on it.
+const INOTIFY_INSTANCES_OF_OTHERS: usize = 32;
 /// Nodes at the same time: 6 with the 128 instances that Linux gives a user by default.
-static NODES: LazyLock<usize> = LazyLock::new(|| instances().saturating_sub(OTHERS) / INSTANCES);
+static NODES: LazyLock<usize> =
+    LazyLock::new(|| instances().saturating_sub(INOTIFY_INSTANCES_OF_OTHERS) / INOTIFY_INSTANCES_OF_A_NODE);
 static FREE: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(*NODES));
 
 fn instances() -> usize {
@@ -59,11 +60,11 @@ fn instances() -> usize {
     limit.trim().parse().expect("a number")
 }
 
-/// Waits until this machine has room for so many nodes beside those of other tests of this process. They may run until
-/// what is returned is dropped.
+/// Waits until this machine can run `nodes` nodes besides those of other tests of this process. They may run until the
+/// permit is dropped.
 ///
 /// # Panics
-/// When there can never be so many.
+/// When the machine can never have that many.
 pub async fn room(nodes: usize) -> SemaphorePermit<'static> {
     assert!(
         nodes <= *NODES,
@@ -270,7 +271,7 @@ impl Site {
     /// Returns the response from an address to a program on this node.
     ///
     /// # Errors
-    /// What failed.
+    /// The failed request.
     pub async fn get(&self, from: &RealNode, url: &str) -> Result<String, String> {
         let url = url.to_owned();
         from.on_its_network(move || async move {
@@ -283,7 +284,7 @@ impl Site {
     /// The gauge of the `MetricsServer`, behind its Service.
     ///
     /// # Errors
-    /// What failed.
+    /// The failed request.
     pub async fn gauge(&self, from: &RealNode, name: &str) -> Result<usize, String> {
         let service = self.service("kube-system", "kops-controller").await;
         let text = self.get(from, &format!("http://{service}:3987/metrics")).await?;
@@ -292,7 +293,7 @@ impl Site {
         value.ok_or_else(|| format!("no {name} in {text}"))
     }
 
-    /// Waits until the verdict counts so many Nodes, of which so many are not ready.
+    /// Waits until the verdict counts this number of Nodes, and this number that are not ready.
     pub async fn verdict_counts(&self, from: &RealNode, nodes: usize, not_ready: usize) {
         eventually(
             format!("{not_ready} of {nodes} Nodes not to be ready"),

@@ -1,4 +1,4 @@
-//! Reads a YAML text as kubectl and kOps do: asks their own reader, sigs.k8s.io/yaml.
+//! Reads a YAML text as kubectl and kOps do, with their own reader, sigs.k8s.io/yaml.
 
 use std::io::{Seek as _, Write as _};
 use std::process::Command;

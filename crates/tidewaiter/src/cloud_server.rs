@@ -26,8 +26,8 @@ use url::Url;
 use crate::Failure;
 use crate::cli::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
 use crate::password::{self, Variable};
-use crate::say;
 use crate::settings::print;
+use crate::write_stdout;
 use settings::ServerSettings;
 
 /// The number of files that the server needs besides its connections.
@@ -202,7 +202,7 @@ async fn founded(args: &InitArgs, settings: &ServerSettings, database: &Url, pas
     let mut url = settings.public_url()?;
     url.set_path("");
     let url = url.as_str().trim_end_matches('/');
-    say(&format!(
+    write_stdout(&format!(
         "Organization  {} ({})\nOwner         {} ({})\nSigning keys  {}\nSealing keys  {}: a backup of the database cannot be decrypted without them; keep them apart from the backup\n\n\
          Next:\n  tidewaiter cloud serve {flags}\n  tidewaiter cloud login --server {url} {}\n",
         args.organization,
@@ -261,7 +261,7 @@ async fn copied_out(args: &BackupArgs, database: &Url) -> Result<()> {
     file.sync_all().with_context(failed)?;
     fs::rename(&part, &args.file).with_context(failed)?;
     secret_file::sync_folder_of(&args.file).with_context(failed)?;
-    say(&format!("copied {} rows to {}\n", copied.rows, args.file.display()))
+    write_stdout(&format!("copied {} rows to {}\n", copied.rows, args.file.display()))
 }
 
 /// The error of a copy, which names the file unless the database is to blame.
@@ -291,7 +291,7 @@ async fn copy_in(args: &RestoreArgs) -> Result<(), Failure> {
             "A backup contains no keys: put the keys that belong to it into {keys} and {sealing} before you start the server\n"
         )
     };
-    say(&format!("restored {} rows\n{next}", copied.rows)).map_err(Failure::Running)
+    write_stdout(&format!("restored {} rows\n{next}", copied.rows)).map_err(Failure::Running)
 }
 
 fn keys(command: &KeysCommand) -> Result<(), Failure> {
@@ -310,18 +310,18 @@ fn change_keys(command: &KeysCommand, settings: &ServerSettings) -> Result<()> {
     match command {
         KeysCommand::Rotate(_) => {
             KeyRing::rotate(&settings.keys(), now)?;
-            say(
+            write_stdout(
                 "added a signing key; servers load it within a minute and sign with it after an hour, when all clients know it \
                  (at once, if it is the only one)\n",
             )
         }
         KeysCommand::Retire(_) => {
             let retired = KeyRing::retire(&settings.keys(), now, LONGEST_TOKEN)?;
-            say(&format!("removed {} signing keys\n", retired.len()))
+            write_stdout(&format!("removed {} signing keys\n", retired.len()))
         }
         KeysCommand::Reseal(_) => {
             Sealer::add_key(&settings.sealing_keys())?;
-            say(
+            write_stdout(
                 "added a sealing key; each server encrypts everything again with it within two minutes and logs the completion\n",
             )
         }

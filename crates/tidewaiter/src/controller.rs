@@ -1,7 +1,7 @@
 //! `tidewaiter controller`: the NodeController, the MetricsServer and ClusterHealth, with a cluster, a cloud and a
 //! state store.
 //!
-//! What the operator gave is read and checked before anything starts.
+//! The input of the operator is read and checked before anything starts.
 
 pub(crate) mod cloud;
 pub(crate) mod environment;

@@ -1,6 +1,6 @@
 //! `tidewaiter coordinator`: the controllers that act on the cluster as a whole.
 //!
-//! What the operator gave is read and checked before anything starts.
+//! The input of the operator is read and checked before anything starts.
 
 mod environment;
 mod settings;

@@ -18,10 +18,10 @@ use crate::cli::{
     AgentFolders, HostBreakGlassCommand, HostCommand, HostInstallArgs, HostKeysCommand, HostRunArgs, HostUninstallArgs,
     STATE,
 };
-use crate::say;
+use crate::write_stdout;
 
 pub(crate) fn main(command: &HostCommand) -> Result<(), Failure> {
-    // What root has pinned would look like that of somebody else.
+    // Without root, the pinned files would look like those of somebody else.
     if !rustix::process::geteuid().is_root() {
         return Err(Failure::Configuration(anyhow!(
             "tidewaiter host reads and writes files of root: run it as root, for example with sudo"
@@ -55,7 +55,7 @@ fn install(args: &HostInstallArgs) -> Result<()> {
         script_folder: args.script_folder.clone(),
     };
     let done = installed.install()?.join("\n");
-    say(&format!(
+    write_stdout(&format!(
         "{done}\n\nNext:\n  systemctl daemon-reload\n  systemctl enable --now tidewaiter-upgrade.path tidewaiter-upgrade.service\n"
     ))
 }
@@ -77,7 +77,7 @@ fn change_keys(command: &HostKeysCommand) -> Result<()> {
             keys::remove(&args.pinned, &args.key, args.force)?
         }
     };
-    say(&format!("{}\n", lines.join("\n")))
+    write_stdout(&format!("{}\n", lines.join("\n")))
 }
 
 fn uninstall(args: &HostUninstallArgs) -> Result<()> {
@@ -91,9 +91,9 @@ fn uninstall(args: &HostUninstallArgs) -> Result<()> {
     };
     let done = removed.uninstall()?;
     if done.is_empty() {
-        return say("there is nothing to remove\n");
+        return write_stdout("there is nothing to remove\n");
     }
-    say(&format!(
+    write_stdout(&format!(
         "{}\n\nKept: authorized_keys, the break-glass keys, and in {} which scripts have run, so that none runs again after another installation.\n\n\
          Next:\n  systemctl stop tidewaiter-upgrade.path\n  systemctl daemon-reload\n",
         done.join("\n"),
@@ -107,7 +107,7 @@ fn change_break_glass(command: &HostBreakGlassCommand) -> Result<()> {
         HostBreakGlassCommand::List(args) => break_glass::list(&args.pinned)?,
         HostBreakGlassCommand::Remove(args) => break_glass::unpin(&args.pinned, &args.fingerprint)?,
     };
-    say(&format!("{done}\n"))
+    write_stdout(&format!("{done}\n"))
 }
 
 /// Fails when the script failed or was refused, so that the unit shows it.
@@ -126,11 +126,11 @@ fn run(args: &HostRunArgs) -> Result<()> {
         (runner.run()?, "there is no upgrade script to run\n")
     };
     let Some(result) = result else {
-        return say(nothing);
+        return write_stdout(nothing);
     };
-    let told = format!("upgrade {}: {}", result.id, result.message);
+    let summary = format!("upgrade {}: {}", result.id, result.message);
     if result.outcome != Outcome::Succeeded && !result.rolled_back {
-        bail!(told);
+        bail!(summary);
     }
-    say(&format!("{told}\n"))
+    write_stdout(&format!("{summary}\n"))
 }

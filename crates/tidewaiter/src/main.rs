@@ -101,7 +101,7 @@ fn fail(error: &anyhow::Error, code: u8) -> ExitCode {
 }
 
 /// Writes to standard output.
-fn say(text: &str) -> Result<()> {
+fn write_stdout(text: &str) -> Result<()> {
     let written = io::stdout().write_all(text.as_bytes());
     written.context("writing to standard output")
 }

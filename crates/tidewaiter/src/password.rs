@@ -36,7 +36,7 @@ impl Variable {
 }
 
 /// The maximum length of a line on a terminal.
-const LINE: usize = 4096;
+const MAX_LINE_BYTES: usize = 4096;
 
 /// Reads the password from `file`, else from the variable, else from the terminal after `prompt`; `twice` if nothing
 /// else would reveal a typing error.
@@ -120,7 +120,7 @@ fn ask(mut terminal: &File, prompt: &str, twice: bool, interrupt: u8) -> Result<
 /// A line without its end; None when it ends with the interruption.
 fn line(keys: impl BufRead, interrupt: u8) -> io::Result<Option<Vec<u8>>> {
     // One allocation, so that nothing is left where the text grew.
-    let mut line = Vec::with_capacity(LINE);
+    let mut line = Vec::with_capacity(MAX_LINE_BYTES);
     for byte in keys.bytes() {
         match byte? {
             b'\n' => return Ok(Some(line)),

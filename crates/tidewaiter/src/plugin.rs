@@ -31,10 +31,10 @@ use choose::{named, target, title};
 use shown::{shown, shown_as_json};
 
 /// The deadline of the coordinator for one step.
-const LIMIT: Duration = Duration::from_mins(1);
+const STEP_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Between two looks at the plugin.
-const PAUSE: Duration = Duration::from_millis(200);
+/// The interval at which the plugin is read.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Runs the command.
 pub(crate) fn main(command: &PluginCommand) -> Result<(), Failure> {
@@ -309,10 +309,10 @@ impl Cluster {
                 if let Some(found) = look().await? {
                     return Ok(found);
                 }
-                self.clock.sleep(PAUSE).await;
+                self.clock.sleep(POLL_INTERVAL).await;
             }
         };
-        timeout(&*self.clock, LIMIT, looking).await?
+        timeout(&*self.clock, STEP_TIMEOUT, looking).await?
     }
 }
 

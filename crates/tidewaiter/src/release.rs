@@ -24,10 +24,10 @@ use crate::cli::ReleaseArgs;
 use crate::cloud::{confirm, print, run};
 
 /// The deadline of the coordinator for one step.
-const LIMIT: Duration = Duration::from_secs(30);
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Between two looks at `CloudSync`.
-const PAUSE: Duration = Duration::from_millis(200);
+/// The interval at which `CloudSync` is read.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Runs the command.
 pub(crate) fn main(args: &ReleaseArgs) -> Result<(), Failure> {
@@ -206,10 +206,10 @@ impl Mirror {
                 if let Some(found) = is_so(&self.read().await?) {
                     return Ok(found);
                 }
-                self.clock.sleep(PAUSE).await;
+                self.clock.sleep(POLL_INTERVAL).await;
             }
         };
-        timeout(&*self.clock, LIMIT, reading).await?
+        timeout(&*self.clock, STEP_TIMEOUT, reading).await?
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn print(settings: &impl Serialize, warnings: &[String]) -> Result<()
         // A closed standard error is no reason not to print the settings.
         let _ = writeln!(std::io::stderr(), "tidewaiter: {warning}");
     }
-    crate::say(&to_yaml(settings)?)
+    crate::write_stdout(&to_yaml(settings)?)
 }
 
 pub(crate) fn whole_number<'de, D: Deserializer<'de>>(value: D) -> Result<u32, D::Error> {

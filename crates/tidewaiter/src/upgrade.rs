@@ -66,7 +66,7 @@ async fn plan(args: &UpgradePlanArgs) -> Result<()> {
     print(args.output, &plan, || tables(&plan))
 }
 
-/// The summary of the decisions, and what the coordinator has said of the end.
+/// The summary of the decisions, and the ending in the coordinator's report.
 fn summary(seen: &SeenUpgrade, outlook: &Outlook) -> Vec<String> {
     let mut summary = outlook.summary.clone();
     summary.extend(news::ending(&seen.object).map(|(_, words)| format!("The coordinator says: {words}")));
@@ -84,7 +84,7 @@ fn line(node: &NodeOutlook) -> Line<'_> {
             .version
             .as_ref()
             .map_or_else(|| "unknown".to_owned(), ToString::to_string),
-        plan: &node.fate,
+        plan: &node.action,
     }
 }
 

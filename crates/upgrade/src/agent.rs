@@ -116,7 +116,7 @@ pub enum Repeatable {
 /// be old.
 ///
 /// # Errors
-/// Why not.
+/// The reason why no script runs.
 pub fn decide(upgrades: &[Upgrade], host: Host<'_>, repeatable: Repeatable) -> Result<Run, Refused> {
     let offer = offer(upgrades, host.node, host.ledger, host.now)?;
     let again = match (host.ledger.begun.contains(&offer.upgrade.uid), repeatable) {
@@ -131,7 +131,7 @@ pub fn decide(upgrades: &[Upgrade], host: Host<'_>, repeatable: Repeatable) -> R
 /// may still begin.
 ///
 /// # Errors
-/// Why not.
+/// The reason why no script runs.
 pub fn confirm(upgrade: &str, again: Again, upgrades: &[Upgrade], host: Host<'_>) -> Result<Run, Refused> {
     let offer = offer(upgrades, host.node, host.ledger, host.now)?;
     if offer.upgrade.uid != upgrade {
@@ -157,7 +157,7 @@ pub struct Offer<'a> {
 /// left.
 ///
 /// # Errors
-/// Why not.
+/// The reason why no script runs.
 pub fn offer<'a>(
     upgrades: &'a [Upgrade],
     node: &NodeName,

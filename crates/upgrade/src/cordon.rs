@@ -1,4 +1,4 @@
-//! The cordon ledger: which nodes an upgrade takes out of service, and when they are in service again.
+//! The cordon ledger: the nodes that an upgrade takes out of service, until they are in service again.
 //!
 //! - The ledger is in the progress of the upgrade, which no kubelet can write. An entry is written before the Node is
 //!   cordoned, and removed after it is uncordoned. So whatever crashes, no node stays cordoned without an entry.

@@ -1,4 +1,5 @@
-//! Draining a node: which of its pods must leave, which cannot, and what the eviction API will say of them.
+//! Draining a node: the pods that must leave it, those that cannot, and a forecast of the eviction API's response to
+//! each.
 //!
 //! Source: kubectl drain for what is left alone; the eviction subresource of the API server
 //! (`pkg/registry/core/pod/storage/eviction.go`) for the forecast, which decides as it does.
@@ -81,18 +82,18 @@ pub enum Treatment {
     Unmovable,
 }
 
-/// A pod that has not left its node, and why.
+/// A pod that has not left its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct RemainingPod {
     /// `NAMESPACE/NAME`.
     pub pod: String,
     /// The reason.
-    pub why: Why,
+    pub blocker: DrainBlocker,
 }
 
 /// The reason why a pod has not left its node, or will not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum DrainBlocker {
     /// Evicted, or already being deleted.
     Leaving,
     /// It has no controller that would create it again.
@@ -166,52 +167,58 @@ impl Budget {
     }
 }
 
-/// The pods of a node that have not left it, and why: what the eviction API says if they are evicted now, in this
-/// order.
+/// The pods of a node that have not left it, each with the response of the eviction API if they are evicted now, in
+/// this order.
 #[must_use]
-pub fn forecast(pods: &[Pod], budgets: &[Budget]) -> Vec<Left> {
+pub fn forecast(pods: &[Pod], budgets: &[Budget]) -> Vec<RemainingPod> {
     let mut budgets = budgets.to_vec();
     let left = pods.iter().filter_map(|pod| {
-        let why = match pod.treatment() {
+        let blocker = match pod.treatment() {
             Treatment::Stays => return None,
-            Treatment::Unmovable => Why::NoController,
-            Treatment::Evicted => evicted(pod, &mut budgets),
+            Treatment::Unmovable => DrainBlocker::NoController,
+            Treatment::Evicted => evict(pod, &mut budgets),
         };
-        Some(Left { pod: pod.title(), why })
+        Some(RemainingPod {
+            pod: pod.title(),
+            blocker,
+        })
     });
     left.collect()
 }
 
-/// The answer of the eviction API for a pod. A pod that waits for its node or is being deleted may always be evicted.
-fn evicted(pod: &Pod, budgets: &mut [Budget]) -> Why {
+/// The blocker that the eviction API would report. A pod that waits for its node or is being deleted may always be
+/// evicted.
+fn evict(pod: &Pod, budgets: &mut [Budget]) -> DrainBlocker {
     if pod.terminating || pod.phase == "Pending" {
-        return Why::Leaving;
+        return DrainBlocker::Leaving;
     }
     let mut selecting: Vec<&mut Budget> = budgets.iter_mut().filter(|budget| budget.selects(pod)).collect();
     match selecting.as_mut_slice() {
-        [] => Why::Leaving,
+        [] => DrainBlocker::Leaving,
         [budget] => {
             if budget.takes(pod) {
-                Why::Leaving
+                DrainBlocker::Leaving
             } else {
-                Why::Budget(budget.title())
+                DrainBlocker::Budget(budget.title())
             }
         }
-        several => Why::SeveralBudgets(several.iter().map(|budget| budget.title()).collect()),
+        several => DrainBlocker::SeveralBudgets(several.iter().map(|budget| budget.title()).collect()),
     }
 }
 
-impl fmt::Display for Left {
+impl fmt::Display for RemainingPod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pod = &self.pod;
-        match &self.why {
-            Why::Leaving => write!(f, "{pod} has not ended yet"),
-            Why::NoController => write!(
+        match &self.blocker {
+            DrainBlocker::Leaving => write!(f, "{pod} has not ended yet"),
+            DrainBlocker::NoController => write!(
                 f,
                 "{pod} has no controller that would create it again: delete it, or move it by hand"
             ),
-            Why::Budget(budget) => write!(f, "{pod}: the PodDisruptionBudget {budget} permits no disruption now"),
-            Why::SeveralBudgets(budgets) => {
+            DrainBlocker::Budget(budget) => {
+                write!(f, "{pod}: the PodDisruptionBudget {budget} permits no disruption now")
+            }
+            DrainBlocker::SeveralBudgets(budgets) => {
                 let budgets = budgets.join(", ");
                 write!(
                     f,

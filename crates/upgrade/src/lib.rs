@@ -16,6 +16,7 @@
 
 pub mod agent;
 mod canary;
+mod concurrency_limit;
 mod cordon;
 pub mod drain;
 pub mod form;
@@ -25,7 +26,6 @@ pub mod orders;
 pub mod outlook;
 pub mod plan;
 pub mod refusal;
-mod room;
 pub mod rules;
 mod selector;
 mod settle;
@@ -42,7 +42,7 @@ pub use observation::{
 };
 pub use orders::{Effect, Ending, NodeFailure, Order, Step, Unhealthy, Wait};
 pub use outlook::{NodeOutlook, Outlook, misfit_warning, outlook, preflight_warning};
-pub use plan::{Counts, Fate, Planned, plan};
+pub use plan::{Counts, Planned, PlannedAction, plan};
 pub use refusal::Refusal;
 pub use selector::Selector;
 pub use step::step;

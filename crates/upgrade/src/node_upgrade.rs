@@ -13,8 +13,8 @@ use tidewaiter_api::node_upgrade::{NodeUpgrade, NodeUpgradeSpec, UpgradeIdentity
 use crate::form;
 use crate::observation::{NodeState, Progress, Upgrade};
 
-/// The nodes whose turn it is, each with its upgrade. A node of which several upgrades say so has no turn: its agent
-/// would follow none of them.
+/// The nodes whose turn it is, each with its upgrade. A node in several upgrades has no turn: its agent would follow
+/// none of them.
 pub fn turns(upgrades: &[Upgrade]) -> impl Iterator<Item = (&NodeName, &Upgrade)> {
     let mut turns = BTreeMap::<&NodeName, Option<&Upgrade>>::new();
     for upgrade in upgrades.iter().filter(|upgrade| upgrade.is_in_progress()) {

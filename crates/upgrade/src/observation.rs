@@ -7,7 +7,7 @@ use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::{Cordon, UpgradeStatus};
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, NODE_POOL_LABEL, ROLE_CONTROL_PLANE_LABEL};
 
-use crate::drain::Left;
+use crate::drain::RemainingPod;
 use crate::refusal::Refusal;
 use crate::selector::Selector;
 use crate::version::Version;
@@ -30,9 +30,8 @@ pub struct Observation<'a> {
     pub api_server: &'a Version,
     /// The health of the cluster.
     pub health: &'a Health,
-    /// The pods that have not left a node, and why, by node. A node that is missing was not looked at, or its pods
-    /// cannot be read.
-    pub left: &'a BTreeMap<NodeName, Vec<Left>>,
+    /// The pods that have not left a node, by node. A node that is missing was not read, or its pods cannot be read.
+    pub left: &'a BTreeMap<NodeName, Vec<RemainingPod>>,
     /// The time of the coordinator.
     pub now: Timestamp,
 }
@@ -76,7 +75,7 @@ pub struct Spec {
     pub target: Version,
     /// The nodes to upgrade, of those with the label that permits it.
     pub selector: Selector,
-    /// For how long one node may be upgraded before it counts as failed.
+    /// The time after which a node in progress has failed.
     pub timeout: SignedDuration,
     /// The operator's policy.
     pub policy: Policy,
@@ -88,9 +87,10 @@ pub struct Policy {
     /// The number of workers of each node pool that may be upgraded at once, if their agents can. None: one worker at a
     /// time.
     pub max_unavailable: Option<PoolLimit>,
-    /// After how many failed nodes the upgrade ends. None: it goes on whatever fails.
+    /// The number of failed nodes after which the upgrade ends. None: it continues whatever fails.
     pub max_failures: Option<usize>,
-    /// For how long a node must be as it has to be before it is done, and must not be so before it has fallen back.
+    /// The time for which a node must be at the version and Ready before it is done, and must not be so before it has
+    /// fallen back.
     pub min_ready: SignedDuration,
     /// No further node is started.
     pub paused: bool,
@@ -132,14 +132,14 @@ impl PoolLimit {
 pub struct CanaryPolicy {
     /// The number of nodes.
     pub nodes: usize,
-    /// For how long the cluster must be healthy after them.
+    /// The time for which the cluster must be healthy after them.
     pub soak: SignedDuration,
 }
 
 /// The drain of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainPolicy {
-    /// For how long its pods may take to leave it.
+    /// The time that its pods may take to leave it.
     pub timeout: SignedDuration,
     /// True if it is started then, and not failed.
     pub force: bool,
@@ -185,7 +185,7 @@ pub enum NodeState {
 /// The report of a node on the upgrade that is decided about, in the `NodeReport` of its agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum HostReport {
-    /// No report: the agent has no reports of upgrades. The version and Ready have to do.
+    /// No report: the agent has no reports of upgrades. The version and Ready decide alone.
     #[default]
     Silent,
     /// No final report yet, or an unreadable one.
@@ -230,8 +230,8 @@ pub struct Node {
     pub host_problem: Option<String>,
     /// True if it is cordoned.
     pub cordoned: bool,
-    /// The upgrade that has cordoned it, if the Node says so. Its kubelet may remove that, and then the node stays
-    /// cordoned.
+    /// The upgrade that has cordoned it, by the mark on the Node. Its kubelet may remove the mark, and then the node
+    /// stays cordoned.
     pub cordoned_by: Option<String>,
 }
 
@@ -290,7 +290,7 @@ impl Progress {
 }
 
 impl Node {
-    /// The reason why its host does not run the script now; None if it says nothing of that.
+    /// The reason why its host does not run the script now; None if it reports none.
     #[must_use]
     pub fn blocked(&self) -> Option<&str> {
         match &self.host {

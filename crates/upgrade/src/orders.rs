@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp, Zoned};
 use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::{Cordon, UpgradeStatus};
 
-use crate::drain::Left;
+use crate::drain::RemainingPod;
 use crate::observation::{NodeState, Progress};
 use crate::refusal::Refusal;
 use crate::version::Version;
@@ -39,8 +39,8 @@ pub struct Step {
     pub effects: Vec<Effect>,
 }
 
-/// An effect on a Node, or on the pods on it. The progress says so already: a coordinator that is interrupted before
-/// the effect repeats it.
+/// An effect on a Node, or on the pods on it. It is recorded in the progress before: a coordinator that is interrupted
+/// before the effect repeats it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Cordon the node, with our mark.
@@ -133,7 +133,7 @@ pub enum NodeFailure {
     /// It cannot be upgraded. No script was run.
     Refused(Refusal),
     /// These pods have not left it in time; None if nobody could read which are on it. No script was run.
-    NotDrained(Option<Vec<Left>>),
+    NotDrained(Option<Vec<RemainingPod>>),
 }
 
 /// The end of an upgrade.
@@ -164,10 +164,10 @@ pub enum Wait {
     Paused,
     /// The next maintenance window.
     Window(Zoned),
-    /// The cluster to be healthy. It says what is not.
+    /// The cluster to be healthy. Contains the unhealthy part.
     Health(Unhealthy),
     /// Pods to leave a node; None if they were not looked at yet.
-    Drain(NodeName, Option<Vec<Left>>),
+    Drain(NodeName, Option<Vec<RemainingPod>>),
     /// Nodes to be uncordoned.
     Uncordon(Vec<NodeName>),
     /// The cluster to be healthy until this time, after the canaries.

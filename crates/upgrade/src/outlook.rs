@@ -4,10 +4,10 @@
 
 use tidewaiter_api::containership::UpgradeStatus;
 
-use crate::drain::{Left, Why};
+use crate::drain::{DrainBlocker, RemainingPod};
 use crate::observation::{NodeState, Observation, Spec};
 use crate::orders::{Ending, Order, Unhealthy, Wait, pods};
-use crate::plan::{Counts, Fate, Planned, left_out, plan};
+use crate::plan::{Counts, Planned, PlannedAction, left_out, plan};
 use crate::refusal::Refusal;
 use crate::rules::{self, preflight, unhealthy};
 use crate::settle::{deadline, ends, verified};
@@ -38,7 +38,7 @@ pub struct NodeOutlook {
     /// The version of its kubelet, if it is known.
     pub version: Option<Version>,
     /// The planned action and its reason.
-    pub fate: String,
+    pub action: String,
     /// True if nothing happens to it any more, and it is at the version or does not have to be.
     pub done: bool,
 }
@@ -60,7 +60,7 @@ pub fn outlook(seen: &Observation<'_>) -> Outlook {
         name: node.name.to_string(),
         control_plane: node.is_control_plane(),
         version: node.kubelet.clone(),
-        fate: why.to_owned(),
+        action: why.to_owned(),
         done: true,
     });
     Outlook {
@@ -189,8 +189,8 @@ fn sentence(words: &str) -> String {
 }
 
 fn in_words(seen: &Observation<'_>, spec: &Spec, node: &Planned) -> NodeOutlook {
-    let fate = match &node.fate {
-        Fate::Started(NodeState::InProgress { since: Some(since) }) => {
+    let action = match &node.action {
+        PlannedAction::Started(NodeState::InProgress { since: Some(since) }) => {
             let verified = verified(seen, spec, &seen.upgrade.progress, &node.name);
             let done = verified.map(|end| format!("; it is done if it stays at the version and Ready until {end}"));
             let fails = || deadline(spec, *since).map(|deadline| format!("; it fails at {deadline}"));
@@ -204,22 +204,25 @@ fn in_words(seen: &Observation<'_>, spec: &Spec, node: &Planned) -> NodeOutlook 
                 format!("in progress since {since}{end}")
             }
         }
-        Fate::Started(NodeState::InProgress { since: None }) => "in progress".to_owned(),
-        Fate::Started(NodeState::Success) => "done".to_owned(),
-        Fate::Started(NodeState::Failed) => "failed".to_owned(),
-        Fate::AtTarget => "skipped: it is at the version".to_owned(),
-        Fate::Waits if is_over(seen) => "not started".to_owned(),
-        Fate::Waits if ends(seen, spec) => "not started: the upgrade is aborted".to_owned(),
-        Fate::Waits if seen.upgrade.progress.cordons.contains_key(&node.name) => "is drained".to_owned(),
-        Fate::Waits => waits(seen, node),
-        Fate::WillFail(refusal) => format!("fails without a script: {refusal}"),
+        PlannedAction::Started(NodeState::InProgress { since: None }) => "in progress".to_owned(),
+        PlannedAction::Started(NodeState::Success) => "done".to_owned(),
+        PlannedAction::Started(NodeState::Failed) => "failed".to_owned(),
+        PlannedAction::AtTarget => "skipped: it is at the version".to_owned(),
+        PlannedAction::Waits if is_over(seen) => "not started".to_owned(),
+        PlannedAction::Waits if ends(seen, spec) => "not started: the upgrade is aborted".to_owned(),
+        PlannedAction::Waits if seen.upgrade.progress.cordons.contains_key(&node.name) => "is drained".to_owned(),
+        PlannedAction::Waits => waits(seen, node),
+        PlannedAction::WillFail(refusal) => format!("fails without a script: {refusal}"),
     };
     NodeOutlook {
         name: node.name.to_string(),
         control_plane: node.control_plane,
         version: node.version.clone(),
-        fate,
-        done: matches!(node.fate, Fate::AtTarget | Fate::Started(NodeState::Success)),
+        action,
+        done: matches!(
+            node.action,
+            PlannedAction::AtTarget | PlannedAction::Started(NodeState::Success)
+        ),
     }
 }
 
@@ -230,8 +233,8 @@ fn waits(seen: &Observation<'_>, node: &Planned) -> String {
         .get(&node.name)
         .into_iter()
         .flatten()
-        .filter(|left| left.why != Why::Leaving);
-    let kept: Vec<Left> = kept.cloned().collect();
+        .filter(|left| left.blocker != DrainBlocker::Leaving);
+    let kept: Vec<RemainingPod> = kept.cloned().collect();
     let drain = (!kept.is_empty()).then(|| format!("; its drain would wait now: {}", pods(&kept)));
     let seen = seen.nodes.iter().find(|seen| seen.name == node.name);
     let host = seen.and_then(|seen| {
@@ -268,7 +271,7 @@ mod tests {
     fn of(upgrade: &Upgrade, all: &[Node]) -> (String, Vec<String>) {
         let api_server = version("v1.36.3");
         let outlook = outlook(&observation(upgrade, &[], all, &api_server, 60));
-        let shown = |node: &NodeOutlook| format!("{}: {}", node.name, node.fate);
+        let shown = |node: &NodeOutlook| format!("{}: {}", node.name, node.action);
         let nodes = outlook.nodes.iter().chain(&outlook.left_out).map(shown);
         (outlook.summary.join(" "), nodes.collect())
     }
@@ -347,9 +350,9 @@ mod tests {
         let (upgrade, mut all, api_server) = (upgrade("u"), nodes("b=v1.35.4 c=v1.35.4"), version("v1.36.3"));
         all[0].host_problem = Some("nothing is pinned".to_owned());
         let outlook = outlook(&observation(&upgrade, &[], &all, &api_server, 60));
-        let fates: Vec<&str> = outlook.nodes.iter().map(|node| node.fate.as_str()).collect();
+        let actions: Vec<&str> = outlook.nodes.iter().map(|node| node.action.as_str()).collect();
         let named = "waits for its turn; it would not run the script: nothing is pinned";
-        assert_eq!(fates, [named, "waits for its turn"]);
+        assert_eq!(actions, [named, "waits for its turn"]);
     }
 
     #[test]

@@ -19,12 +19,12 @@ pub struct Planned {
     /// The version of its kubelet; None if it is not known, or the Node is gone.
     pub version: Option<Version>,
     /// The planned action.
-    pub fate: Fate,
+    pub action: PlannedAction,
 }
 
 /// The planned action for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum PlannedAction {
     /// The upgrade has started it.
     Started(NodeState),
     /// It is at the target already.
@@ -46,7 +46,7 @@ pub fn plan(seen: &Observation<'_>, spec: &Spec) -> Vec<Planned> {
             name: name.clone(),
             control_plane: node.is_some_and(Node::is_control_plane),
             version: node.and_then(|node| node.kubelet.clone()),
-            fate: Fate::Started(*state),
+            action: PlannedAction::Started(*state),
         }
     });
     let mut left: Vec<&Node> = spec
@@ -58,7 +58,7 @@ pub fn plan(seen: &Observation<'_>, spec: &Spec) -> Vec<Planned> {
         name: node.name.clone(),
         control_plane: node.is_control_plane(),
         version: node.kubelet.clone(),
-        fate: fate(node, spec),
+        action: planned_action(node, spec),
     });
     started.chain(left).collect()
 }
@@ -118,11 +118,11 @@ pub fn left_out<'a>(seen: &Observation<'a>, spec: &'a Spec) -> impl Iterator<Ite
     })
 }
 
-fn fate(node: &Node, spec: &Spec) -> Fate {
+fn planned_action(node: &Node, spec: &Spec) -> PlannedAction {
     if node.is_left_alone(&spec.target) {
-        return Fate::AtTarget;
+        return PlannedAction::AtTarget;
     }
-    rules::fits(node, &spec.target).map_or_else(Fate::WillFail, |()| Fate::Waits)
+    rules::fits(node, &spec.target).map_or_else(PlannedAction::WillFail, |()| PlannedAction::Waits)
 }
 
 #[cfg(test)]
@@ -138,14 +138,17 @@ mod tests {
         let plan = plan(&observation(&upgrade, &[], &all, &api_server, 0), &spec);
         let shown: Vec<_> = plan
             .iter()
-            .map(|it| (it.name.as_str(), it.control_plane, &it.fate))
+            .map(|it| (it.name.as_str(), it.control_plane, &it.action))
             .collect();
-        assert_eq!(shown[0], ("cp1", true, &Fate::Started(NodeState::Success)));
-        assert_eq!(shown[1], ("gone", false, &Fate::Started(NodeState::Failed)));
-        assert_eq!(shown[2], ("cp2", true, &Fate::Waits));
-        assert_eq!(shown[3], ("a", false, &Fate::AtTarget));
-        assert_eq!(shown[4], ("b", false, &Fate::Waits));
-        assert!(matches!(shown[5], ("c", false, Fate::WillFail(Refusal::Newer { .. }))));
+        assert_eq!(shown[0], ("cp1", true, &PlannedAction::Started(NodeState::Success)));
+        assert_eq!(shown[1], ("gone", false, &PlannedAction::Started(NodeState::Failed)));
+        assert_eq!(shown[2], ("cp2", true, &PlannedAction::Waits));
+        assert_eq!(shown[3], ("a", false, &PlannedAction::AtTarget));
+        assert_eq!(shown[4], ("b", false, &PlannedAction::Waits));
+        assert!(matches!(
+            shown[5],
+            ("c", false, PlannedAction::WillFail(Refusal::Newer { .. }))
+        ));
         let counts = Counts::of(&observation(&upgrade, &[], &all, &api_server, 0), &spec);
         assert_eq!(counts.to_string(), "2 of 6 nodes are at the version, 1 failed");
     }

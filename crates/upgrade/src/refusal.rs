@@ -97,7 +97,7 @@ pub enum Refusal {
         /// The target.
         target: Version,
     },
-    /// A kubelet is at most so many minor versions older than the control plane.
+    /// A kubelet is too many minor versions older than the control plane.
     #[error(
         "{node} is at {version}, and a control plane at {target} supports kubelets that are at most {skew} minor versions older. Upgrade the \
          node first."

@@ -47,8 +47,8 @@ pub fn preflight(seen: &Observation<'_>, target: &Version, selected: &[&Node]) -
     behind_control_plane(&control_plane, target)
 }
 
-/// Problems that an upgrade does not wait for, and people should know: the selected nodes that will fail, and the
-/// others that a control plane at the target does not support any more.
+/// Problems to report that do not delay an upgrade: the selected nodes that will fail, and the others that a control
+/// plane at the target does not support any more.
 #[must_use]
 pub fn misfits(seen: &Observation<'_>, target: &Version, selected: &[&Node]) -> Vec<Refusal> {
     let is_selected: BTreeSet<_> = selected.iter().map(|node| &node.name).collect();
@@ -106,7 +106,7 @@ pub fn supports_workers(seen: &Observation<'_>, target: &Version) -> Result<(), 
 }
 
 /// Checks that the cluster is healthy: all Nodes are Ready, also those that the upgrade does not concern; etcd answers;
-/// `ClusterHealth` says so. What cannot be read is not healthy.
+/// `ClusterHealth` is Healthy. A part that cannot be read is not healthy.
 ///
 /// # Errors
 /// The first of these that is not so.

@@ -8,9 +8,9 @@
 //!   renews every ten seconds, must have been renewed at the end of the minimum time, where there is one.
 //! - It has failed as soon as its host reports anything else that is final, and otherwise at its deadline. At the
 //!   deadline no script runs any more, so a node that has everything but the minimum time is still waited for.
-//! - A node whose script is signed for later has its time from then on. Its agent says so, which could be a lie: so it
-//!   is postponed once, and by a day at most. Nobody else is started because of it. When the upgrade ends before that
-//!   time, nothing runs on the node, and it has failed.
+//! - A node whose script is signed for later has its time from then on. Its agent reports so, which could be a lie: so
+//!   it is postponed once, and by a day at most. Nobody else is started because of it. When the upgrade ends before
+//!   that time, nothing runs on the node, and it has failed.
 //! - A node that was done and is not so for the minimum time has failed, too. Until then nothing is started. The
 //!   beginning is recorded as well, because the Node that the coordinator sees may be older than its progress.
 
@@ -20,8 +20,8 @@ use tidewaiter_api::NodeName;
 use crate::observation::{HostReport, Node, NodeState, Observation, Progress, Spec};
 use crate::orders::{NodeFailure, Order, REPORT_PERIOD};
 
-/// By how much the start of a node may be postponed.
-const MOST_POSTPONED: SignedDuration = SignedDuration::from_hours(24);
+/// The limit on the postponement of the start of a node.
+const MAX_POSTPONEMENT: SignedDuration = SignedDuration::from_hours(24);
 
 /// The next order for a node that was started.
 pub(crate) fn settle(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Option<Order> {
@@ -97,7 +97,7 @@ fn may_postpone(
     since: Timestamp,
     to: Timestamp,
 ) -> bool {
-    let latest = since.checked_add(MOST_POSTPONED).unwrap_or(since);
+    let latest = since.checked_add(MAX_POSTPONEMENT).unwrap_or(since);
     !ends(seen, spec) && !progress.postponed.contains_key(name) && since < to && to <= latest
 }
 

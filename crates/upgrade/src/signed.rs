@@ -1,4 +1,4 @@
-//! Signed scripts of upgrades: which text is signed, how it travels with the script, and when it counts. Pure.
+//! Signed scripts of upgrades: the signed text, its place in the script, and its validity. Pure.
 //!
 //! A signed script is one text: the script, then one block of comment lines for each signature. So whatever carries
 //! scripts carries signatures, too, and a host that does not know them runs the same script. Invariants:
@@ -11,7 +11,7 @@
 //! - A signature may have a beginning. Then it counts for a window, and a script that begins in it is stopped at its
 //!   end: so two nodes whose windows do not overlap never run their scripts at once, whatever the cluster says.
 //! - The blocks are never run: what runs is [`VerifiedScript::body`].
-//! - Refused, a script says which check refused it.
+//! - The error of a refused script names the check.
 
 mod statement;
 
@@ -162,7 +162,7 @@ impl<'a> VerifiedScript<'a> {
         self.declares(WAY_BACK)
     }
 
-    /// In the comment at its beginning: what a script writes elsewhere declares nothing.
+    /// Reads the comment at its beginning alone: the same line elsewhere declares nothing.
     fn declares(&self, what: &str) -> bool {
         let mut head = self
             .body
@@ -240,7 +240,7 @@ pub fn open<'a>(text: &'a str, expected: &Expected<'_>) -> Result<VerifiedScript
                 let statement = Some(statement);
                 return Ok(VerifiedScript { body, statement });
             }
-            // What another key signed says the least.
+            // A signature of another key is the least specific error.
             Err(Untrusted::Signature(SignatureError::UnknownKey(key))) if refused == Untrusted::Unsigned => {
                 refused = SignatureError::UnknownKey(key).into();
             }

@@ -3,10 +3,10 @@
 use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::UpgradeStatus;
 
+use crate::concurrency_limit::ConcurrencyLimit;
 use crate::observation::{Node, NodeState, Observation, Progress, Spec, Upgrade};
 use crate::orders::{Ending, NodeFailure, Order, Step, Wait};
 use crate::refusal::Refusal;
-use crate::room::Room;
 use crate::settle::{self, settle};
 use crate::{canary, cordon, rules};
 
@@ -16,7 +16,7 @@ use crate::{canary, cordon, rules};
 pub fn step(seen: &Observation<'_>) -> Step {
     match seen.upgrade.progress.cluster {
         UpgradeStatus::NotStarted => begin(seen),
-        UpgradeStatus::InProgress => go_on(seen),
+        UpgradeStatus::InProgress => advance(seen),
         UpgradeStatus::Success | UpgradeStatus::Failed => Step::default(),
     }
 }
@@ -72,7 +72,7 @@ fn may_start(seen: &Observation<'_>, spec: &Spec) -> Result<(), Wait> {
 
 /// An upgrade that is in progress: one order after the other, each from what the orders before it make of the progress,
 /// until it waits or is over.
-fn go_on(seen: &Observation<'_>) -> Step {
+fn advance(seen: &Observation<'_>) -> Step {
     let spec = match &seen.upgrade.spec {
         Ok(spec) => spec,
         Err(refusal) => return cordon::give_up(seen, Ending::Refused(refusal.clone())),
@@ -110,7 +110,7 @@ fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Orde
         return Ok(order);
     }
     let (remaining, unfit) = remaining(seen, spec, progress);
-    let room = Room::of(seen, spec, progress);
+    let limit = ConcurrencyLimit::of(seen, spec, progress);
     let stops = settle::ends(seen, spec);
     let is_last = remaining.is_empty() && progress.in_progress().next().is_none();
     if let Some((node, refusal)) = unfit.filter(|_| is_last && !stops) {
@@ -118,7 +118,7 @@ fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Orde
     }
     let ending = ending(seen, spec, progress, &remaining);
     let next = if ending.is_none() {
-        candidate(progress, &remaining, &room)
+        candidate(progress, &remaining, &limit)
     } else {
         None
     };
@@ -133,17 +133,17 @@ fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Orde
         }
         return finish(ending, progress, &in_progress);
     };
-    give_way(seen)?;
+    yield_to_earlier(seen)?;
     if let Some(claim) = withdrawal(seen) {
         return Ok(claim);
     }
-    // What runs there runs, whether there is room for it or not.
+    // Its script runs, whatever the limit is.
     if let Some(begun) = remaining.iter().find(|node| node.is_begun()) {
         return Ok(Order::Start(begun.name.clone()));
     }
     let is_drained = progress.cordons.contains_key(&node.name);
     may_start(seen, spec).or_else(|held| match (is_drained, in_progress.is_empty()) {
-        // What was begun is finished.
+        // A drained node is finished.
         (true, _) => Ok(()),
         (false, true) => Err(held),
         (false, false) => Err(Wait::Nodes(in_progress.clone())),
@@ -156,7 +156,7 @@ fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Orde
     if !is_drained {
         all_recovered(progress)?;
     }
-    start(seen, spec, progress, node, &room)
+    start(seen, spec, progress, node, &limit)
 }
 
 /// The end of the upgrade, if it starts no further node.
@@ -179,16 +179,16 @@ fn ending(seen: &Observation<'_>, spec: &Spec, progress: &Progress, remaining: &
 }
 
 /// The node that is next: one of the control plane while some remain, and the one that is drained already before
-/// others. Of the other workers, the first whose node pool has room.
-fn candidate<'a>(progress: &Progress, remaining: &[&'a Node], room: &Room<'_>) -> Option<&'a Node> {
+/// others. Of the other workers, the first that the limit of its node pool admits.
+fn candidate<'a>(progress: &Progress, remaining: &[&'a Node], limit: &ConcurrencyLimit<'_>) -> Option<&'a Node> {
     let is_drained = |node: &Node| progress.cordons.contains_key(&node.name);
     let rank = |node: &&&Node| (!node.is_control_plane(), !is_drained(node));
     let first = remaining.iter().min_by_key(rank).copied()?;
     if first.is_control_plane() || is_drained(first) {
         return Some(first);
     }
-    let with_room = remaining.iter().find(|node| room.has(node));
-    Some(with_room.copied().unwrap_or(first))
+    let admitted = remaining.iter().find(|node| limit.admits(node));
+    Some(admitted.copied().unwrap_or(first))
 }
 
 /// Waits for the nodes that were done and have fallen back.
@@ -236,7 +236,7 @@ fn remaining<'a>(
 
 /// Of several upgrades in progress only the first starts nodes. One that has started none waits until the claims of the
 /// others are withdrawn.
-fn give_way(seen: &Observation<'_>) -> Result<(), Wait> {
+fn yield_to_earlier(seen: &Observation<'_>) -> Result<(), Wait> {
     let upgrade = seen.upgrade;
     let claims = others(seen).filter(|other| other.is_in_progress());
     let mut stronger = claims.filter(|other| {
@@ -259,13 +259,13 @@ fn withdrawal(seen: &Observation<'_>) -> Option<Order> {
     loses.then_some(Order::Withdraw)
 }
 
-/// Starts the next node, if there is room for it. If the policy says so, the node is drained before.
+/// Starts the next node, if the limit admits it. If the policy says so, the node is drained before.
 fn start(
     seen: &Observation<'_>,
     spec: &Spec,
     progress: &Progress,
     node: &Node,
-    room: &Room<'_>,
+    limit: &ConcurrencyLimit<'_>,
 ) -> Result<Order, Wait> {
     let in_progress: Vec<NodeName> = progress.in_progress().map(|(name, _)| name.clone()).collect();
     let is_worker = |name: &NodeName| {
@@ -279,7 +279,7 @@ fn start(
     {
         return finish(Ending::Refused(refusal), progress, &in_progress);
     }
-    if !room.has(node) {
+    if !limit.admits(node) {
         return Err(Wait::Nodes(in_progress));
     }
     match spec.policy.drain {

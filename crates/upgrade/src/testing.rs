@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, ROLE_CONTROL_PLANE_LABEL};
 
-use crate::drain::Left;
+use crate::drain::RemainingPod;
 use crate::observation::{Health, HostReport, Node, NodeState, Observation, Policy, Progress, Spec, Upgrade};
 use crate::orders::Order;
 use crate::selector::Selector;
@@ -60,7 +60,7 @@ pub(crate) fn nodes(text: &str) -> Vec<Node> {
     nodes.map(|(name, version)| node(name, version)).collect()
 }
 
-static NOTHING_LEFT: BTreeMap<NodeName, Vec<Left>> = BTreeMap::new();
+static NOTHING_LEFT: BTreeMap<NodeName, Vec<RemainingPod>> = BTreeMap::new();
 
 const HEALTHY: Health = Health {
     unhealthy: None,

@@ -15,10 +15,10 @@ use ssh_key::Mpint;
 use tidewaiter_api::values::{fingerprint, printable};
 use tidewaiter_signature::sha256;
 
-use super::{Desired, LoginKey, MOST_OTHERS, Parts, Size};
+use super::{Desired, LoginKey, MAX_OTHERS, Parts, Size};
 
 /// The characters of a comment that are reported.
-const COMMENT: usize = 64;
+const MAX_COMMENT_CHARS: usize = 64;
 
 /// The mark of operators before break-glass keys were pinned.
 const MARK: &str = "# break-glass";
@@ -92,14 +92,14 @@ impl ForeignKey {
         Some(Self {
             fingerprint: fingerprint(&key)?,
             text: format!("{key} {comment}"),
-            comment: printable(comment).chars().take(COMMENT).collect(),
+            comment: printable(comment).chars().take(MAX_COMMENT_CHARS).collect(),
             is_marked: comment.contains(MARK),
         })
     }
 }
 
 /// The maximum number of keys in a message.
-const MOST_KEYS: usize = 4;
+const MAX_KEYS: usize = 4;
 
 /// The keys in `lines` that are not in `written`.
 pub fn added_keys<'a>(lines: impl Iterator<Item = &'a [u8]>, written: &'a [u8]) -> impl Iterator<Item = ForeignKey> {
@@ -112,10 +112,10 @@ pub fn added_keys<'a>(lines: impl Iterator<Item = &'a [u8]>, written: &'a [u8]) 
 /// The end of a message: fingerprints and comments of the first of these keys, without duplicates. Empty without keys.
 #[must_use]
 pub fn named(keys: impl Iterator<Item = ForeignKey>) -> String {
-    let mut said = HashSet::new();
-    let keys = keys.filter(|key| said.insert(key.fingerprint.clone()));
+    let mut seen = HashSet::new();
+    let keys = keys.filter(|key| seen.insert(key.fingerprint.clone()));
     let mut names = keys.map(|key| format!("{} {}", key.fingerprint, key.comment).trim_end().to_owned());
-    let first: Vec<String> = names.by_ref().take(MOST_KEYS).collect();
+    let first: Vec<String> = names.by_ref().take(MAX_KEYS).collect();
     match (first.is_empty(), names.count()) {
         (true, _) => String::new(),
         (false, 0) => format!(", with the keys {}", first.join(", ")),
@@ -149,7 +149,7 @@ impl Parts {
     pub fn excess(&self) -> Option<String> {
         let size = self.excess?;
         Some(format!(
-            "has {size} that are not the agent's, more than {MOST_OTHERS}: all of them are removed"
+            "has {size} that are not the agent's, more than {MAX_OTHERS}: all of them are removed"
         ))
     }
 
@@ -168,7 +168,7 @@ impl Parts {
             let mut known = self.others.iter();
             if !known.any(|known| known.trim_ascii_end() == line.trim_ascii_end()) {
                 size.add(line);
-                if !size.fits(MOST_OTHERS) {
+                if !size.fits(MAX_OTHERS) {
                     break;
                 }
                 self.others.push(line.clone());

@@ -223,15 +223,15 @@ fn a_key_of_a_known_user_stays_in_no_other_spelling() {
 #[test]
 fn of_a_file_that_is_too_large_no_foreign_line_stays() {
     let ours = ours();
-    let most = "a\n".repeat(MOST_OTHERS.lines);
+    let most = "a\n".repeat(MAX_OTHERS.lines);
     assert_eq!(
         becomes(&format!("{ours}{most}"), &desired(logins(), Kept::All)),
         format!("{ours}{most}")
     );
-    let line = format!("{}\n", "a ".repeat(MOST_OTHERS.bytes / 2));
+    let line = format!("{}\n", "a ".repeat(MAX_OTHERS.bytes / 2));
     let in_block = ours.replace(END_LINE, &format!("{}{END_LINE}", "a\n".repeat(2_000_000)));
     for (content, size) in [
-        (format!("{ours}{most}{FOREIGN} a\n"), MOST_OTHERS.lines + 1),
+        (format!("{ours}{most}{FOREIGN} a\n"), MAX_OTHERS.lines + 1),
         (format!("{ours}{FOREIGN} a\n{line}"), 2),
         (format!("{}{ours}", "a\n".repeat(2_000_000)), 2_000_000),
         (format!("{FOREIGN} a\n{in_block}"), 2_000_003),

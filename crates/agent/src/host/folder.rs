@@ -1,4 +1,4 @@
-//! Opens the agent's folders, one component after the other, and puts right what others made of them.
+//! Opens the agent's folders, one component after the other, and repairs the changes of others.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -20,8 +20,8 @@ pub(super) const RESOLVE: ResolveFlags = ResolveFlags::BENEATH
 /// With these, not even root may rename or remove a file.
 const LOCKS: IFlags = IFlags::IMMUTABLE.union(IFlags::APPEND);
 
-/// The number of times that a component is put right before somebody else is taken to replace it on purpose.
-const ATTEMPTS: usize = 8;
+/// The number of repairs of a component after which somebody else is assumed to replace it on purpose.
+const MAX_ATTEMPTS: usize = 8;
 
 /// The prefix of the name of a file that is moved aside.
 const ASIDE: &str = ".tidewaiter-displaced-";
@@ -31,7 +31,7 @@ pub(crate) fn is_aside(name: &str) -> bool {
     name.starts_with(ASIDE)
 }
 
-/// A chain of folders, and what had to be put right to open them.
+/// A chain of folders, and the repairs that were necessary to open them.
 #[derive(Debug)]
 pub struct Opened {
     /// The folders: the agent's own, then one for each component.
@@ -99,7 +99,7 @@ impl Host {
     /// When one cannot be opened, created or corrected.
     pub fn ensure(&self, path: &[&str]) -> Result<Opened, HostError> {
         let mut repairs = Vec::new();
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             match self.try_ensure(path, &mut repairs) {
                 Ok(folders) => return Ok(Opened { folders, repairs }),
                 Err(Stop::Failed(error)) => return Err(error),
@@ -163,7 +163,7 @@ impl Host {
         depth: usize,
         repairs: &mut Vec<String>,
     ) -> Result<OwnedFd, Stop> {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             match self.open_folder(at, name) {
                 Ok(folder) => return Ok(folder),
                 Err(Errno::NOENT) => {
@@ -296,7 +296,7 @@ pub(super) fn locks(fd: &OwnedFd) -> Result<Option<IFlags>, Errno> {
 
 /// `openat2` gives up with AGAIN when a rename anywhere may have confused it.
 pub(super) fn retry<T>(call: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         match call() {
             Err(Errno::AGAIN | Errno::INTR) => {}
             result => return result,

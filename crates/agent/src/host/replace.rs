@@ -13,7 +13,7 @@ use rustix::io::{Errno, write};
 use tidewaiter_kit::random;
 
 use super::folder::{RESOLVE, kind, locks, owner, retry};
-use super::{Call, Found, FoundFile, Host, HostError, MOST_BYTES};
+use super::{Call, Found, FoundFile, Host, HostError, MAX_BYTES};
 
 /// Between the name of a file and the random part of the name under which the next one is written.
 const NEXT: &str = ".tidewaiter-";
@@ -300,11 +300,11 @@ fn read_bounded(fd: &OwnedFd) -> Result<(Vec<u8>, bool), Errno> {
     let failed = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let file = File::from(fd.try_clone().map_err(failed)?);
     let size = usize::try_from(fstat(fd)?.st_size).unwrap_or_default();
-    let mut content = Vec::with_capacity(size.min(MOST_BYTES) + 1);
-    file.take(MOST_BYTES as u64 + 1)
+    let mut content = Vec::with_capacity(size.min(MAX_BYTES) + 1);
+    file.take(MAX_BYTES as u64 + 1)
         .read_to_end(&mut content)
         .map_err(failed)?;
-    let is_cut = content.len() > MOST_BYTES;
-    content.truncate(MOST_BYTES);
+    let is_cut = content.len() > MAX_BYTES;
+    content.truncate(MAX_BYTES);
     Ok((content, is_cut))
 }

@@ -14,7 +14,7 @@ const FOLDER_OF_OTHERS: &str =
     "belongs to another user, or other users can write it: see who changed it, and correct owner and mode";
 
 /// The most bytes of a file of the folder itself: the lines of each are read one by one.
-const MOST_BYTES: usize = 128 * 1024;
+const MAX_BYTES: usize = 128 * 1024;
 
 impl Host {
     /// The content of the file `name` of the folder itself; None if the folder or the file is missing.
@@ -28,9 +28,9 @@ impl Host {
         };
         let path = self.path_of(&[name]);
         match self.read_own(&folder, name, &path)? {
-            Some(content) if content.len() > MOST_BYTES => {
+            Some(content) if content.len() > MAX_BYTES => {
                 let problem = format!(
-                    "has {} bytes, more than {MOST_BYTES}: remove what does not belong there",
+                    "has {} bytes, more than {MAX_BYTES}: remove what does not belong there",
                     content.len()
                 );
                 Err(HostError::unusable(&path, problem))

@@ -14,7 +14,7 @@ use crate::user_controller::{User, Wanted, wanted};
 /// A key of a user: the id, and the fingerprint.
 type UserKey = (String, String);
 
-/// Compares what the Users ask for with what the reports say. `agents` are the nodes on which an agent is ready, if
+/// Compares the keys of the Users with those in the reports. `agents` are the nodes on which an agent is ready, if
 /// that is known.
 #[must_use]
 pub fn describe(
@@ -26,15 +26,15 @@ pub fn describe(
 ) -> LoginsExplained {
     let users: Vec<Shared<'_>> = users.iter().map(Shared).collect();
     let wanted = wanted(&users, &Logins::new(), false);
-    let asked = Asked::new(&users, question);
-    let due = asked.due(&wanted);
+    let query = UserQuery::new(&users, question);
+    let due = query.due(&wanted);
     let reports: BTreeMap<&str, &NodeReport> = reports.iter().map(|report| (name(&report.metadata), report)).collect();
     let nodes: BTreeMap<&str, &Node> = nodes.iter().map(|node| (name(&node.metadata), node)).collect();
     let names: BTreeSet<&str> = reports.keys().chain(nodes.keys()).copied().collect();
     let names = names
         .into_iter()
-        .filter(|name| question.node.as_deref().is_none_or(|asked| asked == *name));
-    let refused = wanted.refused.iter().filter(|refused| asked.is_asked(&refused.user));
+        .filter(|name| question.node.as_deref().is_none_or(|queried| queried == *name));
+    let refused = wanted.refused.iter().filter(|refused| query.matches(&refused.user));
     let refused = refused.map(|refused| RefusedExplained {
         user: refused.user.clone(),
         key: refused.key.clone(),
@@ -46,11 +46,11 @@ pub fn describe(
     };
     for node in names {
         let report = reports.get(node).and_then(|report| report.status.as_ref());
-        asked.compare(node, report, &due, &mut answer);
-        answer.refused.extend(asked.refused_there(node, report));
+        query.compare(node, report, &due, &mut answer);
+        answer.refused.extend(query.refused_there(node, report));
         let mut explained = explained(node, nodes.get(node).copied(), reports.get(node).copied(), agents);
         for key in &mut explained.break_glass_keys {
-            key.push_str(&of_users(key, report, &wanted, &asked));
+            key.push_str(&of_users(key, report, &wanted, &query));
         }
         answer.nodes.push(explained);
     }
@@ -67,7 +67,7 @@ impl AsRef<User> for Shared<'_> {
 }
 
 /// The queried user.
-struct Asked<'a> {
+struct UserQuery<'a> {
     user: Option<&'a str>,
     /// The queried user as an id. The journal of a node has it without dashes.
     id: Option<Uuid>,
@@ -75,7 +75,7 @@ struct Asked<'a> {
     names: BTreeMap<&'a str, &'a str>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> UserQuery<'a> {
     fn new(users: &[Shared<'a>], question: &'a LoginQuestion) -> Self {
         let specs = users.iter().map(|user| &user.0.spec);
         Self {
@@ -85,11 +85,11 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn is_asked(&self, id: &str) -> bool {
+    fn matches(&self, id: &str) -> bool {
         self.user.is_none_or(|user| user == id || user == self.name(id))
             || self
                 .id
-                .is_some_and(|asked| Uuid::try_parse(id).is_ok_and(|id| id == asked))
+                .is_some_and(|queried| Uuid::try_parse(id).is_ok_and(|id| id == queried))
     }
 
     fn name(&self, id: &str) -> &'a str {
@@ -99,7 +99,7 @@ impl<'a> Asked<'a> {
     /// The keys that should be on every node.
     fn due(&self, wanted: &Wanted) -> BTreeSet<UserKey> {
         let users = wanted.logins.iter().map(|(id, keys)| (id.to_string(), keys));
-        let users = users.filter(|(id, _)| self.is_asked(id));
+        let users = users.filter(|(id, _)| self.matches(id));
         users
             .flat_map(|(id, keys)| keys.iter().map(move |key| (id.clone(), key.fingerprint.clone())))
             .collect()
@@ -108,7 +108,7 @@ impl<'a> Asked<'a> {
     /// The lines of break-glass keys that do not count on a node. No User says so.
     fn refused_there(&self, node: &str, report: Option<&NodeReportStatus>) -> impl Iterator<Item = RefusedExplained> {
         let refused = report.into_iter().flat_map(|report| &report.refused);
-        let there = refused.filter(|refused| refused.user == break_glass::FILE && self.is_asked(break_glass::FILE));
+        let there = refused.filter(|refused| refused.user == break_glass::FILE && self.matches(break_glass::FILE));
         there.map(move |refused| RefusedExplained {
             user: refused.user.clone(),
             key: format!("{} on {node}", refused.key),
@@ -125,7 +125,7 @@ impl<'a> Asked<'a> {
     ) {
         let mut present = BTreeSet::new();
         let users = report.iter().flat_map(|report| &report.users);
-        for user in users.filter(|user| self.is_asked(&user.id)) {
+        for user in users.filter(|user| self.matches(&user.id)) {
             for fingerprint in &user.fingerprints {
                 present.insert((user.id.clone(), fingerprint.clone()));
                 answer.applied.push(LoginExplained {
@@ -214,7 +214,7 @@ fn explained(
 
 /// The users that have a break-glass key, too, or had it, as the report says: they keep access when their User is
 /// deleted.
-fn of_users(fingerprint: &str, report: Option<&NodeReportStatus>, wanted: &Wanted, asked: &Asked<'_>) -> String {
+fn of_users(fingerprint: &str, report: Option<&NodeReportStatus>, wanted: &Wanted, query: &UserQuery<'_>) -> String {
     let users = wanted.logins.iter();
     let users = users.filter(|(_, keys)| keys.iter().any(|key| key.fingerprint == fingerprint));
     let mut ids: BTreeSet<String> = users.map(|(id, _)| id.to_string()).collect();
@@ -224,7 +224,7 @@ fn of_users(fingerprint: &str, report: Option<&NodeReportStatus>, wanted: &Wante
             .filter(|user| user.fingerprint == fingerprint)
             .map(|user| user.user.clone()),
     );
-    let names = ids.iter().map(|id| match asked.name(id) {
+    let names = ids.iter().map(|id| match query.name(id) {
         "" => format!("{id}, who has no User any more"),
         name => name.to_owned(),
     });

@@ -7,37 +7,37 @@ use tidewaiter_api::node_report::{
 };
 use tidewaiter_api::{Condition, ConditionStatus, HostFacts, NodeReportStatus, RefusedKey, Tampering, UserKeys};
 
-use crate::upgrade::report::ToldUpgrade;
+use crate::upgrade::report::ReportedUpgrade;
 use crate::user_controller::expiry::Expiry;
-use crate::user_controller::{Outcome, Refused, Told};
+use crate::user_controller::{AgentStatus, Outcome, Refused};
 
 /// The status to write over `before`. Nothing when it says the same, and nothing before anything is known.
 pub(super) fn plan(
     before: Option<&NodeReportStatus>,
-    told: &Told,
-    upgrade: &ToldUpgrade,
+    agent: &AgentStatus,
+    upgrade: &ReportedUpgrade,
     facts: &HostFacts,
     now: Timestamp,
 ) -> Option<NodeReportStatus> {
     let conditions = before.map_or(&[][..], |before| &before.conditions);
-    let mut status = match &told.outcome {
+    let mut status = match &agent.outcome {
         Some(outcome) if outcome.logins.is_some() => of_outcome(outcome, before, now),
-        // What an earlier agent applied is still so, as far as this one knows.
+        // The report of an earlier agent is still valid, as far as this one knows.
         _ => before.cloned().unwrap_or_default(),
     };
     env!("CARGO_PKG_VERSION").clone_into(&mut status.agent_version);
     status.host = facts.clone();
     let known = before.and_then(|before| before.upgrade.clone());
     status.upgrade = match upgrade {
-        ToldUpgrade::Disabled => None,
+        ReportedUpgrade::Disabled => None,
         // Without it, the coordinator would take this agent for one that reports no upgrades, while a script may run.
-        ToldUpgrade::Unknown => Some(known.unwrap_or_default()),
-        ToldUpgrade::Reported(report) => Some(report.clone()),
+        ReportedUpgrade::Unknown => Some(known.unwrap_or_default()),
+        ReportedUpgrade::Reported(report) => Some(report.clone()),
     };
-    status.restores = told.restores;
-    status.tampering = tampering(before, told);
-    status.conditions = vec![applied(told, conditions, now)?];
-    if let Some(outcome) = &told.outcome {
+    status.restores = agent.restores;
+    status.tampering = tampering(before, agent);
+    status.conditions = vec![applied(agent, conditions, now)?];
+    if let Some(outcome) = &agent.outcome {
         status.conditions.extend(foreign(outcome, conditions, now));
         status
             .conditions
@@ -80,9 +80,9 @@ fn of_outcome(outcome: &Outcome, before: Option<&NodeReportStatus>, now: Timesta
 }
 
 /// None before the first pass.
-fn applied(told: &Told, before: &[Condition], now: Timestamp) -> Option<Condition> {
-    let in_force = told.outcome.as_deref().map(in_force).unwrap_or_default();
-    let (status, reason, message) = match (&told.error, &told.outcome) {
+fn applied(agent: &AgentStatus, before: &[Condition], now: Timestamp) -> Option<Condition> {
+    let in_force = agent.outcome.as_deref().map(in_force).unwrap_or_default();
+    let (status, reason, message) = match (&agent.error, &agent.outcome) {
         (Some(error), _) => (ConditionStatus::False, "NotWritten", error.as_str()),
         (None, None) => return None,
         (None, Some(outcome)) if outcome.logins.is_none() => (
@@ -221,9 +221,9 @@ fn refused(refused: &Refused) -> RefusedKey {
 }
 
 /// Changes of this agent and of earlier ones: otherwise an intruder who ends the agent would erase them.
-fn tampering(before: Option<&NodeReportStatus>, told: &Told) -> Vec<Tampering> {
+fn tampering(before: Option<&NodeReportStatus>, agent: &AgentStatus) -> Vec<Tampering> {
     let mut rows = before.map(|before| before.tampering.clone()).unwrap_or_default();
-    let found = told.tampering.iter().map(|(at, what)| Tampering {
+    let found = agent.tampering.iter().map(|(at, what)| Tampering {
         at: whole_seconds(*at),
         what: what.chars().take(1024).collect(),
     });

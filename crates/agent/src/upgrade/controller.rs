@@ -37,7 +37,7 @@ use tracing::{info, warn};
 
 use super::files::{Order, Outcome};
 use super::relay::Relay;
-use super::report::{Found, ToldUpgrade, UpgradeMetrics};
+use super::report::{Found, ReportedUpgrade, UpgradeMetrics};
 use crate::host::Host;
 use crate::identity::Identity;
 use crate::watcher::Watcher;
@@ -48,22 +48,22 @@ use on_host::{is_to_be_repeated, look, offer_checked};
 const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// The safety net for changes that are no event.
-const LOOK_AGAIN: Duration = Duration::from_mins(1);
+const RESYNC_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Until a signature is looked at again whose time is about to come.
-const SOONEST: Duration = Duration::from_secs(1);
+/// The minimum time before a signature is checked again whose window is about to open.
+const MIN_RECHECK_DELAY: Duration = Duration::from_secs(1);
 
-/// The time until it is known that there is an order. Nothing is requested for it.
+/// The delay of a pass before the first list of the orders is complete.
 const FIRST_LIST: Duration = Duration::from_secs(1);
 
-/// There is one turn.
+/// The only key: an agent has one node.
 fn key() -> Key {
     Key::new("upgrade")
 }
 
-/// The node, and what the controller uses on it.
+/// The folders of the host, and the name of its Node.
 #[derive(Clone)]
-pub(crate) struct Site {
+pub(crate) struct HostAccess {
     pub(crate) host: Host,
     /// The folder of what root has pinned.
     pub(crate) pinned: Host,
@@ -75,22 +75,22 @@ pub(crate) struct Site {
 
 struct UpgradeController {
     orders: Cache<NodeUpgrade>,
-    /// It says which cluster this is.
+    /// Contains the id of the cluster.
     sync: Cache<CloudSync>,
-    site: Site,
+    access: HostAccess,
     relay: Relay,
     clock: SharedClock,
     about: Identity,
     events: Events,
     ledger: Mutex<Ledger>,
-    standing: Mutex<Option<StandingOffer>>,
-    told: watch::Sender<ToldUpgrade>,
+    pending: Mutex<Option<PendingOffer>>,
+    reported: watch::Sender<ReportedUpgrade>,
     metrics: UpgradeMetrics,
 }
 
 /// An offer that the host has (monotonic times).
 #[derive(Clone, Debug)]
-struct StandingOffer {
+struct PendingOffer {
     /// The uid of the upgrade.
     upgrade: String,
     /// The start, as far as this process knows.
@@ -99,19 +99,19 @@ struct StandingOffer {
     written: Duration,
 }
 
-/// Starts it, and returns what the report of the node says of upgrades.
+/// Starts it, and returns the part about upgrades of the node's report.
 ///
 /// # Errors
 /// When a metric's name is taken.
 pub(crate) fn start(
-    (site, relay): (Site, Relay),
+    (access, relay): (HostAccess, Relay),
     sync: Cache<CloudSync>,
     about: Identity,
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
-) -> Result<watch::Receiver<ToldUpgrade>, MetricsError> {
-    let (told, telling) = watch::channel(ToldUpgrade::Unknown);
+) -> Result<watch::Receiver<ReportedUpgrade>, MetricsError> {
+    let (reported, receiver) = watch::channel(ReportedUpgrade::Unknown);
     let queue = Queue::new();
     queue.push(key());
     // Optional: a cluster may not have the definition yet.
@@ -119,7 +119,7 @@ pub(crate) fn start(
         clients.for_controller("upgrade-cache", DEFAULT_IN_FLIGHT),
         CONTAINERSHIP_NAMESPACE,
     )
-    .fields(&format!("metadata.name={}", site.node))
+    .fields(&format!("metadata.name={}", access.node))
     .optional()
     .start(tasks, &context.kit);
     orders.notify(queue.always(key()));
@@ -130,26 +130,26 @@ pub(crate) fn start(
     );
     tasks.spawn(
         "upgrade/files",
-        site.watcher.clone().run(queue.clone(), key(), tasks.shutdown_token()),
+        access.watcher.clone().run(queue.clone(), key(), tasks.shutdown_token()),
     );
     let controller = UpgradeController {
         orders,
         sync,
-        site,
+        access,
         relay,
         clock: Arc::clone(&context.kit.clock),
         about,
         events: context.events.of(UpgradeController::NAME),
         ledger: Mutex::default(),
-        standing: Mutex::default(),
-        told,
+        pending: Mutex::default(),
+        reported,
         metrics: UpgradeMetrics::new(&context.kit.metrics)?,
     };
     // It does not wait for the first list: while there is none, it reports why.
     Controller::new(controller, queue)
         .backoff(RETRIES)
         .start(context.clone(), tasks);
-    Ok(telling)
+    Ok(receiver)
 }
 
 impl Reconciler for UpgradeController {
@@ -159,31 +159,31 @@ impl Reconciler for UpgradeController {
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, UpgradeError> {
         pass.about(self.about.reference());
         if !self.orders.is_synced() {
-            // What is offered stays, and so does what is reported, unless waiting does not help.
+            // The offer and the report stay, unless waiting does not help.
             if self.unreadable().is_none() {
                 return Ok(Next::Pending(FIRST_LIST));
             }
             self.report(None, false, None).await?;
-            return Ok(Next::Pending(LOOK_AGAIN));
+            return Ok(Next::Pending(RESYNC_INTERVAL));
         }
         let order = self
             .orders
-            .get(&Key::namespaced(CONTAINERSHIP_NAMESPACE, self.site.node.as_str()));
+            .get(&Key::namespaced(CONTAINERSHIP_NAMESPACE, self.access.node.as_str()));
         // Somebody else's finalizer may keep one that the coordinator has deleted.
         let order = order.filter(|order| order.metadata.deletion_timestamp.is_none());
         let is_over = order.is_none();
-        let upgrade = order.map(|order| node_upgrade::read(&order, &self.site.node));
+        let upgrade = order.map(|order| node_upgrade::read(&order, &self.access.node));
         let upgrades: Vec<Upgrade> = upgrade.iter().map(form::read).collect();
         let decided = {
             let mut ledger = self.ledger.lock();
             ledger.see(&upgrades);
-            offer(&upgrades, &self.site.node, &ledger, self.clock.now())
+            offer(&upgrades, &self.access.node, &ledger, self.clock.now())
         };
         let upgrade = upgrade.filter(|_| decided.is_ok());
         let id = upgrade.as_ref().map(|upgrade| form::id(upgrade).to_owned());
         let result = match (decided, upgrade) {
             (Ok(offered), Some(upgrade)) => self.make(offered, upgrade).await,
-            (Ok(_), None) => Ok(Next::After(LOOK_AGAIN)),
+            (Ok(_), None) => Ok(Next::After(RESYNC_INTERVAL)),
             (Err(refused), _) => self.withdraw(&refused).await,
         };
         let reported = self.report(id.as_deref(), is_over, result.as_ref().err()).await;
@@ -191,7 +191,7 @@ impl Reconciler for UpgradeController {
         // As the signer wants.
         if let Some(begin) = result.as_ref().err().and_then(UpgradeError::not_before) {
             let wait = Duration::try_from(begin.duration_since(self.clock.now())).unwrap_or_default();
-            return Ok(Next::Pending(wait.clamp(SOONEST, LOOK_AGAIN)));
+            return Ok(Next::Pending(wait.clamp(MIN_RECHECK_DELAY, RESYNC_INTERVAL)));
         }
         result
     }
@@ -215,7 +215,7 @@ impl UpgradeController {
     async fn make(&self, offered: Offer<'_>, upgrade: ClusterUpgrade) -> Result<Next, UpgradeError> {
         let now = self.clock.now();
         let left = Duration::try_from(offered.until.duration_since(now)).unwrap_or_default();
-        let next = Next::After(left.min(LOOK_AGAIN));
+        let next = Next::After(left.min(RESYNC_INTERVAL));
         let id = form::id(&upgrade).to_owned();
         let on_host = self.on_host(|host| Ok((host.ordered()?, host.result()?))).await;
         if let Ok((order, result)) = on_host {
@@ -224,7 +224,7 @@ impl UpgradeController {
                 return Ok(next);
             }
             if order.is_some_and(|order| self.is_offered(&order, &offered))
-                && !is_to_be_repeated(result.as_ref(), self.stands(&offered), now)
+                && !is_to_be_repeated(result.as_ref(), self.offer_age(&offered), now)
             {
                 return Ok(next);
             }
@@ -234,7 +234,7 @@ impl UpgradeController {
         let script = self.relay.script(&target).await?;
         let order = Order { upgrade, script };
         let about = format!("{id} to {target}");
-        let pinned = self.site.pinned.clone();
+        let pinned = self.access.pinned.clone();
         self.on_host(move |host| offer_checked(&pinned, host, &order, &target, now))
             .await?;
         info!(upgrade = about, until = %offered.until, "it is the turn of this node: the script is offered to the host");
@@ -242,13 +242,13 @@ impl UpgradeController {
         Ok(next)
     }
 
-    /// For how long the host has had the offer as it was written last.
-    fn stands(&self, offered: &Offer<'_>) -> Duration {
+    /// The time since the offer was written last.
+    fn offer_age(&self, offered: &Offer<'_>) -> Duration {
         let now = self.clock.monotonic();
-        let mut standing = self.standing.lock();
-        let known = standing.take().filter(|known| known.upgrade == offered.upgrade.uid);
+        let mut pending = self.pending.lock();
+        let known = pending.take().filter(|known| known.upgrade == offered.upgrade.uid);
         // The process before this one wrote it.
-        let known = standing.insert(known.unwrap_or_else(|| StandingOffer {
+        let known = pending.insert(known.unwrap_or_else(|| PendingOffer {
             upgrade: offered.upgrade.uid.clone(),
             since: now,
             written: now,
@@ -258,9 +258,9 @@ impl UpgradeController {
 
     fn written(&self, upgrade: String) {
         let now = self.clock.monotonic();
-        let mut standing = self.standing.lock();
-        let since = standing.take().filter(|known| known.upgrade == upgrade);
-        *standing = Some(StandingOffer {
+        let mut pending = self.pending.lock();
+        let since = pending.take().filter(|known| known.upgrade == upgrade);
+        *pending = Some(PendingOffer {
             upgrade,
             since: since.map_or(now, |known| known.since),
             written: now,
@@ -270,16 +270,16 @@ impl UpgradeController {
     /// Returns true if the host would have answered the offer by now.
     fn is_overdue(&self) -> bool {
         let now = self.clock.monotonic();
-        let standing = self.standing.lock();
-        standing
+        let pending = self.pending.lock();
+        pending
             .as_ref()
-            .is_some_and(|known| now.saturating_sub(known.since) >= LOOK_AGAIN)
+            .is_some_and(|known| now.saturating_sub(known.since) >= RESYNC_INTERVAL)
     }
 
     /// Returns true if the host has this offer: the same upgrade, until the same time.
     fn is_offered(&self, order: &Order, offered: &Offer<'_>) -> bool {
         let upgrades = [form::read(&order.upgrade)];
-        let there = offer(&upgrades, &self.site.node, &Ledger::default(), self.clock.now());
+        let there = offer(&upgrades, &self.access.node, &Ledger::default(), self.clock.now());
         there.is_ok_and(|there| there.upgrade.uid == offered.upgrade.uid && there.until == offered.until)
     }
 
@@ -287,8 +287,8 @@ impl UpgradeController {
         if self.on_host(|host| Ok(host.withdraw()?)).await? {
             info!(reason = %refused, "the script is not offered to the host any more");
         }
-        *self.standing.lock() = None;
-        Ok(Next::After(LOOK_AGAIN))
+        *self.pending.lock() = None;
+        Ok(Next::After(RESYNC_INTERVAL))
     }
 
     /// Reports the outcome of this node's turn, and the host's permission. An error of the offer comes before one of
@@ -299,8 +299,8 @@ impl UpgradeController {
         is_over: bool,
         error: Option<&UpgradeError>,
     ) -> Result<(), UpgradeError> {
-        let (site, sync) = (self.site.clone(), self.sync.get(&Key::new(CLOUD_SYNC)));
-        let looked = self.on_host(move |_| Ok(look(&site, sync.as_deref().map(cluster).unwrap_or_default())));
+        let (access, sync) = (self.access.clone(), self.sync.get(&Key::new(CLOUD_SYNC)));
+        let looked = self.on_host(move |_| Ok(look(&access, sync.as_deref().map(cluster).unwrap_or_default())));
         let (looked, watching) = looked.await?;
         let is_overdue = self.is_overdue();
         let found = Found {
@@ -315,7 +315,7 @@ impl UpgradeController {
         };
         let report = found.report();
         self.metrics.show(&report, turn.is_some(), is_overdue);
-        let was = matches!(&*self.told.borrow(), ToldUpgrade::Reported(told) if told.unsigned_scripts);
+        let was = matches!(&*self.reported.borrow(), ReportedUpgrade::Reported(before) if before.unsigned_scripts);
         if report.unsigned_scripts && !was {
             warn!(
                 "unsigned-scripts permits scripts without a signature: whoever can write a ClusterUpgrade, or serve a script, is root on this node"
@@ -327,10 +327,10 @@ impl UpgradeController {
                 Notice::warning("UnsignedScriptsPermitted", "Upgrade", text.to_owned()),
             );
         }
-        self.told.send_if_modified(|told| {
-            let report = ToldUpgrade::Reported(report);
-            let changed = *told != report;
-            *told = report;
+        self.reported.send_if_modified(|reported| {
+            let report = ReportedUpgrade::Reported(report);
+            let changed = *reported != report;
+            *reported = report;
             changed
         });
         watching
@@ -340,14 +340,14 @@ impl UpgradeController {
         &self,
         work: impl FnOnce(&Host) -> Result<T, UpgradeError> + Send + 'static,
     ) -> Result<T, UpgradeError> {
-        let host = self.site.host.clone();
+        let host = self.access.host.clone();
         spawn_blocking(move || work(&host))
             .await
             .map_err(UpgradeError::Thread)?
     }
 }
 
-/// The id of the cluster in the cloud; empty if the coordinator has not said it, or is too old to do so.
+/// The id of the cluster in the cloud; empty if the coordinator has not written it, or is too old to do so.
 fn cluster(sync: &CloudSync) -> &str {
     sync.status.as_ref().map_or("", |status| &status.cluster_id)
 }

@@ -200,7 +200,7 @@ impl Host {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn tell(&self, result: &RunResult) -> Result<(), FileError> {
+    pub fn write_result(&self, result: &RunResult) -> Result<(), FileError> {
         let opened = self.ensure(&FOLDER)?;
         let folder = opened.last().ok_or_else(|| missing("scripts/upgrade"))?;
         let content = serde_json::to_vec(result).map_err(|error| malformed(RESULT, &error))?;

@@ -109,7 +109,7 @@ pub struct OpenPart {
 /// Refuses to go on where there are no units: in a container, whose folders are not those of the host.
 ///
 /// # Errors
-/// How it was seen.
+/// The sign of a container.
 pub fn check_host() -> Result<(), PlaceError> {
     check_system(Path::new("/"))
 }
@@ -138,7 +138,7 @@ fn check_system(root: &Path) -> Result<(), PlaceError> {
 /// for what it leads to.
 ///
 /// # Errors
-/// Which file or folder it is.
+/// The file or folder that can be changed, or is missing.
 pub(super) fn check_program(program: &Path) -> Result<(), PlaceError> {
     let target = fs::canonicalize(program).map_err(|source| unreadable(program, source))?;
     if !target.is_file() {
@@ -157,7 +157,7 @@ pub(super) fn check_program(program: &Path) -> Result<(), PlaceError> {
 /// exist. Above it, folders may be sticky, like `/tmp`: there nobody can replace a folder of root.
 ///
 /// # Errors
-/// Which folder it is.
+/// The folder that can be changed, or cannot be created.
 pub(super) fn check_folder(folder: &Path) -> Result<(), PlaceError> {
     let Resolved { existing, .. } = resolve(folder)?;
     if let Some(part) = open_part(&existing, STICKY)? {
@@ -172,7 +172,7 @@ const STICKY: u32 = 0o1000;
 /// Refuses a folder in which nothing can be created, or which cannot be created itself.
 ///
 /// # Errors
-/// Which folder cannot be written.
+/// The folder that cannot be written.
 pub(super) fn check_writable(folder: &Path) -> Result<(), PlaceError> {
     let Resolved { existing, .. } = resolve(folder)?;
     // Root may write everywhere, and still creates no file in /proc. Of a file without a name, nothing is left when the
@@ -189,7 +189,7 @@ pub(super) fn check_writable(folder: &Path) -> Result<(), PlaceError> {
 /// Refuses what is below the folder that the agent's container can write, and a link there.
 ///
 /// # Errors
-/// Which it is.
+/// The path that the agent can write.
 pub(super) fn check_apart(path: &Path, folder: &Path, flag: &'static str) -> Result<(), PlaceError> {
     let shared = resolve(folder)?.whole;
     // The parent of a bare name is empty.

@@ -1,5 +1,5 @@
-//! Fetches the script of this node from the coordinator, which asks the cloud. The agent has no key of the cloud: it
-//! sends a token of its pod for the coordinator alone, which says which node it is.
+//! Fetches the script of this node from the coordinator, which gets it from the cloud. The agent has no key of the
+//! cloud: it sends a token of its pod for the coordinator alone, which says which node it is.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,11 +11,11 @@ use tidewaiter_kit::files;
 use tidewaiter_upgrade::Version;
 use url::Url;
 
-/// The time that the coordinator may take: it asks the API server and the cloud.
-const ANSWER: Duration = Duration::from_secs(40);
+/// The time that the coordinator may take: it sends requests to the API server and the cloud.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// A script is at most 1 MiB long.
-const MOST_BYTES: usize = 1024 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
 
 /// The address of the coordinator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -88,13 +88,13 @@ pub enum RelayError {
         message: String,
     },
     /// It is too long.
-    #[error("the coordinator sends more than {MOST_BYTES} bytes")]
+    #[error("the coordinator sends more than {MAX_BYTES} bytes")]
     TooLong,
 }
 
 /// The response of a coordinator that has no script.
 #[derive(Default, Deserialize)]
-struct Said {
+struct ErrorBody {
     #[serde(default)]
     message: String,
 }
@@ -111,7 +111,7 @@ impl Relay {
         let mut builder = Client::builder()
             .redirect(redirect::Policy::none())
             .no_proxy()
-            .timeout(ANSWER);
+            .timeout(RESPONSE_TIMEOUT);
         if let Some(path) = &settings.ca_file {
             let pem = read("caFile", path)?;
             let certificates = Certificate::from_pem_bundle(&pem).map_err(RelayError::Client)?;
@@ -139,13 +139,13 @@ impl Relay {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unanswered)? {
             body.extend_from_slice(&chunk);
-            if body.len() > MOST_BYTES {
+            if body.len() > MAX_BYTES {
                 return Err(RelayError::TooLong);
             }
         }
         if status != StatusCode::OK {
-            let said: Said = serde_json::from_slice(&body).unwrap_or_default();
-            let message = said.message.chars().filter(|c| !c.is_control()).take(256).collect();
+            let body: ErrorBody = serde_json::from_slice(&body).unwrap_or_default();
+            let message = body.message.chars().filter(|c| !c.is_control()).take(256).collect();
             return Err(RelayError::Refused { status, message });
         }
         Ok(String::from_utf8_lossy(&body).into_owned())

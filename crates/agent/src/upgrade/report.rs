@@ -9,21 +9,21 @@ use super::files::{Outcome, RunResult};
 
 /// The part about upgrades of the node's report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ToldUpgrade {
+pub(crate) enum ReportedUpgrade {
     /// Upgrades are disabled on the node.
     Disabled,
     /// The upgrade controller has not looked yet.
     #[default]
     Unknown,
-    /// This.
+    /// The report of its last pass.
     Reported(UpgradeReport),
 }
 
 /// The length of a message in the report.
-const MESSAGE: usize = 1024;
+const MAX_MESSAGE_CHARS: usize = 1024;
 
 /// The length of an id in the report.
-const ID: usize = 253;
+const MAX_ID_CHARS: usize = 253;
 
 /// The findings of a pass.
 #[derive(Debug, Default)]
@@ -49,10 +49,10 @@ pub(super) struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// The report. It never has what the script printed, which may be secret. What the host has begun or said for good
+    /// The report. It never has the output of the script, which may be secret. A run that has begun, or a final result,
     /// counts, whatever the agent fails to do meanwhile.
     pub(super) fn report(self) -> UpgradeReport {
-        let id: String = self.turn.unwrap_or_default().chars().take(ID).collect();
+        let id: String = self.turn.unwrap_or_default().chars().take(MAX_ID_CHARS).collect();
         // A host that cannot read the order does not know its id.
         let answer = self
             .result
@@ -63,21 +63,21 @@ impl Found<'_> {
             (_, Some(result)) if result.outcome != Outcome::Blocked => reported(result),
             (Some(message), _) => UpgradeReport {
                 not_before: self.not_before,
-                ..said(UpgradeState::Blocked, message)
+                ..with_message(UpgradeState::Blocked, message)
             },
             (None, Some(result)) => reported(result),
             (None, None) if id.is_empty() => UpgradeReport::default(),
-            (None, None) if self.is_overdue => said(UpgradeState::Offered, UNANSWERED.to_owned()),
-            (None, None) => said(UpgradeState::Offered, "the host has not answered yet".to_owned()),
+            (None, None) if self.is_overdue => with_message(UpgradeState::Offered, UNANSWERED.to_owned()),
+            (None, None) => with_message(UpgradeState::Offered, "the host has not answered yet".to_owned()),
         };
         if !id.is_empty() {
             report.id = id;
         }
-        report.message = report.message.chars().take(MESSAGE).collect();
+        report.message = report.message.chars().take(MAX_MESSAGE_CHARS).collect();
         report.unsigned_scripts = self.permits_unsigned;
         // `offer` decides by it.
         report.follows_own_status = true;
-        report.host_problem = self.host_problem.chars().take(MESSAGE).collect();
+        report.host_problem = self.host_problem.chars().take(MAX_MESSAGE_CHARS).collect();
         report
     }
 }
@@ -85,15 +85,16 @@ impl Found<'_> {
 const UNANSWERED: &str = "the host does not answer: on the node, run tidewaiter host install if it was never run, \
      then systemctl enable --now tidewaiter-upgrade.path tidewaiter-upgrade.service";
 
-/// For how long the host may be late to say what became of what it ran.
-const LATE: SignedDuration = SignedDuration::from_mins(2);
+/// The time that the host has after the end of a run to write the result.
+const RESULT_GRACE: SignedDuration = SignedDuration::from_mins(2);
 
-/// A run past its end counts as stopped: the host stops it then. So its units are dead, and nobody else would say it.
+/// A run past its end counts as stopped: the host stops it then. So its units are dead, and nothing else would report
+/// it.
 fn settled(result: RunResult, now: Timestamp) -> RunResult {
     let is_running = matches!(result.outcome, Outcome::Running | Outcome::RollingBack);
     match result
         .until
-        .filter(|until| is_running && now.duration_since(*until) > LATE)
+        .filter(|until| is_running && now.duration_since(*until) > RESULT_GRACE)
     {
         None => result,
         Some(until) => RunResult {
@@ -107,7 +108,7 @@ fn settled(result: RunResult, now: Timestamp) -> RunResult {
     }
 }
 
-fn said(state: UpgradeState, message: String) -> UpgradeReport {
+fn with_message(state: UpgradeState, message: String) -> UpgradeReport {
     UpgradeReport {
         state,
         message,
@@ -127,10 +128,10 @@ fn reported(result: RunResult) -> UpgradeReport {
         Outcome::Refused => UpgradeState::Refused,
     };
     UpgradeReport {
-        id: result.id.chars().take(ID).collect(),
+        id: result.id.chars().take(MAX_ID_CHARS).collect(),
         exit_code: result.exit_code,
         rolled_back: result.rolled_back,
-        ..said(state, result.message)
+        ..with_message(state, result.message)
     }
 }
 
@@ -236,7 +237,7 @@ mod tests {
             (None, None, None, false, (State::None, "", 0)),
             (Some("a"), None, None, false, (State::Offered, "a", 0)),
             (Some("a"), None, None, true, (State::Offered, "a", 1)),
-            // What it says of another upgrade is no answer.
+            // A result of another upgrade is no answer.
             (Some("a"), None, Some(("b", Failed)), true, (State::Offered, "a", 1)),
             (Some("a"), None, Some(("a", Running)), true, (State::Running, "a", 0)),
             (Some("a"), None, Some(("a", Failed)), false, (State::Failed, "a", 0)),
@@ -257,7 +258,7 @@ mod tests {
             ),
             // It cannot read the order, so it does not know its id.
             (Some("a"), None, Some(("", Blocked)), false, (State::Blocked, "a", 1)),
-            // A failure of the agent hides nothing that the host has begun or said for good.
+            // A failure of the agent hides no run that has begun, and no final result.
             (
                 Some("a"),
                 Some("e"),
@@ -345,7 +346,7 @@ mod tests {
         };
         assert_eq!(shown(early(None)), (State::Blocked, "a".to_owned(), 0));
         assert_eq!(early(None).report().not_before, Some(Timestamp::MAX));
-        // What the host has begun or said for good comes first.
+        // A run that has begun, and a final result, come first.
         let failed = early(Some(result("a", Outcome::Failed))).report();
         assert_eq!((failed.state, failed.not_before), (State::Failed, None));
     }

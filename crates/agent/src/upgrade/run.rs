@@ -1,17 +1,17 @@
-//! `tidewaiter host run`: what the host does when `current` changes, and after it has booted.
+//! `tidewaiter host run`: the reaction of the host to a change of `current`, and to a boot.
 //!
 //! - Everything is decided here, with what cannot come from the cluster: what is pinned, the version of the kubelet,
 //!   the clock, and the record of this host.
 //! - The run is recorded before it begins, and decided again in between. So a crash at any point leads to one run or
 //!   none. Only a script that declares itself repeatable runs again after it was interrupted, whatever the version of
 //!   the kubelet is then.
-//! - What has ended, and what was refused because of the script or of what is pinned, is final: no script of this
+//! - A script that has ended, or was refused because of itself or of a pinned value, is final: no script of this
 //!   upgrade runs any more. The coordinator starts the next node then.
-//! - What is recorded as running does not run when this process has the lock. It is settled, also when its order is
-//!   gone. Where its unit was killed and the host goes on, the unit of the way back settles it: it does not run again,
-//!   also if it is repeatable, so that one that uses up the memory does not do so until its deadline.
-//! - What runs is a copy in a folder that the agent cannot reach: a file that is exchanged after it was checked does
-//!   not run. Where the copy cannot run, nothing is recorded, and the order is retried.
+//! - A script that is recorded as running does not run when this process has the lock. It is settled, also when its
+//!   order is gone. Where its unit was killed and the host goes on, the unit of the way back settles it: it does not
+//!   run again, also if it is repeatable, so that one that uses up the memory does not do so until its deadline.
+//! - The script that runs is a copy in a folder that the agent cannot reach: a file that is exchanged after it was
+//!   checked does not run. Where the copy cannot run, nothing is recorded, and the order is retried.
 //! - A script is killed at the deadline, so that it does not run beside that of the next node. So is its way back.
 //!   Where its signature has a window, it neither begins before that nor runs beyond it.
 //! - At most one script runs in a process, and its way back in another one. systemd kills what a script has left when
@@ -36,15 +36,15 @@ use tidewaiter_upgrade::signed::{Untrusted, VerifiedScript, digest};
 use tidewaiter_upgrade::{InvalidVersion, Upgrade, Version, form};
 
 use super::files::{FileError, Order, Outcome, RunResult};
-use super::trust::{Asked, Trust, TrustError};
+use super::trust::{ScriptRequest, Trust, TrustError};
 use crate::host::{Host, HostError};
-use execute::{CopyError, Execution, Way};
+use execute::{CopyError, Execution, Mode};
 pub(super) use execute::{SCRIPT, kubelet_version, version_text};
 use record::{Record, WayBack};
-use settle::{ended, tell_again};
+use settle::{ended, write_again};
 use written::Ended;
 
-/// The reason why the host cannot even refuse.
+/// The reason why the host can neither run nor refuse a script.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A file of the host.
@@ -138,8 +138,8 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Carries out what `current` orders, and writes what became of it. Returns the result; None if there is nothing to
-    /// do. An order that comes meanwhile is left to the next process: the agent repeats what is not answered.
+    /// Carries out the order in `current`, and writes the result. Returns it; None if there is nothing to do. An order
+    /// that comes meanwhile is left to the next process: the agent repeats an order without a result.
     ///
     /// # Errors
     /// When neither the record nor the result can be written.
@@ -163,7 +163,7 @@ impl Runner {
         let order = match host.ordered() {
             Ok(None) => return self.settle(&host, state),
             Ok(Some(order)) => order,
-            Err(error) => return self.tell(&host, "", Outcome::Blocked, &error).map(Some),
+            Err(error) => return self.report(&host, "", Outcome::Blocked, &error).map(Some),
         };
         let id = form::id(&order.upgrade).to_owned();
         let before = host.result().unwrap_or_default().filter(|result| result.id == id);
@@ -172,7 +172,7 @@ impl Runner {
             return Ok(None);
         }
         if let Some(ended) = ended(state, &id) {
-            return tell_again(&host, ended);
+            return write_again(&host, ended);
         }
         let due = |record: Record| record.way_back.is_some_and(|due| due.failed.id == id);
         let is_due = Record::read(state).is_ok_and(due);
@@ -182,7 +182,7 @@ impl Runner {
         // Only one runs, and it is not this one: the process that ran it has ended.
         let was_running = outcome == Some(Outcome::Running);
         let result = match self.start(&host, state, &order, &id) {
-            Ok(ended) => return self.tell_ended(&host, state, ended).map(Some),
+            Ok(ended) => return self.write_ended(&host, state, ended).map(Some),
             Err(refused) if was_running => self.result(&id, Outcome::Interrupted, &Interrupted(Some(refused))),
             Err(refused) => {
                 let outcome = refused.outcome();
@@ -196,11 +196,11 @@ impl Runner {
                 self.result(&id, outcome, &refused)
             }
         };
-        host.tell(&result)?;
+        host.write_result(&result)?;
         Ok(Some(result))
     }
 
-    fn tell(
+    fn report(
         &self,
         host: &Host,
         id: &str,
@@ -208,7 +208,7 @@ impl Runner {
         why: &(dyn std::error::Error + 'static),
     ) -> Result<RunResult, RunError> {
         let result = self.result(id, outcome, why);
-        host.tell(&result)?;
+        host.write_result(&result)?;
         Ok(result)
     }
 
@@ -231,7 +231,7 @@ impl Runner {
         let mut record = Record::read(state)?;
         let upgrades = [identified(order, id)];
         let target = target(order)?;
-        let script = trust.open(&order.script, &self.asked(id, &target, &record))?;
+        let script = trust.open(&order.script, &self.script_request(id, &target, &record))?;
         // One that has ended was not interrupted.
         let repeatable = match record.ended.as_deref() {
             Some(ended) if ended == id => Repeatable::No,
@@ -252,9 +252,9 @@ impl Runner {
         let version = self.version_for(&record, id, is_again);
         let run = self.decide_again(host, order, &record, trust.node(), version.as_ref(), decided.again)?;
         let run = within(&script, run);
-        host.tell(&self.running(id, &run))?;
+        host.write_result(&self.running(id, &run))?;
         let execution = Execution::new(path, trust.node(), &run, &*self.clock);
-        let result = execution.start(Way::There).map_err(NotRun::Start)?;
+        let result = execution.start(Mode::Upgrade).map_err(NotRun::Start)?;
         record.ended = Some(id.to_owned());
         let (mut result, until) = (result, run.until);
         if result.outcome == Outcome::Failed && script.has_way_back() {
@@ -295,8 +295,8 @@ impl Runner {
             .or_else(|| record.version_before(id).filter(|_| is_again))
     }
 
-    fn asked<'a>(&self, upgrade: &'a str, version: &'a Version, record: &Record) -> Asked<'a> {
-        Asked {
+    fn script_request<'a>(&self, upgrade: &'a str, version: &'a Version, record: &Record) -> ScriptRequest<'a> {
+        ScriptRequest {
             upgrade,
             version,
             newest: record.newest,
@@ -384,7 +384,7 @@ fn opened(folder: &Path) -> Result<Host, RunError> {
     Ok(Host::of_root(folder))
 }
 
-/// Holds the lock, and says whether a way back is due; None if a script runs.
+/// Takes the lock. Returns it, and true if a way back is due; None if a script runs.
 pub(super) fn hold(state: &Host) -> Result<Option<(File, bool)>, HostError> {
     let Some(lock) = record::lock(state)? else {
         return Ok(None);

@@ -48,7 +48,7 @@ pub(super) fn is_ours(name: &str) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AgentIdentity<'a> {
     pub(super) node: &'a NodeName,
-    /// The id of the cluster in the cloud; empty if nobody has said it yet.
+    /// The id of the cluster in the cloud; empty if it is not known yet.
     pub(super) cluster: &'a str,
     pub(super) folder: &'a str,
     /// Its setting `stateFolder`.
@@ -194,16 +194,16 @@ impl Trust {
     /// Returns the script if it may run on this host.
     ///
     /// # Errors
-    /// Which check refused.
-    pub fn open<'a>(&self, text: &'a str, asked: &Asked<'_>) -> Result<VerifiedScript<'a>, Untrusted> {
+    /// The check that failed.
+    pub fn open<'a>(&self, text: &'a str, request: &ScriptRequest<'_>) -> Result<VerifiedScript<'a>, Untrusted> {
         let expected = Expected {
             keys: &self.keys,
             cluster: &self.cluster,
             node: &self.node,
-            upgrade: asked.upgrade,
-            version: asked.version,
-            newest: asked.newest,
-            now: asked.now,
+            upgrade: request.upgrade,
+            version: request.version,
+            newest: request.newest,
+            now: request.now,
         };
         match open(text, &expected) {
             Err(Untrusted::Unsigned) if self.permits_unsigned => Ok(open_unsigned(text)),
@@ -233,7 +233,7 @@ fn last_line(text: &str) -> &str {
 /// The key in a file that minisign writes.
 ///
 /// # Errors
-/// What it must be.
+/// The rule that the text violates.
 pub fn key(text: &str) -> Result<TrustedKey, String> {
     last_line(text).parse()
 }
@@ -279,7 +279,7 @@ pub(super) fn entries(folder: &OwnedFd) -> Result<Vec<String>, HostError> {
 
 /// The request to run a script.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct ScriptRequest<'a> {
     /// The id of the upgrade.
     pub upgrade: &'a str,
     /// The version to upgrade to.

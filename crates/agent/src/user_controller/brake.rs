@@ -1,4 +1,4 @@
-//! Decides whether many users may lose their access at the same time. Pure.
+//! Holds the removal of many users at the same time until it is confirmed. Pure.
 //!
 //! One user that is removed loses access at once. Nobody left, or more than half of more than five users gone, may be a
 //! mistake: `kubectl delete users --all`, a definition that was deleted, a schema that drops fields, an etcd that was
@@ -22,10 +22,10 @@ use uuid::Uuid;
 use crate::authorized_keys::{LoginKey, Logins};
 
 /// A list with this many users or fewer is only guarded against becoming empty, as in the mirror.
-const FEW: usize = 5;
+const MAX_UNGUARDED_USERS: usize = 5;
 
-/// Removals that are this far apart are not taken together.
-const TOGETHER: Duration = Duration::from_mins(10);
+/// The time after which further removals are counted separately.
+const REMOVAL_WINDOW: Duration = Duration::from_mins(10);
 
 /// The state of the mirror of Users.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(crate) struct MirrorState {
     pub(crate) revision: String,
     /// True if it holds deletions itself.
     pub(crate) is_held: bool,
-    /// The time when the cloud last answered, as of the last write.
+    /// The time of the last response of the cloud, as of the last write.
     pub(crate) last_success: Option<Timestamp>,
     /// True if everything that the coordinator manages is being removed.
     pub(crate) is_terminating: bool,
@@ -100,15 +100,15 @@ impl Brake {
             self.revision = Some(mirror.revision.clone());
         }
         let is_all = gone == count;
-        let is_most = count > FEW && gone * 2 > count;
+        let is_most = count > MAX_UNGUARDED_USERS && gone * 2 > count;
         if is_all || is_most {
             return gone > 0 && !self.confirms(wanted, users, mirror);
         }
         gone > 0 && self.is_new && !mirror.is_terminating && !agrees(users, mirror)
     }
 
-    /// With another list of the cloud; or with the same, when all whom it named are still there, and only what was
-    /// added since is gone.
+    /// True with another list of the cloud; or with the same, when all its users are still there, and only users that
+    /// were added since are gone.
     fn confirms(&self, wanted: &Logins, users: usize, mirror: &MirrorState) -> bool {
         let is_other = self.revision.as_ref() != Some(&mirror.revision);
         let has_all = || {
@@ -132,7 +132,7 @@ impl Brake {
             self.revision = Some(mirror.revision.clone());
             self.confirmed = Some(Arc::clone(applied));
             self.complete = Arc::clone(applied);
-        } else if now.saturating_sub(self.changed) >= TOGETHER {
+        } else if now.saturating_sub(self.changed) >= REMOVAL_WINDOW {
             self.complete = Arc::clone(applied);
         } else if *applied != self.complete {
             let complete = Arc::make_mut(&mut self.complete);
@@ -248,7 +248,7 @@ mod tests {
         assert!(brake.holds(&ids(0..4), 4, &away));
         // Five are complete when they stay for long, or when the mirror confirms them.
         let mut later = brake.clone();
-        later.release(&ids(0..5), 5, &away, minute + TOGETHER);
+        later.release(&ids(0..5), 5, &away, minute + REMOVAL_WINDOW);
         assert!(!later.holds(&ids(0..1), 1, &away));
         brake.release(&ids(0..5), 5, &mirror(5, "two"), minute);
         assert!(!brake.holds(&ids(0..1), 1, &away));
@@ -296,7 +296,7 @@ mod tests {
         let minute = Duration::from_mins(1);
         let mut brake = brake(2);
         // The mirror was away for long.
-        for now in [minute, minute + TOGETHER] {
+        for now in [minute, minute + REMOVAL_WINDOW] {
             assert!(!brake.holds(&ids(0..100), 100, &mirror(2, "one")));
             brake.release(&ids(0..100), 100, &mirror(2, "one"), now);
         }

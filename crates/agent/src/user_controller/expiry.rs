@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 /// The mirror confirms an unchanged list once an hour, so a shorter expiry would remove keys by accident.
-pub(crate) const SHORTEST: Duration = Duration::from_hours(12);
+pub(crate) const MIN_EXPIRY: Duration = Duration::from_hours(12);
 
 /// The time between the announcement and the removal.
-const ANNOUNCED: Duration = Duration::from_hours(6);
+const ANNOUNCEMENT_PERIOD: Duration = Duration::from_hours(6);
 
 /// The expiry of the users' keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) fn expiry(after: Option<Duration>, confirmed: Duration, now: Duration
     if age >= after {
         return Expiry::Expired;
     }
-    match after.saturating_sub(ANNOUNCED).checked_sub(age) {
+    match after.saturating_sub(ANNOUNCEMENT_PERIOD).checked_sub(age) {
         Some(left) if !left.is_zero() => Expiry::Confirmed(left),
         _ => Expiry::Soon(after.saturating_sub(age)),
     }
@@ -48,7 +48,7 @@ impl Expiry {
         }
     }
 
-    /// The time when another answer is due.
+    /// The time until the next state.
     pub(crate) fn next(self) -> Option<Duration> {
         match self {
             Self::Confirmed(left) | Self::Soon(left) => Some(left),
@@ -73,7 +73,7 @@ mod tests {
             (day, hours(18), Expiry::Soon(hours(6))),
             (day, hours(23), Expiry::Soon(hours(1))),
             (day, hours(24), Expiry::Expired),
-            (Some(SHORTEST), hours(0), Expiry::Confirmed(hours(6))),
+            (Some(MIN_EXPIRY), hours(0), Expiry::Confirmed(hours(6))),
         ] {
             assert_eq!(expiry(after, start, start + age), expected, "{age:?}");
         }

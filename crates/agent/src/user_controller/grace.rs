@@ -1,12 +1,12 @@
-//! The grace of foreign lines: which lines of others stay for a while after the first start of an agent on this host,
-//! and until when.
+//! The grace of foreign lines: the lines of others that stay for a while after the first start of an agent on this
+//! host, and its end.
 //!
 //! - It begins once: the record is written, and flushed, before a line is removed or spared. A restart goes on with it,
 //!   and so does an agent of another version. The record is in a folder of its own that only root can write: not in
 //!   that of `authorized_keys`, which may belong to another account.
 //! - Only lines that the first look has found stay. A line that comes later goes at once, so anyone who can write
 //!   `authorized_keys` gains nothing.
-//! - It ends by the clock, so long after its beginning as the setting says now. The end is recorded as well, so a clock
+//! - It ends by the clock, the time in the setting after its beginning. The end is recorded as well, so a clock
 //!   that is put back restarts nothing.
 //! - A record that cannot be of an agent is the end of the grace: one that is damaged, that others can write, or that
 //!   begins in the future. So nothing in it lets a line stay for longer than the setting says, counted from the start
@@ -91,7 +91,7 @@ impl Grace {
         self.problem.take()
     }
 
-    /// Goes on with a record, or begins one. Fails when it cannot be recorded: nothing is removed or spared then.
+    /// Continues a record, or begins one. Fails when it cannot be recorded: nothing is removed or spared then.
     fn begin(
         &mut self,
         host: &Host,

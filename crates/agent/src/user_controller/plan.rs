@@ -10,9 +10,9 @@ pub(crate) const MODE: u32 = 0o600;
 
 const OTHER_LINES: &str = "has other lines than the agent wrote";
 
-/// The file as the agent left it.
+/// The file as the agent wrote it last.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Left {
+pub(crate) struct LastWritten {
     /// The former content.
     pub(crate) desired: Desired,
     /// The inode of the file.
@@ -24,7 +24,7 @@ pub(crate) struct Left {
 pub(crate) struct Plan {
     /// The new file; None when the file is as it should be.
     pub(crate) write: Option<Vec<u8>>,
-    /// Changes that others made to the file that was left, in words.
+    /// Changes that others made to the file since then, in words.
     pub(crate) tampering: Vec<String>,
     /// The lines of the file as it is.
     pub(crate) parts: Parts,
@@ -38,10 +38,10 @@ pub(crate) struct Target<'a> {
     pub(crate) owner: Owner,
 }
 
-/// `left` is None for the first look after a start, when nobody knows who changed what. `late` is what was written to
-/// files after they had been replaced. That the file is too large counts in the first look as well, because lines go
-/// that would have stayed.
-pub(crate) fn plan(target: Target<'_>, found: &Found, left: Option<&Left>, late: &[Parts]) -> Plan {
+/// `last_written` is None for the first look after a start, when nobody knows who changed what. `late` has the lines
+/// that were written to files after they had been replaced. A file that is too large is reported in the first look as
+/// well, because lines are removed that would have stayed.
+pub(crate) fn plan(target: Target<'_>, found: &Found, last_written: Option<&LastWritten>, late: &[Parts]) -> Plan {
     let content = match found {
         Found::File(file) => file.content.as_slice(),
         Found::Absent | Found::Other(_) => &[],
@@ -56,12 +56,12 @@ pub(crate) fn plan(target: Target<'_>, found: &Found, left: Option<&Left>, late:
         Found::File(file) => attributes = wrong_attributes(file, target.owner),
     }
     let mut wanted = target.format.render(&parts, target.desired);
-    if let Some(left) = left {
+    if let Some(last_written) = last_written {
         // Mostly nothing else is desired: then the lines are rendered once.
-        let before = if left.desired.is(target.desired) {
+        let before = if last_written.desired.is(target.desired) {
             Cow::Borrowed(&wanted)
         } else {
-            Cow::Owned(target.format.render(&parts, &left.desired))
+            Cow::Owned(target.format.render(&parts, &last_written.desired))
         };
         if **before != *content && tampering.is_empty() {
             let what = || format!("{OTHER_LINES}{}", named(added_keys(parts.lines(), &before)));
@@ -77,14 +77,14 @@ pub(crate) fn plan(target: Target<'_>, found: &Found, left: Option<&Left>, late:
     }
     let is_right = matches!(found, Found::File(_)) && attributes.is_empty() && wanted == content;
     tampering.extend(attributes);
-    if let (Found::File(file), Some(left), false) = (found, left, tampering.is_empty())
-        && file.inode != left.inode
+    if let (Found::File(file), Some(last_written), false) = (found, last_written, tampering.is_empty())
+        && file.inode != last_written.inode
     {
         tampering.push(format!("is another file, of the user {}", file.owner.uid));
     }
     Plan {
         write: (!is_right).then_some(wanted),
-        tampering: match left {
+        tampering: match last_written {
             Some(_) => tampering,
             None => excess.into_iter().collect(),
         },

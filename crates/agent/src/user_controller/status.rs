@@ -12,14 +12,14 @@ use tidewaiter_kit::{Chain, Events, Notice, SharedClock};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use super::authorized_keys_files::Outcome;
 use super::expiry::Expiry;
-use super::site::Outcome;
 use crate::host::HostError;
 use crate::identity::Identity;
 
 /// The state that the node's report is made of.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct AgentStatus {
     /// The outcome of the last pass that did not fail.
     pub(crate) outcome: Option<Arc<Outcome>>,
     /// The reason why the last pass failed, or could only overwrite a file in place.
@@ -30,7 +30,7 @@ pub(crate) struct Told {
     pub(crate) tampering: VecDeque<(Timestamp, String)>,
 }
 
-impl Told {
+impl AgentStatus {
     /// Returns true if the Users are not listed yet, and nothing is wrong.
     pub(crate) fn awaits_users(&self) -> bool {
         self.error.is_none() && self.outcome.as_ref().is_some_and(|outcome| !outcome.is_listed)
@@ -42,7 +42,7 @@ pub(crate) struct Status {
     identity: Identity,
     events: Events,
     clock: SharedClock,
-    told: watch::Sender<Told>,
+    published: watch::Sender<AgentStatus>,
     metrics: UserMetrics,
 }
 
@@ -133,7 +133,7 @@ impl Status {
             identity,
             events,
             clock,
-            told: watch::Sender::default(),
+            published: watch::Sender::default(),
             metrics: UserMetrics::new(metrics)?,
         })
     }
@@ -144,17 +144,17 @@ impl Status {
     }
 
     /// The last state, and each change of it.
-    pub(crate) fn told(&self) -> watch::Receiver<Told> {
-        self.told.subscribe()
+    pub(crate) fn subscribe(&self) -> watch::Receiver<AgentStatus> {
+        self.published.subscribe()
     }
 
     /// A pass failed.
     pub(super) fn failed(&self, error: &HostError) {
         self.metrics.is_applied.set(0);
         let error = Chain(error).to_string();
-        self.told.send_if_modified(|told| {
-            let is_new = told.error.as_ref() != Some(&error);
-            told.error = Some(error);
+        self.published.send_if_modified(|status| {
+            let is_new = status.error.as_ref() != Some(&error);
+            status.error = Some(error);
             is_new
         });
     }
@@ -185,38 +185,43 @@ impl Status {
         }
         // While restores are slowed down, the files were not looked at.
         if outcome.wait.is_none() {
-            self.tell(outcome);
+            self.update(outcome);
         }
     }
 
     /// A use since the last pass. One from before the start is in the report alone.
     fn new_use<'a>(&self, outcome: &'a Outcome) -> Option<&'a (Timestamp, String)> {
-        let told = self.told.borrow();
-        let before = told.outcome.as_ref()?.break_glass_use.as_ref();
+        let status = self.published.borrow();
+        let before = status.outcome.as_ref()?.break_glass_use.as_ref();
         let found = outcome.break_glass_use.as_ref()?;
         before.is_none_or(|before| before.0 < found.0).then_some(found)
     }
 
-    fn tell(&self, outcome: &Outcome) {
+    fn update(&self, outcome: &Outcome) {
         let now = self.clock.now();
-        self.told.send_if_modified(|told| {
-            let before = told.outcome.as_ref().and_then(|before| before.logins.as_ref());
+        self.published.send_if_modified(|status| {
+            let before = status.outcome.as_ref().and_then(|before| before.logins.as_ref());
             if before != outcome.logins.as_ref()
                 && let Some(logins) = &outcome.logins
             {
                 info!(users = logins.len(), "the users that can log in");
             }
             let error = outcome.unplaced.as_ref().map(|error| Chain(error).to_string());
-            let is_same = told.error == error && told.outcome.as_ref().is_some_and(|before| before.says(outcome));
-            told.error = error;
-            told.outcome = Some(Arc::new(outcome.clone()));
+            let is_same = status.error == error
+                && status
+                    .outcome
+                    .as_ref()
+                    .is_some_and(|before| before.has_same_report(outcome));
+            status.error = error;
+            status.outcome = Some(Arc::new(outcome.clone()));
             if !outcome.tampering.is_empty() {
-                told.restores = told.restores.saturating_add(1);
+                status.restores = status.restores.saturating_add(1);
             }
-            told.tampering
+            status
+                .tampering
                 .extend(outcome.tampering.iter().map(|what| (now, what.clone())));
-            let excess = told.tampering.len().saturating_sub(MOST_NAMED);
-            told.tampering.drain(..excess);
+            let excess = status.tampering.len().saturating_sub(MOST_NAMED);
+            status.tampering.drain(..excess);
             !is_same || !outcome.tampering.is_empty()
         });
     }
@@ -254,9 +259,9 @@ impl Status {
 }
 
 impl Outcome {
-    /// Returns true if a report of both says the same.
-    fn says(&self, other: &Self) -> bool {
-        let said = |it: &Self| {
+    /// True if a report of both has the same content.
+    fn has_same_report(&self, other: &Self) -> bool {
+        let reported = |it: &Self| {
             (
                 it.is_listed,
                 it.is_held,
@@ -265,7 +270,7 @@ impl Outcome {
                 it.expiry.word(),
             )
         };
-        said(self) == said(other)
+        reported(self) == reported(other)
             && self.logins == other.logins
             && self.refused == other.refused
             && self.foreign_keys == other.foreign_keys

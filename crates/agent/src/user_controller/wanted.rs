@@ -21,10 +21,10 @@ use crate::authorized_keys::{LoginKey, Logins};
 const MIRROR: &str = "sync-users";
 
 /// The keys of a user that are written.
-const MOST_KEYS: usize = 64;
+const MAX_KEYS: usize = 64;
 
 /// The size of all keys that are written: a third of what is read of a file.
-const MOST_BYTES: usize = 2 * 1024 * 1024;
+const MAX_BYTES: usize = 2 * 1024 * 1024;
 
 /// A key takes this much beside its data: the command and the id.
 pub(super) const OVERHEAD: usize = 128;
@@ -173,11 +173,11 @@ impl Wanted {
         for (index, given) in user.spec.ssh_keys.iter().enumerate() {
             let position = format!("number {}", index + 1);
             let name = if given.name.is_empty() { &position } else { &given.name };
-            if index >= MOST_KEYS {
+            if index >= MAX_KEYS {
                 self.refuse(
                     user,
                     "",
-                    format!("only the first {MOST_KEYS} keys of a user are written"),
+                    format!("only the first {MAX_KEYS} keys of a user are written"),
                 );
                 break;
             }
@@ -198,11 +198,11 @@ impl Wanted {
                 continue;
             }
             let size = key.data.len() + OVERHEAD;
-            if *bytes + size > MOST_BYTES {
+            if *bytes + size > MAX_BYTES {
                 self.refuse(
                     user,
                     name,
-                    format!("the keys of all users take more than {MOST_BYTES} bytes"),
+                    format!("the keys of all users take more than {MAX_BYTES} bytes"),
                 );
                 continue;
             }

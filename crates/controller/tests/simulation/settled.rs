@@ -158,7 +158,7 @@ fn wrong(world: &World, node: &Value, record: Option<&Value>, forged: usize, nod
 
 /// Checks that nothing is requested or written except watches, the Lease, and after 45 minutes repeated Events.
 pub async fn check_quiet(world: &World, time: Duration) {
-    let (writes, asked) = (world.server.writes().len(), world.server.asked().len());
+    let (writes, asked) = (world.server.writes().len(), world.server.requests().len());
     sleep(time).await;
     let is_lease = |write: &Write| write.resource == "leases";
     let is_repeated_event = |write: &Write| write.resource == "events" && time > Duration::from_mins(45);
@@ -169,7 +169,7 @@ pub async fn check_quiet(world: &World, time: Duration) {
                 .violated(format!("written although nothing happens: {write}"));
         }
     }
-    for asked in world.server.asked().iter().skip(asked) {
+    for asked in world.server.requests().iter().skip(asked) {
         let goes_on = asked.verb == Verb::Watch || asked.resource == "leases" || asked.resource == "events";
         if asked.by.starts_with(REPLICA) && !goes_on {
             world

@@ -258,7 +258,7 @@ impl Desired for DesiredAccount<'_> {
     }
 
     /// The cache holds every account of the name, so one that it does not show is still to come.
-    fn whole(&self) -> Option<Value> {
+    fn full_patch(&self) -> Option<Value> {
         None
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tidewaiter_coordinator::controllers::look_at_upgrade;
 use tidewaiter_kit::Pause;
 use tidewaiter_testkit::Identity;
-use tidewaiter_upgrade::drain::Why;
+use tidewaiter_upgrade::drain::DrainBlocker;
 
 use crate::cluster::{Wiring, coordinator};
 use crate::world::{OLD, World};
@@ -103,14 +103,14 @@ async fn the_forecast_is_what_the_eviction_api_does() {
         let left = looked.left(&name.parse().unwrap());
         for left in left {
             let pod = left.pod.strip_prefix(&format!("{name}/")).unwrap();
-            let (code, number) = match left.why {
-                Why::NoController => {
+            let (code, number) = match left.blocker {
+                DrainBlocker::NoController => {
                     seen[3] += 1;
                     continue;
                 }
-                Why::Leaving => (201, 0),
-                Why::Budget(_) => (429, 1),
-                Why::SeveralBudgets(_) => (500, 2),
+                DrainBlocker::Leaving => (201, 0),
+                DrainBlocker::Budget(_) => (429, 1),
+                DrainBlocker::SeveralBudgets(_) => (500, 2),
             };
             seen[number] += 1;
             let evicted = match api.evict(pod, &EvictParams::default()).await {

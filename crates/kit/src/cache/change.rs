@@ -1,4 +1,4 @@
-//! A change of a cached object, and what is called for it.
+//! A change of a cached object, and the triggers that are called for it.
 
 use std::fmt::{self, Debug};
 

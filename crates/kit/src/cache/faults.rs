@@ -24,7 +24,7 @@ use crate::leader::Leadership;
 use crate::metrics::Metrics;
 
 /// The time after which an Event on each is published again, while Events live an hour.
-const REPEAT: Duration = Duration::from_mins(55);
+const REPEAT_AFTER: Duration = Duration::from_mins(55);
 
 /// The undecodable objects of every cache of a process. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +57,7 @@ impl UndecodableObjects {
                 }
                 // Again for those whose Event was not published.
                 let changed = self.0.changed.notified();
-                let _ = timeout(&*clock, REPEAT, changed).await;
+                let _ = timeout(&*clock, REPEAT_AFTER, changed).await;
             }
         };
         shutdown.run_until_cancelled(reporting).await;

@@ -19,7 +19,7 @@ impl<K: Cacheable> Feed<K> {
         Self::keeping(kit, |_| true)
     }
 
-    /// The same with only the objects for which `keep` is true.
+    /// A feed and its cache, which drops the objects for which `keep` is false.
     pub(super) fn keeping(kit: &Kit, keep: fn(&K) -> bool) -> (Self, Cache<K>) {
         let health = Health::new(kit.clock.clone(), kit.metrics.cache_stale.with_label_values(&["fed"]));
         let faults = Faults::of::<K>(kit.undecodable.clone(), &kit.metrics);

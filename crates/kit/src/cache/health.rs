@@ -24,7 +24,7 @@ const STALE_LIMIT: Duration = Duration::from_mins(3);
 pub struct WatchTrouble {
     /// Since when, without a good answer in between.
     pub since: Timestamp,
-    /// The same on the monotonic clock.
+    /// `since` on the monotonic clock.
     pub since_monotonic: Duration,
     /// The text of the last failure.
     pub error: String,

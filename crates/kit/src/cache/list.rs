@@ -1,4 +1,4 @@
-//! Reads a list once, for a command that follows no watch.
+//! Reads a list once, for a command without a watch.
 
 use kube::Api;
 use kube::api::ListParams;
@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use super::{Cacheable, Guarded, Undecodable};
 
 /// Objects in one answer of the API server.
-const PAGE: u32 = 500;
+const PAGE_SIZE: u32 = 500;
 
 /// Reads all objects, page by page: those that can be decoded, and those that cannot.
 ///
@@ -16,7 +16,7 @@ const PAGE: u32 = 500;
 pub async fn list_all<K: Cacheable + DeserializeOwned>(
     api: &Api<Guarded<K>>,
 ) -> kube::Result<(Vec<K>, Vec<Undecodable>)> {
-    let mut asked = ListParams::default().limit(PAGE);
+    let mut asked = ListParams::default().limit(PAGE_SIZE);
     let (mut items, mut undecodable) = (Vec::new(), Vec::new());
     loop {
         let page = api.list(&asked).await?;

@@ -5,8 +5,8 @@ use futures::StreamExt as _;
 use super::{CacheBuilder, Cacheable, Connect, Guarded};
 
 impl<K: Cacheable> CacheBuilder<K> {
-    /// Drops what nobody reads of each object, before it is cached: for kinds that have no slim type because they are
-    /// also written.
+    /// Drops the fields of each object that nobody reads, before it is cached: for kinds that have no slim type because
+    /// they are also written.
     #[must_use]
     pub fn prune(self, prune: impl Fn(&mut K) + Clone + Send + Sync + 'static) -> Self {
         let connect = self.connect;

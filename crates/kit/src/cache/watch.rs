@@ -21,14 +21,14 @@ use crate::backoff::Backoff;
 use crate::chain::Chain;
 use crate::client::{retry_after, retry_after_status};
 
-/// Away for 30 s is 7 requests, and at most 8 s until it is noticed that the server is back.
+/// A server that is away for 30 s gets 7 requests, and its return is noticed after at most 8 s.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(8));
 
 /// A watch that is cut this long after it was tried again was established, so it showed all that the last one missed.
 /// Longer than `client/pace.rs` delays one that ends at once.
 const ESTABLISHED: Duration = Duration::from_secs(10);
 
-/// So many refusals by the server in a row, whatever they say, and the next attempt begins with a list.
+/// The errors of the API server in a row, of any status, after which the next attempt is a relist.
 const REFUSALS_BEFORE_LIST: u32 = 6;
 
 pub(super) async fn follow<K: Cacheable>(
@@ -41,10 +41,10 @@ pub(super) async fn follow<K: Cacheable>(
     let kind = K::kind(&());
     let errors = kit.metrics.watch_errors.with_label_values(&[&kind]);
     let mut events = connect();
-    let mut trouble = Failures::default();
-    // What was said of it: once, however often it is tried.
-    let mut told = None;
-    // When the watch was last tried again; monotonic.
+    let mut failures = Failures::default();
+    // The last error logged at WARN; repeats are logged at DEBUG.
+    let mut last_logged = None;
+    // The monotonic time of the last attempt.
     let mut tried = kit.clock.monotonic();
     // From the first page that is asked for to the last: a list may take longer than a minute and fail all the same.
     let mut listing = true;
@@ -60,8 +60,8 @@ pub(super) async fn follow<K: Cacheable>(
         };
         let wait = match event {
             Some(Ok(event)) => {
-                if trouble.over(&event) {
-                    told = None;
+                if failures.are_over(&event) {
+                    last_logged = None;
                     info!(kind = %kind, "the watch goes on");
                 }
                 match event {
@@ -69,7 +69,7 @@ pub(super) async fn follow<K: Cacheable>(
                     Event::InitDone => listing = false,
                     Event::InitApply(_) | Event::Apply(_) | Event::Delete(_) => {}
                 }
-                // A list says what there is only at its end.
+                // A list is complete only at its end.
                 if matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_)) {
                     health.recovered();
                 }
@@ -81,17 +81,17 @@ pub(super) async fn follow<K: Cacheable>(
                 let now = kit.clock.monotonic();
                 if is_cut(&error) && now.saturating_sub(tried) >= ESTABLISHED {
                     health.recovered();
-                    trouble = Failures::default();
+                    failures = Failures::default();
                 }
-                let said = said::<K>(&error);
-                health.failed(said.clone(), cause(&error));
-                let (list, wait) = trouble.more(&error, now);
+                let text = describe::<K>(&error);
+                health.failed(text.clone(), cause(&error));
+                let (list, wait) = failures.add(&error, now);
                 let wait_ms = wait.as_millis();
-                if told.as_ref() == Some(&said) {
-                    debug!(kind = %kind, list, wait_ms, error = said, "the watch failed");
+                if last_logged.as_ref() == Some(&text) {
+                    debug!(kind = %kind, list, wait_ms, error = text, "the watch failed");
                 } else {
-                    warn!(kind = %kind, list, wait_ms, error = said, "the watch failed; it is tried again until it goes on");
-                    told = Some(said);
+                    warn!(kind = %kind, list, wait_ms, error = text, "the watch failed; it is tried again until it goes on");
+                    last_logged = Some(text);
                 }
                 if list {
                     events = connect();
@@ -115,7 +115,7 @@ pub(super) async fn follow<K: Cacheable>(
 
 /// The text of a failure. A kind that the API server does not have is named, because the answer of the server does not
 /// name it.
-fn said<K: Cacheable>(error: &watcher::Error) -> String {
+fn describe<K: Cacheable>(error: &watcher::Error) -> String {
     if is_undefined(error) {
         let (plural, version, group) = (K::plural(&()), K::api_version(&()), K::group(&()));
         let remedy = if group.contains('.') && !group.ends_with(".k8s.io") {
@@ -125,10 +125,10 @@ fn said<K: Cacheable>(error: &watcher::Error) -> String {
         };
         return format!("the API server does not know {plural} ({version}): {remedy}");
     }
-    let said = Chain(error).to_string();
+    let text = Chain(error).to_string();
     match cause(error) {
-        TroubleCause::Denied => format!("{said} (apply Tidewaiter's role from deploy/)"),
-        _ => said,
+        TroubleCause::Denied => format!("{text} (apply Tidewaiter's role from deploy/)"),
+        _ => text,
     }
 }
 
@@ -169,48 +169,48 @@ async fn quiet(health: &Health, kit: &Kit) {
 /// The failures of the watch in a row.
 #[derive(Debug, Default)]
 struct Failures {
-    /// All of them, in a row.
     count: u32,
-    /// The number of them that began with a list. Counted apart, so that a server that was away and comes back without
-    /// the old events is asked for a list at once, while one that never serves a watch after a list is not asked
-    /// without end.
+    /// The number of them that lead to a relist. Counted apart, so that a server that was away and comes back without
+    /// the old events is relisted at once, while one that never serves a watch after a list is not relisted without
+    /// end.
     lists: u32,
     last: Duration,
-    told: bool,
+    /// True until the first event after a failure.
+    is_failing: bool,
 }
 
 impl Failures {
-    /// One more failure at `now`: whether to begin with a list, and how long to wait before.
-    fn more(&mut self, error: &watcher::Error, now: Duration) -> (bool, Duration) {
+    /// Counts a failure at `now`. Returns true if the next attempt is a relist, and the wait before it.
+    fn add(&mut self, error: &watcher::Error, now: Duration) -> (bool, Duration) {
         if now.saturating_sub(self.last) > QUIET {
             *self = Self::default();
         }
         self.last = now;
-        self.told = true;
+        self.is_failing = true;
         self.count = self.count.saturating_add(1);
         let list = needs_list(error, self.count);
         if list {
             self.lists = self.lists.saturating_add(1);
         }
         let backoff = BACKOFF.delay(if list { self.lists } else { self.count });
-        (list, not_before(error).unwrap_or_default().saturating_add(backoff))
+        (list, retry_delay(error).unwrap_or_default().saturating_add(backoff))
     }
 
-    /// True if `event` is the first sign that the watch goes on.
-    fn over<K>(&mut self, event: &Event<K>) -> bool {
+    /// True if `event` is the first one after a failure that shows that the watch works.
+    fn are_over<K>(&mut self, event: &Event<K>) -> bool {
         match event {
-            // Said before anything was asked of the server.
+            // Emitted before the LIST is sent.
             Event::Init => return false,
-            // A list that was answered; the watch after it may yet fail.
+            // The LIST succeeded; the watch after it may yet fail.
             Event::InitApply(_) | Event::InitDone => {}
             Event::Apply(_) | Event::Delete(_) => (self.count, self.lists) = (0, 0),
         }
-        std::mem::take(&mut self.told)
+        std::mem::take(&mut self.is_failing)
     }
 }
 
-/// The time before which the server wants no other attempt.
-fn not_before(error: &watcher::Error) -> Option<Duration> {
+/// The time for which the server wants no other attempt.
+fn retry_delay(error: &watcher::Error) -> Option<Duration> {
     match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
@@ -220,7 +220,7 @@ fn not_before(error: &watcher::Error) -> Option<Duration> {
     }
 }
 
-/// As client-go's reflector: whatever the server says that is not "later" makes the place in the stream doubtful.
+/// True for any error of the API server except throttling, authorization and 5xx, as client-go's reflector relists.
 fn needs_list(error: &watcher::Error, failures: u32) -> bool {
     let status = match error {
         watcher::Error::WatchError(status)
@@ -231,7 +231,7 @@ fn needs_list(error: &watcher::Error, failures: u32) -> bool {
         _ => return false,
     };
     match status.code {
-        // Not allowed (any more), too many requests, or trouble of its own: the place in the stream is still good.
+        // Authorization, throttling, or an error of the server: the resourceVersion is still good.
         401 | 403 | 408 | 429 | 500.. => failures.is_multiple_of(REFUSALS_BEFORE_LIST),
         _ => true,
     }

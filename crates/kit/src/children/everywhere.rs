@@ -21,7 +21,7 @@ use kube::Resource;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{CATCH_UP, CONCURRENCY, ChildrenError};
+use super::{CACHE_CATCH_UP_DELAY, CONCURRENCY, ChildrenError};
 use crate::cache::{Cache, Cacheable, Change, Metadata, Trigger};
 use crate::controller::Pass;
 use crate::key::Key;
@@ -49,8 +49,8 @@ pub trait Desired: Send + Sync {
     /// that the selector of the cache does not match any more.
     fn owns(&self, metadata: &ObjectMeta) -> bool;
 
-    /// The patch that makes any object of ours as desired; None if that depends on what the object has.
-    fn whole(&self) -> Option<Value>;
+    /// A merge patch that restores the child from any state; None if it needs the current object.
+    fn full_patch(&self) -> Option<Value>;
 }
 
 /// The change that makes a child as desired.
@@ -134,10 +134,10 @@ impl<C: Cacheable> Everywhere<C> {
         self.ensure_in(writer, &namespace, desired, unwanted).await
     }
 
-    /// The same for a namespace that is known to exist, whatever the pass is about.
+    /// As [`Everywhere::ensure`], in a namespace that is known to exist, whatever the object of the pass is.
     ///
     /// # Errors
-    /// As [`Everywhere::ensure`].
+    /// [`ChildrenError`], after every write was tried.
     pub async fn ensure_in<D>(
         &self,
         writer: &Writer,
@@ -174,7 +174,7 @@ impl<C: Cacheable> Everywhere<C> {
         let results: Vec<_> = stream::iter(requests).buffer_unordered(CONCURRENCY).collect().await;
         let mut failed = Vec::new();
         for (key, result) in results {
-            // The watch may have shown the write before its answer came: then no change follows that forgets it.
+            // The watch may have shown the write before its response came: then no later change expires its record.
             let _ = is_outdated::<D>(writer, &key, self.children.get(&key).as_ref());
             match result {
                 Ok(true) => {}
@@ -184,7 +184,7 @@ impl<C: Cacheable> Everywhere<C> {
         }
         if failed.is_empty() && foreign.is_empty() {
             return Ok(if outdated {
-                Next::Pending(CATCH_UP)
+                Next::Pending(CACHE_CATCH_UP_DELAY)
             } else {
                 Next::UntilChanged
             });
@@ -198,7 +198,7 @@ impl<C: Cacheable> Everywhere<C> {
     }
 }
 
-/// True if the cache does not show our own last write of the child yet. What it is past is forgotten.
+/// True if the cache does not show our own last write of the child yet. Expires the record of a write that it shows.
 fn is_outdated<D: Desired>(writer: &Writer, key: &Key, child: Option<&Arc<D::Child>>) -> bool {
     writer.awaits::<D::Body>(key, child.map(|child| child.meta()))
 }
@@ -259,13 +259,13 @@ async fn create<D: Desired>(writer: &Writer, desired: Option<&D>, body: &D::Body
     let Some(desired) = desired.filter(|desired| desired.owns(&found)) else {
         return Ok(false);
     };
-    match desired.whole() {
+    match desired.full_patch() {
         Some(patch) => writer.patch::<D::Body>(&found, patch).await.map(|_| true),
         None => Err(error),
     }
 }
 
-/// The cache does not hold what shows whether it is ours.
+/// Patches a child that lacks our label, if the API server shows that it is ours: the cache has too few fields.
 async fn take_up<D: Desired>(
     writer: &Writer,
     desired: Option<&D>,

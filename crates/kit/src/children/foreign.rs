@@ -140,7 +140,7 @@ async fn follow<K: Cacheable + DeserializeOwned>(client: Client, name: String, n
         match event {
             Ok(Event::Init) => present.clear(),
             Ok(Event::InitApply(object)) => drop(present.insert(key(&object))),
-            // What the list lacks was deleted before it.
+            // An object that the list lacks was deleted before it.
             Ok(Event::InitDone) => push_if(&|object| !present.contains(object)),
             Ok(Event::Apply(_)) => {}
             Ok(Event::Delete(object)) => push_if(&|waiting| *waiting == key(&object)),

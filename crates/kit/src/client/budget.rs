@@ -76,8 +76,8 @@ impl Permits {
         self.budget.within_process
     }
 
-    /// Waits for a permit: first for one of its own, so that no more of its requests than it has permits wait for those of
-    /// the process, which are given in order of arrival.
+    /// Waits for a permit: first for one of its own, so that no more of its requests than it has permits wait for those
+    /// of the process, which are given in order of arrival.
     pub(super) async fn acquire(&self) -> Result<Permit<'_>, AcquireError> {
         let own = self.own.acquire().await?;
         let process = match &self.process {

@@ -21,7 +21,7 @@ use super::fence::{Fenced, FencedBody, caused_by_fence};
 use super::pace::Pace;
 use super::pages::Pages;
 use super::request::{Kind, Resources, kind};
-use super::retry_after::{into_status, is_asked};
+use super::retry_after::{has_retry_after, into_status};
 use super::{IN_FLIGHT, PERMIT_TIMEOUT, REQUEST_TIMEOUT, WRITE_TIMEOUT};
 use crate::Kit;
 use crate::clock::{Elapsed, SharedClock, timeout};
@@ -86,7 +86,7 @@ pub(super) struct Gate<S> {
     inner: S,
 }
 
-/// A response that is there as a whole, or a stream.
+/// A response that was read completely, or a stream.
 type Answer<B> = Response<Either<Full<Bytes>, B>>;
 
 impl<S, B> Service<Request<Body>> for Gate<S>
@@ -140,7 +140,7 @@ impl GateLayer {
         Ok(response)
     }
 
-    /// Nobody knows how long it takes: it needs no permit, and only its headers have a deadline.
+    /// Sends a request whose response has no end: it needs no permit, and only its headers have a deadline.
     async fn stream<S, B>(&self, inner: S, request: Request<Body>) -> Result<Answer<B>, BoxError>
     where
         S: Service<Request<FencedBody>, Response = Response<B>>,
@@ -151,7 +151,7 @@ impl GateLayer {
         let clock = &*self.shared.clock;
         let sent = inner.oneshot(request.map(FencedBody::read));
         let response = timeout(clock, REQUEST_TIMEOUT, sent).await?.map_err(Into::into)?;
-        if is_asked(&response) {
+        if has_retry_after(&response) {
             return timeout(clock, REQUEST_TIMEOUT, self.collect(response)).await?;
         }
         Ok(response.map(Either::Right))
@@ -219,7 +219,9 @@ impl GateLayer {
                 resource: resources.label(resource),
                 outcome: "unknown",
             };
-            let in_flight = leadership.begin_write().map(|under_way| self.delays_release(under_way));
+            let in_flight = leadership
+                .begin_write()
+                .map(|under_way| self.track_until_answered(under_way));
             let Some(under_way) = in_flight else {
                 counted.outcome = "fenced";
                 return Err(Fenced.into());
@@ -242,7 +244,7 @@ impl GateLayer {
     }
 
     /// The write, if the Lease must not be released before its answer.
-    fn delays_release(&self, under_way: UnderWay) -> Option<UnderWay> {
+    fn track_until_answered(&self, under_way: UnderWay) -> Option<UnderWay> {
         if self.permits.delay_release() {
             return Some(under_way);
         }

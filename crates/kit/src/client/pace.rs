@@ -8,17 +8,17 @@ use parking_lot::Mutex;
 
 use crate::backoff::Backoff;
 
-/// A watch that lasted less did not work.
-const SHORT: Duration = Duration::from_secs(1);
-/// This many short watches are started again at once: a server that restarts closes some.
-const FREE: u32 = 2;
+/// A watch that ended earlier is a failure.
+const MIN_WATCH_DURATION: Duration = Duration::from_secs(1);
+/// The number of short watches in a row that are restarted at once: a server that restarts closes some.
+const FREE_RESTARTS: u32 = 2;
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(8));
 
-/// Watches that did not begin within [`STALE`] are forgotten when there are this many: plugins have watches of any
-/// kind.
-const MANY: usize = 256;
-/// Longer than a watch lasts.
-const STALE: Duration = Duration::from_mins(5);
+/// The number of watches above which those that did not begin within [`FORGET_AFTER`] are dropped: plugins have watches
+/// of any kind.
+const MAX_TRACKED_WATCHES: usize = 256;
+/// Longer than any watch lasts.
+const FORGET_AFTER: Duration = Duration::from_mins(5);
 
 /// The watches of a process by their request.
 #[derive(Debug, Default)]
@@ -40,10 +40,10 @@ impl Pace {
         };
         // Taken: the caller sees a watch that fails to begin, and has a backoff of its own.
         watch.short = match watch.begun.take() {
-            Some(begun) if now.saturating_sub(begun) < SHORT => watch.short.saturating_add(1),
+            Some(begun) if now.saturating_sub(begun) < MIN_WATCH_DURATION => watch.short.saturating_add(1),
             _ => 0,
         };
-        match watch.short.saturating_sub(FREE) {
+        match watch.short.saturating_sub(FREE_RESTARTS) {
             0 => Duration::ZERO,
             short => BACKOFF.delay(short),
         }
@@ -52,8 +52,8 @@ impl Pace {
     /// The watch began at `now`.
     pub(super) fn begun(&self, watch: String, now: Duration) {
         let mut watches = self.0.lock();
-        if watches.len() >= MANY {
-            let lately = |begun| now.saturating_sub(begun) < STALE;
+        if watches.len() >= MAX_TRACKED_WATCHES {
+            let lately = |begun| now.saturating_sub(begun) < FORGET_AFTER;
             watches.retain(|_, watch| watch.begun.is_some_and(lately));
         }
         watches.entry(watch).or_default().begun = Some(now);
@@ -81,7 +81,7 @@ mod tests {
         assert!(waits[11] >= BACKOFF.cap / 2, "{waits:?}");
         assert_eq!(pace.before("pods", now), Duration::ZERO);
         pace.begun("nodes".to_owned(), now);
-        assert_eq!(pace.before("nodes", now + SHORT), Duration::ZERO);
+        assert_eq!(pace.before("nodes", now + MIN_WATCH_DURATION), Duration::ZERO);
     }
 
     #[test]
@@ -90,7 +90,7 @@ mod tests {
         for number in 0..10_000_u32 {
             pace.begun(format!("kinds{number}"), Duration::from_secs(10 * u64::from(number)));
         }
-        assert!(pace.0.lock().len() <= MANY, "{}", pace.0.lock().len());
+        assert!(pace.0.lock().len() <= MAX_TRACKED_WATCHES, "{}", pace.0.lock().len());
     }
 
     #[test]

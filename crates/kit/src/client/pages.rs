@@ -1,8 +1,8 @@
 //! Pages of lists that fit into memory.
 //!
 //! The API server limits a page by the number of its objects, and anyone who writes the objects decides how large they
-//! are: 1.5 MB each, by the limit of etcd. So a page is read up to [`MOST`] bytes. One that is longer is dropped as
-//! soon as that is known, and asked for again with a quarter of its objects; a page of one object is read whatever its
+//! are: 1.5 MB each, by the limit of etcd. So a page is read up to [`MAX_PAGE_BYTES`]. One that is longer is dropped as
+//! soon as that is known, and requested again with a quarter of its objects; a page of one object is read whatever its
 //! size is. The number is remembered for each list, and doubled after a small page, so that a long list of large
 //! objects costs few pages that are dropped.
 
@@ -13,10 +13,10 @@ use http::uri::PathAndQuery;
 use parking_lot::Mutex;
 
 /// The longest page, in bytes: 500 copies of a Secret, or 50 Nodes, are less than 1 MiB.
-const MOST: usize = 4 << 20;
+const MAX_PAGE_BYTES: usize = 4 << 20;
 
 /// A page that is shorter than this is small.
-const SMALL: usize = MOST / 8;
+const SMALL_PAGE_BYTES: usize = MAX_PAGE_BYTES / 8;
 
 /// The lists that are read in smaller pages than they ask for.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ impl Pages {
 
     /// The page had this many bytes.
     pub(super) fn read(&self, page: Page, bytes: usize) {
-        if page.objects == page.asked || bytes >= SMALL {
+        if page.objects == page.asked || bytes >= SMALL_PAGE_BYTES {
             return;
         }
         let objects = page.objects.saturating_mul(2);
@@ -75,7 +75,7 @@ impl Pages {
 impl Page {
     /// The number of bytes that are read of it.
     pub(super) fn most(&self) -> usize {
-        if self.objects > 1 { MOST } else { usize::MAX }
+        if self.objects > 1 { MAX_PAGE_BYTES } else { usize::MAX }
     }
 
     /// `uri` with the size of this page.
@@ -110,7 +110,7 @@ mod tests {
         let mut page = pages.page(&asked).unwrap();
         assert_eq!((page.objects, page.uri(&asked)), (50, asked.clone()));
         for objects in [12, 3, 1, 1] {
-            assert!(page.objects == 1 || page.most() == MOST);
+            assert!(page.objects == 1 || page.most() == MAX_PAGE_BYTES);
             page = pages.smaller(page);
             assert_eq!(page.objects, objects);
         }
@@ -119,10 +119,10 @@ mod tests {
             page.uri(&asked).to_string(),
             "https://server/api/v1/secrets?labelSelector=a%3Db&limit=1&continue=x"
         );
-        pages.read(page, SMALL);
+        pages.read(page, SMALL_PAGE_BYTES);
         assert_eq!(pages.page(&next).unwrap().objects, 1, "its objects are large");
         for objects in [2, 4, 8, 16, 32, 50, 50] {
-            pages.read(pages.page(&next).unwrap(), SMALL - 1);
+            pages.read(pages.page(&next).unwrap(), SMALL_PAGE_BYTES - 1);
             assert_eq!(pages.page(&asked).unwrap().objects, objects);
         }
         assert!(pages.0.lock().is_empty());

@@ -6,7 +6,7 @@ use http::{Method, Uri};
 use parking_lot::Mutex;
 
 /// The most resources that are labels of metrics. Tidewaiter's own are fewer, but plugins have objects of any kind.
-const RESOURCES: usize = 64;
+const MAX_RESOURCE_LABELS: usize = 64;
 
 /// The kind of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Resources {
     /// The label of the resource: its name if it is among the first that are written, or `other`.
     pub(super) fn label(&self, resource: String) -> String {
         let mut known = self.0.lock();
-        if known.len() < RESOURCES {
+        if known.len() < MAX_RESOURCE_LABELS {
             known.insert(resource.clone());
         }
         if known.contains(&resource) {
@@ -168,7 +168,7 @@ mod tests {
         let resources = Resources::default();
         let label = |number: usize| resources.label(format!("kinds{number}"));
         let labels: BTreeSet<String> = (0..1000).map(label).collect();
-        assert_eq!(labels.len(), RESOURCES + 1);
+        assert_eq!(labels.len(), MAX_RESOURCE_LABELS + 1);
         assert_eq!((label(0), label(999)), ("kinds0".to_owned(), "other".to_owned()));
     }
 

@@ -1,4 +1,4 @@
-//! `Retry-After`: the API server, or a proxy before it, says when a request that it refused may be sent again.
+//! `Retry-After`: the time after which a request that the API server, or a proxy before it, refused may be sent again.
 //!
 //! kube drops the headers of an error and keeps its `Status`, which has a field for the same. API priority and fairness
 //! refuses with a header and a line of text, so the gate writes the value of the header into the Status, where a retry
@@ -15,21 +15,22 @@ use kube::core::response::StatusDetails;
 
 use crate::retry::FLOOR;
 
-/// When the request that led to this error may be sent again, if the server says so: five minutes at most.
+/// The time after which the request that led to this error may be sent again, if the server names one: five minutes at
+/// most.
 #[must_use]
 pub fn retry_after(error: &kube::Error) -> Option<Duration> {
     let kube::Error::Api(status) = error else { return None };
     in_status(status)
 }
 
-/// The same of the Status that ends a watch.
+/// The time after which a watch that ended with this Status may be started again, if it names one.
 pub(crate) fn in_status(status: &Status) -> Option<Duration> {
     let seconds = status.details.as_ref()?.retry_after_seconds;
     (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(FLOOR))
 }
 
 /// True if the body of this response has to be read for [`into_status`].
-pub(super) fn is_asked<B>(response: &Response<B>) -> bool {
+pub(super) fn has_retry_after<B>(response: &Response<B>) -> bool {
     let status = response.status();
     (status.is_client_error() || status.is_server_error()) && response.headers().contains_key(header::RETRY_AFTER)
 }
@@ -37,7 +38,10 @@ pub(super) fn is_asked<B>(response: &Response<B>) -> bool {
 /// The response, with the value of its header in the Status that is its body. Any other body becomes the message of
 /// one.
 pub(super) fn into_status(response: Response<Bytes>, now: Timestamp) -> Response<Bytes> {
-    let Some(after) = is_asked(&response).then(|| asked(response.headers(), now)).flatten() else {
+    let Some(after) = has_retry_after(&response)
+        .then(|| parse_retry_after(response.headers(), now))
+        .flatten()
+    else {
         return response;
     };
     let (mut parts, body) = response.into_parts();
@@ -75,8 +79,8 @@ pub fn retry_after_header(headers: &HeaderMap, now: Timestamp) -> Option<Duratio
     Some(Duration::try_from(time.duration_since(now)).unwrap_or_default())
 }
 
-/// The same in seconds, of which none is too few.
-fn asked(headers: &HeaderMap, now: Timestamp) -> Option<u32> {
+/// The time in the header `Retry-After` in seconds, rounded up.
+fn parse_retry_after(headers: &HeaderMap, now: Timestamp) -> Option<u32> {
     let seconds = retry_after_header(headers, now)?.as_millis().div_ceil(1000);
     Some(u32::try_from(seconds).unwrap_or(u32::MAX))
 }

@@ -15,8 +15,8 @@ use secrecy::ExposeSecret as _;
 
 use crate::clock::SharedClock;
 
-/// The kubelet replaces the token of a pod long before the old one expires.
-const RELOAD: Duration = Duration::from_mins(1);
+/// The interval of reading the file again. The kubelet replaces the token of a pod long before the old one expires.
+const RELOAD_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The token of a kubeconfig's `tokenFile`, or of the pod's service account.
 pub(super) struct TokenFile {
@@ -64,7 +64,7 @@ impl TokenFile {
     pub(super) fn header(&self) -> HeaderValue {
         let mut last = self.read.lock();
         let now = self.clock.monotonic();
-        if now.saturating_sub(last.1) >= RELOAD {
+        if now.saturating_sub(last.1) >= RELOAD_INTERVAL {
             *last = (read(&self.path).unwrap_or_else(|_| last.0.clone()), now);
         }
         last.0.clone()

@@ -22,9 +22,9 @@ use crate::tasks::panic_message;
 
 /// The number of objects that fail alike and are in the log; the others are logged at level debug. The metric counts
 /// all of them.
-const LOGGED: usize = 10;
+const MAX_LOGGED: usize = 10;
 
-/// When to reconcile a key again although nothing changes; None is never.
+/// The delay after which a key is requeued although nothing changes; None is never.
 pub(super) type Again = Option<Duration>;
 
 /// The state that the passes of one controller share.
@@ -102,7 +102,7 @@ impl<R: Reconciler> Attempts<R> {
         }
     }
 
-    /// The time for which no pass over the key starts, whatever asks for it.
+    /// The time for which no pass over the key starts, for whatever reason it is queued.
     pub(super) fn pause(&self, key: &Key) -> Option<Duration> {
         self.failing.lock().pause(key, self.context.kit.clock.monotonic())
     }
@@ -127,7 +127,7 @@ impl<R: Reconciler> Attempts<R> {
         let retry_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         if error.is_refusal() {
             debug!(class = error.class(), retry_ms, reason = %Chain(error), "refused");
-        } else if alike <= LOGGED {
+        } else if alike <= MAX_LOGGED {
             warn!(class = error.class(), retry_ms, error = %Chain(error), "reconcile failed");
         } else {
             debug!(class = error.class(), retry_ms, error = %Chain(error), "reconcile failed, as many others");

@@ -1,4 +1,4 @@
-//! When which key is due although nothing changes, on the kit's clock.
+//! The keys that are requeued at a time although nothing changes, on the kit's clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::clock::SharedClock;
 use crate::key::Key;
 
 /// The longest that a key waits: a pass that comes too early only finds nothing to do.
-const LONGEST: Duration = Duration::from_hours(24);
+const MAX_WAIT: Duration = Duration::from_hours(24);
 
 pub(super) struct Deadlines {
     clock: SharedClock,
@@ -27,7 +27,7 @@ impl Deadlines {
 
     pub(super) fn set(&mut self, key: Key, delay: Duration) {
         self.clear(&key);
-        let due = self.clock.monotonic().saturating_add(delay.min(LONGEST));
+        let due = self.clock.monotonic().saturating_add(delay.min(MAX_WAIT));
         self.order.insert((due, key.clone()));
         self.of.insert(key, due);
     }

@@ -1,22 +1,22 @@
 //! The keys whose last pass failed, by the class of the error.
 //!
 //! Most often they fail for one reason: a permission, a definition or an API server that is missing. Each waits for its
-//! own backoff; the first of them that succeeds shows that the reason is gone, and lets the others of its class try at
-//! once.
+//! own backoff; the first of them that succeeds shows that the reason is gone, and the others of its class are requeued
+//! at once.
 //!
 //! Changes do not drive a key that fails: a change starts a pass at once, and if that fails, too, the next pass starts
-//! [`PAUSE`] later at the earliest. The writes of a pass that partly failed are such changes.
+//! [`REPEATED_FAILURE_DELAY`] later at the earliest. The writes of a pass that partly failed are such changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::key::Key;
 
-/// Between two releases. An object that fails and succeeds in turn must not drive the others.
-const REST: Duration = Duration::from_secs(5);
+/// The minimum time between two releases. An object that fails and succeeds in turn must not drive the others.
+const MIN_RELEASE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Between two passes over a key after two failures within this time.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The time between two passes over a key after two failures within this time.
+const REPEATED_FAILURE_DELAY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Failing {
@@ -37,14 +37,18 @@ struct Failure {
 }
 
 impl Failing {
-    /// Returns how many fail with this class now.
+    /// Records a failure. Returns the number of keys that fail with this class now.
     pub(super) fn failed(&mut self, key: &Key, class: &'static str, now: Duration) -> usize {
         let last = self.classes.get(key);
-        let is_soon = last.is_some_and(|last| now < last.at.saturating_add(PAUSE));
+        let is_soon = last.is_some_and(|last| now < last.at.saturating_add(REPEATED_FAILURE_DELAY));
         let failure = Failure {
             class,
             at: now,
-            not_before: if is_soon { now.saturating_add(PAUSE) } else { now },
+            not_before: if is_soon {
+                now.saturating_add(REPEATED_FAILURE_DELAY)
+            } else {
+                now
+            },
         };
         let before = self.classes.insert(key.clone(), failure).map(|before| before.class);
         let count = self.counts.entry(class).or_default();
@@ -56,7 +60,7 @@ impl Failing {
         count
     }
 
-    /// The time for which no pass over the key starts, whatever asks for it.
+    /// The time for which no pass over the key starts, for whatever reason it is queued.
     pub(super) fn pause(&self, key: &Key, now: Duration) -> Option<Duration> {
         let pause = self.classes.get(key)?.not_before.saturating_sub(now);
         (!pause.is_zero()).then_some(pause)
@@ -74,7 +78,7 @@ impl Failing {
         let alike = self.classes.iter().filter(|(_, other)| other.class == class);
         let alike: BTreeSet<Key> = alike.map(|(key, _)| key.clone()).collect();
         if !alike.is_empty() {
-            self.not_before = now.saturating_add(REST);
+            self.not_before = now.saturating_add(MIN_RELEASE_INTERVAL);
         }
         alike
     }

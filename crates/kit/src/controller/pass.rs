@@ -43,7 +43,7 @@ impl Pass {
         &self.key
     }
 
-    /// Says which object the pass is about: an error's notice is published on it. The reference names the uid, so an
+    /// Sets the object of the pass, on which an error's notice is published. The reference names the uid, so an
     /// object that is created again under the name meanwhile does not get the Event.
     pub fn about(&mut self, object: ObjectReference) {
         self.about = Some(Box::new(object));

@@ -330,7 +330,7 @@ async fn changes_neither_drive_an_object_that_fails_nor_delay_its_retry() {
         }
         settle().await;
         assert!((2..=4).contains(&world.calls().len()), "{retry:?}: {:?}", world.calls());
-        // What was wrong is put right, and nothing changes any more.
+        // The cause is corrected, and nothing changes any more.
         world.script("a", []);
         pass(3 * SECOND).await;
         assert!((3..=6).contains(&world.calls().len()), "{retry:?}: {:?}", world.calls());

@@ -16,16 +16,16 @@ use crate::allowance::Allowance;
 
 const REPEAT_AFTER: Duration = Duration::from_mins(50);
 const REFILL: Duration = Duration::from_mins(5);
-const SHARE: Allowance = Allowance {
+const OBJECT_RATE: Allowance = Allowance {
     burst: 25,
     refill: REFILL,
 };
 
-/// Remembered of each kind, at least: two notices on each of 50,000 Nodes. With fewer, each retry of a Node beyond them
-/// would publish again.
-const REMEMBERED: usize = 100_000;
-/// The time before which what was remembered has no effect any more.
-const FORGOTTEN_AFTER: Duration = SHARE.refill.saturating_mul(SHARE.burst);
+/// The minimum number of notices of each kind that are remembered: two notices on each of 50,000 Nodes. With fewer,
+/// each retry of a Node beyond them would publish again.
+const MIN_REMEMBERED: usize = 100_000;
+/// The time after which a remembered notice has no effect any more.
+const FORGET_AFTER: Duration = OBJECT_RATE.refill.saturating_mul(OBJECT_RATE.burst);
 
 #[derive(Debug, Default)]
 pub(super) struct Recent {
@@ -57,7 +57,7 @@ impl Recent {
         if self.published.get(words).is_some_and(|again| now < again) {
             return None;
         }
-        let full_at = SHARE.take(self.full_at.get(object), now).ok()?;
+        let full_at = OBJECT_RATE.take(self.full_at.get(object), now).ok()?;
         self.full_at.insert(object, full_at, now);
         self.published.insert(words, now + REPEAT_AFTER, now);
         Some(Admitted { words, object, at: now })
@@ -74,8 +74,8 @@ impl Recent {
     }
 }
 
-/// The newest entries of a map: at least [`REMEMBERED`], at most twice as many. None is older than twice
-/// [`FORGOTTEN_AFTER`] when another is added.
+/// The newest entries of a map: at least [`MIN_REMEMBERED`], at most twice as many. None is older than twice
+/// [`FORGET_AFTER`] when another is added.
 #[derive(Debug, Default)]
 struct Newest {
     new: HashMap<u64, Duration>,
@@ -90,8 +90,8 @@ impl Newest {
     }
 
     fn insert(&mut self, key: u64, time: Duration, now: Duration) {
-        let full = self.new.len() >= REMEMBERED && !self.new.contains_key(&key);
-        if full || now.saturating_sub(self.since) >= FORGOTTEN_AFTER {
+        let full = self.new.len() >= MIN_REMEMBERED && !self.new.contains_key(&key);
+        if full || now.saturating_sub(self.since) >= FORGET_AFTER {
             self.old = mem::take(&mut self.new);
             self.since = now;
         }
@@ -191,13 +191,13 @@ mod tests {
     #[test]
     fn remembers_the_newest_and_not_without_end() {
         let mut recent = Recent::default();
-        let (all, mut most) = (3 * REMEMBERED, 0);
+        let (all, mut most) = (3 * MIN_REMEMBERED, 0);
         for n in 0..all {
             assert!(recent.admit(&node(&n.to_string()), &notice("x"), NOW).is_some());
             most = most.max(recent.published.len()).max(recent.full_at.len());
         }
-        assert!((REMEMBERED..=2 * REMEMBERED).contains(&most), "{most}");
-        for n in all - REMEMBERED..all {
+        assert!((MIN_REMEMBERED..=2 * MIN_REMEMBERED).contains(&most), "{most}");
+        for n in all - MIN_REMEMBERED..all {
             assert!(recent.admit(&node(&n.to_string()), &notice("x"), NOW).is_none(), "{n}");
         }
     }
@@ -221,7 +221,7 @@ mod tests {
             assert!(recent.admit(&node(&n.to_string()), &notice("x"), NOW).is_some());
         }
         for periods in 1..=2 {
-            let at = NOW + FORGOTTEN_AFTER * periods;
+            let at = NOW + FORGET_AFTER * periods;
             assert!(recent.admit(&node("later"), &notice("x"), at).is_some());
         }
         assert_eq!((recent.published.len(), recent.full_at.len()), (1, 1));

@@ -208,7 +208,7 @@ async fn nothing_is_published_without_leadership() {
 }
 
 #[tokio::test]
-async fn whoever_publishes_does_not_wait_and_each_object_keeps_its_order() {
+async fn publishing_does_not_wait_and_each_object_keeps_its_order() {
     let world = world();
     world.answers.forget_permits(Semaphore::MAX_PERMITS);
     let mut expected = Vec::new();
@@ -231,7 +231,7 @@ async fn many_give_way_to_other_work() {
     for n in 0..150 {
         world.events.publish(&named(&n.to_string()), notice("x"));
     }
-    let burst = usize::try_from(PACE.burst).unwrap();
+    let burst = usize::try_from(PUBLISH_RATE.burst).unwrap();
     while world.arrived().len() < burst {
         settle().await;
     }
@@ -239,7 +239,7 @@ async fn many_give_way_to_other_work() {
         settle().await;
         assert_eq!(world.arrived().len(), arrived);
         world.clock.sleeping(1).await;
-        world.clock.advance(PACE.refill);
+        world.clock.advance(PUBLISH_RATE.refill);
         settle().await;
     }
 }
@@ -250,19 +250,19 @@ async fn a_notice_that_found_the_queue_full_may_be_published_again() {
     world.answers.forget_permits(Semaphore::MAX_PERMITS);
     // One is under way, the others wait.
     world.publish(&named("under-way"), notice("x")).await;
-    for n in 0..QUEUE {
+    for n in 0..QUEUE_CAPACITY {
         world.events.publish(&named(&n.to_string()), notice("x"));
     }
     world.events.publish(&named("dropped"), notice("x"));
     assert_eq!(world.events.shared.dropped.load(Ordering::Relaxed), 1);
     world.answers.add_permits(Semaphore::MAX_PERMITS);
-    while world.arrived().len() < QUEUE + 1 {
-        world.clock.advance(PACE.refill);
+    while world.arrived().len() < QUEUE_CAPACITY + 1 {
+        world.clock.advance(PUBLISH_RATE.refill);
         settle().await;
     }
     settle().await;
     assert_eq!(world.events.shared.dropped.load(Ordering::Relaxed), 0, "it was logged");
-    world.clock.advance(PACE.refill);
+    world.clock.advance(PUBLISH_RATE.refill);
     world.publish(&named("dropped"), notice("x")).await;
     assert_eq!(world.arrived().last().unwrap().0, "dropped");
 }

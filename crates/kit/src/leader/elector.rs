@@ -30,12 +30,12 @@ use versions::Rewind;
 
 /// On shutdown: the time for controllers to finish what they began, for writes under way to be answered, and for the
 /// Lease to be released. Together less than the grace of the process ([`crate::tasks::GRACE`]).
-const FINISH: Duration = Duration::from_millis(350);
-const ANSWER: Duration = Duration::from_millis(250);
-const RELEASE: Duration = Duration::from_millis(250);
+const WORK_TIMEOUT: Duration = Duration::from_millis(350);
+const WRITES_TIMEOUT: Duration = Duration::from_millis(250);
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// A leader that has not been fit to lead for this time asks for a successor.
-const UNFIT: Duration = Duration::from_secs(30);
+const UNFIT_BEFORE_HANDOVER: Duration = Duration::from_secs(30);
 
 /// The Lease, and the identity that claims it.
 #[derive(Clone, Debug)]
@@ -103,9 +103,9 @@ impl Display for Loss {
         match self {
             Self::Deadline(deadline) => write!(f, "not renewed within {deadline:?}"),
             Self::Taken(holder) if holder.is_empty() => f.write_str("it was released in our name"),
-            Self::Taken(holder) => write!(f, "{} holds it", cut(holder, SHOWN)),
+            Self::Taken(holder) => write!(f, "{} holds it", cut(holder, MAX_SHOWN_BYTES)),
             Self::HandedOver { successor, reason } => {
-                let (successor, reason) = (cut(successor, SHOWN), cut(reason, SHOWN));
+                let (successor, reason) = (cut(successor, MAX_SHOWN_BYTES), cut(reason, MAX_SHOWN_BYTES));
                 write!(
                     f,
                     "{successor} takes over, because this replica is not fit to lead ({reason})"
@@ -117,10 +117,10 @@ impl Display for Loss {
 
 /// The start of a holder's name, or of a reason, that is shown, in bytes: everyone with permission to write the Lease
 /// can write any name.
-const SHOWN: usize = 253;
+const MAX_SHOWN_BYTES: usize = 253;
 
 /// The shortest time between two tries to renew.
-const LAST_RETRIES: Duration = Duration::from_millis(250);
+const MIN_RENEW_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Takes part in the election. One for each process.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ pub struct Elector {
     leadership: Leadership,
 }
 
-/// Since when this leader has not been fit to lead.
+/// The time since which this leader has not been fit to lead.
 #[derive(Debug, Default)]
 struct Unfit {
     /// Monotonic.
@@ -141,14 +141,14 @@ struct Unfit {
 }
 
 impl Unfit {
-    /// Looks at the checks: whether a successor is to be found.
-    fn look(&mut self, kit: &Kit) -> bool {
+    /// Runs the checks. Returns true if a successor is to be found.
+    fn update(&mut self, kit: &Kit) -> bool {
         let (Fitness::Impaired(reason) | Fitness::Unfit(reason)) = kit.checks.fitness() else {
             *self = Self::default();
             return false;
         };
         let now = kit.clock.monotonic();
-        if now.saturating_sub(*self.since.get_or_insert(now)) < UNFIT {
+        if now.saturating_sub(*self.since.get_or_insert(now)) < UNFIT_BEFORE_HANDOVER {
             return false;
         }
         if self.reason.is_none() {
@@ -264,7 +264,7 @@ impl Elector {
                 if self.now() >= deadline {
                     return Err(Loss::Deadline(timing.renew_deadline()));
                 }
-                let renew = self.renew(&lease, unfit.look(&self.kit), deadline);
+                let renew = self.renew(&lease, unfit.update(&self.kit), deadline);
                 let renewal = tokio::select! {
                     biased;
                     // Dropped half-way: the release finds out what became of it.
@@ -280,7 +280,7 @@ impl Elector {
                         let left = deadline.saturating_sub(self.now());
                         warn!(left_ms = left.as_millis(), error = %Chain(&error), "cannot renew the Lease");
                         // More often towards the deadline, so that a server that is back in time is used.
-                        due = self.now() + timing.retry_period().min((left / 2).max(LAST_RETRIES));
+                        due = self.now() + timing.retry_period().min((left / 2).max(MIN_RENEW_INTERVAL));
                     }
                 }
             };
@@ -319,12 +319,12 @@ impl Elector {
     async fn hand_over(&self, lease: &Lease) {
         let clock = &*self.kit.clock;
         self.leadership.end_work();
-        if timeout(clock, FINISH, self.leadership.worked()).await.is_err() {
+        if timeout(clock, WORK_TIMEOUT, self.leadership.worked()).await.is_err() {
             info!("reconciles under way are interrupted");
         }
         self.leadership.resign();
         self.kit.metrics.leader.set(0);
-        let answered = timeout(clock, ANSWER, self.leadership.written()).await.is_ok();
+        let answered = timeout(clock, WRITES_TIMEOUT, self.leadership.written()).await.is_ok();
         let lately = self.now().saturating_sub(self.settings.timing.lease_duration());
         if !answered || self.leadership.abandoned_since(lately) {
             // One of them may still take effect: others wait until the Lease has expired.
@@ -336,7 +336,7 @@ impl Elector {
 
     /// Releases the Lease if it is ours, starting from `lease`, our last known state of it.
     async fn release(&self, lease: Option<&Lease>) {
-        let released = timeout(&*self.kit.clock, RELEASE, self.try_release(lease)).await;
+        let released = timeout(&*self.kit.clock, RELEASE_TIMEOUT, self.try_release(lease)).await;
         match released.map_err(Failure::from).flatten() {
             Ok(()) => info!("the Lease is released"),
             Err(error) => warn!(error = %Chain(&error), "the Lease is not released"),
@@ -344,7 +344,7 @@ impl Elector {
     }
 
     async fn try_release(&self, lease: Option<&Lease>) -> Result<(), Failure> {
-        let until = self.now() + RELEASE;
+        let until = self.now() + RELEASE_TIMEOUT;
         let released = |lease: &Lease| released(lease, self.kit.clock.now());
         if let Some(lease) = lease {
             match self.requests.replace(&released(lease), until).await {

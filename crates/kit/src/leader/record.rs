@@ -19,7 +19,7 @@ const SUCCESSOR: &str = "tidewaiter.dev/successor";
 /// The longest time for which a Lease is held without a change, whatever it says: anyone who may write it could stop
 /// every replica for 68 years with one edit. No component of Kubernetes, and no release of Tidewaiter, has a lease
 /// duration that is as long.
-const LONGEST: Duration = Duration::from_mins(1);
+const MAX_LEASE_DURATION: Duration = Duration::from_mins(1);
 
 /// The three times of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,7 +255,7 @@ impl Observed {
         let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
         let lasts = seconds.map_or(timing.lease_duration, |seconds| {
             let says = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
-            says.min(LONGEST.max(timing.lease_duration))
+            says.min(MAX_LEASE_DURATION.max(timing.lease_duration))
         });
         let until = self.changed.saturating_add(lasts);
         if until <= now {
@@ -388,7 +388,7 @@ mod tests {
         evil.spec.as_mut().unwrap().acquire_time = Some(MicroTime(time("2099-01-01T00:00:00Z")));
         let observed = Observed::new(Some(evil), NOW);
         let claimable = |now, timing| observed.claimable("us", now, timing);
-        let until = NOW + LONGEST;
+        let until = NOW + MAX_LEASE_DURATION;
         assert_eq!(claimable(NOW, Timing::default()), Claimable::At(until));
         assert_eq!(claimable(until, Timing::default()), Claimable::Since(until));
         // Unless our own is longer.

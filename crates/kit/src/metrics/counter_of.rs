@@ -1,4 +1,4 @@
-//! A counter that something else counts.
+//! A counter whose value a callback returns at each scrape.
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
@@ -6,7 +6,7 @@ use prometheus::{IntCounter, Opts, Result};
 
 pub(super) struct CounterOf<F> {
     opts: Opts,
-    /// At zero: the counter that is shown is made anew on each scrape.
+    /// A counter at zero, for the description; each scrape creates a new one with the value.
     zero: IntCounter,
     count: F,
 }

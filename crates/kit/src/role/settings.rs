@@ -49,10 +49,10 @@ impl Default for RoleSettings {
 /// [`RoleSettings`].
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct WithRole<T> {
-    /// Those of every role.
+    /// The settings of every role.
     #[serde(flatten)]
     pub role: RoleSettings,
-    /// Those of this role.
+    /// The settings of this role.
     #[serde(flatten)]
     pub own: T,
 }

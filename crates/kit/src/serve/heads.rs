@@ -9,11 +9,11 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The free part of each connection: an ordinary head, also with a token, or the client's part of a handshake.
-pub(super) const EACH: usize = 4 * 1024;
+pub(super) const FREE_BYTES: usize = 4 * 1024;
 /// The most that a connection buffers, roughly: a head, and a record of TLS.
-const MOST: usize = super::HEAD + 16 * 1024;
+const MAX_BYTES: usize = super::MAX_HEAD_BYTES + 16 * 1024;
 
-/// The bytes that all connections together may still buffer beyond [`EACH`].
+/// The bytes that all connections together may still buffer beyond [`FREE_BYTES`].
 pub(super) struct Heads(AtomicUsize);
 
 impl Heads {
@@ -47,12 +47,12 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Its part of what all connections have.
+    /// The part of `bytes` that counts against the limit of all connections.
     fn taken(bytes: usize) -> usize {
-        bytes.min(MOST).saturating_sub(EACH)
+        bytes.min(MAX_BYTES).saturating_sub(FREE_BYTES)
     }
 
-    /// Returns whether that is permitted.
+    /// Returns true if the limit permits `bytes` more.
     fn add(&self, bytes: usize) -> bool {
         if self.in_request.load(Ordering::Relaxed) {
             return true;
@@ -66,7 +66,7 @@ impl<'a> Head<'a> {
         is_permitted
     }
 
-    /// A request begins: its body is counted by who reads it.
+    /// A request begins: its body is counted where it is read.
     pub(super) fn begin_request(&self) {
         self.complete();
         self.in_request.store(true, Ordering::Relaxed);
@@ -145,19 +145,19 @@ mod tests {
     fn what_one_has_beyond_its_own_part_others_have_not() {
         let of_all = Heads::new(10 * 1024);
         let (one, other) = (Head::new(&of_all), Head::new(&of_all));
-        assert!(one.add(EACH) && other.add(EACH), "that counts for nobody");
+        assert!(one.add(FREE_BYTES) && other.add(FREE_BYTES), "that counts for nobody");
         assert!(one.add(7 * 1024) && other.add(3 * 1024));
         assert!(!one.add(1) && !other.add(1));
         one.complete();
         assert!(other.add(7 * 1024) && !other.add(1));
         drop(other);
-        assert!(one.add(EACH + 10 * 1024) && !one.add(1));
+        assert!(one.add(FREE_BYTES + 10 * 1024) && !one.add(1));
     }
 
     #[test]
     fn what_the_library_does_not_buffer_does_not_count() {
-        let of_all = Heads::new(MOST - EACH);
+        let of_all = Heads::new(MAX_BYTES - FREE_BYTES);
         let one = Head::new(&of_all);
-        assert!(one.add(MOST) && one.add(usize::MAX / 4));
+        assert!(one.add(MAX_BYTES) && one.add(usize::MAX / 4));
     }
 }

@@ -15,7 +15,7 @@ use super::{BindError, bind};
 use crate::clock::Clock;
 
 /// The time between two tries of a port in use.
-const RETRY: Duration = Duration::from_secs(1);
+const BIND_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// A port, open or in use.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Port {
             return listener;
         }
         loop {
-            clock.sleep(RETRY).await;
+            clock.sleep(BIND_RETRY_DELAY).await;
             if let Ok(listener) = bind(self.setting, self.address).await {
                 info!(setting = self.setting, address = %self.address, "the address is free, and served");
                 return listener;
@@ -81,10 +81,10 @@ mod tests {
         let port = Port::open("healthAddress", address).await.unwrap();
         let mut listener = pin!(port.listener(&*shared));
         assert!(poll!(listener.as_mut()).is_pending());
-        clock.advance(RETRY);
+        clock.advance(BIND_RETRY_DELAY);
         assert!(poll!(listener.as_mut()).is_pending(), "it is still in use");
         drop(other);
-        clock.advance(RETRY);
+        clock.advance(BIND_RETRY_DELAY);
         assert_eq!(listener.await.local_addr().unwrap(), address);
     }
 }

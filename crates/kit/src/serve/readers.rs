@@ -1,7 +1,7 @@
 //! Closes a connection whose client does not read its responses: else each such connection keeps a response in memory.
 //!
 //! Only the time counts in which bytes wait because the client, and the buffers of the kernel before it, take no more.
-//! A stream that has nothing to say, or whose few bytes fit into the buffers, has no limit.
+//! An idle stream, or one whose few bytes fit into the buffers, has no limit.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,11 +14,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::clock::SharedClock;
 
-/// The time, in total, in which a client may let bytes of one response wait until it has taken [`LEAST`] of them.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// The bytes that a client takes meanwhile: 16 KiB per second. The kernel reports progress only in steps of a third of
-/// its buffer, so this and [`PATIENCE`] are not small.
-const LEAST: usize = 480 * 1024;
+/// The total time in which a client may let bytes of one response wait until it has taken [`MIN_READ_BYTES`] of
+/// them.
+pub(super) const STALLED_READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// The bytes that a client must take meanwhile: 16 KiB per second. The kernel reports progress only in steps of a
+/// third of its buffer, so this and [`STALLED_READ_TIMEOUT`] are not small.
+const MIN_READ_BYTES: usize = 480 * 1024;
 
 /// The stream of a connection, whose writes fail when the client is too slow.
 pub(super) struct Paced<S> {
@@ -52,14 +53,14 @@ impl<S> Paced<S> {
             if self.waited > Duration::ZERO {
                 self.taken += bytes;
             }
-            if self.taken >= LEAST {
+            if self.taken >= MIN_READ_BYTES {
                 (self.waited, self.taken) = (Duration::ZERO, 0);
             }
         }
         if written.is_ready() {
             return written;
         }
-        let (clock, left) = (&self.clock, PATIENCE.saturating_sub(self.waited));
+        let (clock, left) = (&self.clock, STALLED_READ_TIMEOUT.saturating_sub(self.waited));
         let (_, end) = self.waits.get_or_insert_with(|| (clock.monotonic(), clock.sleep(left)));
         match end.poll_unpin(context) {
             Poll::Ready(()) => {
@@ -131,24 +132,24 @@ mod tests {
         assert!(written.as_mut().now_or_never().is_none());
         // A byte now and then is too little.
         for _ in 0..3 {
-            clock.advance(PATIENCE / 4);
+            clock.advance(STALLED_READ_TIMEOUT / 4);
             client.read_exact(&mut [0; 1]).await.unwrap();
             assert!(written.as_mut().now_or_never().is_none());
         }
-        clock.advance(PATIENCE / 4);
+        clock.advance(STALLED_READ_TIMEOUT / 4);
         let ended = written.now_or_never().expect("its time is over");
         assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test]
     async fn who_takes_enough_takes_as_long_as_it_takes() {
-        let (clock, mut server, mut client) = client(LEAST);
-        let bytes = vec![0; 10 * LEAST];
+        let (clock, mut server, mut client) = client(MIN_READ_BYTES);
+        let bytes = vec![0; 10 * MIN_READ_BYTES];
         let mut written = Box::pin(server.write_all(&bytes));
         for _ in 0..9 {
             assert!(written.as_mut().now_or_never().is_none());
-            clock.advance(PATIENCE.saturating_sub(Duration::from_millis(1)));
-            client.read_exact(&mut vec![0; LEAST]).await.unwrap();
+            clock.advance(STALLED_READ_TIMEOUT.saturating_sub(Duration::from_millis(1)));
+            client.read_exact(&mut vec![0; MIN_READ_BYTES]).await.unwrap();
         }
         written.now_or_never().expect("all is written").unwrap();
     }

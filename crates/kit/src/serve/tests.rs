@@ -16,7 +16,7 @@ const LIMIT: usize = 6;
 const REQUEST: &str = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
 const KEPT_ALIVE: &str = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 /// Nothing here takes that long: a test that would wait forever fails.
-const HANGS: Duration = Duration::from_secs(30);
+const HANG_TIMEOUT: Duration = Duration::from_secs(30);
 
 struct Port {
     address: SocketAddr,
@@ -63,7 +63,7 @@ impl Port {
     async fn ask(&self, peer: u8, text: &str) -> String {
         let mut stream = self.connect(peer, text).await;
         let mut response = Vec::new();
-        let read = tokio::time::timeout(HANGS, stream.read_to_end(&mut response));
+        let read = tokio::time::timeout(HANG_TIMEOUT, stream.read_to_end(&mut response));
         read.await.expect("a response").unwrap();
         String::from_utf8(response).unwrap()
     }
@@ -72,14 +72,14 @@ impl Port {
 /// Waits for a response to begin.
 async fn answered(stream: &mut TcpStream) {
     let mut begin = [0; 8];
-    let read = tokio::time::timeout(HANGS, stream.read_exact(&mut begin));
+    let read = tokio::time::timeout(HANG_TIMEOUT, stream.read_exact(&mut begin));
     read.await.expect("a response").unwrap();
 }
 
 /// Waits until the server closes the connection.
 async fn closed(mut stream: TcpStream) {
     let mut rest = Vec::new();
-    let read = tokio::time::timeout(HANGS, stream.read_to_end(&mut rest));
+    let read = tokio::time::timeout(HANG_TIMEOUT, stream.read_to_end(&mut rest));
     // A reset is an end, too.
     let _ = read.await.expect("the end of the connection");
 }
@@ -174,7 +174,7 @@ async fn every_request_that_waits_to_be_accepted_is_answered() {
     beside(serve_with(listener, router, options, clock.shared(), shutdown).map(drop));
     for (number, mut stream) in waiting.into_iter().enumerate() {
         let mut response = String::new();
-        let read = tokio::time::timeout(HANGS, stream.read_to_string(&mut response));
+        let read = tokio::time::timeout(HANG_TIMEOUT, stream.read_to_string(&mut response));
         let read = read.await.expect("the end of the connection");
         assert!(
             read.is_ok() && response.ends_with("hello\n"),
@@ -259,7 +259,7 @@ async fn shutdown_ends_the_delay_after_an_accept_error() {
     clock.sleeping(1).await;
     shutdown.cancel();
     // The clock never moves.
-    let ended = tokio::time::timeout(HANGS, served).await;
+    let ended = tokio::time::timeout(HANG_TIMEOUT, served).await;
     ended.expect("the end of the server").unwrap().unwrap();
 }
 
@@ -283,7 +283,7 @@ fn unfinished(bytes: usize) -> String {
 #[tokio::test]
 async fn a_head_of_more_than_16_kib_is_refused() {
     let port = hello().await;
-    let (fits, exceeds) = (unfinished(15 * 1024), unfinished(HEAD));
+    let (fits, exceeds) = (unfinished(15 * 1024), unfinished(MAX_HEAD_BYTES));
     let end = "\r\nconnection: close\r\n\r\n";
     assert!(port.ask(1, &format!("{fits}{end}")).await.ends_with("\r\n\r\nhello\n"));
     assert!(port.ask(1, &exceeds).await.starts_with("HTTP/1.1 431 "));
@@ -304,7 +304,7 @@ async fn unfinished_heads_are_limited_over_all_connections() {
         assert!(port.ask(1, &fits).await.ends_with("\r\n\r\nhello\n"));
     }
     closed(port.connect(1, &unfinished(14 * 1024)).await).await;
-    // What the one that was closed had is free again.
+    // The bytes of the closed connection are free again.
     assert!(port.ask(1, &fits).await.ends_with("\r\n\r\nhello\n"));
     // A body is no head.
     let body = "b".repeat(64 * 1024);
@@ -326,9 +326,9 @@ async fn a_client_that_does_not_read_its_response_is_closed() {
     answered(&mut stream).await;
     // The time for the first request, and the write that waits.
     clock.sleeping(2).await;
-    clock.advance(readers::PATIENCE);
+    clock.advance(readers::STALLED_READ_TIMEOUT);
     let mut rest = Vec::new();
-    let read = tokio::time::timeout(HANGS, stream.read_to_end(&mut rest));
+    let read = tokio::time::timeout(HANG_TIMEOUT, stream.read_to_end(&mut rest));
     // A reset is an end, too.
     let _ = read.await.expect("the end of the connection");
     assert!(rest.len() < 63 * 1024 * 1024, "{}", rest.len());

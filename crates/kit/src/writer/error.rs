@@ -13,8 +13,8 @@ use crate::events::{Notice, cut};
 use crate::key::Key;
 use crate::retry::{ReconcileError, Retry};
 
-/// The most that a notice repeats of what the API server said, in bytes.
-const SAID: usize = 600;
+/// The longest part of a message of the API server in a notice, in bytes.
+const MAX_MESSAGE_BYTES: usize = 600;
 
 /// The words of the API server about a field that it does not know. Source: `NewStrictDecodingError` of its runtime.
 const UNKNOWN_FIELD: &str = "strict decoding error: unknown field";
@@ -113,13 +113,13 @@ impl WriteError {
         self.failure == Failure::Gone
     }
 
-    /// The words of the API server.
-    fn said(&self) -> String {
+    /// The message of the API server.
+    fn api_message(&self) -> String {
         match &self.source {
             kube::Error::Api(status) => {
                 // Before it, the API server repeats the whole object.
-                let said = status.message.find(UNKNOWN_FIELD).map(|start| &status.message[start..]);
-                said.unwrap_or(&status.message).trim_end_matches('.').to_owned()
+                let unknown = status.message.find(UNKNOWN_FIELD).map(|start| &status.message[start..]);
+                unknown.unwrap_or(&status.message).trim_end_matches('.').to_owned()
             }
             other => Chain(other).to_string(),
         }
@@ -265,7 +265,7 @@ impl ReconcileError for WriteError {
         }
         let (reason, remedy) = self.advice()?;
         // The remedy stays, however much an admission policy has to say.
-        let note = format!("{self}: {}. {remedy}", cut(&self.said(), SAID));
+        let note = format!("{self}: {}. {remedy}", cut(&self.api_message(), MAX_MESSAGE_BYTES));
         Some(Notice::warning(reason, self.verb.action(), note))
     }
 }

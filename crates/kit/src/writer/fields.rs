@@ -204,7 +204,7 @@ mod tests {
         assert!(applied("test", &all, &spec));
         assert!(!applied("other", &all, &spec));
         assert!(!has_applied_all_of("test", &ObjectMeta::default(), "spec", &spec));
-        // Who changes a field becomes its owner; who adds one owns it; one that is removed is left to the default of
+        // A writer that changes or adds a field becomes its owner; one that is removed is left to the default of
         // the decoder.
         assert!(!applied("test", &json!({"f:spec": {"f:a": {}}}), &spec));
         assert!(!applied("test", &all, &json!({"a": "1", "b": ["x"], "c": 1})));

@@ -2,7 +2,7 @@
 //!
 //! The watches bring back our writes one by one, and each starts a pass: without this memory the pass after the first
 //! of two writes would send the second one again, for a 409. It saves writes and decides nothing else: each write is
-//! conditional all the same, and nothing is held back for longer than [`LIMIT`].
+//! conditional all the same, and nothing is held back for longer than [`EXPIRY`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::key::Key;
 
 /// A write that the watch has not brought back after this time may have been undone by somebody and is never seen.
 /// Longer than a watch waits before it reconnects: until then every pass would end in a 409.
-const LIMIT: Duration = Duration::from_secs(30);
+const EXPIRY: Duration = Duration::from_secs(30);
 
 /// Expired entries are removed when as many were added as were left the last time, and at least this many: objects that
 /// are gone are never looked up again, and a sweep looks at all entries.
-const SWEEP: usize = 1_000;
+const MIN_SWEEP: usize = 1_000;
 
 /// The replaced versions by resource and key. `None` is the object's absence.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ impl Unseen {
         if state.versions.len() >= state.sweep_at {
             state.versions.retain(|_, versions| now < versions.until);
             let left = state.versions.len();
-            state.sweep_at = left + left.max(SWEEP);
+            state.sweep_at = left + left.max(MIN_SWEEP);
         }
         let versions = state.versions.entry((resource.into(), key.clone())).or_default();
         if now >= versions.until {
@@ -58,7 +58,7 @@ impl Unseen {
         if !versions.old.iter().any(|known| known.as_deref() == old) {
             versions.old.push(old.map(Into::into));
         }
-        versions.until = now + LIMIT;
+        versions.until = now + EXPIRY;
     }
 
     /// The object is gone.
@@ -131,7 +131,7 @@ mod tests {
     fn a_write_that_is_never_seen_holds_back_for_a_while_only() {
         let unseen = Unseen::default();
         unseen.note("nodes", &key(), None, Some("1"), NOW);
-        assert!(!unseen.holds("nodes", &key(), None, NOW + LIMIT));
+        assert!(!unseen.holds("nodes", &key(), None, NOW + EXPIRY));
         assert!(unseen.0.lock().versions.is_empty());
     }
 
@@ -157,7 +157,7 @@ mod tests {
             unseen.note("nodes", &Key::new(&number.to_string()), None, Some("1"), at);
         }
         assert!(
-            unseen.0.lock().versions.len() <= SWEEP + 31,
+            unseen.0.lock().versions.len() <= MIN_SWEEP + 31,
             "{}",
             unseen.0.lock().versions.len()
         );

@@ -12,13 +12,13 @@ use super::YamlError;
 use super::scalar::Scalar;
 
 const MAX_DEPTH: usize = 100;
-/// The limit on what all aliases of a text repeat, with [`PER_VALUE`] for each value.
-const MAX_REPEATED: usize = 1024 * 1024;
+/// The limit on what all aliases of a text repeat, with [`BYTES_PER_VALUE`] for each value.
+const MAX_REPEATED_BYTES: usize = 1024 * 1024;
 /// About what a value takes in memory, in bytes, besides its text.
-const PER_VALUE: usize = 64;
+const BYTES_PER_VALUE: usize = 64;
 
 /// The number of characters of a key that a message shows.
-const SHOWN: usize = 63;
+const MAX_SHOWN_CHARS: usize = 63;
 
 const CORE: &str = "tag:yaml.org,2002:";
 
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
             return self.alias(id, span);
         }
         let (before, anchor) = (self.size, event.anchor_id());
-        self.size += PER_VALUE;
+        self.size += BYTES_PER_VALUE;
         let node = match event {
             Event::Scalar(text, style, _, tag) => {
                 self.size += text.len();
@@ -202,12 +202,12 @@ impl<'a> Reader<'a> {
         };
         self.size += size;
         self.repeated += size;
-        if self.repeated > MAX_REPEATED {
+        if self.repeated > MAX_REPEATED_BYTES {
             return refuse(
                 span,
                 format!(
                     "the aliases repeat more than {} KiB: write the values out",
-                    MAX_REPEATED / 1024
+                    MAX_REPEATED_BYTES / 1024
                 ),
             );
         }
@@ -245,7 +245,7 @@ impl<'a> Reader<'a> {
             let is_bool = matches!(key, Scalar::Bool(_));
             let key = key.into_key().or_else(|reason| refuse(span, reason))?;
             if !own.insert(key.clone()) {
-                let shown: String = key.chars().take(SHOWN).collect();
+                let shown: String = key.chars().take(MAX_SHOWN_CHARS).collect();
                 let quoted = if is_bool {
                     ", or quote what is a text, as on and y"
                 } else {

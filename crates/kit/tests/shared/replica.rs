@@ -1,5 +1,5 @@
-//! A replica of a role in a simulation: what every role is wired with, its clock, its end, and what disturbs it. The simulations of the
-//! controller and of the coordinator include this file.
+//! A replica of a role in a simulation: the parts of every role, its clock, its end, and its disturbances. The
+//! simulations of the controller and of the coordinator include this file.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -61,7 +61,7 @@ impl Replica {
     }
 }
 
-/// What every role has, for its controllers.
+/// The parts that every role has for its controllers.
 pub struct Wiring {
     pub clients: Clients,
     pub context: ControllerContext,
@@ -183,7 +183,8 @@ pub fn away(server: &ApiServer, random: &mut fastrand::Rng, say: impl FnOnce(Str
     });
 }
 
-/// Disturbs one of the replicas: kills it, at one of its next `writes` or now, stops it, has its time of day jump, or has it stand still.
+/// Disturbs one of the replicas: kills it, at one of its next `writes` or now, stops it, has its time of day jump, or
+/// suspends it.
 pub fn disturb(replicas: &[Option<Replica>], writes: usize, random: &mut fastrand::Rng, say: impl FnOnce(String)) {
     let Some(replica) = replicas[random.usize(..replicas.len())].clone() else {
         return;

@@ -172,7 +172,7 @@ fn a_file_means_what_it_means_for_kubectl() {
     }
 }
 
-/// What files are made of.
+/// The parts that files are made of.
 const PIECES: [&str; 66] = [
     "a",
     "b",
@@ -242,7 +242,7 @@ const PIECES: [&str; 66] = [
     "f: >\n  one\n  two\n\n  three\n",
 ];
 
-/// What a file begins with, so that most are mappings: a text that is no mapping is no file.
+/// The beginnings of files, so that most are mappings: a text that is no mapping is no file.
 const BEGINNINGS: [&str; 8] = ["", "a: ", "a:\n", "b: 1\nc: ", "k:\n  ", "k: {", "k: [", "k:\n- "];
 
 #[test]

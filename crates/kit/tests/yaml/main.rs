@@ -1,4 +1,4 @@
-//! What is read and written as YAML means here what it means for kubectl and kOps, whose reader is the oracle.
+//! YAML that is read and written has the meaning that it has for kubectl and kOps, whose reader is the oracle.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 use serde_json::Value;
@@ -9,7 +9,7 @@ mod forms;
 mod scalars;
 mod written;
 
-/// What became of a text.
+/// The result of reading a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// Both read the same.
@@ -42,7 +42,7 @@ fn compared(texts: &[String]) -> Vec<(Outcome, String)> {
     texts.iter().zip(yaml_oracle::read(texts)).map(compare).collect()
 }
 
-/// Whether these are the same JSON. Go writes zero as 0 or -0, and the parser of its answer loses the last bit of a
+/// True if these are the same JSON. Go writes zero as 0 or -0, and the parser of its answer loses the last bit of a
 /// long float.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {

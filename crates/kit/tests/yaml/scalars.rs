@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::{Draw, Outcome, compared};
 
-/// What numbers are made of, and what only looks like it.
+/// The parts that numbers are made of, and others that look like them.
 const PIECES: [&str; 36] = [
     "0",
     "1",
@@ -104,7 +104,7 @@ pub(super) fn scalars() -> BTreeSet<String> {
     scalars
 }
 
-/// What is refused here though kubectl reads it, by a part of the error, and why.
+/// Texts that are refused here though kubectl reads them, by a part of the error, and the reason.
 const REFUSALS: [(&str, &str); 4] = [
     (
         ": or ? in a place where readers differ",

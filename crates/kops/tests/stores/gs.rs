@@ -70,7 +70,7 @@ async fn requests_bring_a_token_that_the_file_of_credentials_signs_and_an_unchan
     };
     assert_eq!(store.read(FILE, etag.as_ref()).await, Ok(Read::NotModified));
     assert_eq!(store.list("instancegroup").await.unwrap(), ["nodes-a"]);
-    let asked = server.take_asked();
+    let asked = server.take_requests();
     let statuses: Vec<u16> = asked.iter().map(|asked| asked.status).collect();
     assert_eq!(statuses, [200, 304, 200]);
     // {"typ":"JWT","alg":"RS256","kid":"key-of-the-file"}

@@ -13,7 +13,7 @@ pub(super) struct Watches(Mutex<State>);
 struct State {
     number: u64,
     open: HashMap<u64, Watch>,
-    /// Paths whose next watch is told that its resource version is gone.
+    /// Paths whose next watch ends with 410 Gone.
     expired: HashSet<String>,
 }
 
@@ -41,7 +41,7 @@ impl Watches {
         }
     }
 
-    /// Returns true if this watch is the one to be told that its resource version is gone; true once.
+    /// Returns true if this watch is to end with 410 Gone; true once.
     pub(super) fn take_expired(&self, path: &str) -> bool {
         self.0.lock().expired.remove(path)
     }

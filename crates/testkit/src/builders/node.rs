@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 /// The most images that a kubelet reports by default (`nodeStatusMaxImages`).
-const IMAGES: u64 = 50;
+const MAX_IMAGES: u64 = 50;
 
 /// A Node of this name as its kubelet registers it: Ready, no providerID, no `InternalIP`, the labels that a kubelet
 /// sets itself.
@@ -158,7 +158,7 @@ fn status(name: &str) -> Value {
         "conditions": conditions("2026-01-12T09:21:08Z"),
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
         "features": {"supplementalGroupsPolicy": true},
-        "images": (0..IMAGES).map(image).collect::<Vec<_>>(),
+        "images": (0..MAX_IMAGES).map(image).collect::<Vec<_>>(),
         "nodeInfo": {
             "architecture": "amd64",
             "bootID": "5b0c1d6e-3f24-4a6b-9f7a-5d3f0e0a8c11",

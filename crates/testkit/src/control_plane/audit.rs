@@ -33,10 +33,10 @@ pub struct AuditEntry {
     pub uri: String,
     /// The caller.
     pub user: AuditUser,
-    /// As whom they asked, if they impersonated somebody.
+    /// The impersonated user, if there is one.
     #[serde(default)]
     pub impersonated_user: Option<AuditUser>,
-    /// The program that asked, by its own words.
+    /// The user agent of the client.
     #[serde(default)]
     pub user_agent: String,
     /// The requested object; absent for what is not a resource.

@@ -14,12 +14,12 @@ use parking_lot::Mutex;
 
 use super::clients::Clients;
 use super::pki::{Pki, write_private};
-use super::{ControlPlane, Identity, START, config, servers};
+use super::{ControlPlane, Identity, START_TIMEOUT, config, servers};
 use crate::real_node::Network;
 use crate::{Process, Scratch, assets, eventually, free_port};
 
 /// The number of ports that are tried when a server finds its own taken.
-const PORTS: usize = 10;
+const MAX_PORT_ATTEMPTS: usize = 10;
 
 /// Concurrent starts on this machine, over all test processes. A start is CPU-bound: of a dozen on two slow cores, none
 /// is ready in time.
@@ -71,7 +71,7 @@ impl ControlPlaneBuilder {
         write_private(&folder.join("audit-policy.yaml"), servers::AUDIT_POLICY);
         let _permit = start_permit().await;
         let etcd = Process::start(&scratch, servers::etcd(folder));
-        for _ in 0..PORTS {
+        for _ in 0..MAX_PORT_ATTEMPTS {
             let address = SocketAddr::from((ip, free_port()));
             let apiserver = Process::start(
                 &scratch,
@@ -100,7 +100,7 @@ impl ControlPlaneBuilder {
                 return control_plane;
             }
         }
-        panic!("kube-apiserver found {PORTS} ports taken that were free a moment before");
+        panic!("kube-apiserver found {MAX_PORT_ATTEMPTS} ports taken that were free a moment before");
     }
 }
 
@@ -120,7 +120,7 @@ impl ControlPlane {
         );
         eventually(
             "kube-controller-manager to create the default service account",
-            START,
+            START_TIMEOUT,
             async || {
                 assert!(
                     process.is_running(),
@@ -155,7 +155,7 @@ pub(super) async fn ready(config: &Config, apiserver: &Process, etcd: &Process) 
     let mut config = config.clone();
     config.default_retry = false;
     let client = Client::try_from(config).expect("a client");
-    eventually("kube-apiserver to be ready", START, async || {
+    eventually("kube-apiserver to be ready", START_TIMEOUT, async || {
         assert!(etcd.is_running(), "etcd ended:\n{}", etcd.log_tail());
         if !apiserver.is_running() {
             let log = apiserver.log_tail();

@@ -17,13 +17,13 @@ pub(super) const ROOT: &str = "/registry/";
 /// The first key after them: etcd's ranges exclude their end.
 const ROOT_END: &str = "/registry0";
 
-/// Changes under way at the same time.
-const AT_ONCE: usize = 16;
+/// The maximum number of changes in flight.
+const MAX_IN_FLIGHT: usize = 16;
 
 /// A client of a control plane's etcd, for the runtime that it was made in.
 pub(super) struct Etcd(Client);
 
-/// A key with its value, if that was asked for.
+/// A key with its value, if that was requested.
 #[derive(Debug)]
 pub(super) struct Object {
     /// The revision of its last write.
@@ -98,7 +98,7 @@ impl Etcd {
         Self(client.build().expect("a client"))
     }
 
-    /// Every object of the API server, by its key in base64; the value only where it is asked for.
+    /// Every object of the API server, by its key in base64; the value only where it is requested.
     pub(super) async fn objects(&self, values: bool) -> HashMap<String, Object> {
         let range = json!({"key": STANDARD.encode(ROOT), "range_end": STANDARD.encode(ROOT_END), "keys_only": !values});
         let mut answer = self.ask("range", &range).await;
@@ -129,7 +129,7 @@ impl Etcd {
             let answer = self.ask("txn", &json!({"success": [change]})).await;
             assert_eq!(answer["succeeded"], true, "{answer}");
         });
-        changes.buffer_unordered(AT_ONCE).collect::<()>().await;
+        changes.buffer_unordered(MAX_IN_FLIGHT).collect::<()>().await;
     }
 
     async fn ask(&self, what: &str, question: &Value) -> Value {

@@ -1,7 +1,7 @@
 //! Control planes that tests have one after the other: a start costs three seconds of a core, putting the objects back
 //! a tenth.
 //!
-//! What is kept true: anyone who gets one finds the objects that there were when it had just been prepared, and no
+//! Invariants: anyone who gets one finds the objects that there were when it had just been prepared, and no
 //! others, and an audit log that begins now. Put back is everything in etcd, past the API server, but for what the API
 //! server writes for itself. A control plane whose test failed, stopped a server, or added or removed a CRD is not used
 //! again.
@@ -98,7 +98,7 @@ impl Prepared {
                 }
             }
         }
-        // All that was asked before is in the log.
+        // All earlier requests are in the log.
         self.control_plane.audit().await;
         self.control_plane.audit.lock().forget();
         self.control_plane.clients.forget();

@@ -32,9 +32,9 @@ pub struct Call {
     pub api: &'static str,
     /// The names in the call, as identities and refusals name it: instances, or a group or a template with its place.
     pub names: Vec<String>,
-    /// The filter with which it asked, if it did: its name on EC2, else its text.
+    /// The filter of the call, if it has one: its name on EC2, else its text.
     pub filter: Option<String>,
-    /// The instances, or what else was asked for, in the answer.
+    /// The instances, or other requested objects, in the response.
     pub rows: usize,
     /// The outcome: `ok`, or the code of the error, or the name of the fault.
     pub outcome: String,
@@ -54,7 +54,7 @@ pub struct Quota {
 /// Reads the calls to a cloud and words its answers. The value is the cloud's contents.
 pub trait Protocol: Default + fmt::Debug + Send + 'static {
     /// The parameters of a call.
-    type Asked;
+    type Parameters;
 
     /// Of its answers.
     const CONTENT_TYPE: &'static str;
@@ -74,25 +74,25 @@ pub trait Protocol: Default + fmt::Debug + Send + 'static {
     }
 
     /// Reads a call: for the record, without its answer, and for [`Self::answer`]. `None`: there is no such call.
-    fn read(request: &Request<Bytes>) -> Option<(Call, Self::Asked)>;
+    fn read(request: &Request<Bytes>) -> Option<(Call, Self::Parameters)>;
 
-    /// Returns true if the request says who asks, as it has to.
+    /// Returns true if the request has valid credentials.
     fn knows(&self, request: &Request<Bytes>) -> bool;
 
-    /// The headers of an answer that tell of the token bucket.
+    /// The headers of a response about the token bucket.
     #[must_use]
     fn quota(_quota: Quota) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
     /// Returns true if the call fares as one of these zones does.
-    fn depends_on(&self, _asked: &Self::Asked, _zones: &BTreeSet<String>) -> bool {
+    fn depends_on(&self, _parameters: &Self::Parameters, _zones: &BTreeSet<String>) -> bool {
         false
     }
 
     /// Returns the number of rows, and the body; or the error.
     ///
     /// # Errors
-    /// What the cloud refuses.
-    fn answer(&self, asked: &Self::Asked) -> Result<(usize, String), Scripted>;
+    /// The refusal of the cloud.
+    fn answer(&self, parameters: &Self::Parameters) -> Result<(usize, String), Scripted>;
 }

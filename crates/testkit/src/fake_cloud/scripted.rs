@@ -11,7 +11,7 @@ pub enum Scripted {
     Failed,
     /// The caller may not make this call.
     Denied,
-    /// Nothing proves who asks, or it is not valid.
+    /// The credentials are missing or invalid.
     Unauthenticated,
     /// Another error, in the cloud's own form.
     Error {

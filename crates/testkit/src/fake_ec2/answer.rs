@@ -6,7 +6,7 @@ use super::group::{self, FakeGroup, FakeMember};
 use super::instance::FakeInstance;
 use crate::fake_cloud::Scripted;
 
-/// These instances in answer to whatever was asked: too many, too few, one twice.
+/// These instances in response to any request: too many, too few, one twice.
 #[must_use]
 pub fn instances(instances: &[FakeInstance]) -> Scripted {
     listing(instances, None)
@@ -41,7 +41,7 @@ pub(super) fn reservations<'a>(items: impl Iterator<Item = &'a str>, next_token:
     body
 }
 
-/// These groups in answer to whatever was asked, on a page that is followed by that of `next_token`.
+/// These groups in response to any request, on a page that is followed by that of `next_token`.
 #[must_use]
 pub fn groups(groups: &[FakeGroup], next_token: Option<&str>) -> Scripted {
     let items: String = groups.iter().map(FakeGroup::xml).collect();

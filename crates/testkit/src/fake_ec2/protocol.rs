@@ -8,9 +8,9 @@ use hyper::body::Bytes;
 
 use super::Ec2;
 use super::answer::{groups_answer, launch_templates, not_found, reservations, warm_pool};
-use super::asked::{Action, Asked, BY_ID};
 use super::group::FakeGroup;
 use super::instance::{Listed, escaped};
+use super::parameters::{Action, BY_ID, Parameters};
 use crate::fake_cloud::{Body, Call, Error, Protocol, Scripted, Words, response};
 
 /// As EC2 limits them.
@@ -29,7 +29,7 @@ const TEMPLATES_PAGE: (usize, usize) = (200, 200);
 const INSTANCES_PAGE: (usize, usize) = (usize::MAX, 1_000);
 
 impl Protocol for Ec2 {
-    type Asked = Asked;
+    type Parameters = Parameters;
 
     const CONTENT_TYPE: &'static str = "text/xml;charset=UTF-8";
     const BEGINNING: &'static str = "<DescribeInstancesResponse><reservationSet>";
@@ -85,16 +85,16 @@ impl Protocol for Ec2 {
         Some(response)
     }
 
-    fn read(request: &Request<Bytes>) -> Option<(Call, Asked)> {
-        let asked = Asked::read(request.body())?;
-        let by_filter = asked.filters.iter().find(|(name, _)| name == BY_ID);
+    fn read(request: &Request<Bytes>) -> Option<(Call, Parameters)> {
+        let parameters = Parameters::read(request.body())?;
+        let by_filter = parameters.filters.iter().find(|(name, _)| name == BY_ID);
         let call = Call {
-            api: asked.action.name(),
-            names: asked.named().cloned().collect(),
+            api: parameters.action.name(),
+            names: parameters.named().cloned().collect(),
             filter: by_filter.map(|(name, _)| name.clone()),
             ..Call::default()
         };
-        Some((call, asked))
+        Some((call, parameters))
     }
 
     fn knows(&self, request: &Request<Bytes>) -> bool {
@@ -102,17 +102,18 @@ impl Protocol for Ec2 {
         signature.is_some_and(|value| value.as_bytes().starts_with(b"AWS4-HMAC-SHA256 "))
     }
 
-    fn depends_on(&self, asked: &Asked, zones: &BTreeSet<String>) -> bool {
+    fn depends_on(&self, parameters: &Parameters, zones: &BTreeSet<String>) -> bool {
         let in_zones = |id: &String| self.zone_of(id).is_some_and(|zone| zones.contains(zone));
-        asked.action == Action::Instances && (asked.named().any(in_zones) || asked.ids.is_empty() && !zones.is_empty())
+        parameters.action == Action::Instances
+            && (parameters.named().any(in_zones) || parameters.ids.is_empty() && !zones.is_empty())
     }
 
-    fn answer(&self, asked: &Asked) -> Result<(usize, String), Scripted> {
-        match asked.action {
-            Action::Instances => self.instances(asked),
-            Action::LaunchTemplates => self.launch_templates(asked),
-            Action::Groups => self.groups(asked),
-            Action::WarmPool => self.warm_pool(asked),
+    fn answer(&self, parameters: &Parameters) -> Result<(usize, String), Scripted> {
+        match parameters.action {
+            Action::Instances => self.instances(parameters),
+            Action::LaunchTemplates => self.launch_templates(parameters),
+            Action::Groups => self.groups(parameters),
+            Action::WarmPool => self.warm_pool(parameters),
         }
     }
 }
@@ -122,20 +123,30 @@ impl Ec2 {
         self.instances.get(id)?.instance.zone.as_deref()
     }
 
-    fn instances(&self, asked: &Asked) -> Result<(usize, String), Scripted> {
-        if asked.ids.len() > MAX_IDS || asked.filters.iter().any(|(_, values)| values.len() > MAX_FILTER_VALUES) {
+    fn instances(&self, parameters: &Parameters) -> Result<(usize, String), Scripted> {
+        if parameters.ids.len() > MAX_IDS
+            || parameters
+                .filters
+                .iter()
+                .any(|(_, values)| values.len() > MAX_FILTER_VALUES)
+        {
             return Err(refuse(
                 "FilterLimitExceeded",
                 "The maximum number of values specified on a single call is exceeded",
             ));
         }
         let known = |id: &&str| self.instances.contains_key(*id);
-        let unknown: Vec<&str> = asked.ids.iter().map(String::as_str).filter(|id| !known(id)).collect();
+        let unknown: Vec<&str> = parameters
+            .ids
+            .iter()
+            .map(String::as_str)
+            .filter(|id| !known(id))
+            .collect();
         if !unknown.is_empty() {
             return Err(refuse("InvalidInstanceID.NotFound", &not_found(&unknown)));
         }
         // A thousand ids are looked up, not compared with everything that is listed.
-        let named: BTreeSet<&String> = asked.named().collect();
+        let named: BTreeSet<&String> = parameters.named().collect();
         let candidates: Vec<&Listed> = if named.is_empty() {
             self.instances.values().collect()
         } else {
@@ -143,46 +154,46 @@ impl Ec2 {
         };
         let items = candidates
             .into_iter()
-            .filter(|listed| asked.lets_through(&listed.instance));
+            .filter(|listed| parameters.lets_through(&listed.instance));
         let items: Vec<&str> = items.map(|listed| listed.xml.as_str()).collect();
-        let (items, token) = page(&items, asked, INSTANCES_PAGE)?;
+        let (items, token) = page(&items, parameters, INSTANCES_PAGE)?;
         Ok((items.len(), reservations(items.iter().copied(), token.as_deref())))
     }
 
-    fn launch_templates(&self, asked: &Asked) -> Result<(usize, String), Scripted> {
-        if asked.ids.len() > MAX_TEMPLATES {
+    fn launch_templates(&self, parameters: &Parameters) -> Result<(usize, String), Scripted> {
+        if parameters.ids.len() > MAX_TEMPLATES {
             return Err(refuse("InvalidParameterValue", "Too many launch templates"));
         }
         let mut templates = Vec::new();
-        for id in &asked.ids {
+        for id in &parameters.ids {
             let Some((default, latest)) = self.launch_templates.get(id) else {
                 let message = format!("The specified launch template, with template ID {id}, does not exist.");
                 return Err(refuse("InvalidLaunchTemplateId.NotFound", &message));
             };
             templates.push((id.as_str(), *default, *latest));
         }
-        let (templates, token) = page(&templates, asked, TEMPLATES_PAGE)?;
+        let (templates, token) = page(&templates, parameters, TEMPLATES_PAGE)?;
         Ok((templates.len(), launch_templates(templates, token.as_deref())))
     }
 
-    fn groups(&self, asked: &Asked) -> Result<(usize, String), Scripted> {
+    fn groups(&self, parameters: &Parameters) -> Result<(usize, String), Scripted> {
         let ours = |group: &&FakeGroup| {
-            asked.filters.iter().all(|(name, values)| {
+            parameters.filters.iter().all(|(name, values)| {
                 let value = name.strip_prefix("tag:").and_then(|key| group.tags.get(key));
                 value.is_some_and(|value| values.contains(value))
             })
         };
         let groups: Vec<&FakeGroup> = self.groups.values().filter(ours).collect();
-        let (groups, token) = page(&groups, asked, GROUPS_PAGE)?;
+        let (groups, token) = page(&groups, parameters, GROUPS_PAGE)?;
         let items: String = groups.iter().map(|group| group.xml()).collect();
         Ok((groups.len(), groups_answer(&items, token.as_deref())))
     }
 
-    fn warm_pool(&self, asked: &Asked) -> Result<(usize, String), Scripted> {
-        let group = self.groups.get(&asked.group);
+    fn warm_pool(&self, parameters: &Parameters) -> Result<(usize, String), Scripted> {
+        let group = self.groups.get(&parameters.group);
         let group = group.ok_or_else(|| refuse("ValidationError", "AutoScalingGroup name not found - null"))?;
         let pool = group.pool.as_deref().unwrap_or_default();
-        let (pool, token) = page(pool, asked, WARM_POOL_PAGE)?;
+        let (pool, token) = page(pool, parameters, WARM_POOL_PAGE)?;
         Ok((pool.len(), warm_pool(pool, token.as_deref())))
     }
 }
@@ -195,18 +206,18 @@ fn refuse(code: &'static str, message: &str) -> Scripted {
     }
 }
 
-/// The part of `all` that is asked for, and the token of the next.
+/// The requested page of `all`, and the token of the next.
 fn page<'a, T>(
     all: &'a [T],
-    asked: &Asked,
+    parameters: &Parameters,
     (default, most): (usize, usize),
 ) -> Result<(&'a [T], Option<String>), Scripted> {
-    let limit = asked.limit.as_ref().map(|limit| limit.parse::<usize>());
-    let start = asked.token.as_ref().map(|token| token.parse::<usize>());
+    let limit = parameters.limit.as_ref().map(|limit| limit.parse::<usize>());
+    let start = parameters.token.as_ref().map(|token| token.parse::<usize>());
     let (Ok(limit), Ok(start)) = (limit.unwrap_or(Ok(default)), start.unwrap_or(Ok(0))) else {
         return Err(refuse("InvalidNextToken", "The token is not valid"));
     };
-    if start > all.len() || asked.limit.is_some() && !(1..=most).contains(&limit) {
+    if start > all.len() || parameters.limit.is_some() && !(1..=most).contains(&limit) {
         return Err(refuse("ValidationError", "The number of records is not valid"));
     }
     let end = all.len().min(start.saturating_add(limit));

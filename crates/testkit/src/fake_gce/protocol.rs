@@ -22,14 +22,14 @@ type Query = HashMap<String, String>;
 
 /// A call, in one project.
 #[derive(Debug)]
-pub struct Asked {
+pub struct Parameters {
     project: String,
     route: Route,
     query: Query,
 }
 
 impl Protocol for Gce {
-    type Asked = Asked;
+    type Parameters = Parameters;
 
     const CONTENT_TYPE: &'static str = "application/json; charset=UTF-8";
     const BEGINNING: &'static str = "{\"kind\": \"compute#instance\", ";
@@ -66,7 +66,7 @@ impl Protocol for Gce {
         Some(response)
     }
 
-    fn read(request: &Request<Bytes>) -> Option<(Call, Asked)> {
+    fn read(request: &Request<Bytes>) -> Option<(Call, Parameters)> {
         let (project, route) = Route::read(request.method(), request.uri().path())?;
         let query = query(request);
         let call = Call {
@@ -75,22 +75,22 @@ impl Protocol for Gce {
             filter: query.get("filter").cloned(),
             ..Call::default()
         };
-        Some((call, Asked { project, route, query }))
+        Some((call, Parameters { project, route, query }))
     }
 
     fn knows(&self, request: &Request<Bytes>) -> bool {
         has_bearer(request, &self.token)
     }
 
-    fn depends_on(&self, asked: &Asked, zones: &BTreeSet<String>) -> bool {
-        match &asked.route {
+    fn depends_on(&self, parameters: &Parameters, zones: &BTreeSet<String>) -> bool {
+        match &parameters.route {
             Route::ListAllZones | Route::ListAllGroups => !zones.is_empty(),
             route => route.zone().is_some_and(|zone| zones.contains(zone)),
         }
     }
 
-    fn answer(&self, asked: &Asked) -> Result<(usize, String), Scripted> {
-        let Asked { project, route, query } = asked;
+    fn answer(&self, parameters: &Parameters) -> Result<(usize, String), Scripted> {
+        let Parameters { project, route, query } = parameters;
         if project != PROJECT {
             let message = format!("Required permission for 'projects/{project}'");
             return Err(refused(403, "forbidden", message));
@@ -269,7 +269,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// The part of `all` that the query asks for, and the token of the next.
+/// The page of `all` that the query requests, and the token of the next.
 fn page<'a, T>(all: &'a [T], query: &Query) -> Result<(&'a [T], Option<usize>), Scripted> {
     let invalid = |field: &str| refused(400, "invalid", format!("Invalid value for field '{field}'."));
     let number = |field: &str, default: usize| match query.get(field) {

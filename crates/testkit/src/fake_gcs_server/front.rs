@@ -19,7 +19,7 @@ const HEADERS: [&str; 4] = ["content-type", "etag", "last-modified", "x-goog-gen
 
 /// One request of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct RecordedRequest {
     /// The requested path, escaped as it was sent: a bucket, or an object of one.
     pub path: String,
     /// The credentials that it brought, as they stood in the header.
@@ -31,7 +31,7 @@ pub struct Asked {
 #[derive(Debug)]
 pub(super) struct Front {
     pub(super) server: Server,
-    asked: Mutex<Vec<Asked>>,
+    requests: Mutex<Vec<RecordedRequest>>,
 }
 
 /// Serves on a port of its own.
@@ -48,23 +48,23 @@ impl Front {
     pub(super) fn of(server: Server) -> Self {
         Self {
             server,
-            asked: Mutex::default(),
+            requests: Mutex::default(),
         }
     }
 
-    pub(super) fn take_asked(&self) -> Vec<Asked> {
-        std::mem::take(&mut self.asked.lock())
+    pub(super) fn take_requests(&self) -> Vec<RecordedRequest> {
+        std::mem::take(&mut self.requests.lock())
     }
 
     async fn take(&self, request: Request<Incoming>) -> io::Result<Response<Body>> {
         let answer = self.answer(&request).await.map_err(io::Error::other)?;
         let authorization = request.headers().get(AUTHORIZATION);
-        let asked = Asked {
+        let request = RecordedRequest {
             path: request.uri().path().to_owned(),
             authorization: authorization.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()),
             status: answer.status().as_u16(),
         };
-        self.asked.lock().push(asked);
+        self.requests.lock().push(request);
         Ok(answer)
     }
 

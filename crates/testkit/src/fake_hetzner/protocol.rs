@@ -18,7 +18,7 @@ const SELECTOR: &str = "label_selector";
 
 /// A call for servers.
 #[derive(Debug)]
-pub enum Asked {
+pub enum Parameters {
     /// For one.
     Server(u64),
     /// For those that the parameters select.
@@ -26,7 +26,7 @@ pub enum Asked {
 }
 
 impl Protocol for Hetzner {
-    type Asked = Asked;
+    type Parameters = Parameters;
 
     const CONTENT_TYPE: &'static str = "application/json";
     const BEGINNING: &'static str = "{\"servers\": [";
@@ -41,7 +41,7 @@ impl Protocol for Hetzner {
         json!({"error": {"code": code, "message": message, "details": null}}).to_string()
     }
 
-    fn read(request: &Request<Bytes>) -> Option<(Call, Asked)> {
+    fn read(request: &Request<Bytes>) -> Option<(Call, Parameters)> {
         let rest = request.uri().path().strip_prefix("/v1/servers")?;
         if request.method() != Method::GET {
             return None;
@@ -53,7 +53,7 @@ impl Protocol for Hetzner {
                 filter: query.get(SELECTOR).cloned(),
                 ..Call::default()
             };
-            return Some((call, Asked::List(query)));
+            return Some((call, Parameters::List(query)));
         }
         let id: u64 = rest.strip_prefix('/')?.parse().ok()?;
         let call = Call {
@@ -61,7 +61,7 @@ impl Protocol for Hetzner {
             names: vec![id.to_string()],
             ..Call::default()
         };
-        Some((call, Asked::Server(id)))
+        Some((call, Parameters::Server(id)))
     }
 
     fn knows(&self, request: &Request<Bytes>) -> bool {
@@ -80,10 +80,10 @@ impl Protocol for Hetzner {
         ]
     }
 
-    fn answer(&self, asked: &Asked) -> Result<(usize, String), Scripted> {
-        let (rows, body) = match asked {
-            Asked::Server(id) => (1, json!({"server": self.server(*id)?.json()})),
-            Asked::List(query) => self.list(query).ok_or_else(|| Scripted::error(400, "invalid_input"))?,
+    fn answer(&self, parameters: &Parameters) -> Result<(usize, String), Scripted> {
+        let (rows, body) = match parameters {
+            Parameters::Server(id) => (1, json!({"server": self.server(*id)?.json()})),
+            Parameters::List(query) => self.list(query).ok_or_else(|| Scripted::error(400, "invalid_input"))?,
         };
         Ok((rows, body.to_string()))
     }

@@ -23,7 +23,7 @@ impl RealNode {
     /// The same.
     ///
     /// # Errors
-    /// How it failed, with its output.
+    /// The failure, with the output of the command.
     pub async fn try_run<const N: usize>(&self, command: [&str; N]) -> Result<String, String> {
         tried(self.command().args(command)).await
     }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 
-use super::as_pid;
+use crate::process::as_pid;
 
 /// The time for which the process is awaited between two calls of `meanwhile`.
-const LOOK: Timespec = Timespec {
+const POLL_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
@@ -29,7 +29,7 @@ pub(super) fn within(pid: u32, limit: Duration, mut meanwhile: impl FnMut()) -> 
     while start.elapsed() < limit {
         meanwhile();
         let mut ends = [PollFd::new(&process, PollFlags::IN)];
-        if poll(&mut ends, Some(&LOOK)).is_ok_and(|ended| ended > 0) {
+        if poll(&mut ends, Some(&POLL_INTERVAL)).is_ok_and(|ended| ended > 0) {
             return Ok(());
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{READY, RealNode, ip, new_boot_id};
+use super::{READY_TIMEOUT, RealNode, ip, new_boot_id};
 use crate::eventually;
 
 /// A program of the node that can fail alone.
@@ -75,7 +75,7 @@ impl RealNode {
     /// # Panics
     /// When it does not shut down, with what still runs.
     pub async fn boots_again(&self) {
-        eventually(format_args!("{} to shut down", self.name), READY, async || {
+        eventually(format_args!("{} to shut down", self.name), READY_TIMEOUT, async || {
             if self.machine.ended().is_some() {
                 return Ok(());
             }
@@ -99,7 +99,7 @@ impl RealNode {
         self.end().unwrap_or_else(|error| panic!("{error}"));
         let disk = self.scratch.path().join("disk.img");
         // The kernel gives it back a moment after the last process.
-        eventually("the disk to be free", READY, async || {
+        eventually("the disk to be free", READY_TIMEOUT, async || {
             let used =
                 crate::command::printed(tokio::process::Command::new("losetup").arg("--associated").arg(&disk)).await;
             if used.is_empty() { Ok(()) } else { Err(used) }
@@ -122,7 +122,7 @@ impl RealNode {
         write_setting(&state, "FROZEN");
         eventually(
             "all processes to stand still",
-            READY,
+            READY_TIMEOUT,
             async || match std::fs::read_to_string(&state).expect("the freezer").trim() {
                 "FROZEN" => Ok(()),
                 other => Err(other.to_owned()),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{KubeletVersion, READY, RealNode, Unit};
+use super::{KubeletVersion, READY_TIMEOUT, RealNode, Unit};
 use crate::eventually;
 
 /// As `deploy/host/examples/systemd.sh` expects it.
@@ -40,7 +40,7 @@ impl RealNode {
     /// When it does not.
     pub async fn has_kubelet(&self, version: KubeletVersion) {
         let what = format_args!("{} to have the kubelet {}", self.name(), version.as_str());
-        eventually(what, READY, async || {
+        eventually(what, READY_TIMEOUT, async || {
             let found = self.kubelet_version().await;
             if found == version.as_str() {
                 return Ok(());

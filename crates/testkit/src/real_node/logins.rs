@@ -55,7 +55,7 @@ impl RealNode {
     /// Logs in at another node as root with the private key at this path, and returns what the command prints there.
     ///
     /// # Errors
-    /// What ssh says, when it is refused or the command fails.
+    /// The output of ssh, when it is refused or the command fails.
     pub async fn logs_in(&self, to: &Self, key: &str, command: &str) -> Result<String, String> {
         self.ssh(to, key, &[], &["--", command]).await
     }
@@ -63,7 +63,7 @@ impl RealNode {
     /// The same with options of ssh before the host, and other words after it.
     ///
     /// # Errors
-    /// What ssh says.
+    /// The output of ssh.
     pub async fn ssh(&self, to: &Self, key: &str, options: &[&str], words: &[&str]) -> Result<String, String> {
         let mut ssh = self.command();
         // The first value of an option counts.

@@ -2,7 +2,7 @@
 //!
 //! Number N of at most 256 has the bridge `tw<N>` with 10.201.N.1, up to eight nodes at 10.201.N.10 and up, and 32
 //! addresses for the pods of each in 10.202.N.0/24. Nodes have routes to each other, to each other's pods and to
-//! Services, and no default route. What is kept true: two networks never share a number, and nothing is left of one
+//! Services, and no default route. Invariants: two networks never share a number, and nothing is left of one
 //! whose owner has ended, however it ended: its shell (`network.sh`) takes it away, and if that was killed too, the
 //! shell of the next network does.
 

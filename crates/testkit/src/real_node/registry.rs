@@ -33,7 +33,7 @@ impl Registry {
             address,
             scratch,
         };
-        eventually("the registry to answer", super::READY, async || {
+        eventually("the registry to answer", super::READY_TIMEOUT, async || {
             let log = registry.process.log_tail();
             assert!(registry.process.is_running(), "the registry ended:\n{log}");
             tokio::net::TcpStream::connect(&registry.address).await

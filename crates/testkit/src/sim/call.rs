@@ -61,7 +61,7 @@ pub(super) enum Part {
     Main,
     /// The status subresource.
     Status,
-    /// All of it: no client can ask for that.
+    /// All of it: no client can request that.
     Whole,
 }
 

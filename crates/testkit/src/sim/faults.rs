@@ -27,7 +27,7 @@ pub struct Faults {
     pub broken_watches: u32,
     /// A watch that never shows anything and does not end before its time.
     pub silent_watches: u32,
-    /// A watch whose place in the log is said to be gone.
+    /// A watch that ends with 410 Gone.
     pub expired_watches: u32,
     /// An event of a watch that comes up to [`Faults::LATE`] later.
     pub late_events: u32,

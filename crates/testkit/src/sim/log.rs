@@ -119,7 +119,7 @@ impl<'a> Objects<'a> {
     }
 }
 
-/// Sees each write as it is sent and as it takes effect. Called with the server locked: it must not ask the server.
+/// Sees each write as it is sent and as it takes effect. Called with the server locked: it must not call the server.
 pub trait Observer: Send {
     /// A process gives out a write; it may be lost, or arrive later.
     fn sent(&mut self, _by: &str, _verb: Verb, _resource: &str, _objects: Objects<'_>) {}
@@ -130,7 +130,7 @@ pub trait Observer: Send {
 
 /// A request of a process, reads included.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct SentRequest {
     /// When it was sent, since the server's start.
     pub at: Duration,
     /// The process.

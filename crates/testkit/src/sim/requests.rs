@@ -19,7 +19,7 @@ use super::process::{AtWrite, Process};
 use super::status::Refused;
 use super::store::{Done, Key};
 use super::watches::{Watch, metadata_only};
-use super::{Asked, BoxError, Shared, State, now};
+use super::{BoxError, SentRequest, Shared, State, now};
 
 type Answer = Result<Response<AnswerBody>, BoxError>;
 
@@ -225,7 +225,7 @@ impl State {
     /// A process gives out a request.
     fn sent(&mut self, at: std::time::Duration, process: &Process, call: &Call) {
         let resource = &self.store.kinds[call.kind].plural;
-        self.asked.push(Asked {
+        self.requests.push(SentRequest {
             at,
             by: process.name().to_owned(),
             verb: call.verb,

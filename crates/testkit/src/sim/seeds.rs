@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 /// The run stops after this many failed seeds.
-const ENOUGH: usize = 5;
+const MAX_FAILED_SEEDS: usize = 5;
 
 /// The seeds to play, and whether to print their events.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ impl Seeds {
                 scope.spawn(|| {
                     loop {
                         let seed = next.fetch_add(1, Ordering::Relaxed);
-                        if seed >= self.seeds.end || failures.lock().unwrap().len() >= ENOUGH {
+                        if seed >= self.seeds.end || failures.lock().unwrap().len() >= MAX_FAILED_SEEDS {
                             return;
                         }
                         let violations = catch_unwind(AssertUnwindSafe(|| play(seed, self.traces)))

@@ -94,7 +94,7 @@ fn label(requirement: &str) -> Result<(String, Test), Refused> {
 fn field(text: &str) -> Result<(Vec<String>, Test), Refused> {
     let (path, value) =
         compared(text).ok_or_else(|| Refused::bad_request(format!("invalid field selector: {text}")))?;
-    // What every kind supports, and what Events, Pods and Secrets do.
+    // The fields that every kind supports, and those of Events, Pods and Secrets.
     let known = matches!(
         path.as_str(),
         "metadata.name" | "metadata.namespace" | "spec.nodeName" | "status.phase" | "type" | "reason"

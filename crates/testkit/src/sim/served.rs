@@ -18,7 +18,7 @@ use crate::{Scratch, kubeconfig};
 pub struct Served(Port);
 
 impl ApiServer {
-    /// Serves plain HTTP/1.1 on a free port of 127.0.0.1. Anyone who asks there is `process` to the log and to the
+    /// Serves plain HTTP/1.1 on a free port of 127.0.0.1. Every client there is `process` to the log and to the
     /// faults.
     pub async fn serve_on_port(&self, process: &Process) -> Served {
         let (server, process) = (Arc::clone(&self.0), process.clone());

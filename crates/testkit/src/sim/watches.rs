@@ -21,11 +21,11 @@ use super::status::Refused;
 use super::store::{Change, Stored};
 use super::{BoxError, Shared, State, now};
 
-/// A real server sends a bookmark about this often.
-const BOOKMARKS: Duration = Duration::from_mins(1);
+/// The interval of bookmarks, as of a real server.
+const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Longer than any simulation.
-const FOREVER: Duration = Duration::from_hours(24 * 365);
+const LONGER_THAN_ANY_SIMULATION: Duration = Duration::from_hours(24 * 365);
 
 /// One watch.
 pub(super) struct Watch {
@@ -59,7 +59,7 @@ enum End {
         time: Instant,
         broken: bool,
     },
-    /// Never, and it shows nothing: the connection is gone, and nobody said so.
+    /// Never, without a sign: the connection is gone, and the client does not know.
     Never,
     /// After the next line.
     Ended,
@@ -153,7 +153,7 @@ impl Watch {
             } else {
                 End::At { time, broken }
             },
-            bookmark: bookmarks.then_some(now + BOOKMARKS),
+            bookmark: bookmarks.then_some(now + BOOKMARK_INTERVAL),
             under_way: None,
             interruptions: state.interruptions,
         };
@@ -166,7 +166,7 @@ impl Watch {
         Ok(watch)
     }
 
-    /// All that there is, and a bookmark after it when the request asked for these events.
+    /// Every object, and a bookmark after them when the request wants these events.
     fn first_events(&mut self, state: &State, asked: bool) {
         for (key, object) in state.store.of_kind(self.what.kind) {
             let here = self.what.namespace.is_empty() || self.what.namespace == key.namespace;
@@ -204,7 +204,7 @@ impl Watch {
                 return Some(Ok(line));
             }
             let mut changed = pin!(server.changed.notified());
-            // What comes after this wakes it.
+            // Later events wake it.
             changed.as_mut().enable();
             let (next, now) = match self.ends {
                 End::Ended => return None,
@@ -213,7 +213,7 @@ impl Watch {
             };
             let (time, broken) = match self.ends {
                 End::At { time, broken } => (time, broken),
-                End::Never | End::Ended => (now + FOREVER, true),
+                End::Never | End::Ended => (now + LONGER_THAN_ANY_SIMULATION, true),
             };
             if self.is_interrupted() || now >= time {
                 let broken = broken || self.is_interrupted();
@@ -287,7 +287,7 @@ impl Watch {
         if !due {
             return;
         }
-        self.bookmark = Some(now + BOOKMARKS);
+        self.bookmark = Some(now + BOOKMARK_INTERVAL);
         let server = Arc::clone(&self.server);
         let mut state = server.lock();
         let State { faults, random, .. } = &mut *state;

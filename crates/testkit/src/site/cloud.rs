@@ -121,7 +121,7 @@ impl Cloud {
                 }
                 let answer = request.send().await.map_err(shown)?;
                 let (status, text) = (answer.status(), answer.text().await.map_err(shown)?);
-                // What was done before the answer was lost is done.
+                // The effect remains although the response was lost.
                 if status.is_success() || status == 409 {
                     Ok(serde_json::from_str(&text).unwrap_or_default())
                 } else {

@@ -38,7 +38,7 @@ impl Site {
     /// The same.
     ///
     /// # Errors
-    /// How it failed.
+    /// The failure.
     pub async fn try_kubectl(&self, words: &str) -> Result<String, String> {
         tried(&mut self.kubectl_command(words)).await
     }

@@ -9,18 +9,18 @@ use serde_json::json;
 use tidewaiter_testkit::Schemathesis;
 use tidewaiter_testkit::schemathesis::{Operations, Report};
 
-/// An API with one operation, which answers with this thing to everything; and what it was asked.
+/// An API with one operation, which answers everything with this thing, and records its requests.
 struct Api {
     description: String,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Api {
     fn answering(thing: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let description = format!("http://{}/openapi.json", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let record = Arc::clone(&asked);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let record = Arc::clone(&requests);
         // It ends with the process.
         #[expect(clippy::disallowed_methods, reason = "a server for one test")]
         std::thread::spawn(move || {
@@ -28,7 +28,7 @@ impl Api {
                 answer(connection.unwrap(), thing, &record);
             }
         });
-        Self { description, asked }
+        Self { description, requests }
     }
 
     async fn examine(&self, seed: u32) -> Report {
@@ -44,12 +44,12 @@ impl Api {
         schemathesis.run().await
     }
 
-    fn take_asked(&self) -> Vec<String> {
-        std::mem::take(&mut self.asked.lock().unwrap())
+    fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.requests.lock().unwrap())
     }
 }
 
-fn answer(mut connection: TcpStream, thing: &str, asked: &Mutex<Vec<String>>) {
+fn answer(mut connection: TcpStream, thing: &str, requests: &Mutex<Vec<String>>) {
     let head: Vec<_> = BufReader::new(&connection)
         .lines()
         .map_while(Result::ok)
@@ -73,12 +73,12 @@ fn answer(mut connection: TcpStream, thing: &str, asked: &Mutex<Vec<String>>) {
             head.iter().any(|line| line == "Authorization: Bearer a-token"),
             "{head:?}"
         );
-        asked.lock().unwrap().push(first.to_owned());
+        requests.lock().unwrap().push(first.to_owned());
         thing.to_owned()
     };
     let length = body.len();
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
-    // Who asked may have gone.
+    // The client may have gone.
     let _ = write!(connection, "{head}\r\ncontent-length: {length}\r\n\r\n{body}");
 }
 
@@ -101,7 +101,7 @@ async fn a_seed_makes_the_same_requests() {
     let mut runs = Vec::new();
     for seed in [1, 1, 2] {
         api.examine(seed).await.assert_clean();
-        runs.push(api.take_asked());
+        runs.push(api.take_requests());
     }
     assert!(!runs[0].is_empty());
     assert_eq!(runs[0], runs[1]);

@@ -84,7 +84,7 @@ async fn an_object_is_created_read_replaced_and_deleted() {
     let written = nodes.replace("n", &post, &changed).await.unwrap();
     assert_ne!(written.resource_version(), made.resource_version());
     assert_eq!(written.uid(), made.uid());
-    // What it was read as is older by now.
+    // The version that was read is older by now.
     assert_eq!(
         refusal(nodes.replace("n", &post, &changed).await),
         (409, "Conflict".to_owned())
@@ -171,7 +171,7 @@ async fn server_side_apply_removes_what_its_manager_says_no_more() {
     assert_eq!(code(apply("two", false, json!({"x": "3"})).await), 409);
     let forced = apply("two", true, json!({"x": "3"})).await.unwrap();
     assert_eq!(data(&forced), json!({"x": "3"}));
-    // What somebody else has set is neither ours to remove nor lost.
+    // A field that somebody else has set is neither ours to remove nor lost.
     let theirs = json!({"data": {"x": "4", "mine": "1"}});
     configs
         .patch("c", &PatchParams::default(), &Patch::Merge(theirs))

@@ -134,7 +134,7 @@ impl Bed {
         Ok(())
     }
 
-    /// The calls of EC2 since this was asked last that ask who somebody is: the verdict asks for groups.
+    /// The calls of EC2 about identities since the last call of this; the verdict requests groups.
     pub fn take_identity_calls(&self) -> Vec<Call> {
         let mut calls = self.ec2.take_calls();
         calls.retain(|call| call.api == "DescribeInstances" && !call.names.is_empty());

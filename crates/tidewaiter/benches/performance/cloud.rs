@@ -1,5 +1,5 @@
 //! The cloud's server on `SQLite`, with fsync: what a thousand clusters that poll cost it, how many requests and writes
-//! it takes, how soon its streams tell of a change, what an open one costs.
+//! it takes, the delay of a change on its streams, the cost of an open one.
 
 mod attacked;
 #[path = "../../tests/cloud_server/attackers.rs"]

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use crate::bed::Bed;
 
 /// Longer than anything takes.
-const PATIENCE: Duration = Duration::from_mins(5);
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Watches that stand already when the run begins: nothing that happens after that is missed.
 pub struct Observer {
@@ -42,7 +42,7 @@ impl Observer {
         })
     }
 
-    /// When the last of so many more Nodes had its label.
+    /// The time when the last of this number of further Nodes had its label.
     pub async fn labelled(&mut self, count: usize) -> Result<Instant> {
         let mut names = HashSet::new();
         let mut last = None;
@@ -67,7 +67,7 @@ impl Observer {
 
 /// Returns the next event of a watch.
 pub async fn next(events: &mut UnboundedReceiver<(Instant, String)>) -> Result<(Instant, String)> {
-    let event = tokio::time::timeout(PATIENCE, events.recv()).await.context("in time")?;
+    let event = tokio::time::timeout(TIMEOUT, events.recv()).await.context("in time")?;
     event.context("the watch ended")
 }
 

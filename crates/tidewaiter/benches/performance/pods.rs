@@ -74,7 +74,7 @@ pub async fn feed(bed: &Bed, proxy: &ApiProxy) -> Result<()> {
 }
 
 impl Feed {
-    /// The page that is asked for with `limit` and `continue`: the number of its first pod. It is encoded anew each
+    /// The page that is requested with `limit` and `continue`: the number of its first pod. It is encoded again each
     /// time, as an API server does it, which is most of what a list costs.
     fn page(&self, request: &ApiRequest) -> serde_json::Result<String> {
         let parameter = |name: &str| {

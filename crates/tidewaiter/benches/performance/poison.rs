@@ -9,7 +9,7 @@ use crate::report::{Chapter, count, figure, median, note};
 
 const NODES: usize = 500;
 
-/// So often with and without it, in turn.
+/// The number of runs with and without it, in turn.
 const PAIRS: usize = 3;
 
 pub async fn measure(bed: &Bed) -> Result<Chapter> {

@@ -15,7 +15,7 @@ use tidewaiter_testkit::usage::{Memory, cpu_seconds};
 
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// One client for all that is asked while something is measured: each new one would prepare TLS again, on the cores
+/// One client for all requests while something is measured: each new one would prepare TLS again, on the cores
 /// that are measured.
 static CLIENT: LazyLock<reqwest::Client> =
     LazyLock::new(|| reqwest::Client::builder().no_proxy().build().unwrap_or_default());

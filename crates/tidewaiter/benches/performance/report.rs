@@ -7,7 +7,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Map, Value, json};
 
-/// A number, and the most or the least that it may be if somebody has said so.
+/// A number, and its limit if it has one.
 pub struct Figure {
     what: String,
     key: &'static str,
@@ -175,7 +175,7 @@ pub fn count(count: usize) -> f64 {
 }
 
 /// Prints the current step.
-#[expect(clippy::print_stderr, reason = "whoever waits wants to know for what")]
+#[expect(clippy::print_stderr, reason = "a person who waits wants to know for what")]
 pub fn note(what: &str) {
     eprintln!("bench: {what}");
 }

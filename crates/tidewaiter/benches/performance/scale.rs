@@ -1,7 +1,7 @@
 //! Up to 50,000 Nodes: what of the controller's cost grows faster than their number.
 //!
-//! No API server on this machine could store so many: the simulated one serves them over HTTP. It shares the cores with
-//! the controller, so a time contains its work too; what the fakes use of the cores is reported next to what the
+//! No API server on this machine could store that many: the simulated one serves them over HTTP. It shares the cores
+//! with the controller, so a time contains its work too; what the fakes use of the cores is reported next to what the
 //! controller uses.
 
 mod curve;

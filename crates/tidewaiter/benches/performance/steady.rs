@@ -1,4 +1,4 @@
-//! The controller at rest: its memory, and what heartbeats and a list begun anew cost.
+//! The controller at rest: its memory, and the costs of heartbeats and of a relist.
 
 use std::time::Duration;
 
@@ -138,7 +138,7 @@ pub async fn heartbeats(bed: &Bed, rate: f64, seconds: u32) -> Result<()> {
     Ok(())
 }
 
-/// Has every watch told that it is too old, and waits until everything was listed again.
+/// Ends every watch with 410 Gone, and waits until everything was relisted.
 async fn relist(proxy: &ApiProxy, process: &Process) -> Memory {
     let watches = || {
         ["nodes", "nodeidentities", "pods"]

@@ -13,9 +13,9 @@ const API_SERVER: &str = "system:apiserver";
 
 /// Writes one line for each write, sorted: user, verb, resource, namespace and name of the object, status code.
 ///
-/// How often a Lease is renewed, and in how many writes the coordinator follows a series of changes in the cloud,
+/// The number of renewals of a Lease, and of writes by which the coordinator follows a series of changes in the cloud,
 /// depends on the time alone, so equal lines about Leases and of the coordinator are one line, without a status code.
-/// What the API server itself writes when it starts is left out: it differs from run to run. The ids of the cloud are
+/// Writes of the API server itself when it starts are left out: it differs from run to run. The ids of the cloud are
 /// shown as `ID`.
 #[expect(clippy::disallowed_methods, reason = "nobody reads the file before the demo ends")]
 pub fn write(file: &Path, audit: &Audit) -> Result<()> {

@@ -19,7 +19,7 @@ const REGISTRY: &str = "acme.registries.test";
 const ENVIRONMENT: &str = "cluster.containership.io/environment";
 const TEAM: &str = "nodepool.containership.io/team";
 
-/// The coordinator writes nothing for so long.
+/// The time for which the coordinator writes nothing.
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
 
 /// The released coordinator, and the registry whose credentials it tries.
@@ -36,7 +36,7 @@ impl Coordinator {
     }
 }
 
-/// As whom it runs.
+/// The user that it runs as.
 pub fn identity() -> Identity {
     Identity::service_account(CORE, "tidewaiter-coordinator")
 }

@@ -56,7 +56,7 @@ const INTERRUPTED: u8 = 128 + 2;
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    // What fails in the test bed panics; it is told as a failed step.
+    // A failure in the test bed panics; it is reported as a failed step.
     std::panic::set_hook(Box::new(|_| ()));
     let narrator = Narrator::default();
     let result = match Stop::listen() {

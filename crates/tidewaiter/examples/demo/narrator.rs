@@ -35,12 +35,12 @@ impl Narrator {
         println!("\n{HEADING}{} {heading}{HEADING:#}", progress.step);
     }
 
-    /// The story is told; from here on to be stopped is no failure.
+    /// The story has ended; from here on a stop is no failure.
     pub fn over(&self) {
         self.0.borrow_mut().over = true;
     }
 
-    /// Returns true if the story is told.
+    /// Returns true if the story has ended.
     pub fn is_over(&self) -> bool {
         self.0.borrow().over
     }

@@ -20,7 +20,7 @@ const ALICE: &str = "/root/alice";
 const BOB: &str = "/root/bob";
 const INTRUDER: &str = "/root/intruder";
 
-/// From so many nodes on, they are upgraded: then all have the kubelet of the release before.
+/// The minimum number of nodes that are upgraded: then all have the kubelet of the release before.
 const UPGRADED: usize = 3;
 
 /// Everything that runs. Dropped, it is gone: the cloud's database first.

@@ -57,7 +57,7 @@ fn typed(line: &str) -> Option<String> {
         .then(|| command.trim_end_matches(';').to_owned())
 }
 
-/// Returns the error of the command line; a name in capitals stands for a value that the reader has.
+/// Returns the error of the command line; a name in capitals is a placeholder for a value of the reader.
 fn refusal(command: &str, is_complete: bool) -> Option<clap::Error> {
     // `list|add` names both.
     if let Some(words) = command.split(' ').find(|word| word.contains('|')) {
@@ -71,7 +71,7 @@ fn refusal(command: &str, is_complete: bool) -> Option<clap::Error> {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             true
         }
-        // What a sentence names is not always all of a command.
+        // A sentence may name only a part of a command.
         ErrorKind::MissingRequiredArgument | ErrorKind::MissingSubcommand | ErrorKind::InvalidValue => !is_complete,
         ErrorKind::ValueValidation => command.split(' ').any(is_name),
         _ => false,

@@ -54,7 +54,7 @@ pub(crate) struct HostKeysListArgs {
     pub(crate) pinned: PathBuf,
 }
 
-// What the agent's pod can write.
+// The folders that the agent's pod can write.
 #[derive(Debug, Args)]
 pub(crate) struct AgentFolders {
     /// The folder that the agent shares, as in its setting folder

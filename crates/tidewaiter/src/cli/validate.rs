@@ -19,7 +19,7 @@ const EXIT_CODES: &str = "Exit codes:
   130  interrupted (Ctrl-C); 143 by SIGTERM: the last result was printed to standard output";
 
 /// The minimum of [`ValidateArgs::interval`]: clouds limit the rate of requests.
-const SHORTEST: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
@@ -78,7 +78,7 @@ fn wait(text: &str) -> Result<Duration, String> {
 fn interval(text: &str) -> Result<Duration, String> {
     duration::within(
         text,
-        &(SHORTEST..=Duration::MAX),
+        &(MIN_INTERVAL..=Duration::MAX),
         "of at least 1s, for example 10s or 1m30s",
     )
 }
@@ -123,7 +123,7 @@ mod tests {
                 "{error}"
             );
         }
-        assert_eq!(interval("1s"), Ok(SHORTEST));
+        assert_eq!(interval("1s"), Ok(MIN_INTERVAL));
         for text in ["999ms", "0", "-1s"] {
             assert!(interval(text).is_err(), "{text}");
         }

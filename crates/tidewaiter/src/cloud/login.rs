@@ -281,7 +281,7 @@ pub(super) async fn context(command: &ContextCommand) -> Result<()> {
     }
 }
 
-/// Checks that the cluster exists. A context may be set while the cloud cannot be asked.
+/// Checks that the cluster exists. A context may be set while the cloud cannot be reached.
 async fn check_cluster(context: String, organization: Option<&str>, cluster: &str) -> Result<()> {
     let wrong = || format!("--cluster is {}", quoted(cluster));
     cluster.parse::<DisplayName>().with_context(wrong)?;

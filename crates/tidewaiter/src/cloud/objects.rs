@@ -114,7 +114,7 @@ pub(super) async fn edit(args: &ObjectArgs) -> Result<()> {
         "# What you change here is sent when you leave the editor. Secrets are left out, and stay as they are.\n";
     write_private(&file, &format!("{head}{}", yaml(&before)?))?;
     let sent = send_edited(&session, &file, path, &before, etag).await;
-    // What was typed is kept when it could not be used, as kubectl does.
+    // The edited text is kept when it could not be used, as kubectl does.
     let changed = sent.with_context(|| format!("nothing was changed; what you typed is in {}", file.display()))?;
     fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))?;
     if !changed {

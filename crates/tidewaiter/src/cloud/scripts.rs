@@ -29,27 +29,27 @@ pub(super) async fn set(args: &SetScriptArgs) -> Result<()> {
     let mut request = Request::new(Method::PUT, path.below("script"));
     request.body = Some(Body::Script(script));
     session.send(&request).await?;
-    print(&said(&upgrade, args.node.as_deref(), is_signed))
+    print(&confirmation(&upgrade, args.node.as_deref(), is_signed))
 }
 
-fn said(upgrade: &Value, node: Option<&str>, is_signed: bool) -> String {
+fn confirmation(upgrade: &Value, node: Option<&str>, is_signed: bool) -> String {
     let id = text(upgrade, "id");
     let nodes = node.map_or_else(
         || "all nodes that have none of their own".to_owned(),
         |node| format!("the node {node}"),
     );
-    let mut said = format!("the script of Upgrade {id} is set for {nodes}\n");
+    let mut message = format!("the script of Upgrade {id} is set for {nodes}\n");
     if !is_signed {
-        said += "it has no signature, so nodes run it only if the server signs it (its setting scriptKeys): \
+        message += "it has no signature, so nodes run it only if the server signs it (its setting scriptKeys): \
                  otherwise sign it with tidewaiter cloud sign-script, and set it again\n";
     }
     if upgrades::is_over(upgrade) {
-        said += "the upgrade is over, so no node runs the script: create another upgrade\n";
+        message += "the upgrade is over, so no node runs the script: create another upgrade\n";
     } else if upgrade.pointer("/policy/paused") == Some(&Value::Bool(true)) {
         let _ = writeln!(
-            said,
+            message,
             "the upgrade is paused: begin it with tidewaiter cloud resume-upgrade {id}"
         );
     }
-    said
+    message
 }

@@ -15,7 +15,7 @@ use super::contexts::{Contexts, Login};
 use crate::cli::CloudPlace as Place;
 
 /// The time for which requests to an unavailable server are retried while a user waits.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An open login.
 pub(super) struct Session {
@@ -30,7 +30,7 @@ pub(super) struct Session {
 pub(super) fn settings(login: &Login) -> Result<ClientSettings> {
     let base: BaseUrl = login.server.parse().context("the server of the context")?;
     let mut settings = ClientSettings::new(base);
-    settings.deadline = PATIENCE;
+    settings.deadline = RETRY_TIMEOUT;
     if let Some(path) = &login.ca_file {
         let read = std::fs::read(path);
         settings.ca = Some(read.with_context(|| format!("the certificates in {}", path.display()))?);

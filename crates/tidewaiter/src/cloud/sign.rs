@@ -17,10 +17,10 @@ use super::actions::read;
 use super::manifests;
 use crate::cli::{SignArgs, SignScriptArgs};
 use crate::password::{self, Variable};
-use crate::{say, text_file};
+use crate::{text_file, write_stdout};
 
 /// The shortest time for the nodes after those of the control plane.
-const SHORTEST: SignedDuration = SignedDuration::from_mins(1);
+const MIN_WINDOW: SignedDuration = SignedDuration::from_mins(1);
 
 /// Prints the signature, or, without a key, the text to sign.
 pub(super) fn sign(args: &SignArgs) -> Result<()> {
@@ -42,7 +42,7 @@ pub(super) fn sign(args: &SignArgs) -> Result<()> {
             signed::sign(&key, &statement, SystemClock::shared().now().as_second())?
         }
     };
-    say(&text)
+    write_stdout(&text)
 }
 
 /// Prints the script with a signature for each node. Signatures that it has already stay, so that it can be signed with
@@ -69,9 +69,9 @@ pub(super) fn sign_script(args: &SignScriptArgs) -> Result<()> {
         };
         signed.push_str(&statement.block(&key)?);
     }
-    // What the cloud would refuse, for example because of its length, is not printed.
+    // A script that the cloud would refuse, for example because of its length, is not printed.
     let signed: UpgradeScript = signed.parse().context("the signed script")?;
-    say(signed.as_str())?;
+    write_stdout(signed.as_str())?;
     for turn in &turns {
         let begin = turn
             .not_before
@@ -159,7 +159,7 @@ fn turns<'a>(args: &'a SignScriptArgs, before: &[script::Statement], now: Timest
     let is_late = if args.nodes.iter().all(|node| window(node).is_some()) {
         begin > expires
     } else {
-        begin + SHORTEST > expires
+        begin + MIN_WINDOW > expires
     };
     if is_late {
         return Err(anyhow!(

@@ -11,7 +11,7 @@ use super::session::{Session, if_found, request, text};
 use crate::cli::UpgradeArgs;
 
 /// The number of nodes that are named.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// The upgrade with the columns of a table: what its cluster reports last.
 pub(super) fn row(upgrade: &Value) -> Value {
@@ -141,8 +141,8 @@ fn ending(upgrade: &Value) -> String {
         .filter(|(_, state)| *state == "Failed")
         .map(|(node, _)| node.as_str())
         .collect();
-    let more = failed.len().saturating_sub(NAMED);
-    let named = failed.get(..NAMED).unwrap_or(&failed).join(", ");
+    let more = failed.len().saturating_sub(MAX_NAMED);
+    let named = failed.get(..MAX_NAMED).unwrap_or(&failed).join(", ");
     match (failed.len(), more) {
         (0, _) => {}
         (_, 0) => reasons.push(format!("failed: {named}")),

@@ -40,7 +40,7 @@ pub(super) fn check(cloud: kops::Cloud) -> Result<()> {
 }
 
 impl Cloud {
-    /// Finds out where we are, as far as nobody said it, decides where labels come from, and prepares the clients.
+    /// Detects the parts of the environment that are not set, decides the source of labels, and prepares the clients.
     pub(crate) async fn of(given: &Given, kit: &Kit) -> Result<Self> {
         check(given.config.cloud)?;
         let store = store_options(given, kit)?;
@@ -60,7 +60,7 @@ impl Cloud {
         }
     }
 
-    /// Both ask with one client, which asks for one token.
+    /// Both use one client, which gets one token.
     async fn google(given: &Given, kit: &Kit, store: StoreOptions) -> Result<Self> {
         let (client, project) = compute_engine(given).await?;
         let cluster = &given.config.cluster_name;

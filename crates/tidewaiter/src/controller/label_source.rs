@@ -1,7 +1,7 @@
 //! The source of the labels of Nodes: the operator's setting, or the one of the version of kOps.
 //!
 //! Decided once, at the start: an upgrade of kOps replaces the machines of the control plane. A state store that is
-//! slow or unavailable delays the start by at most [`WAIT`], and moves no Node from one source to the other.
+//! slow or unavailable delays the start by at most [`VERSION_TIMEOUT`], and moves no Node from one source to the other.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tidewaiter_kops::{Cloud, KopsVersion, StoreError, VersionError};
 use super::settings::ControllerSettings;
 
 /// The time for which the start waits for the version of kOps.
-const WAIT: Duration = Duration::from_secs(5);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The setting `labelSource`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ pub(crate) async fn decide(
         let why = "foreignLabels is remove, and only the state store defines which group owns a label";
         return decided(LabelsFrom::Store, why);
     }
-    match timeout(clock, WAIT, KopsVersion::read(store)).await {
+    match timeout(clock, VERSION_TIMEOUT, KopsVersion::read(store)).await {
         Ok(Ok(version)) if version.labels_from_tags() => {
             decided(LabelsFrom::TagsThenStore, &format!("kOps is {version}"))
         }
@@ -103,7 +103,7 @@ mod tests {
     enum Store {
         Holds(&'static str),
         Fails(fn(String) -> StoreError),
-        /// Takes so many seconds to answer.
+        /// Takes this number of seconds to respond.
         IsSilent,
         /// Must not be read.
         IsNotAsked,
@@ -243,7 +243,7 @@ mod tests {
         ] {
             let clock = ManualClock::default();
             let (decision, ()) = tokio::join!(decide(settings, cloud, &store, &clock), async {
-                clock.advance(WAIT);
+                clock.advance(VERSION_TIMEOUT);
             });
             let expected = LabelDecision {
                 from,

@@ -37,7 +37,7 @@ pub(crate) struct ControllerSettings {
     pub(crate) on_forgery: OnForgery,
     /// The handling of a Node whose instance is in another group than the one for which it was verified.
     pub(crate) on_group_change: OnGroupChange,
-    /// The longest that the cloud's answer about an instance is kept.
+    /// The maximum age of the cloud's answer about an instance.
     #[serde(deserialize_with = "whole_seconds")]
     pub(crate) identity_expiry_seconds: NonZeroU32,
     /// The interval at which each file of the state store that is in use is polled.

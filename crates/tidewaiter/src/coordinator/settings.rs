@@ -31,7 +31,7 @@ use crate::controller::environment::{Variables, variable};
 use crate::settings::LeasePlace;
 
 /// The highest value of `bindingsPerSync`: more bindings than a cluster has.
-const MOST_BINDINGS: u32 = 10_000;
+const MAX_BINDINGS: u32 = 10_000;
 
 /// The settings of the coordinator, besides those of every role.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -116,8 +116,8 @@ fn duration_text<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, 
 /// Anyone who wants no bound sets the highest one.
 fn bindings<'de, D: Deserializer<'de>>(value: D) -> Result<u32, D::Error> {
     let number = u32::deserialize(value).ok();
-    let valid = number.filter(|number| (1..=MOST_BINDINGS).contains(number));
-    valid.ok_or_else(|| D::Error::custom(format!("must be a whole number from 1 to {MOST_BINDINGS}")))
+    let valid = number.filter(|number| (1..=MAX_BINDINGS).contains(number));
+    valid.ok_or_else(|| D::Error::custom(format!("must be a whole number from 1 to {MAX_BINDINGS}")))
 }
 
 /// The port for `/metadata` and `/terminate`.
@@ -266,7 +266,7 @@ impl CoordinatorSettings {
         })?;
         let from_file = variable(environment, API_KEY).is_none();
         cloud.settings.token_file = self.cloud.api_key_file.clone().filter(|_| from_file);
-        // What only the client itself finds: nothing has started yet.
+        // Errors that only the client finds: nothing has started yet.
         let client = Client::new(&cloud.settings, SystemClock::shared());
         client.map_err(|error| self.cloud.explained(error, origins))?;
         Ok(cloud)

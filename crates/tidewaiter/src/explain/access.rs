@@ -19,7 +19,7 @@ use crate::upgrade::reader;
 struct Answer {
     #[serde(flatten)]
     access: Option<AccessExplained>,
-    /// The users that can log in; absent if no user and no node is asked about.
+    /// The users that can log in; absent if no user and no node is queried.
     #[serde(skip_serializing_if = "Option::is_none")]
     logins: Option<LoginsExplained>,
     /// The reason why it is not known who can log in.
@@ -62,7 +62,7 @@ async fn answer(client: &Client, args: &ExplainAccessArgs) -> Result<Answer> {
     match logins::explain(client, &question).await {
         Ok(found) => answer.logins = Some(found),
         Err(error) if asked.node.is_some() => return Err(error.into()),
-        // What the user may do in the cluster is an answer without it.
+        // Without it, the permissions in the cluster are still an answer.
         Err(error) => answer.logins_unknown = Some(Chain(&error).to_string()),
     }
     Ok(answer)

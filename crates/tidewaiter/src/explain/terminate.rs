@@ -1,4 +1,4 @@
-//! `tidewaiter explain terminate`: whether everything that the coordinator manages is to be removed. `helm test` asks
+//! `tidewaiter explain terminate`: shows if everything that the coordinator manages is to be removed. `helm test` asks
 //! it.
 
 use anyhow::{Result, bail};

@@ -6,7 +6,7 @@ use tidewaiter_api::values::printable;
 use tidewaiter_api::{AcceptedRelease, PluginInventorySpec};
 
 /// The fewest digits that name a revision.
-const FEWEST_DIGITS: usize = 8;
+const MIN_DIGITS: usize = 8;
 
 /// The plugin, for messages.
 pub(super) fn title(plugin: &Plugin) -> String {
@@ -64,7 +64,7 @@ pub(super) fn target<'a>(inventory: &'a PluginInventorySpec, to: Option<&str>) -
         }
         Some(to) => {
             let is = |release: &&AcceptedRelease| {
-                release.version == to || (to.len() >= FEWEST_DIGITS && release.revision.starts_with(to))
+                release.version == to || (to.len() >= MIN_DIGITS && release.revision.starts_with(to))
             };
             all.iter().filter(is).collect()
         }
@@ -183,7 +183,7 @@ mod tests {
                 (found, _) => panic!("{applied} {to:?}: {found:?}"),
             }
         }
-        // The newest one breaks: the one that is applied is kept to its end.
+        // The newest one is malformed: the apply of the current one continues to its end.
         let mut breaks = inventory("22222222aa");
         breaks.approved = "22222222bb".to_owned();
         assert_eq!(target(&breaks, None).unwrap().revision, "22222222aa");

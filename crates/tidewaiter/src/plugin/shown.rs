@@ -14,7 +14,7 @@ use super::choose::title;
 use crate::cloud::yaml;
 
 /// Unchanged lines around those that differ in a text.
-const CONTEXT: usize = 2;
+const CONTEXT_LINES: usize = 2;
 
 /// The diff as JSON.
 pub(super) fn shown_as_json(diff: &PluginDiff, secrets: bool) -> Result<String> {
@@ -105,7 +105,7 @@ fn values(text: &mut String, difference: &Difference) -> Result<()> {
 /// Texts of several lines, with the lines around those that differ.
 fn lines(text: &mut String, before: &str, after: &str) -> Result<()> {
     let diff = TextDiff::from_lines(before, after);
-    for group in diff.grouped_ops(CONTEXT) {
+    for group in diff.grouped_ops(CONTEXT_LINES) {
         for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
             let sign = match change.tag() {
                 ChangeTag::Delete => '-',

@@ -23,20 +23,21 @@ use crate::cloud::print;
 use crate::live::View;
 use crate::validate::signals::{Interrupts as _, Signals};
 
-/// Between two looks.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The interval at which the upgrade is read.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// In so many looks, one reads everything, whether the upgrade has changed or not: Nodes change, too.
-const REFRESH: u64 = 10;
+/// One in this number of polls reads everything, even if the upgrade has not changed: Nodes change, too.
+const POLLS_TO_A_REFRESH: u64 = 10;
 
-/// After so many looks, an upgrade that is over need not say how it ended: its coordinator was killed in between.
-const LAST_LOOKS: usize = 10;
+/// The number of polls after which an upgrade that is over need not name its ending: its coordinator was killed in
+/// between.
+const MAX_FINAL_POLLS: usize = 10;
 
 /// The exit code for an upgrade that has failed.
 const FAILED: u8 = 3;
 
 /// The nodes that a terminal shows.
-const SHOWN: usize = 15;
+const MAX_SHOWN: usize = 15;
 
 /// Follows the upgrade, and returns the exit code of its end.
 pub(super) async fn watch(place: &UpgradePlace) -> Result<ExitCode> {
@@ -69,10 +70,16 @@ pub(super) async fn watch(place: &UpgradePlace) -> Result<ExitCode> {
 
 /// Looks until the upgrade is over and says how it ended.
 async fn follow(client: &Client, name: &str, clock: &dyn Clock, screen: &mut Screen) -> Result<ExitCode> {
-    let mut looks_left = LAST_LOOKS;
+    let mut looks_left = MAX_FINAL_POLLS;
     let mut round = 0;
     loop {
-        match look(client, name, screen.last.as_ref().filter(|_| round % REFRESH != 0)).await {
+        match look(
+            client,
+            name,
+            screen.last.as_ref().filter(|_| round % POLLS_TO_A_REFRESH != 0),
+        )
+        .await
+        {
             Ok(None) => {}
             Ok(Some(seen)) => screen.show(&seen, clock)?,
             Err(LookError::NotFound { .. }) if screen.last.is_some() => bail!("the upgrade {name} was deleted"),
@@ -92,7 +99,7 @@ async fn follow(client: &Client, name: &str, clock: &dyn Clock, screen: &mut Scr
             }
         }
         round += 1;
-        clock.sleep(PAUSE).await;
+        clock.sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -177,17 +184,17 @@ fn drawn(seen: &SeenUpgrade, clock: &dyn Clock) -> Vec<String> {
     let left: Vec<_> = outlook.nodes.iter().filter(|node| !node.done).collect();
     let widest = left
         .iter()
-        .take(SHOWN)
+        .take(MAX_SHOWN)
         .map(|node| node.name.len())
         .max()
         .unwrap_or_default();
-    lines.extend(left.iter().take(SHOWN).map(|node| {
+    lines.extend(left.iter().take(MAX_SHOWN).map(|node| {
         let version = node.version.as_ref().map(ToString::to_string).unwrap_or_default();
         let name = &node.name;
-        printable(&format!("  {name:widest$}  {version:10}  {}", node.fate))
+        printable(&format!("  {name:widest$}  {version:10}  {}", node.action))
     }));
-    if left.len() > SHOWN {
-        lines.push(format!("  and {} more", left.len() - SHOWN));
+    if left.len() > MAX_SHOWN {
+        lines.push(format!("  and {} more", left.len() - MAX_SHOWN));
     }
     lines
 }

@@ -88,7 +88,7 @@ impl CloudOfCluster {
             },
             settings: ControllerSettings {
                 project,
-                // No label is asked about here.
+                // No label is read here.
                 label_source: LabelSource::Store,
                 ..settings.clone()
             },

@@ -22,7 +22,7 @@ pub(super) fn print(format: OutputFormat, verdict: &Verdict) -> Result<()> {
         OutputFormat::Json => json(verdict).context("the result as JSON")?,
         OutputFormat::Yaml => yaml(verdict).context("the result as YAML")?,
     };
-    // Which knows of terminals, NO_COLOR and CLICOLOR.
+    // It knows of terminals, NO_COLOR and CLICOLOR.
     let mut out = AutoStream::auto(io::stdout());
     crate::printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }

@@ -16,9 +16,9 @@ use super::rounds::Rounds;
 use crate::live::View;
 
 /// The maximum number of problems that a terminal shows.
-const SHOWN: usize = 12;
+const MAX_SHOWN: usize = 12;
 /// The maximum number of problems in a line.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// The output, and the current problems.
 pub(super) struct Progress {
@@ -62,7 +62,7 @@ impl Progress {
     }
 
     /// Shows a verdict that is not the last one.
-    pub(super) fn tell(&mut self, verdict: &Verdict, rounds: &Rounds, clock: &dyn Clock) {
+    pub(super) fn update(&mut self, verdict: &Verdict, rounds: &Rounds, clock: &dyn Clock) {
         self.last = Some(verdict.outcome());
         self.problems.update(verdict, clock.monotonic());
         let line = self.line(rounds);
@@ -88,7 +88,7 @@ impl Progress {
     }
 
     fn line(&self, rounds: &Rounds) -> String {
-        let (named, more) = self.problems.first(NAMED);
+        let (named, more) = self.problems.first(MAX_NAMED);
         let named: Vec<_> = named.iter().map(|problem| problem.text.as_str()).collect();
         let more = if more > 0 {
             format!("; and {more} more")
@@ -105,7 +105,7 @@ impl Progress {
             .wait()
             .map(|wait| format!(" of {}", Seconds(wait)))
             .unwrap_or_default();
-        let (shown, more) = self.problems.first(SHOWN);
+        let (shown, more) = self.problems.first(MAX_SHOWN);
         let problems = shown.iter().map(|problem| {
             let age = Seconds(now.saturating_sub(problem.since)).to_string();
             format!("{age:>8}  {}", problem.text)

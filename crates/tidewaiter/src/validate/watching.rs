@@ -46,7 +46,7 @@ pub(super) async fn watch<L: Future<Output = Result<Verdict>>>(
         };
         let next = rounds.next(seen.outcome(), clock.monotonic());
         if next.is_some() {
-            progress.tell(&seen, &rounds, clock);
+            progress.update(&seen, &rounds, clock);
         }
         verdict = Some(seen);
         let interrupt = match next {

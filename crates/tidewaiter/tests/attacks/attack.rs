@@ -70,7 +70,7 @@ pub async fn run(attacks: &'static [Attack]) {
     let chosen = |attack: &&Attack| words.as_ref().is_none_or(|words| attack.name.contains(words.as_str()));
     let (alone, together): (Vec<&'static Attack>, Vec<&'static Attack>) =
         attacks.iter().filter(chosen).partition(|attack| {
-            // What concerns everybody.
+            // The cells that concern everybody.
             matches!(attack.act, Act::Silences(_) | Act::Does(_))
         });
     let field = Field::start().await;

@@ -49,7 +49,7 @@ pub async fn flipped_addresses(field: &Field) -> Vec<String> {
     for worker in &workers {
         let name = worker.node_name();
         world.tells(name, "ChangesTooOften", "written only every 10 s").await;
-        // What is so in the end is written as soon as it may be.
+        // The final state is written as soon as permitted.
         world
             .says(name, "Verified", False, "AddressMismatch", "none of the addresses")
             .await;

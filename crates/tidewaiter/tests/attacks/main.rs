@@ -141,7 +141,7 @@ const ATTACKS: &[Attack] = &[
         act: Does(|field| Box::pin(verdicts::unproven(field))),
         outcome: Unanswered("Throttled", "ec2:DescribeInstances is throttled"),
     },
-    // What the cloud says of one instance.
+    // The response of the cloud about one instance.
     Attack {
         name: "another cluster's instance",
         act: Spoils(|ec2, it| ec2.launch([it.tag("KubernetesCluster", "other.example.com")])),

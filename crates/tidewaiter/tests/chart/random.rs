@@ -38,7 +38,7 @@ fn values(root: &Value, schema: &Value) -> BoxedStrategy<Value> {
     if let Some(options) = schema["enum"].as_array() {
         return select(options.clone()).boxed();
     }
-    // What templates/checks.yaml checks.
+    // The checks of templates/checks.yaml.
     if let Some(examples) = schema["examples"].as_array() {
         return select(examples.clone()).boxed();
     }

@@ -240,7 +240,7 @@ async fn policies_scripts_and_locks() {
         lines[0],
         format!("the script of Upgrade {id} is set for all nodes that have none of their own")
     );
-    // What is missing, and what comes next.
+    // The missing parts, and the next step.
     assert!(
         lines[1].contains("no signature") && lines[1].contains("sign-script"),
         "{set}"
@@ -317,7 +317,7 @@ async fn script_templates(real: &Real, upgrade: &str, node: &str) {
         )
         .await;
     }
-    // What the upgrade has itself comes first.
+    // A script of the upgrade itself comes first.
     let path = format!("~/nodes/{node}/upgrade/kubernetes?version=1.30.1");
     let served = real.as_cluster(reqwest::Method::GET, &path, Value::Null).await;
     assert_eq!(served, "#!/bin/sh\necho one\n", "{upgrade}");

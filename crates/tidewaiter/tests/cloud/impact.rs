@@ -65,7 +65,7 @@ async fn a_diff_and_a_dry_run_show_who_gains_and_who_loses_what_in_each_cluster(
     assert_eq!(person.run(&dry).await.well(), diff.out);
     assert!(person.cloud.writes().is_empty(), "neither changes anything");
 
-    // What has nothing to do with access asks for nothing more, and says nothing about it.
+    // A change without an effect on access sends no further request, and prints nothing about it.
     let label = "kind: ClusterLabel\nspec: {key: cluster.containership.io/zone, value: a}\n";
     let file = person.file("b.yaml", label);
     person.cloud.seen();

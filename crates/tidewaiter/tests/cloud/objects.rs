@@ -215,7 +215,7 @@ async fn what_is_edited_is_sent_alone_with_the_version_that_it_was_made_from() {
     }
     with("true").await.well();
     assert_eq!(kept().len(), 0, "what was edited is gone");
-    // What cannot be used is kept, and the message says where.
+    // A text that cannot be used is kept, and the message names the file.
     with("echo '[' >")
         .await
         .refused(1, &["is not a YAML mapping", "what you typed is in"]);

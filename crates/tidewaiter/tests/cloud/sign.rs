@@ -64,7 +64,7 @@ async fn manifests_are_signed_with_a_key_and_shown_without_one() {
     assert!(verify(&[trusted], &statement, &signature).unwrap() > 1_767_225_600);
     assert!(person.cloud.seen().is_empty(), "nothing is asked of the cloud");
 
-    // What the cloud would refuse is not signed.
+    // Input that the cloud would refuse is not signed.
     let wrong = person.file("wrong.yaml", "manifests: [[{kind: ConfigMap}]]\n");
     run(&[&wrong]).await.refused(1, &["wrong.yaml", "apiVersion"]);
     run(&[&file, "--secret-key", &file])
@@ -148,7 +148,7 @@ async fn a_script_is_signed_for_its_nodes_and_with_two_keys() {
         assert!(signing.err.contains(words), "{words} in {}", signing.err);
     }
 
-    // What the cloud would refuse is not signed.
+    // Input that the cloud would refuse is not signed.
     let wrong = person.file("wrong.sh", "echo\n");
     sign(&wrong, &old_key, &[])
         .await

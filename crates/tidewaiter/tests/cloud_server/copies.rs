@@ -114,7 +114,7 @@ async fn copied(from: On, to: On) {
     stop.store(true, Ordering::Relaxed);
     join_all(writers).await.into_iter().for_each(|writer| writer.unwrap());
 
-    // What the server says in the end of what it was when it had as many changes as the copy has.
+    // The final report of the server about its state when it had as many changes as the copy has.
     let (copied, whole) = (
         Ledger::read(&content(&copy)),
         Ledger::read(&content(&place.backup("in-the-end").await)),

@@ -205,7 +205,7 @@ fn labels_are_as_told(ledger: &Ledger, all: &[Told]) {
             );
         }
     }
-    // What is left was made, and nobody was told of it: it was on its way, whole.
+    // The rest was created without a response: it was under way, whole.
     let open = |told: &Told| match &told.open {
         Some(Open::Label { key }) => Some(key.clone()),
         _ => None,

@@ -151,7 +151,7 @@ impl Desk {
             .map(|argument| argument.replace(MOUNTS, mounts.to_str().unwrap()));
         let binary = self.path("server");
         let program = if as_root() {
-            // Where that user may go.
+            // The folders that this user may enter.
             fs::copy(env!("CARGO_BIN_EXE_tidewaiter"), &binary).unwrap();
             fs::set_permissions(self.scratch.path(), Permissions::from_mode(0o711)).unwrap();
             let setpriv = ["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups", "--"];

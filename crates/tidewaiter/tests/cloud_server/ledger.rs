@@ -127,7 +127,7 @@ pub fn fold(changes: &[Change]) -> Objects {
                 assert_eq!(there, change.before, "{change:?}");
                 objects.remove(&key);
             }
-            // What it changed, forwards and backwards.
+            // Its changes, forwards and backwards.
             _ => {
                 assert!(!there.is_null(), "{change:?}");
                 let mut next = there.clone();

@@ -24,7 +24,7 @@ async fn a_new_user_gets_from_nothing_to_a_login() {
     assert_eq!(account.field("email"), EMAIL);
     assert_eq!(server.get(&land.api_key, &land.labels).await.is(200).body, "[]");
     server.process.stop(SOON).await;
-    // What is there is not made again.
+    // Existing files are not created again.
     let password = place.scratch.path().join("password").display().to_string();
     let words = [
         "init",

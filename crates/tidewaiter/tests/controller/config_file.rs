@@ -467,7 +467,8 @@ async fn a_later_source_of_settings_wins_and_what_is_printed_can_be_loaded() {
     let Ran { code, said } = machine.run(program).await;
     assert_eq!(code, Some(0), "{said}");
     let (told, printed): (Vec<&str>, Vec<&str>) = said.lines().partition(|line| line.starts_with("tidewaiter: "));
-    // What has no effect is told apart from what is in force: two variables, and two keys of the file that kOps wrote.
+    // Settings without an effect are distinguished from those in force: two variables, and two keys of the file that
+    // kOps wrote.
     for about in [
         "TIDEWAITER_PROT ",
         "HCLOUD_TOKEN ",

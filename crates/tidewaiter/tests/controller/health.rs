@@ -55,7 +55,7 @@ pub fn pods(world: &World) -> Api<Pod> {
 
 /// Creates a pod and has it run, its container ready or not.
 pub async fn run(world: &World, pod: &Pod, ready: bool) {
-    // What kube-controller-manager makes, which does not run here.
+    // Made by kube-controller-manager, which does not run here.
     let accounts: Api<ServiceAccount> = Api::namespaced(world.cluster.client(&Identity::Admin), "kube-system");
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
     let params = PatchParams::apply("test");

@@ -137,7 +137,7 @@ async fn what_was_there_before_us_is_there_after_us() {
     let words = format!("removed team; gave back the former value of mine, {}", zone("").0);
     world.tells(name, "LabelsRemoved", &words).await;
     world.quiet(Duration::from_secs(1)).await;
-    // What is given again is ours no more than before.
+    // A label that is given again is ours no more than before.
     world.group("nodes", &given);
     has(&[&given[..], &own].concat()).await;
     world.group("nodes", &[]);
@@ -199,7 +199,7 @@ async fn heartbeats_and_passes_write_nothing() {
             .await;
         world.is_verified(kubelet.name(), True, "Proven").await;
     }
-    // What the writes changed comes back through the watches, and starts the last passes that have a reason.
+    // The changes of the writes come back through the watches, and start the last passes that have a reason.
     world.quiet(Duration::from_secs(1)).await;
     let mut written = world.written_since(begin).await;
     written.sort();
@@ -228,7 +228,7 @@ async fn heartbeats_and_passes_write_nothing() {
     }
     controller.has_passed(passes + 3.0).await;
     let more = controller.rests().await - passes;
-    // Where the machine is busy, a watch that begins again starts one more for each.
+    // On a busy machine, a watch that begins again starts one more for each.
     assert!(more <= 6.0, "{more} passes");
     assert_eq!(world.written_since(mark).await, [""; 0]);
     assert_eq!(world.identity_calls().len(), calls, "a heartbeat reaches the cloud");
@@ -438,7 +438,7 @@ async fn a_person_sees_it_with_kubectl() {
     world.group("nodes", &[]);
     let _controller = world.controller().await;
     let verified = FakeInstance::numbered(1);
-    whoever_waits_is_told_when_it_is_verified(&world).await;
+    a_waiting_command_reports_when_it_is_verified(&world).await;
 
     let unknown = FakeInstance::numbered(2);
     Kubelet::register(&world.cluster, &World::node_of(&unknown).build()).await;
@@ -491,7 +491,7 @@ async fn a_person_sees_it_with_kubectl() {
 }
 
 /// `kubectl wait` ends when the Node is verified, and not before.
-async fn whoever_waits_is_told_when_it_is_verified(world: &World) {
+async fn a_waiting_command_reports_when_it_is_verified(world: &World) {
     let nothing = TokenBucket {
         capacity: 0.0,
         refill: 0.0,

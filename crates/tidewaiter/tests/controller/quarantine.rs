@@ -148,7 +148,7 @@ async fn one_forged_node_of_ten_is_quarantined_and_two_are_not() {
         .await;
     world.quiet(Duration::from_secs(2)).await;
 
-    // What comes back goes again, no matter who brings it; what is nobody's stays.
+    // A label that comes back is removed again, no matter who sets it; a label of no group stays.
     let back = json!({"metadata": {"labels": {"vault": "open", "team": "red", "new": "yes"}}});
     first.patch(back).await.unwrap();
     let left = [LEFT[0], ("new", "yes"), LEFT[1]];
@@ -232,7 +232,7 @@ async fn nobody_is_quarantined_before_all_are_judged() {
         .await;
     controller.stops().await;
 
-    // Who only wants reports lets everything stay, in quarantine too.
+    // With the policy to report, every label stays, in quarantine too.
     let controller = world.controller().await;
     forged
         .patch(json!({"metadata": {"labels": {"vault": "open"}}}))
@@ -252,7 +252,8 @@ async fn killed_at_any_write_it_ends_in_quarantine() {
     let world = start(2).await;
     let controller = world.controller_with(&QUARANTINE).await;
     controller.leads().await;
-    // What the others get is written before the first is killed, so that all writes from then on are about the forged.
+    // The labels of the others are written before the first is killed, so that all writes from then on are about the
+    // forged.
     let labels = [&OF_WORKER[..], &[("everybody", "yes")]].concat();
     for number in 1..=2 {
         let honest = FakeInstance::numbered(number);

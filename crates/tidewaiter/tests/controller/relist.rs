@@ -46,7 +46,7 @@ async fn a_list_begun_anew_takes_no_second_copy_of_the_cluster() {
     for kind in ["minions", "tidewaiter.dev/nodeidentities"] {
         world.cluster.copy(&format!("{kind}/{first}"), texts, copies()).await;
     }
-    // What was copied is what the API server would have made.
+    // The copies are as the API server would have made them.
     let last = format!("i-{:017x}", NODES - 1);
     let (node, record) = (
         world.nodes().get(&last).await.unwrap(),
@@ -111,8 +111,8 @@ async fn a_list_begun_anew_takes_no_second_copy_of_the_cluster() {
             |request: &Recorded| of(request, resource) && !request.is_watch() && !request.query.contains("limit=");
         assert_eq!(controller.proxy.count(whole), 0, "{resource} are listed in pages only");
     }
-    // A page of each kind, as text and as objects: 6 MiB, and 13 MiB beside a compiler, where the pages of both kinds wait
-    // for a processor. The objects alone, unpacked, would be 25 MiB.
+    // A page of each kind, as text and as objects: 6 MiB, and 13 MiB beside a compiler, where the pages of both kinds
+    // wait for a processor. The objects alone, unpacked, would be 25 MiB.
     assert!(most <= steady + 18.0, "{most:.1} MiB at most, {steady:.1} MiB before");
 }
 

@@ -127,7 +127,7 @@ async fn a_leader_that_was_stopped_past_its_deadline_writes_nothing_more_and_exi
         if asked >= nodes.len() { Ok(()) } else { Err(asked) }
     })
     .await;
-    // What the second one will have done is hidden from it, so that it has every reason to write.
+    // The writes of the second one are hidden from it, so that it has every reason to write.
     let never = Gate::new();
     first.proxy.hook(move |request| {
         if request.is_watch() {

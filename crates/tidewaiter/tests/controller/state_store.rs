@@ -235,7 +235,7 @@ async fn an_s3_that_denies_or_lies_is_told_apart() {
     }
     assert_eq!(world.patches(first.name()).await, 1);
 
-    // What has changed is seen, and what has not is not sent again.
+    // A changed file is read, and an unchanged one is not sent again.
     world.store.put(GROUP, &group("green").to_yaml());
     has_team(&world, first.name(), "green").await;
     let series = "tidewaiter_state_store_reads_total{outcome=\"not_modified\"}";

@@ -59,7 +59,7 @@ async fn each_reconcile_is_a_span_where_an_endpoint_is_set() {
         })
         .await;
     }
-    // What was not sent yet is sent when it ends.
+    // Spans that were not sent yet are sent when it ends.
     let late = world.join(4, "nodes").await;
     world
         .has_labels(

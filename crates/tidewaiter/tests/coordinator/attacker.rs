@@ -83,7 +83,7 @@ async fn a_writer_of_registries_gets_no_secret_and_directs_no_credential() {
         registries.patch(name, &params, &Patch::Apply(registry)).await.unwrap();
         world.event(CORE, name, "CredentialMissing").await;
     }
-    // What the user made is not what the user gets: no host was contacted, and no pull secret made or changed.
+    // The user gets nothing by such objects: no host was contacted, and no pull secret made or changed.
     world.namespace("late").await;
     world.has_secret("late", "r", GOOD, "hunter2-a").await;
     assert!(!world.registries.contacted().iter().any(|host| host == EVIL));

@@ -342,7 +342,7 @@ fn token(text: &str) -> String {
 /// The API key of a cluster that was made, the same.
 pub fn key(made: &Value) -> String {
     let key = text(made, "api_key");
-    // What follows the id may contain the separator.
+    // The part after the id may contain the separator.
     leaks::secret(key.splitn(3, '_').last().unwrap());
     leaks::secret(key)
 }

@@ -180,7 +180,7 @@ async fn without_their_definitions_nothing_goes_that_was_made_of_them() {
     writes.retain(|write| !write.starts_with("create "));
     assert!(writes.is_empty(), "{writes:?}");
 
-    // What the cloud removes goes.
+    // An object that the cloud removes goes.
     let path = format!("~/registries/{}", setting.registry);
     let removed = setting
         .cloud

@@ -1,7 +1,7 @@
 //! `tidewaiter coordinator` as a process, as its own service account with the role of `deploy/coordinator`, on a real
 //! API server.
 //!
-//! What a test looks at is what a plain client reads, and the audit log.
+//! A test looks only at the objects that a plain client reads, and at the audit log.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 mod access;
@@ -363,7 +363,8 @@ async fn quiet_after_a_restart(world: &World, process: Process) {
         let writes = world.written_since(mark).await;
         let others: Vec<_> = writes
             .into_iter()
-            // What cannot be listed is recorded whole once every list has failed, which may be after the restart.
+            // A kind that cannot be listed is recorded whole once every list has failed, which may be after the
+            // restart.
             .filter(|write| {
                 let is_told = write.starts_with("create events") || write.contains(" cloudsyncs ");
                 !write.ends_with(" last") && !is_told

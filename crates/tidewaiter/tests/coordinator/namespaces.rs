@@ -93,7 +93,7 @@ webhooks:
     let note = world.event("default", "slow", "WebhookFailed").await;
     assert!(note.contains("slow.example.com"), "{note}");
     for namespace in ["quota", "hangs", "slow"] {
-        // What is not refused is done.
+        // Everything that is not refused is done.
         world.attached(namespace, "containership", &["r"]).await;
         let mine = world
             .cluster
@@ -144,7 +144,7 @@ async fn a_namespace_that_ends_while_it_is_filled_is_left_alone() {
         }
         namespaces.delete(&name, &DeleteParams::default()).await.unwrap();
     }
-    // What was written before the end goes with the namespace, and nothing is written afterwards.
+    // Objects that were written before the end go with the namespace, and nothing is written afterwards.
     for number in 0..10 {
         let name = format!("short-{number}");
         world.gone(&name, "r").await;

@@ -317,7 +317,7 @@ async fn a_credential_is_replaced_by_one_that_works_and_by_no_other() {
     world.registries.accept(GOOD, &["u:hunter2-a", "u:hunter2-b"]);
     world.registries.silence(SILENT);
     world.namespace("team").await;
-    // What the Go coordinator left: the same name and labels, a content of its own, and its account.
+    // The Secret of the Go coordinator: the same name and labels, a content of its own, and its account.
     let go = json!({"metadata": {"name": "r", "labels": {"containership.io/managed": "true", "controller": "r"}},
         "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": "{\"auths\":{}}"}});
     let go: Secret = serde_json::from_value(go).unwrap();

@@ -208,7 +208,7 @@ async fn a_leader_that_was_stopped_past_its_lease_writes_nothing_when_it_goes_on
     scene.arrived().await;
     let second = scene.replica().await;
 
-    // What the second one will do is hidden from it, so that it has every reason to write.
+    // The writes of the second one are hidden from it, so that it has every reason to write.
     let never = Gate::new();
     first.proxy.hook(move |request| {
         if request.is_watch() {

@@ -154,7 +154,7 @@ async fn a_cloud_that_cannot_be_used_is_visible_at_once_and_a_restart_writes_not
     let log = replica.process.log();
     let warned = log.lines().filter(|line| line.contains("list cannot be used")).count();
     assert!((1..=12).contains(&warned), "{warned}: {log}");
-    // What was listed before is still there.
+    // The objects that were listed before are still there.
     let objects: Api<tidewaiter_api::CloudSync> = Api::all(world.cluster.client(&Identity::Admin));
     let status = objects.get("cloud").await.unwrap().status.unwrap();
     assert!(

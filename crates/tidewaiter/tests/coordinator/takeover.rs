@@ -277,7 +277,7 @@ impl Scene {
         eventually("everything to be as the cloud says", SOON, async || {
             let user = users.get(&self.user.0).await.unwrap().spec.name;
             let registry = registries.get(&self.registry).await.unwrap().spec;
-            // What was secret in the Registry is in a Secret.
+            // The secret fields of the Registry are in a Secret.
             let inline = (
                 registry.credentials.len(),
                 registry.auth_token.token.expose().to_owned(),

@@ -116,7 +116,7 @@ async fn plugin(world: &World) {
             "objects": [{"name": "ours"}, {"name": "theirs"}]}]}});
     let inventories = Api::<PluginInventory>::namespaced(client(), CORE);
     create(&inventories, inventory).await;
-    // What is stored of its versions; the mirror writes no such Secret.
+    // The Secrets of its versions; the mirror writes no such Secret.
     let stored = json!({"metadata": {"name": format!("tidewaiter-plugin-{ID}-0123456789abcdef"), "labels": {"tidewaiter.dev/plugin-store": ID}}});
     create(&Api::<Secret>::namespaced(client(), CORE), stored).await;
 }

@@ -201,7 +201,7 @@ async fn an_order_that_nobody_has_given_is_taken_back_whatever_keeps_it() {
 }
 
 #[tokio::test]
-async fn whoever_may_only_write_upgrades_or_has_stolen_a_token_runs_nothing() {
+async fn a_writer_of_upgrades_or_a_stolen_token_runs_nothing() {
     let upgrading = Upgrading::start().await;
     let (first, second) = (Host::new(&upgrading, "w1"), Host::new(&upgrading, "w2"));
     let token = upgrading.node("w1").await;

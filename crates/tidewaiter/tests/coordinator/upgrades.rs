@@ -312,10 +312,10 @@ async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
             .iter()
             .all(|asked| asked.uri.contains("fieldSelector=metadata.name%3Dw1"))
     );
-    // What a script prints stays on the node.
+    // The output of a script stays on the node.
     assert!(!agent.log_tail().contains("hunter2"));
 
-    // What the host permits and lacks is seen while no upgrade is in progress.
+    // The permissions and problems of the host are reported while no upgrade is in progress.
     let unsigned = host.pinned().join("unsigned-scripts");
     fs::write(&unsigned, "allow\n").unwrap();
     host.shows("tidewaiter_agent_unsigned_scripts_permitted 1").await;
@@ -327,7 +327,7 @@ async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
     host.shows("tidewaiter_agent_upgrade_host_unprepared 1").await;
     fs::rename(&aside, &cluster).unwrap();
     host.shows("tidewaiter_agent_upgrade_host_unprepared 0").await;
-    // Which cluster this is, the coordinator says in CloudSync.
+    // The id of the cluster is in CloudSync.
     let own = fs::read_to_string(&cluster).unwrap();
     fs::write(&cluster, "22222222-2222-4222-8222-222222222222").unwrap();
     host.shows("tidewaiter_agent_upgrade_host_unprepared 1").await;

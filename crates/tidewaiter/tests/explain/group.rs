@@ -272,7 +272,7 @@ async fn a_store_on_google_cloud_is_asked_with_the_file_of_credentials_that_the_
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("team"), "{output:?}");
-    let asked = server.take_asked();
+    let asked = server.take_requests();
     assert_eq!(asked.len(), 2, "{asked:?}");
     for asked in asked {
         let signed = |token: &String| token.starts_with("Bearer eyJ0eXAiOiJKV1QiLCJhbGciOiJSUzI1NiIsImtpZCI6");

@@ -240,7 +240,7 @@ fn the_configuration_names_the_user_the_program_and_the_commit() {
 
 #[test]
 fn the_same_binary_gives_the_same_bytes() {
-    // What differs between two machines: the mask of new files, the time zone, the language, the names and times of
+    // The differences between two machines: the mask of new files, the time zone, the language, the names and times of
     // files.
     let mut script = Command::new("bash");
     script

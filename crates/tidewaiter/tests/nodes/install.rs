@@ -62,7 +62,7 @@ pub async fn is_mirrored(site: &Site, cloud: &Cloud, from: &RealNode, key: &str)
 async fn what_helm_installs_works_and_goes_and_kops_daemonset_runs_it_too() {
     let site = site([CONTROL_PLANE, WORKERS]).await;
     works_and_goes(&site).await;
-    // What stays would hide what comes next.
+    // A file that stays would hide the next one.
     site.kubectl("label nodes --all kops.k8s.io/instancegroup- team-").await;
     site.kubectl("-n kube-system delete lease kops-controller-leader").await;
     takes_over(&site).await;

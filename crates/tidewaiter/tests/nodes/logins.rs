@@ -229,7 +229,7 @@ async fn no_other_type_does(world: &World, good: &str) {
     for (_, path) in &refused {
         world.is_refused(path).await;
     }
-    // What is refused is refused by the agent alone: sshd reads no other file, and accepts them from one.
+    // Refused keys are refused by the agent alone: sshd reads no other file, and accepts them from one.
     let lines = format!("{}\n{}\n", refused[0].0, refused[1].0);
     two.run([
         "sh",

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use tidewaiter_api::containership::Cordon;
 
 use super::*;
-use crate::drain::{Left, Why};
+use crate::drain::{DrainBlocker, RemainingPod};
 use crate::observation::Upgrade;
 use crate::step::step;
 use crate::testing::{at, in_progress, name, nodes, observation, upgrade, version};
@@ -42,12 +42,12 @@ fn says(upgrade: &Upgrade, all: &str, cordons: &str, left: &str, seconds: i64) -
             .unwrap();
         (node.cordoned, node.cordoned_by) = (true, (!is_other).then(|| "u".to_owned()));
     }
-    let left: BTreeMap<NodeName, Vec<Left>> = left
+    let left: BTreeMap<NodeName, Vec<RemainingPod>> = left
         .split_whitespace()
         .map(|item| match item.split_once('=') {
             Some((node, budget)) => {
-                let (pod, why) = ("default/a".to_owned(), Why::Budget(budget.to_owned()));
-                (name(node), vec![Left { pod, why }])
+                let (pod, blocker) = ("default/a".to_owned(), DrainBlocker::Budget(budget.to_owned()));
+                (name(node), vec![RemainingPod { pod, blocker }])
             }
             None => (name(item), Vec::new()),
         })

@@ -128,7 +128,7 @@ fn a_pod_that_is_not_ready_is_disrupted_already() {
     };
     for (budget, passes) in [(budget("x", "a", 0), true), (too_few, false), (always, true)] {
         assert_eq!(
-            forecast(std::slice::from_ref(&unready), &[budget])[0].why == Why::Leaving,
+            forecast(std::slice::from_ref(&unready), &[budget])[0].blocker == DrainBlocker::Leaving,
             passes
         );
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use tidewaiter_api::NodeName;
 
 use super::{Ending, NodeFailure, Unhealthy, Wait};
-use crate::drain::{Left, Why};
+use crate::drain::{DrainBlocker, RemainingPod};
 use crate::version::Version;
 
 /// The maximum number of nodes that are named.
@@ -119,9 +119,9 @@ impl fmt::Display for Wait {
 }
 
 /// The pods that have not left a node, those that something keeps first.
-pub(crate) fn pods(left: &[Left]) -> String {
-    let mut left: Vec<&Left> = left.iter().collect();
-    left.sort_by_key(|left| left.why == Why::Leaving);
+pub(crate) fn pods(left: &[RemainingPod]) -> String {
+    let mut left: Vec<&RemainingPod> = left.iter().collect();
+    left.sort_by_key(|left| left.blocker == DrainBlocker::Leaving);
     let named: Vec<String> = left.iter().take(PODS_NAMED).map(ToString::to_string).collect();
     let more = left.len().saturating_sub(PODS_NAMED);
     let named = named.join("; ");

@@ -124,12 +124,12 @@ fn a_node_whose_script_counts_later_has_its_time_from_then_on_once_and_within_a_
     let all = reported(OLD, &HostReport::Early(at(2000)));
     for (seconds, expected) in [
         (1599, waits.to_owned()),
-        // A host that says so again is not believed.
+        // A second report of the host is ignored.
         (1600, format!("{late}; {ENDS}")),
     ] {
         assert_eq!(of(&postponed, &all, seconds), expected, "{seconds}");
     }
-    // It is asked again, because nothing else says that it runs.
+    // Its report is read again, because nothing else shows that it runs.
     let seen = observation(&postponed, &[], &all, &version("v1.36.3"), 100).now;
     assert_eq!(
         step(&observation(&postponed, &[], &all, &version("v1.36.3"), 100)).wake,

@@ -280,7 +280,7 @@ fn nodes_are_started_within_a_window_alone() {
     for (upgrade, all, expected) in [
         (with(upgrade("u"), "01:00", "02:00"), all, "begin"),
         (with(upgrade("u"), "02:00", "03:00"), all, waits),
-        // What is refused is refused at once.
+        // An invalid upgrade is refused at once.
         (
             with(upgrade("u"), "02:00", "03:00"),
             "cp=v1.36.4",

@@ -28,7 +28,7 @@ fn a_key_is_found_behind_its_options_as_sshd_reads_them() {
         format!("no-pty,command=\"echo a b\" {KEY}\n"),
         format!("  {KEY} # break-glass"),
         format!("{KEY}\0{other}"),
-        // What stands in quotes is no key.
+        // A quoted text is no key.
         format!("environment=\"A={other}\" {KEY}"),
         format!("command=\"echo \\\" {other}\" {KEY}"),
     ] {

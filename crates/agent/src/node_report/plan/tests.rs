@@ -42,15 +42,21 @@ fn outcome(users: &[(u128, &str)]) -> Outcome {
     }
 }
 
-fn told(outcome: Outcome) -> Told {
-    Told {
+fn agent(outcome: Outcome) -> AgentStatus {
+    AgentStatus {
         outcome: Some(Arc::new(outcome)),
-        ..Told::default()
+        ..AgentStatus::default()
     }
 }
 
-fn planned(before: Option<&NodeReportStatus>, told: &Told, second: i64) -> Option<NodeReportStatus> {
-    plan(before, told, &ToldUpgrade::Disabled, &HostFacts::default(), at(second))
+fn planned(before: Option<&NodeReportStatus>, agent: &AgentStatus, second: i64) -> Option<NodeReportStatus> {
+    plan(
+        before,
+        agent,
+        &ReportedUpgrade::Disabled,
+        &HostFacts::default(),
+        at(second),
+    )
 }
 
 #[test]
@@ -67,24 +73,24 @@ fn each_state_has_its_condition() {
         is_listed: false,
         ..outcome(&[(1, "a")])
     };
-    let failed = Told {
+    let failed = AgentStatus {
         error: Some("No space left on device".to_owned()),
-        ..told(outcome(&[]))
+        ..agent(outcome(&[]))
     };
-    for (told, status, reason) in [
-        (told(outcome(&[(1, "a")])), ConditionStatus::True, "Applied"),
-        (told(unknown), ConditionStatus::Unknown, "NotListed"),
-        (told(started), ConditionStatus::Unknown, "NotListed"),
-        (told(held), ConditionStatus::False, "RemovalHeld"),
+    for (agent, status, reason) in [
+        (agent(outcome(&[(1, "a")])), ConditionStatus::True, "Applied"),
+        (agent(unknown), ConditionStatus::Unknown, "NotListed"),
+        (agent(started), ConditionStatus::Unknown, "NotListed"),
+        (agent(held), ConditionStatus::False, "RemovalHeld"),
         (failed, ConditionStatus::False, "NotWritten"),
     ] {
-        let report = planned(None, &told, 1).unwrap();
+        let report = planned(None, &agent, 1).unwrap();
         let [condition] = &report.conditions[..] else {
             panic!("{:?}", report.conditions)
         };
         assert_eq!((condition.status, condition.reason.as_str()), (status, reason));
     }
-    assert_eq!(planned(None, &Told::default(), 1), None, "before the first pass");
+    assert_eq!(planned(None, &AgentStatus::default(), 1), None, "before the first pass");
 }
 
 #[test]
@@ -104,11 +110,11 @@ fn the_condition_says_why_a_key_is_refused() {
             "(1), first all keys of ada: the key must be of type x",
         ),
     ] {
-        let told = told(Outcome {
+        let agent = agent(Outcome {
             refused: keys,
             ..outcome(&[(1, "a")])
         });
-        let message = planned(None, &told, 1).unwrap().conditions[0].message.clone();
+        let message = planned(None, &agent, 1).unwrap().conditions[0].message.clone();
         assert!(message.ends_with(words), "{message}");
     }
 }
@@ -121,8 +127,8 @@ fn expiry_is_announced_and_said() {
         (Expiry::Soon(hour), ConditionStatus::True, "NotConfirmed"),
         (Expiry::Expired, ConditionStatus::True, "Expired"),
     ] {
-        let told = told(Outcome { expiry, ..outcome(&[]) });
-        let report = planned(None, &told, 1).unwrap();
+        let agent = agent(Outcome { expiry, ..outcome(&[]) });
+        let report = planned(None, &agent, 1).unwrap();
         let condition = &report.conditions[1];
         assert_eq!((condition.status, condition.reason.as_str()), (status, reason));
     }
@@ -130,19 +136,19 @@ fn expiry_is_announced_and_said() {
 
 #[test]
 fn the_same_is_not_written_again_and_times_stay() {
-    let first = planned(None, &told(outcome(&[(1, "a"), (2, "b")])), 10).unwrap();
-    assert_eq!(planned(Some(&first), &told(outcome(&[(1, "a"), (2, "b")])), 20), None);
-    let second = planned(Some(&first), &told(outcome(&[(1, "a"), (2, "c"), (3, "d")])), 30).unwrap();
+    let first = planned(None, &agent(outcome(&[(1, "a"), (2, "b")])), 10).unwrap();
+    assert_eq!(planned(Some(&first), &agent(outcome(&[(1, "a"), (2, "b")])), 20), None);
+    let second = planned(Some(&first), &agent(outcome(&[(1, "a"), (2, "c"), (3, "d")])), 30).unwrap();
     let since: Vec<i64> = second.users.iter().map(|user| user.since.as_second()).collect();
     assert_eq!((since, second.keys), (vec![10, 30, 30], 3));
 }
 
 #[test]
 fn an_agent_that_knows_nothing_leaves_what_the_last_one_said() {
-    let first = planned(None, &told(outcome(&[(1, "a")])), 10).unwrap();
-    let failed = Told {
+    let first = planned(None, &agent(outcome(&[(1, "a")])), 10).unwrap();
+    let failed = AgentStatus {
         error: Some("full".to_owned()),
-        ..Told::default()
+        ..AgentStatus::default()
     };
     let after = planned(Some(&first), &failed, 20).unwrap();
     assert_eq!(after.users, first.users);
@@ -150,12 +156,12 @@ fn an_agent_that_knows_nothing_leaves_what_the_last_one_said() {
 
 #[test]
 fn changes_of_others_are_listed() {
-    let told = Told {
+    let agent = AgentStatus {
         restores: 3,
         tampering: VecDeque::from([(at(5), "authorized_keys has the mode 0666".to_owned())]),
-        ..told(outcome(&[]))
+        ..agent(outcome(&[]))
     };
-    let report = planned(None, &told, 6).unwrap();
+    let report = planned(None, &agent, 6).unwrap();
     assert_eq!((report.restores, report.tampering[0].at), (3, at(5)));
 }
 
@@ -166,7 +172,7 @@ fn a_break_glass_key_of_a_user_is_named_with_the_command_that_removes_it() {
             break_glass_users: users.to_vec(),
             ..outcome(&[])
         };
-        planned(None, &told(outcome), 1).unwrap()
+        planned(None, &agent(outcome), 1).unwrap()
     };
     let condition = |report: NodeReportStatus| {
         let mut conditions = report.conditions.into_iter();
@@ -187,9 +193,9 @@ fn a_break_glass_key_of_a_user_is_named_with_the_command_that_removes_it() {
 /// An intruder who ends the agent does not erase them.
 #[test]
 fn changes_that_an_earlier_agent_has_found_stay_listed() {
-    let found = |seconds: std::ops::Range<i64>| Told {
+    let found = |seconds: std::ops::Range<i64>| AgentStatus {
         tampering: seconds.map(|second| (at(second), "changed".to_owned())).collect(),
-        ..told(outcome(&[]))
+        ..agent(outcome(&[]))
     };
     let listed = |report: &NodeReportStatus| {
         let times = report.tampering.iter().map(|row| row.at.as_second());
@@ -223,7 +229,7 @@ fn foreign_lines_say_who_loses_access_and_when() {
         (with(None), "Kept", "no change in the cloud ends that"),
     ] {
         let until = outcome.foreign_until;
-        let report = planned(None, &told(outcome), 0).unwrap();
+        let report = planned(None, &agent(outcome), 0).unwrap();
         let condition = &report.conditions[1];
         assert_eq!(
             (condition.type_.as_str(), condition.reason.as_str()),

@@ -7,21 +7,21 @@ use jiff::Timestamp;
 use tidewaiter_kit::Chain;
 use tidewaiter_upgrade::{Version, form};
 
-use super::{LOOK_AGAIN, Site, UpgradeError};
+use super::{HostAccess, RESYNC_INTERVAL, UpgradeError};
 use crate::host::{Host, HostError};
 use crate::upgrade::files::{self, Order, Outcome, RunResult};
 use crate::upgrade::report::Found;
-use crate::upgrade::trust::{AgentIdentity, Asked, Trust};
+use crate::upgrade::trust::{AgentIdentity, ScriptRequest, Trust};
 use crate::watcher::Watcher;
 
 /// Returns true if the order must be written again, because the host has blocked it for a while or has not answered.
-/// `result` is the host's result of this upgrade, and `stands` the time since the order was written.
-pub(super) fn is_to_be_repeated(result: Option<&RunResult>, stands: Duration, now: Timestamp) -> bool {
+/// `result` is the host's result of this upgrade, and `offer_age` the time since the order was written.
+pub(super) fn is_to_be_repeated(result: Option<&RunResult>, offer_age: Duration, now: Timestamp) -> bool {
     let Some(result) = result else {
-        return stands >= LOOK_AGAIN;
+        return offer_age >= RESYNC_INTERVAL;
     };
     let age = Duration::try_from(now.duration_since(result.at)).unwrap_or_default();
-    result.outcome == Outcome::Blocked && age >= LOOK_AGAIN
+    result.outcome == Outcome::Blocked && age >= RESYNC_INTERVAL
 }
 
 /// Offers the order if the host would run its script, and refuses it for good if a person has to change something.
@@ -33,13 +33,13 @@ pub(super) fn offer_checked(
     now: Timestamp,
 ) -> Result<(), UpgradeError> {
     let id = form::id(&order.upgrade);
-    let asked = Asked {
+    let request = ScriptRequest {
         upgrade: id,
         version: target,
         newest: 0,
         now,
     };
-    if let Err(error) = check(pinned, &order.script, &asked) {
+    if let Err(error) = check(pinned, &order.script, &request) {
         if error.is_final() {
             refuse(host, id, &error, now)?;
         }
@@ -49,8 +49,8 @@ pub(super) fn offer_checked(
 }
 
 /// Checks that the host would run the script.
-fn check(pinned: &Host, script: &str, asked: &Asked<'_>) -> Result<(), UpgradeError> {
-    Trust::read(pinned)?.open(script, asked)?;
+fn check(pinned: &Host, script: &str, request: &ScriptRequest<'_>) -> Result<(), UpgradeError> {
+    Trust::read(pinned)?.open(script, request)?;
     Ok(())
 }
 
@@ -61,7 +61,7 @@ fn refuse(host: &Host, id: &str, error: &UpgradeError, now: Timestamp) -> Result
     let is_free = host.ordered()?.is_none_or(|order| form::id(&order.upgrade) != id)
         && host.result()?.is_none_or(|result| result.id != id);
     if is_free {
-        host.tell(&RunResult {
+        host.write_result(&RunResult {
             id: id.to_owned(),
             outcome: Outcome::Refused,
             message: Chain(error).to_string(),
@@ -77,14 +77,14 @@ fn refuse(host: &Host, id: &str, error: &UpgradeError, now: Timestamp) -> Result
 
 /// Reads the result, the permissions and the problems of the host. First starts to watch its folders; the second value
 /// is the result of that. `cluster` is the id of the cluster in the cloud, empty if it is unknown.
-pub(super) fn look(site: &Site, cluster: &str) -> (Found<'static>, Result<(), UpgradeError>) {
-    let Site {
+pub(super) fn look(access: &HostAccess, cluster: &str) -> (Found<'static>, Result<(), UpgradeError>) {
+    let HostAccess {
         host,
         pinned,
         node,
         folders: [folder, state_folder],
         watcher,
-    } = site;
+    } = access;
     let watching = watch_folders(host, pinned, watcher);
     let trust = Trust::read(pinned);
     let agent = AgentIdentity {
@@ -119,7 +119,7 @@ fn watch_folders(host: &Host, pinned: &Host, watcher: &Watcher) -> Result<(), Up
         .collect();
     let added = watcher.add_folders(&folders);
     let added = added.map_err(|source| HostError::call("watched", "scripts/upgrade", source))?;
-    // What cannot be watched any more is gone.
+    // A folder that cannot be watched any more is gone.
     let _ = watcher.settle(added, &[]);
     Ok(())
 }
@@ -233,7 +233,7 @@ mod tests {
         assert!(offer_checked(&pinned, &host, &order(text), &version, now).is_err());
         assert!(host.result().unwrap().is_none());
         host.withdraw().unwrap();
-        host.tell(&result(Outcome::Running, now)).unwrap();
+        host.write_result(&result(Outcome::Running, now)).unwrap();
         assert!(offer_checked(&pinned, &host, &order(text), &version, now).is_err());
         assert_eq!(host.result().unwrap().unwrap().outcome, Outcome::Running);
         // It had one of another upgrade.
@@ -241,7 +241,7 @@ mod tests {
             id: "other".to_owned(),
             ..result(Outcome::Running, now)
         };
-        host.tell(&other).unwrap();
+        host.write_result(&other).unwrap();
         assert!(offer_checked(&pinned, &host, &order(text), &version, now).is_err());
         let told = host.result().unwrap().unwrap();
         assert_eq!((told.id.as_str(), told.outcome), ("u", Outcome::Refused), "{told:?}");
@@ -268,24 +268,24 @@ mod tests {
         };
         let host = Host::new(scratch.path(), owner, Arc::new(Broken(AtomicBool::new(true))));
         let pinned = scratch.path().join("pinned");
-        let site = |node: &str| Site {
+        let access = |node: &str| HostAccess {
             host: host.clone(),
             pinned: Host::of_root(&pinned),
             node: node.parse().unwrap(),
             folders: ["/srv/tidewaiter".to_owned(), "/var/lib/tidewaiter-agent".to_owned()],
             watcher: Watcher::new(),
         };
-        let (found, watching) = look(&site("w1"), "");
+        let (found, watching) = look(&access("w1"), "");
         assert!(watching.is_err());
         assert!(found.host_problem.contains("nothing is pinned"), "{found:?}");
         std::fs::create_dir(&pinned).unwrap();
         for (name, text) in [("cluster", "c"), ("node", "w1"), ("unsigned-scripts", "allow")] {
             std::fs::write(pinned.join(name), text).unwrap();
         }
-        let (found, watching) = look(&site("w1"), "c");
+        let (found, watching) = look(&access("w1"), "c");
         assert!(watching.is_err() && found.permits_unsigned, "{found:?}");
         assert_eq!(found.host_problem, "");
-        let problem = |node: &str| look(&site(node), "").0.host_problem;
+        let problem = |node: &str| look(&access(node), "").0.host_problem;
         let other = problem("w2");
         assert!(
             other.contains("installed as the Node w1, and this one is w2"),
@@ -297,8 +297,8 @@ mod tests {
         let KeyPair { pk, .. } = KeyPair::generate_unencrypted_keypair().unwrap();
         std::fs::write(pinned.join("a.pub"), pk.to_base64()).unwrap();
         assert_eq!(problem("w1"), "");
-        // A coordinator that has said nothing says nothing against it, and neither does a host that pins no folders.
-        let foreign = look(&site("w1"), "d").0.host_problem;
+        // An unknown cluster is no problem, and neither is a host that pins no folders.
+        let foreign = look(&access("w1"), "d").0.host_problem;
         for words in ["for the cluster c, and this one is d", "--cluster d"] {
             assert!(foreign.contains(words), "{foreign}");
         }

@@ -1,5 +1,5 @@
-//! Runs a script until its end or its deadline. What it prints goes to the journal, by standard error, and its end into
-//! the result.
+//! Runs a script until its end or its deadline. Its output goes to the journal, by standard error, and the last part of
+//! it into the result.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -24,28 +24,28 @@ use crate::host::{Host, HostError};
 pub(in crate::upgrade) const SCRIPT: &str = "script.sh";
 
 /// The number of bytes of the script's last output that are stored.
-const TAIL: usize = 4096;
+const MAX_TAIL_BYTES: usize = 4096;
 
 /// The time that a command may take to print something short.
-const PRINTS: Duration = Duration::from_secs(10);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The interval at which the end of the script is checked while it prints nothing.
-const LOOK: Timespec = Timespec {
+const OUTPUT_POLL_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
 
 /// The task of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// Upgrade the node.
-    There,
-    /// Take back what it did.
-    Back,
+pub(super) enum Mode {
+    /// It upgrades the node.
+    Upgrade,
+    /// It reverts what it did.
+    Rollback,
 }
 
-/// A script that may run until the deadline. The deadline is a time of day. What is left until then is measured before
-/// the script begins, too, so that a clock that is put back does not lengthen it.
+/// A script that may run until the deadline. The deadline is a time of day. The time until then is also measured before
+/// the script begins, so that a clock that is put back does not lengthen it.
 pub(super) struct Execution<'a> {
     /// The copy.
     path: PathBuf,
@@ -75,8 +75,8 @@ impl<'a> Execution<'a> {
         self.clock.now() >= self.run.until || self.clock.monotonic() >= self.end
     }
 
-    /// Runs the script. It gets the node, the id, the version, the deadline and the way in variables.
-    pub(super) fn start(&self, way: Way) -> io::Result<RunResult> {
+    /// Runs the script. It gets the node, the id, the version, the deadline and the mode in variables.
+    pub(super) fn start(&self, mode: Mode) -> io::Result<RunResult> {
         let Self { node, run, clock, .. } = *self;
         let (output, writer) = io::pipe()?;
         let mut command = Command::new(&self.path);
@@ -85,7 +85,7 @@ impl<'a> Execution<'a> {
             .env("TIDEWAITER_UPGRADE", &run.upgrade)
             .env("TIDEWAITER_VERSION", run.target.to_string())
             .env("TIDEWAITER_UNTIL", run.until.to_string())
-            .env("TIDEWAITER_WAY_BACK", if way == Way::Back { "1" } else { "" })
+            .env("TIDEWAITER_WAY_BACK", if mode == Mode::Rollback { "1" } else { "" })
             .stdin(Stdio::null())
             .stdout(writer.try_clone()?)
             .stderr(writer)
@@ -124,8 +124,12 @@ impl<'a> Execution<'a> {
             let ended = child.try_wait()?;
             let mut waited = [PollFd::new(output, PollFlags::IN)];
             let ready = &mut waited[..usize::from(is_open)];
-            // What it printed before its end is still read.
-            let wait = if ended.is_some() { Timespec::default() } else { LOOK };
+            // Its last output is still read.
+            let wait = if ended.is_some() {
+                Timespec::default()
+            } else {
+                OUTPUT_POLL_INTERVAL
+            };
             let is_ready = poll(ready, Some(&wait)).unwrap_or_default() > 0;
             if is_ready {
                 let mut part = [0; 4096];
@@ -135,7 +139,7 @@ impl<'a> Execution<'a> {
                 // A journal that is away is no reason to stop.
                 let _ = io::stderr().write_all(part);
                 tail.extend_from_slice(part);
-                let surplus = tail.len().saturating_sub(TAIL);
+                let surplus = tail.len().saturating_sub(MAX_TAIL_BYTES);
                 tail.drain(..surplus);
             } else if ended.is_some() {
                 return Ok(ended);
@@ -154,7 +158,7 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// The version that a program prints, if it ends well within [`PRINTS`].
+/// The version that a program prints, if it ends well within [`VERSION_TIMEOUT`].
 pub(in crate::upgrade) fn version_text(program: &Path, clock: &dyn Clock) -> Option<String> {
     printed(Command::new(program).arg("--version"), clock)
 }
@@ -170,19 +174,19 @@ fn printed(command: &mut Command, clock: &dyn Clock) -> Option<String> {
     // Close our write ends, so that the pipe reaches EOF when the command exits.
     command.stdout(Stdio::null());
     let mut child = spawned.ok()?;
-    let end = clock.monotonic().saturating_add(PRINTS);
+    let end = clock.monotonic().saturating_add(VERSION_TIMEOUT);
     let mut text = Vec::new();
     let is_whole = loop {
         if clock.monotonic() >= end {
             break false;
         }
-        if poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&LOOK)).unwrap_or_default() == 0 {
+        if poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&OUTPUT_POLL_INTERVAL)).unwrap_or_default() == 0 {
             continue;
         }
         let mut part = [0; 4096];
         match output.read(&mut part) {
             Ok(0) => break true,
-            Ok(length) if text.len() < TAIL => text.extend_from_slice(part.get(..length).unwrap_or_default()),
+            Ok(length) if text.len() < MAX_TAIL_BYTES => text.extend_from_slice(part.get(..length).unwrap_or_default()),
             _ => break false,
         }
     };

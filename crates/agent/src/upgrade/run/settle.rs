@@ -1,11 +1,11 @@
-//! The steps after a script has ended, or was interrupted: its way back, and the last word about it.
+//! The steps after a script has ended, or was interrupted: its way back, and the final result.
 
 use jiff::Timestamp;
 use tidewaiter_kit::Chain;
 use tidewaiter_upgrade::Version;
 use tidewaiter_upgrade::agent::Again;
 
-use super::execute::{Execution, Way};
+use super::execute::{Execution, Mode};
 use super::record::{self, Record, WayBack};
 use super::{Interrupted, NotRun, RunError, Runner, WAY_BACK_BEGINS, and, digest, form, opened, target, within};
 use crate::host::Host;
@@ -27,11 +27,11 @@ impl Runner {
         if told.outcome == Outcome::Running
             && let Some(ended) = ended(state, &told.id)
         {
-            return tell_again(host, ended);
+            return write_again(host, ended);
         }
         match told.outcome {
             Outcome::Running => self
-                .tell(host, &told.id, Outcome::Interrupted, &Interrupted(None))
+                .report(host, &told.id, Outcome::Interrupted, &Interrupted(None))
                 .map(Some),
             Outcome::RollingBack => self.settle_way_back(host, state, true),
             _ => Ok(None),
@@ -63,13 +63,13 @@ impl Runner {
             at: self.clock.now(),
             ..and(failed, what)
         };
-        host.tell(&result)?;
+        host.write_result(&result)?;
         Ok(Some(result))
     }
 
-    /// Takes back what the last script did, if it has failed, can take it back, and has not begun to; or says that it,
-    /// or its way back, was interrupted. Returns what became of it; None if there is nothing to do. It must be called
-    /// in a process of its own, when nothing of the script runs any more.
+    /// Runs the way back of the last script, if the script has failed, has one, and has not begun it; or reports that
+    /// the script, or its way back, was interrupted. Returns the result; None if there is nothing to do. It must be
+    /// called in a process of its own, when nothing of the script runs any more.
     ///
     /// # Errors
     /// When neither the record nor the result can be written.
@@ -81,24 +81,24 @@ impl Runner {
         let mut record = Record::read(&state)?;
         let host = Host::of_root(&self.folder);
         let Some(WayBack { script, failed }) = record.way_back.take() else {
-            // systemd starts this also when it has killed the unit, and nobody else would say what became of its
+            // systemd starts this also when it has killed the unit, and nothing else would report the result of its
             // script.
-            return self.until_written(self.settles_until(), || self.settle(&host, &state));
+            return self.until_written(self.settle_deadline(), || self.settle(&host, &state));
         };
         // It begins at most once, whatever happens then.
         record.write(&state)?;
-        let ended = self.go_back(&host, &record, &script, &failed);
+        let ended = self.roll_back(&host, &record, &script, &failed);
         let (result, until) = ended.unwrap_or_else(|refused| {
             let result = and(failed, &format!("its way back does not run: {}", Chain(&refused)));
-            (result, self.settles_until())
+            (result, self.settle_deadline())
         });
-        self.until_written(until, || Ok(host.tell(&result)?))?;
+        self.until_written(until, || Ok(host.write_result(&result)?))?;
         Ok(Some(result))
     }
 
     /// Returns the deadline, too. Not if the kubelet is new: the coordinator may count the node as done, and start the
     /// next one.
-    fn go_back(
+    fn roll_back(
         &self,
         host: &Host,
         record: &Record,
@@ -110,7 +110,7 @@ impl Runner {
         let is_same = |order: &Order| form::id(&order.upgrade) == failed.id && digest(&order.script) == script;
         let order = ordered.filter(is_same).ok_or(NotRun::Withdrawn)?;
         let target = target(&order)?;
-        let script = trust.open(&order.script, &self.asked(&failed.id, &target, record))?;
+        let script = trust.open(&order.script, &self.script_request(&failed.id, &target, record))?;
         let before = record.version_before(&failed.id);
         // A program that was half replaced has no version, and is what a way back is for.
         let version = self.version().or_else(|| before.clone());
@@ -118,7 +118,7 @@ impl Runner {
         let run = within(&script, run);
         let execution = Execution::new(self.copy(script.body())?, trust.node(), &run, &*self.clock);
         // A folder that is full is no reason not to begin.
-        let _ = host.tell(&RunResult {
+        let _ = host.write_result(&RunResult {
             outcome: Outcome::RollingBack,
             until: Some(run.until),
             ..and(
@@ -126,7 +126,7 @@ impl Runner {
                 &format!("its way back runs, until {} at the latest", run.until),
             )
         });
-        let back = execution.start(Way::Back).map_err(NotRun::Start)?;
+        let back = execution.start(Mode::Rollback).map_err(NotRun::Start)?;
         let version = self.version();
         let shown = version
             .as_ref()
@@ -156,7 +156,7 @@ pub(super) fn ended(state: &Host, id: &str) -> Option<RunResult> {
     record.result.filter(|result| result.id == id)
 }
 
-pub(super) fn tell_again(host: &Host, ended: RunResult) -> Result<Option<RunResult>, RunError> {
-    host.tell(&ended)?;
+pub(super) fn write_again(host: &Host, ended: RunResult) -> Result<Option<RunResult>, RunError> {
+    host.write_result(&ended)?;
     Ok(Some(ended))
 }

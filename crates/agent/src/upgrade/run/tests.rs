@@ -687,7 +687,7 @@ impl World {
             until: None,
             tail: String::new(),
         };
-        Host::of_root(&self.runner.folder).tell(&result).unwrap();
+        Host::of_root(&self.runner.folder).write_result(&result).unwrap();
     }
 
     fn withdraw(&self) {

@@ -1,4 +1,4 @@
-//! Writes how a script ended, again and again while the disk is full or read-only.
+//! Writes the result of a script, and retries while the disk is full or read-only.
 
 use std::io::{self, Write as _};
 
@@ -12,10 +12,10 @@ use crate::host::Host;
 use crate::upgrade::files::{FileError, RunResult};
 
 /// The time between two attempts to write a file.
-const AGAIN: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+const WRITE_RETRY_INTERVAL: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
 /// The longest time of attempts to write what was settled.
-const SETTLES: SignedDuration = SignedDuration::from_hours(24);
+const SETTLE_TIMEOUT: SignedDuration = SignedDuration::from_hours(24);
 
 /// A script that has ended.
 pub(super) struct Ended {
@@ -35,7 +35,7 @@ impl RunError {
 
 impl Runner {
     /// Writes how the script ended, for the agent and in the record.
-    pub(super) fn tell_ended(&self, host: &Host, state: &Host, ended: Ended) -> Result<RunResult, RunError> {
+    pub(super) fn write_ended(&self, host: &Host, state: &Host, ended: Ended) -> Result<RunResult, RunError> {
         let Ended {
             result,
             until,
@@ -45,7 +45,7 @@ impl Runner {
             if record.as_ref().is_some_and(|record| record.write(state).is_ok()) {
                 record = None;
             }
-            Ok(host.tell(&result)?)
+            Ok(host.write_result(&result)?)
         })?;
         Ok(result)
     }
@@ -56,16 +56,16 @@ impl Runner {
         until: Timestamp,
         mut write: impl FnMut() -> Result<T, RunError>,
     ) -> Result<T, RunError> {
-        let mut is_said = false;
+        let mut is_logged = false;
         loop {
             match write() {
                 Err(error) if error.may_pass() && self.clock.now() < until => {
-                    if !std::mem::replace(&mut is_said, true) {
+                    if !std::mem::replace(&mut is_logged, true) {
                         // A journal that is away is no reason to stop.
                         let _ = writeln!(io::stderr(), "{}: it is tried again until {until}", Chain(&error));
                     }
                     // A wait that a signal ends early does no harm.
-                    let _ = poll(&mut [], Some(&AGAIN));
+                    let _ = poll(&mut [], Some(&WRITE_RETRY_INTERVAL));
                 }
                 result => return result,
             }
@@ -73,7 +73,10 @@ impl Runner {
     }
 
     /// The time until which a settled result is written again.
-    pub(super) fn settles_until(&self) -> Timestamp {
-        self.clock.now().saturating_add(SETTLES).unwrap_or(Timestamp::MAX)
+    pub(super) fn settle_deadline(&self) -> Timestamp {
+        self.clock
+            .now()
+            .saturating_add(SETTLE_TIMEOUT)
+            .unwrap_or(Timestamp::MAX)
     }
 }

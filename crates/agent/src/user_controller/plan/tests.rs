@@ -45,15 +45,15 @@ fn file(after: &str) -> FoundFile {
     }
 }
 
-fn left(kept: Kept) -> Left {
-    Left {
+fn last_written(kept: Kept) -> LastWritten {
+    LastWritten {
         desired: desired(kept),
         inode: 7,
     }
 }
 
 /// The plan does not depend on where the users are in memory.
-fn planned(found: &Found, left: Option<&Left>, kept: Kept) -> Plan {
+fn planned(found: &Found, last_written: Option<&LastWritten>, kept: Kept) -> Plan {
     let format = format();
     let planned = |desired: &Desired| {
         let target = Target {
@@ -61,12 +61,12 @@ fn planned(found: &Found, left: Option<&Left>, kept: Kept) -> Plan {
             desired,
             owner: ROOT,
         };
-        plan(target, found, left, &[])
+        plan(target, found, last_written, &[])
     };
-    let is_same = left.filter(|left| *left.desired.kept == kept);
+    let is_same = last_written.filter(|file| *file.desired.kept == kept);
     let elsewhere = planned(&desired(kept));
-    if let Some(left) = is_same {
-        assert_eq!(planned(&left.desired), elsewhere);
+    if let Some(last_written) = is_same {
+        assert_eq!(planned(&last_written.desired), elsewhere);
     }
     elsewhere
 }
@@ -75,7 +75,7 @@ fn planned(found: &Found, left: Option<&Left>, kept: Kept) -> Plan {
 fn a_file_as_it_should_be_is_left_alone() {
     for after in ["", FOREIGN] {
         let found = Found::File(Box::new(file(after)));
-        let plan = planned(&found, Some(&left(Kept::All)), Kept::All);
+        let plan = planned(&found, Some(&last_written(Kept::All)), Kept::All);
         assert_eq!((plan.write, plan.tampering), (None, vec![]), "{after}");
     }
 }
@@ -111,7 +111,7 @@ fn each_change_is_named_and_undone() {
             &[other, "has the owner 1000:0", "is another file, of the user 1000"],
         ),
     ] {
-        let plan = planned(&found, Some(&left(Kept::All)), Kept::All);
+        let plan = planned(&found, Some(&last_written(Kept::All)), Kept::All);
         assert_eq!(plan.tampering, words, "{found:?}");
         assert_eq!(String::from_utf8(plan.write.unwrap()).unwrap(), whole, "{found:?}");
         // Before the agent has written a file, it reports no change by others.
@@ -124,15 +124,15 @@ fn each_change_is_named_and_undone() {
 fn another_file_with_the_same_lines_is_accepted() {
     let mut file = file("");
     file.inode = 8;
-    let plan = planned(&Found::File(Box::new(file)), Some(&left(Kept::All)), Kept::All);
+    let plan = planned(&Found::File(Box::new(file)), Some(&last_written(Kept::All)), Kept::All);
     assert_eq!((plan.write, plan.tampering), (None, vec![]));
 }
 
 #[test]
 fn a_foreign_line_is_kept_or_removed_and_its_key_named() {
     let found = || Found::File(Box::new(file(FOREIGN)));
-    assert_eq!(planned(&found(), Some(&left(Kept::All)), Kept::All).write, None);
-    let plan = planned(&found(), Some(&left(Kept::default())), Kept::default());
+    assert_eq!(planned(&found(), Some(&last_written(Kept::All)), Kept::All).write, None);
+    let plan = planned(&found(), Some(&last_written(Kept::default())), Kept::default());
     assert_eq!(plan.write, Some(file("").content));
     let named = format!("has other lines than the agent wrote, with the keys {PRINT} intruder");
     assert_eq!(plan.tampering, [named]);
@@ -145,7 +145,11 @@ fn a_key_within_the_block_is_named() {
     let lines = format!("{FOREIGN}{}", "command=\"x y\" ".to_owned() + FOREIGN);
     let at = within.content.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     within.content.splice(at..at, lines.repeat(3).bytes());
-    let plan = planned(&Found::File(Box::new(within)), Some(&left(Kept::All)), Kept::All);
+    let plan = planned(
+        &Found::File(Box::new(within)),
+        Some(&last_written(Kept::All)),
+        Kept::All,
+    );
     assert_eq!(plan.write, Some(file("").content));
     let named = format!("has other lines than the agent wrote, with the keys {PRINT} intruder");
     assert_eq!(plan.tampering, [named]);
@@ -154,7 +158,7 @@ fn a_key_within_the_block_is_named() {
 #[test]
 fn a_users_own_key_outside_the_block_is_tampering() {
     let found = Found::File(Box::new(file(&format!("{KEY} mine # break-glass\n"))));
-    let plan = planned(&found, Some(&left(Kept::All)), Kept::All);
+    let plan = planned(&found, Some(&last_written(Kept::All)), Kept::All);
     assert_eq!(plan.write, Some(file("").content));
     assert!(
         plan.tampering[0].contains("with the keys SHA256:"),
@@ -167,7 +171,7 @@ fn a_users_own_key_outside_the_block_is_tampering() {
 fn a_change_of_what_is_desired_is_no_tampering() {
     let found = || Found::File(Box::new(file(FOREIGN)));
     // The grace is over.
-    let plan = planned(&found(), Some(&left(Kept::All)), Kept::default());
+    let plan = planned(&found(), Some(&last_written(Kept::All)), Kept::default());
     assert_eq!((plan.write, plan.tampering), (Some(file("").content), vec![]));
     // The users are gone.
     let (format, none) = (
@@ -182,7 +186,7 @@ fn a_change_of_what_is_desired_is_no_tampering() {
         desired: &none,
         owner: ROOT,
     };
-    let plan = super::plan(target, &found(), Some(&left(Kept::All)), &[]);
+    let plan = super::plan(target, &found(), Some(&last_written(Kept::All)), &[]);
     assert_eq!(
         (plan.write, plan.tampering),
         (Some(FOREIGN.as_bytes().to_vec()), vec![])
@@ -197,7 +201,7 @@ fn a_change_of_what_is_desired_is_no_tampering() {
         desired: &more,
         owner: ROOT,
     };
-    let plan = super::plan(target, &found(), Some(&left(Kept::All)), &[]);
+    let plan = super::plan(target, &found(), Some(&last_written(Kept::All)), &[]);
     assert!(
         plan.write.is_some() && plan.tampering.is_empty(),
         "{:?}",

@@ -153,7 +153,7 @@ fn a_user_with_very_many_keys_does_not_fill_the_file() {
         })
         .collect();
     let one = wanted([user(A, &keys.iter().map(String::as_str).collect::<Vec<_>>())]);
-    assert_eq!(one.logins.values().map(Vec::len).sum::<usize>(), MOST_KEYS);
+    assert_eq!(one.logins.values().map(Vec::len).sum::<usize>(), MAX_KEYS);
     assert_eq!(one.refused.len(), 1);
     let all = wanted(&users);
     let format = Format::new("/etc/containership/scripts/containership_login.sh");
@@ -162,7 +162,7 @@ fn a_user_with_very_many_keys_does_not_fill_the_file() {
         ..Desired::default()
     };
     let content = format.render(&format.parse(b""), &desired);
-    assert!(content.len() <= MOST_BYTES + 4096, "{}", content.len());
+    assert!(content.len() <= MAX_BYTES + 4096, "{}", content.len());
     assert!(all.refused.iter().any(|refused| refused.reason.contains("more than")));
     // New Users take nobody's place, whatever their ids are.
     let last = user("ffffffff-0000-4000-8000-000000000000", &[&rsa(5_000_000)]);

@@ -192,7 +192,7 @@ impl Desired for PullSecret {
         is_written(metadata)
     }
 
-    fn whole(&self) -> Option<Value> {
+    fn full_patch(&self) -> Option<Value> {
         Some(self.patch())
     }
 }

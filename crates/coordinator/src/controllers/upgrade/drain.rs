@@ -19,7 +19,7 @@ use tidewaiter_api::NodeName;
 use tidewaiter_api::names::CORDONED_BY_ANNOTATION;
 use tidewaiter_kit::cache::list_all;
 use tidewaiter_kit::{Guarded, WriteError, Writer, slim};
-use tidewaiter_upgrade::drain::{Budget, Left, Pod, Requirement, Selects, Treatment, forecast};
+use tidewaiter_upgrade::drain::{Budget, Pod, RemainingPod, Requirement, Selects, Treatment, forecast};
 
 use super::drain_watch::DrainWatches;
 use super::node::UpgradeNode;
@@ -72,7 +72,7 @@ struct Condition {
 #[derive(Debug, Default)]
 pub(super) struct NodePods {
     pods: BTreeMap<NodeName, Vec<DrainPod>>,
-    pub(super) left: BTreeMap<NodeName, Vec<Left>>,
+    pub(super) left: BTreeMap<NodeName, Vec<RemainingPod>>,
 }
 
 impl NodePods {

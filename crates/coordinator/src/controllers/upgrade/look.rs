@@ -10,7 +10,7 @@ use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_kit::cache::list_all;
 use tidewaiter_kit::{Cacheable, Guarded};
-use tidewaiter_upgrade::drain::Left;
+use tidewaiter_upgrade::drain::RemainingPod;
 use tidewaiter_upgrade::{Health, InvalidVersion, Node, Observation, Outlook, Upgrade, Version, form, outlook};
 
 use super::agents::list_reports;
@@ -29,7 +29,7 @@ pub struct SeenUpgrade {
     nodes: Vec<Node>,
     api_server: Version,
     health: Health,
-    left: BTreeMap<NodeName, Vec<Left>>,
+    left: BTreeMap<NodeName, Vec<RemainingPod>>,
 }
 
 /// The reason why an upgrade cannot be read.
@@ -127,7 +127,7 @@ impl SeenUpgrade {
     /// The pods that would have to leave a node, and what the eviction API would say of them now. Empty if the upgrade
     /// does not drain.
     #[must_use]
-    pub fn left(&self, node: &NodeName) -> &[Left] {
+    pub fn left(&self, node: &NodeName) -> &[RemainingPod] {
         self.left.get(node).map_or(&[], Vec::as_slice)
     }
 

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use tidewaiter_api::values::quoted;
 use tidewaiter_kit::Notice;
-use tidewaiter_upgrade::{Fate, Health, Observation, Spec, misfit_warning, plan, preflight_warning, rules};
+use tidewaiter_upgrade::{Health, Observation, PlannedAction, Spec, misfit_warning, plan, preflight_warning, rules};
 
 use super::agents::list_reports;
 use super::drain::NodePods;
@@ -54,7 +54,9 @@ impl UpgradeController {
     /// node says it when it is its turn.
     async fn unprepared(&self, spec: &Spec, seen: &Observation<'_>) -> Option<String> {
         let agents = list_reports(&self.client).await.ok()?;
-        let waiting = plan(seen, spec).into_iter().filter(|node| node.fate == Fate::Waits);
+        let waiting = plan(seen, spec)
+            .into_iter()
+            .filter(|node| node.action == PlannedAction::Waits);
         let problems = waiting.filter_map(|node| {
             let problem = agents.problem(node.name.as_str())?;
             Some(format!("{}: {}", node.name, quoted(problem)))
@@ -65,7 +67,9 @@ impl UpgradeController {
     /// The pods that will prevent the drain of each node.
     async fn forecast(&self, spec: &Spec, seen: &Observation<'_>) -> Result<Option<String>, UpgradeError> {
         let pods = NodePods::read_all(&self.client).await.map_err(UpgradeError::Drain)?;
-        let waiting = plan(seen, spec).into_iter().filter(|node| node.fate == Fate::Waits);
+        let waiting = plan(seen, spec)
+            .into_iter()
+            .filter(|node| node.action == PlannedAction::Waits);
         Ok(status::forecast(
             waiting.filter_map(|node| pods.left.get_key_value(&node.name)),
         ))

@@ -7,7 +7,7 @@ use tidewaiter_api::containership::{ClusterUpgrade, ClusterUpgradeStatus, Upgrad
 use tidewaiter_api::names::UPGRADE_FINALIZER;
 use tidewaiter_api::{Condition, ConditionStatus, NodeName};
 use tidewaiter_kit::{Finalizer, Notice};
-use tidewaiter_upgrade::drain::{Left, Why};
+use tidewaiter_upgrade::drain::{DrainBlocker, RemainingPod};
 use tidewaiter_upgrade::{Counts, Ending, NodeState, Observation, Order, Progress, Step, Upgrade};
 
 /// The maximum number of pods that a forecast names: an Event has room for 1,024 characters.
@@ -294,9 +294,9 @@ fn notice(order: &Order, target: &str) -> Option<Notice> {
 }
 
 /// The pods that will prevent the drain of each node; None if there are none.
-pub(super) fn forecast<'a>(nodes: impl Iterator<Item = (&'a NodeName, &'a Vec<Left>)>) -> Option<String> {
+pub(super) fn forecast<'a>(nodes: impl Iterator<Item = (&'a NodeName, &'a Vec<RemainingPod>)>) -> Option<String> {
     let kept = nodes.flat_map(|(node, left)| {
-        let kept = left.iter().filter(|left| left.why != Why::Leaving);
+        let kept = left.iter().filter(|left| left.blocker != DrainBlocker::Leaving);
         kept.map(move |left| format!("node {node}: {left}"))
     });
     some_of("Pods would not leave their nodes now", &kept.collect::<Vec<_>>())

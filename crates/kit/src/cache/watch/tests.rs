@@ -325,7 +325,7 @@ async fn a_server_that_is_away_is_asked_at_a_bounded_rate_and_then_caught_up_wit
                 assert!((4..=12).contains(&asked), "{fault:?}: {asked} requests in 30 s");
                 server.always = None;
                 server.apply("b");
-                // What happened meanwhile is in the list, or in the stream from where it was.
+                // Changes meanwhile are in the list, or in the stream from its resourceVersion.
                 server.watches.push_back(Fault::Status(410));
             }
             pass(10 * SECOND).await;

@@ -32,11 +32,11 @@ impl Desired for Wanted {
 
     fn difference(&self, child: &ConfigMap) -> Difference {
         match &child.data.as_ref().unwrap()["value"] {
-            value if value == "unlabelled" => Difference::Unlabelled(self.whole().unwrap()),
+            value if value == "unlabelled" => Difference::Unlabelled(self.full_patch().unwrap()),
             _ if !self.owns(&child.metadata) => Difference::Foreign,
             value if value == self.1 => Difference::None,
             value if value == "immutable" => Difference::Replace,
-            _ => Difference::Patch(self.whole().unwrap()),
+            _ => Difference::Patch(self.full_patch().unwrap()),
         }
     }
 
@@ -44,7 +44,7 @@ impl Desired for Wanted {
         metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(OURS))
     }
 
-    fn whole(&self) -> Option<Value> {
+    fn full_patch(&self) -> Option<Value> {
         Some(json!({"data": {"value": self.1}}))
     }
 }
@@ -175,7 +175,7 @@ async fn each_difference_is_one_write_and_none_is_no_write() {
     // The cache does not show them yet.
     assert_eq!(
         world.ensure("n", &desired(), &unwanted).await.unwrap(),
-        Next::Pending(CATCH_UP)
+        Next::Pending(CACHE_CATCH_UP_DELAY)
     );
     assert!(world.requests().is_empty());
 }
@@ -263,7 +263,10 @@ async fn a_child_that_is_as_desired_causes_no_pass_and_is_not_awaited() {
     assert_eq!(world.ensure("n", &desired[..1], &[]).await.unwrap(), Next::UntilChanged);
     world.requests();
     // The cache does not show the first one yet, which keeps the second one from nothing.
-    assert_eq!(world.ensure("n", &desired, &[]).await.unwrap(), Next::Pending(CATCH_UP));
+    assert_eq!(
+        world.ensure("n", &desired, &[]).await.unwrap(),
+        Next::Pending(CACHE_CATCH_UP_DELAY)
+    );
     assert_eq!(world.requests(), ["POST b"]);
     for name in ["a", "b"] {
         let mut written = child("n", name, "v", true);

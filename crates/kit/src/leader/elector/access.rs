@@ -13,10 +13,10 @@ use crate::events::cut;
 
 /// A refusal, and the last response, count for this time: a standby that may not write the Lease tries it only while
 /// nobody holds the Lease, and cannot know when it may.
-const COUNTS: Duration = Duration::from_mins(1);
+const RESPONSE_TTL: Duration = Duration::from_mins(1);
 
-/// The most that the check repeats of what the API server said, in bytes.
-const SAID: usize = 600;
+/// The longest part of a message of the API server in the error of the check, in bytes.
+const MAX_MESSAGE_BYTES: usize = 600;
 
 /// The remedy for a missing namespace.
 const CREATE: &str = "Create the namespace of the Lease, or correct lease.namespace";
@@ -64,7 +64,7 @@ struct Refused {
     /// Monotonic.
     at: Duration,
     /// The response of the API server, with the remedy.
-    said: String,
+    message: String,
 }
 
 impl Access {
@@ -94,12 +94,12 @@ impl Access {
         state.refused.extend(refusal.map(|status| Refused {
             verb,
             at,
-            said: {
-                let said = cut(status.message.trim_end_matches('.'), SAID);
+            message: {
+                let message = cut(status.message.trim_end_matches('.'), MAX_MESSAGE_BYTES);
                 match status.code {
-                    401 => format!("{said} ({EXPIRED})"),
-                    404 => format!("{said}. {CREATE}"),
-                    _ => format!("{said}. {PERMIT}"),
+                    401 => format!("{message} ({EXPIRED})"),
+                    404 => format!("{message}. {CREATE}"),
+                    _ => format!("{message}. {PERMIT}"),
                 }
             },
         }));
@@ -116,17 +116,19 @@ impl Access {
     /// The refusal of the API server, and the remedy; or that it does not respond.
     pub(super) fn check(&self) -> Result<(), String> {
         let now = self.clock.monotonic();
-        let counts = |at: Duration| now.saturating_sub(at) < COUNTS;
+        let counts = |at: Duration| now.saturating_sub(at) < RESPONSE_TTL;
         let state = self.state.lock();
         let refused = state.refused.iter().filter(|refused| counts(refused.at));
         if let Some(refused) = refused.min_by_key(|refused| refused.verb) {
-            let Refused { verb, said, .. } = refused;
-            return Err(format!("cannot {verb} the Lease {}: {said}", self.lease));
+            let Refused { verb, message, .. } = refused;
+            return Err(format!("cannot {verb} the Lease {}: {message}", self.lease));
         }
         match &state.unanswered {
-            Some((verb, why)) if !state.responded.is_some_and(counts) => {
-                Err(format!("cannot {verb} the Lease {}: {}", self.lease, cut(why, SAID)))
-            }
+            Some((verb, why)) if !state.responded.is_some_and(counts) => Err(format!(
+                "cannot {verb} the Lease {}: {}",
+                self.lease,
+                cut(why, MAX_MESSAGE_BYTES)
+            )),
             _ => Ok(()),
         }
     }

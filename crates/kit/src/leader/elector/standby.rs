@@ -8,7 +8,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use tracing::{info, warn};
 
 use super::requests::{Events, next};
-use super::{Elector, LeaseSettings, SHOWN};
+use super::{Elector, LeaseSettings, MAX_SHOWN_BYTES};
 use crate::backoff::jittered;
 use crate::chain::Chain;
 use crate::checks::Fitness;
@@ -16,12 +16,12 @@ use crate::events::cut;
 use crate::leader::record::{Claimable, Observed, holder, offered};
 
 /// A standby whose watch ended reads the Lease again after this time.
-const WATCH_AGAIN: Duration = Duration::from_millis(500);
+const REWATCH_DELAY: Duration = Duration::from_millis(500);
 /// Spreads the reads of several standbys.
 const JITTER: f64 = 0.2;
 /// A replica that is not fit to lead, and has found the Lease free, looks at its checks again after this time. They
 /// read memory.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const FITNESS_RECHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The state of the Lease, as a standby knows it.
 struct View {
@@ -90,7 +90,7 @@ impl Elector {
                         }
                         next_read
                     }
-                    Turn::Unfit => self.now() + LOOK_AGAIN,
+                    Turn::Unfit => self.now() + FITNESS_RECHECK_INTERVAL,
                     Turn::Held(until) => {
                         (*unconfirmed, conflicts) = (false, 0);
                         self.offer(&mut view).await;
@@ -105,8 +105,8 @@ impl Elector {
                     } else {
                         view.watch = None;
                         // A watch that ended at once would end again: it waits for the next round.
-                        if self.now() >= view.watch_began + WATCH_AGAIN {
-                            next_read = next_read.min(read + WATCH_AGAIN);
+                        if self.now() >= view.watch_began + REWATCH_DELAY {
+                            next_read = next_read.min(read + REWATCH_DELAY);
                         }
                     },
                     () = self.kit.clock.sleep(wait) => if self.now() >= next_read { break },
@@ -181,7 +181,7 @@ impl Elector {
             && view.holder != other
         {
             other.clone_into(&mut view.holder);
-            info!(holder = cut(other, SHOWN), "standing by");
+            info!(holder = cut(other, MAX_SHOWN_BYTES), "standing by");
         }
     }
 }

@@ -713,7 +713,7 @@ async fn controllers_may_finish_before_the_lease_is_given_back_but_not_for_long(
     b.leadership.acquired().await;
     let _endless = b.leadership.begin_work();
     b.shutdown.cancel();
-    pass(FINISH + MS).await;
+    pass(WORK_TIMEOUT + MS).await;
     assert_eq!(world.server().holder(), "");
 }
 
@@ -997,7 +997,7 @@ async fn a_replica_that_could_do_nothing_does_not_stand() {
     listed.set(true);
     pass(200 * MS).await;
     assert!(a.leadership.is_leader());
-    // What it has listed is still there.
+    // Its cached objects are still there.
     listed.set(false);
     pass(600 * SECOND).await;
     assert!(a.leadership.is_leader());

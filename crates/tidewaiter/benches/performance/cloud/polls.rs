@@ -59,7 +59,7 @@ pub async fn measure(cloud: &Cloud) -> Result<Polls> {
     })
 }
 
-/// A cluster that asks for its lists with the ETags that it got.
+/// A cluster that requests its lists with the ETags that it got.
 pub struct Poller {
     address: SocketAddr,
     wire: Wire,
@@ -97,7 +97,7 @@ impl Poller {
         let reply = if let Ok(reply) = self.wire.ask(&self.requests[place]).await {
             reply
         } else {
-            // A connection that was idle for long is closed, and opened anew.
+            // A connection that was idle for long is closed, and opened again.
             self.wire = Wire::open(self.address).await?;
             self.wire.ask(&self.requests[place]).await?
         };

@@ -1,4 +1,4 @@
-//! 10,000 open change streams: what they take, and how soon those whom a change concerns are told.
+//! 10,000 open change streams: their memory, and the delay until the clients that a change concerns get it.
 
 use std::time::{Duration, Instant};
 
@@ -25,14 +25,14 @@ const SOON: Duration = Duration::from_secs(30);
 pub struct Streams {
     pub before: Memory,
     pub open: Memory,
-    /// Seconds from the answer to a change until each stream that it concerns told of it; 0 where that was before the
+    /// Seconds from the response to a change until each stream that it concerns sent it; 0 where that was before the
     /// answer.
     #[serde(skip)]
     pub told: Vec<f64>,
     /// The same from the request.
     #[serde(skip)]
     pub from_request: Vec<f64>,
-    /// Seconds from the answer to a change that concerns everybody until the last one was told.
+    /// Seconds from the response to a change that concerns everybody until the last client got it.
     pub all: f64,
 }
 
@@ -109,7 +109,7 @@ async fn listen(mut wire: Wire, cluster: usize, told: UnboundedSender<(usize, In
     }
 }
 
-/// When so many streams told of a change of `cluster`.
+/// The time when this number of streams had sent a change of `cluster`.
 async fn hear(
     told: &mut UnboundedReceiver<(usize, Instant)>,
     cluster: Option<usize>,

@@ -1,4 +1,4 @@
-//! A client that does next to nothing: one connection, kept, one request at a time, its bytes made beforehand.
+//! A client with little overhead: one persistent connection, one request at a time, its bytes prepared before.
 
 use std::net::SocketAddr;
 

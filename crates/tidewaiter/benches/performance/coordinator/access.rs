@@ -26,16 +26,16 @@ use crate::process::{Role, SOON};
 use crate::report::{Chapter, Figure, count, figure, note, quantile};
 
 const ROLES: usize = 200;
-/// Each role is bound to so many users: every other binding in the namespace `default` only.
+/// The number of users to whom each role is bound: every other binding in the namespace `default` only.
 const USERS: usize = 5;
 const BINDINGS: usize = ROLES * USERS;
 
 /// No addition is held: each permission is given by a new binding.
 pub const NO_BRAKE: [(&str, &str); 1] = [("TIDEWAITER_BINDINGS_PER_SYNC", "10000")];
 
-/// Between two changes. The coordinator lists a kind twice a second at most.
-const PAUSE: Duration = Duration::from_millis(600);
-/// Between two questions to the API server.
+/// The interval of the changes. The coordinator lists a kind twice a second at most.
+const CHANGE_INTERVAL: Duration = Duration::from_millis(600);
+/// The interval of the reviews.
 const ASK_EVERY: Duration = Duration::from_millis(2);
 
 const RESOURCES: [&str; 5] = [
@@ -322,11 +322,11 @@ pub async fn changes(bed: &Bed, role: &str, times: usize) -> Result<(Vec<f64>, V
     let (mut given, mut taken) = (Vec::new(), Vec::new());
     permitted(&reviews, user, false, now()).await?;
     for _ in 0..times {
-        pause(PAUSE).await;
+        pause(CHANGE_INTERVAL).await;
         let asked = now();
         let binding = bind(bed, &mut wire, role, user, &Value::Null).await?;
         given.push(permitted(&reviews, user, true, asked).await?);
-        pause(PAUSE).await;
+        pause(CHANGE_INTERVAL).await;
         let asked = now();
         bed.cloud.delete(&mut wire, &binding).await?;
         taken.push(permitted(&reviews, user, false, asked).await?);

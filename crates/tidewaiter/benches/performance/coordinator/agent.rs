@@ -26,10 +26,10 @@ const ROUNDS: usize = 30;
 /// Changes while many agents watch.
 const FLEET_ROUNDS: usize = 10;
 
-/// Between two edits, so that none is slowed as a part of a fight (five in a second), and between two changes in the
-/// cloud, which the coordinator lists twice a second at most.
-const PAUSE: Duration = Duration::from_millis(600);
-const REST: Duration = Duration::from_mins(1);
+/// The interval of the edits, so that none is slowed as a part of a fight (five in a second), and between two changes
+/// in the cloud, which the coordinator lists twice a second at most.
+const CHANGE_INTERVAL: Duration = Duration::from_millis(600);
+const REST_DURATION: Duration = Duration::from_mins(1);
 
 struct Found {
     restored: Restored,
@@ -47,7 +47,7 @@ struct Restored {
 }
 
 struct Fleet {
-    /// Seconds from the request to the cloud until each watch was told.
+    /// Seconds from the request to the cloud until each watch got the change.
     told: Vec<f64>,
     /// The CPU time of the API server for each change, in seconds of a core.
     core_seconds: f64,
@@ -71,7 +71,7 @@ pub async fn measure(program: &Path, sizes: &Sizes) -> Result<Chapter> {
     for agent in &agents {
         agent.has_keys(USERS * KEYS).await;
     }
-    note(&format!("agent: at rest for {REST:?}"));
+    note(&format!("agent: at rest for {REST_DURATION:?}"));
     let rest = at_rest(&bed, &agents[0]).await?;
     note(&format!("agent: {EDITS} edits of the file"));
     let restored = edits(&agents[0]).await?;
@@ -180,8 +180,8 @@ async fn at_rest(bed: &Bed, agent: &Agent) -> Result<Rest> {
         passes().await?,
         agent.role.cpu_seconds(),
     );
-    pause(REST).await;
-    let core = (agent.role.cpu_seconds() - cpu) / REST.as_secs_f64();
+    pause(REST_DURATION).await;
+    let core = (agent.role.cpu_seconds() - cpu) / REST_DURATION.as_secs_f64();
     let passes = passes().await? - before;
     let audit = bed.cluster.audit().await.since(mark).by(&account()).writes();
     Ok(Rest {
@@ -195,17 +195,17 @@ async fn at_rest(bed: &Bed, agent: &Agent) -> Result<Rest> {
 /// Somebody empties the file, again and again.
 async fn edits(agent: &Agent) -> Result<Restored> {
     let good = agent.content();
-    // Which no agent watches.
+    // No agent watches it.
     let folder = agent.file.ancestors().nth(4).context("the folder of all agents")?;
     let (mut seconds, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..EDITS {
-        pause(PAUSE / 2).await;
+        pause(CHANGE_INTERVAL / 2).await;
         let file = std::fs::File::options().write(true).open(&agent.file)?;
         let begin = now();
         file.set_len(0)?;
         let end = agent.until(|content| content == good).await?;
         seconds.push(end.duration_since(begin).as_secs_f64());
-        pause(PAUSE / 2).await;
+        pause(CHANGE_INTERVAL / 2).await;
         let begin = now();
         bare_write(folder, good.as_bytes())?;
         bare.push(begin.elapsed().as_secs_f64());
@@ -230,7 +230,7 @@ async fn changes(bed: &Bed, agents: &[Agent; 2]) -> Result<Vec<f64>> {
     for round in 0..ROUNDS {
         let (user, key) = (&bed.cloud.users[round], ssh_key(2 * USERS * KEYS + 2 * round));
         let body = key.split(' ').nth(1).context("a key")?;
-        pause(PAUSE).await;
+        pause(CHANGE_INTERVAL).await;
         let begin = now();
         let made = json!({"name": "new", "key": key});
         let made = bed
@@ -238,7 +238,7 @@ async fn changes(bed: &Bed, agents: &[Agent; 2]) -> Result<Vec<f64>> {
             .ask(&mut wire, "POST", &format!("{user}/ssh_keys"), &made)
             .await?;
         seconds.push(last(agents, body, true).await?.duration_since(begin).as_secs_f64());
-        pause(PAUSE).await;
+        pause(CHANGE_INTERVAL).await;
         let begin = now();
         let id = made["id"].as_str().context("an id")?;
         bed.cloud.delete(&mut wire, &format!("{user}/ssh_keys/{id}")).await?;
@@ -265,7 +265,7 @@ async fn fleet(bed: &Bed, agents: usize) -> Result<Fleet> {
     let cpu = cpu_seconds(server);
     let mut seconds = Vec::new();
     for round in 0..FLEET_ROUNDS {
-        pause(PAUSE).await;
+        pause(CHANGE_INTERVAL).await;
         let path = &bed.cloud.users[ROUNDS + round];
         let user = path.rsplit('/').next().context("a path")?;
         let begin = now();

@@ -109,7 +109,7 @@ impl Agent {
     }
 }
 
-/// The watches of many agents on the Users, and when each was told which User changed.
+/// The watches of many agents on the Users, and the time at which each got the change of a User.
 pub struct Watches {
     pub told: UnboundedReceiver<(Instant, String)>,
     _tasks: JoinSet<()>,

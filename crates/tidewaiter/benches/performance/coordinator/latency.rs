@@ -32,9 +32,9 @@ const LABEL: &str = "cluster.containership.io/env";
 /// changes.
 const ROUNDS_OF_A_NODE: usize = 15;
 
-/// Between two changes. The coordinator lists a kind twice a second at most, and every third change is of the same
-/// kind.
-const PAUSE: Duration = Duration::from_millis(220);
+/// The interval of the changes. The coordinator lists a kind twice a second at most, and every third change is of the
+/// same kind.
+const CHANGE_INTERVAL: Duration = Duration::from_millis(220);
 
 /// Seconds from the request to the cloud until a watcher saw the effect.
 #[derive(Debug, Default, Serialize)]
@@ -140,7 +140,7 @@ pub async fn rounds_of(bed: &Bed, settings: &[(&str, &str)], rounds: usize) -> R
         if round % ROUNDS_OF_A_NODE == 0 {
             new_node(bed, round).await?;
             effects.label.until(&value).await?;
-            pause(PAUSE * 4).await;
+            pause(CHANGE_INTERVAL * 4).await;
         }
         value = format!("value-{round}");
         let mut change = async |path: &str, body: Value| bed.cloud.ask(&mut wire, "PATCH", path, &body).await;
@@ -154,13 +154,13 @@ pub async fn rounds_of(bed: &Bed, settings: &[(&str, &str)], rounds: usize) -> R
                 .duration_since(asked)
                 .as_secs_f64(),
         );
-        pause(PAUSE).await;
+        pause(CHANGE_INTERVAL).await;
         let asked = now();
         change(&bed.cloud.clusters[0].label, json!({"value": value})).await?;
         found
             .label
             .push(effects.label.until(&value).await?.duration_since(asked).as_secs_f64());
-        pause(PAUSE).await;
+        pause(CHANGE_INTERVAL).await;
         bed.registries.accept(HOSTS[0], &[&format!("u:{value}")]);
         let asked = now();
         let credentials = json!({"credentials": {"username": "u", "password": value}});
@@ -173,7 +173,7 @@ pub async fn rounds_of(bed: &Bed, settings: &[(&str, &str)], rounds: usize) -> R
                 .duration_since(asked)
                 .as_secs_f64(),
         );
-        pause(PAUSE).await;
+        pause(CHANGE_INTERVAL).await;
     }
     found.core = (coordinator.cpu_seconds() - before) / begin.elapsed().as_secs_f64();
     ensure!(count(found.label.len()) > 0.0, "there were no rounds");

@@ -19,7 +19,7 @@ use crate::report::{Chapter, count, figure, note};
 /// by a quarter within minutes.
 const TURNS: usize = 3;
 
-/// Between two looks at the metrics, which take time on the cores that are measured.
+/// The interval at which the metrics are read, which take time on the cores that are measured.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The results of the coordinator.

@@ -35,7 +35,7 @@ const ALONE: usize = 15;
 /// The number of changes of an object. A controller corrects the objects of a plugin 20 times at once, and then once in
 /// ten seconds.
 const EDITS: usize = 15;
-const PAUSE: Duration = Duration::from_millis(400);
+const CHANGE_INTERVAL: Duration = Duration::from_millis(400);
 
 const OBJECTS: usize = 500;
 
@@ -161,7 +161,7 @@ async fn of_coordinator(program: &Path) -> Result<Found> {
     let (mut alone, mut bare_client, mut ids) = (Vec::new(), Vec::new(), Vec::new());
     for number in 0..ALONE {
         note(&format!("plugins: {} of {PLUGINS}", number + 1));
-        // What the first leaves behind, such as garbage of the API server, the second pays for.
+        // The second pays for garbage of the first, for example in the API server.
         for turn in [number, number + 1] {
             settle(&coordinator).await?;
             if turn % 2 == 0 {
@@ -299,7 +299,7 @@ async fn drift(bed: &Bed) -> Result<Vec<f64>> {
     let (mut events, watch) = follow(maps.clone(), watcher::Config::default(), mode).await?;
     let mut seconds = Vec::new();
     for number in 0..EDITS {
-        pause(PAUSE).await;
+        pause(CHANGE_INTERVAL).await;
         let edit = json!({"data": {"mode": "edited"}});
         maps.patch(&name(number), &PatchParams::default(), &Patch::Merge(edit))
             .await?;

@@ -1,4 +1,4 @@
-//! A tenant beside: many objects with the label of a plugin, of which one is edited all the time. How soon everything
+//! A tenant: many objects with the label of a plugin, of which one is edited all the time. How soon everything
 //! else takes effect, and the memory of the coordinator.
 
 use std::path::Path;
@@ -23,8 +23,8 @@ use crate::report::{Chapter, figure, most, note};
 const NAMESPACE: &str = "tenant";
 const STRANGER: &str = "stranger";
 const BETWEEN_EDITS: Duration = Duration::from_millis(100);
-/// Between two new plugins.
-const PAUSE: Duration = Duration::from_millis(600);
+/// The interval of new plugins.
+const CHANGE_INTERVAL: Duration = Duration::from_millis(600);
 /// The number of changes of each kind.
 const ROUNDS: usize = 30;
 
@@ -115,7 +115,7 @@ async fn new_plugins(bed: &Bed, wire: &mut Wire) -> Result<Vec<f64>> {
     let (mut events, watch) = follow(configs, watcher::Config::default(), |it| it.metadata.name.clone()).await?;
     let mut seconds = Vec::new();
     for number in 0..ROUNDS {
-        pause(PAUSE).await;
+        pause(CHANGE_INTERVAL).await;
         let name = numbered("small", number);
         let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
         let asked = now();

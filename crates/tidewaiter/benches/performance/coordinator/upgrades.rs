@@ -35,7 +35,7 @@ const OVER: &str = "";
 const ENABLED: [(&str, &str); 1] = [("TIDEWAITER_UPGRADES", "enabled")];
 
 /// After the start, until everything that is cached is cached and freed memory is returned.
-const REST: Duration = Duration::from_secs(20);
+const SETTLE_DURATION: Duration = Duration::from_secs(20);
 
 /// The cost of an upgrade.
 struct Upgraded {
@@ -157,7 +157,7 @@ async fn cluster(program: &Path, nodes: usize) -> Result<Bed> {
 async fn started(bed: &Bed, settings: &[(&str, &str)]) -> Role {
     let coordinator = bed.coordinator_with(settings);
     coordinator.ready().await;
-    pause(REST).await;
+    pause(SETTLE_DURATION).await;
     coordinator
 }
 

@@ -16,7 +16,7 @@ use crate::report::{count, median};
 use crate::steady::REPORT_EVERY;
 
 /// The interval at which the memory is measured.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The time for which the controller is observed at rest: longer than it keeps an answer of Auto Scaling.
 const REST_SECONDS: u32 = 40;
 /// The number of changes of a Node to ready or not ready, one after the other.
@@ -92,7 +92,7 @@ impl Point {
         let end = looking(&mut memory, world.all_labelled()).await?;
         let (peak, cpu_seconds) = (memory.end(), controller.cpu_seconds());
         let fakes_cpu_seconds = World::fakes_cpu_seconds() - fakes;
-        let asked = world.asked()?;
+        let counts = world.request_counts()?;
         let calls = Calls::take(&world);
         let verdicts = Verdicts::of(&controller).await?;
         world.settled(&controller).await;
@@ -101,13 +101,13 @@ impl Point {
         Ok(Self {
             nodes,
             seconds: (end - begin).as_secs_f64(),
-            list_seconds: asked.listed.saturating_sub(started).as_secs_f64(),
+            list_seconds: counts.listed.saturating_sub(started).as_secs_f64(),
             cpu_seconds,
             fakes_cpu_seconds,
             identity_calls: calls.identity,
             group_calls: calls.group,
             throttled_calls: calls.throttled,
-            requests: asked.requests,
+            requests: counts.requests,
             peak: peak.anonymous,
             verdicts,
             rest,
@@ -122,7 +122,7 @@ impl Point {
 impl Rest {
     #[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]
     async fn measure(world: &World, controller: &Role, nodes: u32) -> Result<Self> {
-        // What the cold start left over goes back.
+        // Memory that the cold start left over is returned.
         tokio::time::sleep(Duration::from_secs(2)).await;
         let _ = Calls::take(world);
         let (cpu, fakes) = (controller.cpu_seconds(), World::fakes_cpu_seconds());
@@ -194,7 +194,7 @@ impl Calls {
 
 /// Looks at the memory until `done`.
 async fn looking<T>(memory: &mut Peak, done: impl Future<Output = T>) -> T {
-    let mut looks = interval(LOOK);
+    let mut looks = interval(POLL_INTERVAL);
     let mut done = std::pin::pin!(done);
     loop {
         tokio::select! {

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use tidewaiter_api::names::{INSTANCE_GROUP_LABEL, KOPS_NAMESPACE};
 use tidewaiter_api::{ClusterHealth, NodeIdentity};
 use tidewaiter_testkit::fake_ec2::FakeInstance;
-use tidewaiter_testkit::sim::{ApiServer, Asked as Request, Kind, Objects, Observer, Process, Served, Verb, Write};
+use tidewaiter_testkit::sim::{
+    ApiServer, Kind, Objects, Observer, Process, SentRequest as Request, Served, Verb, Write,
+};
 use tidewaiter_testkit::usage::cpu_seconds;
 use tidewaiter_testkit::{FakeEc2, Scratch, TokenBucket, eventually};
 use tokio::sync::watch;
@@ -21,7 +23,7 @@ use crate::bed::{CLUSTER, CONFIG, fake_ec2, fill_store, instances, registered};
 use crate::process::{self, Role, page};
 
 /// Longer than anything takes.
-const PATIENCE: Duration = Duration::from_mins(6);
+const TIMEOUT: Duration = Duration::from_mins(6);
 
 pub struct World {
     api: ApiServer,
@@ -42,7 +44,7 @@ struct Labelled {
 
 /// The requests of the controller so far.
 #[derive(Debug)]
-pub struct Asked {
+pub struct RequestCounts {
     /// By verb and resource.
     pub requests: BTreeMap<String, usize>,
     /// When the first watch of Nodes began: the list before it was complete.
@@ -105,7 +107,7 @@ impl World {
     pub async fn all_labelled(&self) -> Result<Instant> {
         let all = |labelled: &Labelled| labelled.nodes == self.instances.len();
         let mut labelled = self.labelled.clone();
-        let waited = tokio::time::timeout(PATIENCE, labelled.wait_for(all)).await;
+        let waited = tokio::time::timeout(TIMEOUT, labelled.wait_for(all)).await;
         let all = waited.with_context(|| format!("{:?} of {}", self.labelled.borrow(), self.instances.len()))?;
         Ok(all.context("the API server is gone")?.at)
     }
@@ -114,22 +116,22 @@ impl World {
         self.api.elapsed()
     }
 
-    pub fn asked(&self) -> Result<Asked> {
-        let asked = self.api.asked();
+    pub fn request_counts(&self) -> Result<RequestCounts> {
+        let sent = self.api.requests();
         let watch = |one: &&Request| one.verb == Verb::Watch && one.resource == "nodes";
-        let listed = asked.iter().find(watch).context("the Nodes are not watched")?.at;
+        let listed = sent.iter().find(watch).context("the Nodes are not watched")?.at;
         let mut requests = BTreeMap::new();
-        for one in asked {
+        for one in sent {
             *requests
                 .entry(format!("{} {}", one.verb.as_str(), one.resource))
                 .or_default() += 1;
         }
-        Ok(Asked { requests, listed })
+        Ok(RequestCounts { requests, listed })
     }
 
     /// The writes of Nodes and records so far.
     fn writes(&self) -> Result<usize> {
-        let requests = self.asked()?.requests.into_iter();
+        let requests = self.request_counts()?.requests.into_iter();
         let writes = requests.filter(|(request, _)| {
             let (verb, resource) = request.split_once(' ').unwrap_or_default();
             matches!(resource, "nodes" | "nodeidentities") && !matches!(verb, "get" | "list" | "watch")
@@ -140,7 +142,7 @@ impl World {
     /// Waits until the controller writes no more, and the verdict on the cluster is that it is ready.
     pub async fn settled(&self, controller: &Role) {
         let mut before = usize::MAX;
-        eventually("the controller to settle", PATIENCE, async || {
+        eventually("the controller to settle", TIMEOUT, async || {
             let writes = self.writes()?;
             let same = writes == before;
             before = writes;
@@ -185,7 +187,7 @@ impl World {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, told).await.context("no verdict")?;
+        tokio::time::timeout(TIMEOUT, told).await.context("no verdict")?;
         Ok(begin.elapsed().as_secs_f64())
     }
 

@@ -22,10 +22,10 @@ use crate::observer::follow;
 use crate::process::Role;
 
 const CHANGES: usize = 100;
-/// Between two changes: longer than a verdict and the rest after it, so that each comes as a surprise.
-const PAUSE: Duration = Duration::from_millis(617);
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(1);
+/// The interval of the changes: longer than a verdict and the rest after it, so that each comes as a surprise.
+const CHANGE_INTERVAL: Duration = Duration::from_millis(617);
+/// The interval at which the verdict is read.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 const SOON: Duration = Duration::from_secs(30);
 
 /// Seconds from the API server's answer to a change until it was seen.
@@ -71,7 +71,7 @@ impl<'a> Probe<'a> {
     #[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]
     pub async fn delays(&mut self) -> Result<Delays> {
         let mut delays = Delays::default();
-        let mut pace = interval(PAUSE);
+        let mut pace = interval(CHANGE_INTERVAL);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let before = self.ready().await?.context("no verdict on the group")?;
         for number in 0..CHANGES {
@@ -89,7 +89,7 @@ impl<'a> Probe<'a> {
     }
 
     async fn until(&self, expected: f64) -> Result<()> {
-        let mut looks = interval(LOOK);
+        let mut looks = interval(POLL_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while self.ready().await? != Some(expected) {
             looks.tick().await;

@@ -20,7 +20,7 @@ use crate::bed::Bed;
 use crate::process::Role;
 use crate::report::count;
 
-/// Two Nodes are changed so often: each of 5,000 twice in less than two minutes.
+/// The interval at which two Nodes are changed: each of 5,000 twice in less than two minutes.
 const PACE: Duration = Duration::from_millis(20);
 /// The number of changes that are observed.
 const WATCHED: usize = 2_000;

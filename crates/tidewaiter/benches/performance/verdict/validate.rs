@@ -16,7 +16,7 @@ use url::form_urlencoded::byte_serialize;
 use crate::bed::{Bed, CLUSTER};
 use crate::report::{count, note};
 
-/// So often each, in turn.
+/// The number of runs of each, in turn.
 const RUNS: usize = 3;
 const PAGE: usize = 500;
 const NODES: &str = "/api/v1/nodes";

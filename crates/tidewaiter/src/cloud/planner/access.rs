@@ -33,7 +33,7 @@ impl Planner<'_> {
     }
 }
 
-/// A new user has no access until a team or a binding says so.
+/// A new user has no access until a team or a binding grants it.
 fn concerns_access(step: &Step) -> bool {
     match step.kind {
         Kind::Team | Kind::Role | Kind::RoleBinding => true,

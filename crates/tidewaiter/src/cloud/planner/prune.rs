@@ -25,7 +25,7 @@ impl Planner<'_> {
         let clusters = self.clusters_of(scope).await?;
         for kind in kinds.into_iter().rev() {
             for (_, list) in self.lists_of(kind, scope, documents).await? {
-                // A binding of a cluster outside the scope is kept.
+                // A binding of a cluster outside the scope stays.
                 let in_scope = |object: &&Value| {
                     let cluster = text(object, "cluster_id");
                     let named = cluster.is_empty() || clusters.iter().any(|id| id == cluster);

@@ -92,7 +92,7 @@ fn one_looks_until_it_is_ready_so_many_times_in_a_row_or_time_is_over() {
         (25, 10, 1, 8, "ff", &[0, 18], 'f'),
         (5, 10, 1, 8, "f", &[0], 'f'),
         (5, 10, 1, 3, "ff", &[0, 5], 'f'),
-        // A row is finished whatever the time, and begins anew after anything else.
+        // A row is finished whatever the time, and begins again after anything else.
         (0, 10, 3, 0, "rrr", &[0, 10, 20], 'r'),
         (0, 10, 3, 0, "rf", &[0, 10], 'f'),
         (60, 10, 3, 0, "rrfrrr", &[0, 10, 20, 30, 40, 50], 'r'),

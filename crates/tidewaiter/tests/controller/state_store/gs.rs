@@ -2,7 +2,7 @@
 
 use tidewaiter_testkit::builders::cluster;
 use tidewaiter_testkit::fake_gce::TOKEN;
-use tidewaiter_testkit::fake_gcs_server::{Asked, FakeGcsServer, service_account_file};
+use tidewaiter_testkit::fake_gcs_server::{FakeGcsServer, RecordedRequest, service_account_file};
 use tidewaiter_testkit::{FakeGce, eventually};
 
 use super::{CLUSTER_FILE, GROUP, group, has_team};
@@ -33,14 +33,14 @@ async fn the_node_follows(world: &World, server: &FakeGcsServer, node: &str, cre
     has_team(world, node, "red").await;
     put(server, GROUP, &group("green").to_yaml()).await;
     has_team(world, node, "green").await;
-    let mut asked = server.take_asked();
-    let answers = |asked: &[Asked], file: &str, status: u16| {
+    let mut asked = server.take_requests();
+    let answers = |asked: &[RecordedRequest], file: &str, status: u16| {
         let file = asked.iter().filter(|asked| asked.path.ends_with(file));
         file.filter(|asked| asked.status == status).count()
     };
     let before = answers(&asked, "nodes", 304);
     eventually("unchanged files to be asked about again", SOON, async || {
-        asked.extend(server.take_asked());
+        asked.extend(server.take_requests());
         if answers(&asked, "nodes", 304) > before && answers(&asked, "spec", 304) > 0 {
             Ok(())
         } else {

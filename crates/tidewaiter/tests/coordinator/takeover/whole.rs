@@ -47,7 +47,7 @@ async fn nothing_that_a_go_coordinator_made_is_away_for_a_moment() {
     whole.is_adopted().await;
     whole.are_adopted().await;
     assert_eq!(losses.take().await, [""; 0], "there");
-    // What people changed is as the cloud says once they have approved that, and nothing else has changed.
+    // Objects that people changed are as in the cloud once they have approved that, and nothing else has changed.
     let changed = whole.approve_what_differs().await;
     let lost = losses.take().await;
     assert!(

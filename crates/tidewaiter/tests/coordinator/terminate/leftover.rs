@@ -92,7 +92,7 @@ async fn an_installation_after_a_termination_says_so_until_it_begins_anew() {
         message.contains(COMMAND) && message.contains(" requested at 20"),
         "{message}"
     );
-    // What it shows is not what is left to be removed.
+    // It does not show the objects that are left to be removed.
     world.removed(&replica, &cloud.terminator().await).await;
     assert!(syncs.get_opt("cloud").await.unwrap().is_some());
     world.has_labels(0).await;

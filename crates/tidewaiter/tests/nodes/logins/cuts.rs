@@ -77,7 +77,7 @@ pub async fn the_power_is_cut(world: &World) {
         keys.push(world.one().make_key(&path, "ed25519", "256").await);
     }
     let data = |key: &str| key.split(' ').nth(1).unwrap().to_owned();
-    // How many of the keys the file has: the first ones, each in a line of its own, and the lines of others.
+    // The number of keys that the file has: the first ones, each in a line of its own, and the lines of others.
     let count = async || {
         let found = two.run(["cat", AUTHORIZED_KEYS]).await;
         let has = |key: &String| found.contains(&data(key));

@@ -84,7 +84,7 @@ pub async fn trouble_passes(world: &World, key: &str) {
         if trouble.is_mounted_so {
             assert_eq!(now, before, "{}", trouble.name);
         } else {
-            // Where the blocks that the file has are enough, it is overwritten in place.
+            // If the blocks of the file are enough, it is overwritten in place.
             let is_whole = before.lines().all(|line| now.lines().any(|it| it == line));
             assert!(is_whole, "{}: {now}", trouble.name);
         }

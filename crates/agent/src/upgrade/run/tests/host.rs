@@ -213,7 +213,7 @@ fn everything_is_checked_before_anything_is_written() {
             |_, it| it.script_folder = Some("scripts".into()),
             "scripts must be an absolute path",
         ),
-        // What cannot work.
+        // Arguments that cannot work.
         (
             |_, it| it.kubelet = Some("/usr/bin/id".into()),
             "--kubelet /usr/bin/id is another program",
@@ -410,7 +410,7 @@ fn an_outcome_is_told_when_there_is_room_again() {
         let offered = world.offered();
         let filler = disk.join("filler").display().to_string();
         let fill = format!("cat /dev/zero > {filler} 2> /dev/null || true");
-        // What makes room is not in the group of the script, and has none of its files.
+        // The process that makes room is not in the group of the script, and has none of its files.
         let room = format!("setsid sh -c 'sleep 1; rm {filler}' > /dev/null 2>&1 < /dev/null &");
         let body = if way_back {
             with_way_back(&offered, "true", &format!("{fill}\n{room}"))

@@ -2,9 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
-use super::super::plan::{Left, MODE, Plan, Target, plan};
+use super::super::plan::{LastWritten, MODE, Plan, Target, plan};
 use super::state::State;
-use super::{KEYS, RACES, Site};
+use super::{AuthorizedKeysFiles, KEYS, MAX_WRITE_ATTEMPTS};
 use crate::authorized_keys::{Desired, Parts};
 use crate::host::{Found, HostError, Prepared, Replaced, Written};
 
@@ -29,7 +29,7 @@ impl InPlace {
     }
 }
 
-impl Site {
+impl AuthorizedKeysFiles {
     /// Returns the lines of the file, and the open file. A later change starts another pass, because the folder is
     /// watched.
     pub(super) fn apply_keys(
@@ -50,7 +50,7 @@ impl Site {
             mut write,
             tampering,
             mut parts,
-        } = plan(target, &found, state.left.as_ref(), &late);
+        } = plan(target, &found, state.last_written.as_ref(), &late);
         let is_short = state.in_place.get(KEYS).is_some_and(|it| it.is_short(&found));
         let tampering = tampering.into_iter().filter(|_| !is_short);
         changes.extend(tampering.map(|what| format!("{KEYS} {what}")));
@@ -75,7 +75,7 @@ impl Site {
             let what = late.excess().or_else(|| state.displaced.tampering(late.lines(), now));
             changes.extend(what.map(|what| format!("{KEYS} {what}")));
         }
-        state.left = Some(Left {
+        state.last_written = Some(LastWritten {
             desired: desired.clone(),
             inode: file.as_ref().map_or(0, |file| file.inode),
         });
@@ -171,7 +171,7 @@ impl Site {
         let mut later;
         let mut found = found;
         let mut displaced = None;
-        for _ in 0..RACES {
+        for _ in 0..MAX_WRITE_ATTEMPTS {
             let replaced = match copy.take() {
                 Some(copy) => self.host.replace_with(folder, KEYS, &content, &copy, found),
                 None => self.host.replace(folder, KEYS, &content, MODE, found),

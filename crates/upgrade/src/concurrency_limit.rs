@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::observation::{Node, Observation, Progress, Spec};
 
 /// The nodes in progress, and the size of each pool.
-pub(crate) struct Room<'a> {
+pub(crate) struct ConcurrencyLimit<'a> {
     spec: &'a Spec,
     in_progress: usize,
     /// True if every node that is in progress permits another one beside it.
@@ -20,9 +20,9 @@ pub(crate) struct Room<'a> {
     sizes: BTreeMap<&'a str, usize>,
 }
 
-impl<'a> Room<'a> {
+impl<'a> ConcurrencyLimit<'a> {
     pub(crate) fn of(seen: &Observation<'a>, spec: &'a Spec, progress: &Progress) -> Self {
-        let mut room = Self {
+        let mut limit = Self {
             spec,
             in_progress: 0,
             is_shared: true,
@@ -31,22 +31,22 @@ impl<'a> Room<'a> {
         };
         for (name, _) in progress.in_progress() {
             let node = seen.nodes.iter().find(|node| node.name == *name);
-            room.in_progress += 1;
-            room.is_shared &= node.is_some_and(shares);
+            limit.in_progress += 1;
+            limit.is_shared &= node.is_some_and(shares);
             if let Some(node) = node {
-                *room.busy.entry(node.pool()).or_default() += 1;
+                *limit.busy.entry(node.pool()).or_default() += 1;
             }
         }
         if spec.policy.max_unavailable.is_some() {
             for node in seen.nodes.iter().filter(|node| !node.is_control_plane()) {
-                *room.sizes.entry(node.pool()).or_default() += 1;
+                *limit.sizes.entry(node.pool()).or_default() += 1;
             }
         }
-        room
+        limit
     }
 
     /// Returns true if this node may be in progress as well.
-    pub(crate) fn has(&self, node: &Node) -> bool {
+    pub(crate) fn admits(&self, node: &Node) -> bool {
         if self.in_progress == 0 {
             return true;
         }

@@ -17,12 +17,12 @@ pub(super) enum Action {
 
 /// The parameters of one call.
 #[derive(Debug)]
-pub struct Asked {
+pub struct Parameters {
     pub(super) action: Action,
     pub(super) ids: Vec<String>,
     pub(super) filters: Vec<(String, Vec<String>)>,
     pub(super) group: String,
-    /// As many rows as a page may have, where it says so.
+    /// The maximum number of rows of a page, if the call has one.
     pub(super) limit: Option<String>,
     pub(super) token: Option<String>,
 }
@@ -40,10 +40,10 @@ impl Action {
     }
 }
 
-impl Asked {
+impl Parameters {
     /// `None` when there is no such action.
     pub(super) fn read(form: &[u8]) -> Option<Self> {
-        let mut asked = Self {
+        let mut parameters = Self {
             action: Action::Instances,
             ids: Vec::new(),
             filters: Vec::new(),
@@ -58,21 +58,21 @@ impl Asked {
             let value = value.into_owned();
             match parts.as_slice() {
                 ["Action"] => action = Action::ALL.into_iter().find(|action| action.name() == value),
-                ["InstanceId" | "LaunchTemplateId", _] => asked.ids.push(value),
-                ["AutoScalingGroupName"] => asked.group = value,
-                ["MaxResults" | "MaxRecords"] => asked.limit = Some(value),
-                ["NextToken"] => asked.token = Some(value),
-                ["Filter" | "Filters", _, "Name"] => asked.filters.push((value, Vec::new())),
+                ["InstanceId" | "LaunchTemplateId", _] => parameters.ids.push(value),
+                ["AutoScalingGroupName"] => parameters.group = value,
+                ["MaxResults" | "MaxRecords"] => parameters.limit = Some(value),
+                ["NextToken"] => parameters.token = Some(value),
+                ["Filter" | "Filters", _, "Name"] => parameters.filters.push((value, Vec::new())),
                 ["Filter" | "Filters", _, "Value" | "Values", _] => {
-                    if let Some((_, values)) = asked.filters.last_mut() {
+                    if let Some((_, values)) = parameters.filters.last_mut() {
                         values.push(value);
                     }
                 }
                 _ => {}
             }
         }
-        asked.action = action?;
-        Some(asked)
+        parameters.action = action?;
+        Some(parameters)
     }
 
     /// Returns the names in the call: instances by id or filter, templates, a group.

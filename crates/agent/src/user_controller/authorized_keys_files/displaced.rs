@@ -13,9 +13,9 @@ use crate::authorized_keys::{Format, Parts, added_keys, named};
 use crate::host::Host;
 
 /// For how long a file is read after it was replaced.
-const FOLLOWED: Duration = Duration::from_secs(10);
+const FOLLOW_PERIOD: Duration = Duration::from_secs(10);
 
-const MOST_FILES: usize = 8;
+const MAX_FILES: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Displaced {
@@ -41,7 +41,7 @@ struct DisplacedFile {
 impl Displaced {
     /// A file was replaced at the monotonic time `now`, when it had the content `merged`.
     pub(super) fn push(&mut self, fd: OwnedFd, merged: &[u8], now: Duration) {
-        if self.files.len() == MOST_FILES {
+        if self.files.len() == MAX_FILES {
             self.files.pop_front();
         }
         self.files.push_back(DisplacedFile {
@@ -113,5 +113,5 @@ fn whole_lines(content: &[u8]) -> &[u8] {
 }
 
 fn is_over(since: Duration, now: Duration) -> bool {
-    now.saturating_sub(since) >= FOLLOWED
+    now.saturating_sub(since) >= FOLLOW_PERIOD
 }

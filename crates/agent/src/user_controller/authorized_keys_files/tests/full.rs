@@ -26,16 +26,16 @@ impl HostCalls for Full {
     }
 }
 
-fn full(world: &World, is_whole: bool) -> Site {
+fn full(world: &World, is_whole: bool) -> AuthorizedKeysFiles {
     full_and_calls(world, is_whole).0
 }
 
-fn full_and_calls(world: &World, is_whole: bool) -> (Site, Arc<Full>) {
+fn full_and_calls(world: &World, is_whole: bool) -> (AuthorizedKeysFiles, Arc<Full>) {
     let writes = AtomicUsize::new(0);
     let calls = Arc::new(Full { is_whole, writes });
     let host = Host::new(world.folder.path(), world.settings.owner(), calls.clone());
-    let site = Site::new(host, world.settings.clone(), Watcher::new(), NOW);
-    (site, calls)
+    let files = AuthorizedKeysFiles::new(host, world.settings.clone(), Watcher::new(), NOW);
+    (files, calls)
 }
 
 fn unplaced(outcome: &Outcome) -> String {
@@ -45,7 +45,7 @@ fn unplaced(outcome: &Outcome) -> String {
 #[test]
 fn on_a_full_disk_nobody_else_may_write_the_file() {
     let world = World::new();
-    pass(&world.site(), wanted(0..3));
+    pass(&world.files(), wanted(0..3));
     let content = world.content();
     fs::set_permissions(world.file(), fs::Permissions::from_mode(0o666)).unwrap();
     assert!(pass(&full(&world, true), wanted(0..3)).unplaced.is_some());
@@ -56,7 +56,7 @@ fn on_a_full_disk_nobody_else_may_write_the_file() {
 #[test]
 fn on_a_full_disk_a_file_with_another_name_is_not_touched() {
     let world = World::new();
-    pass(&world.site(), wanted(0..3));
+    pass(&world.files(), wanted(0..3));
     let other = world.beside.path().join("other");
     fs::write(&other, "of somebody else").unwrap();
     fs::set_permissions(&other, fs::Permissions::from_mode(0o644)).unwrap();
@@ -70,12 +70,12 @@ fn on_a_full_disk_a_file_with_another_name_is_not_touched() {
 #[test]
 fn on_a_full_disk_every_change_is_undone_in_place_and_the_file_is_replaced_later() {
     let world = World::new();
-    pass(&world.site(), wanted(0..3));
+    pass(&world.files(), wanted(0..3));
     let right = world.content();
     let inode = || fs::metadata(world.file()).unwrap().ino();
     let before = inode();
-    let mut site = full(&world, false);
-    assert!(pass(&site, wanted(0..3)).unplaced.is_none());
+    let mut files = full(&world, false);
+    assert!(pass(&files, wanted(0..3)).unplaced.is_none());
     for change in [
         format!("{right}{FOREIGN}"),
         format!("{FOREIGN}{right}"),
@@ -84,17 +84,17 @@ fn on_a_full_disk_every_change_is_undone_in_place_and_the_file_is_replaced_later
         String::new(),
     ] {
         fs::write(world.file(), &change).unwrap();
-        let outcome = pass(&site, wanted(0..3));
+        let outcome = pass(&files, wanted(0..3));
         assert_eq!((world.content(), inode()), (right.clone(), before), "{change}");
         assert_eq!(outcome.tampering.len(), 1, "{change}: {:?}", outcome.tampering);
         let said = unplaced(&outcome);
         let words = "authorized_keys cannot be replaced, and was overwritten in place; it is replaced when there is room: No space";
         assert!(said.starts_with(words), "{said}");
-        let again = pass(&site, wanted(0..3));
+        let again = pass(&files, wanted(0..3));
         assert!(again.tampering.is_empty() && unplaced(&again) == said, "{again:?}");
     }
-    site.host = world.site().host;
-    let outcome = pass(&site, wanted(0..3));
+    files.host = world.files().host;
+    let outcome = pass(&files, wanted(0..3));
     assert!(
         outcome.unplaced.is_none() && outcome.tampering.is_empty(),
         "{outcome:?}"
@@ -102,16 +102,16 @@ fn on_a_full_disk_every_change_is_undone_in_place_and_the_file_is_replaced_later
     let after = inode();
     assert_ne!(after, before);
     assert_eq!(world.content(), right);
-    pass(&site, wanted(0..3));
+    pass(&files, wanted(0..3));
     assert_eq!(inode(), after);
 }
 
 #[test]
 fn what_has_no_room_leaves_whole_lines_of_ours_and_no_other_line() {
     let world = World::new();
-    pass(&world.site(), wanted(0..3));
+    pass(&world.files(), wanted(0..3));
     let right = world.content();
-    let (site, calls) = full_and_calls(&world, true);
+    let (files, calls) = full_and_calls(&world, true);
     let line = right.find(&world.line(1)).unwrap();
     for (change, kept) in [
         (format!("{}{FOREIGN}", &right[..line + 20]), &right[..line]),
@@ -120,7 +120,7 @@ fn what_has_no_room_leaves_whole_lines_of_ours_and_no_other_line() {
         (FOREIGN.to_owned(), ""),
     ] {
         fs::write(world.file(), &change).unwrap();
-        let outcome = pass(&site, wanted(0..3));
+        let outcome = pass(&files, wanted(0..3));
         assert_eq!(world.content(), kept, "{change}");
         let missing = right.len() - kept.len();
         let words = format!(" without its last {missing} bytes");
@@ -132,7 +132,7 @@ fn what_has_no_room_leaves_whole_lines_of_ours_and_no_other_line() {
             (found.ctime(), found.ctime_nsec(), writes)
         };
         let before = changed();
-        let again = pass(&site, wanted(0..3));
+        let again = pass(&files, wanted(0..3));
         assert!(again.tampering.is_empty() && again.unplaced.is_some(), "{again:?}");
         assert_eq!((world.content().as_str(), changed()), (kept, before), "{change}");
     }
@@ -141,19 +141,19 @@ fn what_has_no_room_leaves_whole_lines_of_ours_and_no_other_line() {
 #[test]
 fn on_a_full_disk_the_login_script_keeps_no_key() {
     let world = World::new();
-    pass(&world.site(), wanted(0..3));
+    pass(&world.files(), wanted(0..3));
     let right = world.content();
-    let mut site = full(&world, false);
-    pass(&site, wanted(0..3));
+    let mut files = full(&world, false);
+    pass(&files, wanted(0..3));
     let script = world.folder.path().join("scripts").join(SCRIPT);
     let changed = format!("#!/bin/sh\nexec sh\n#{}", login_script::SCRIPT);
     fs::write(&script, changed).unwrap();
     fs::write(world.file(), FOREIGN).unwrap();
-    let outcome = pass(&site, wanted(0..3));
+    let outcome = pass(&files, wanted(0..3));
     assert_eq!((outcome.tampering.len(), world.content()), (2, right), "{outcome:?}");
     assert_eq!(fs::read_to_string(&script).unwrap(), login_script::SCRIPT);
-    site.host = world.site().host;
+    files.host = world.files().host;
     let inode = fs::metadata(&script).unwrap().ino();
-    assert!(pass(&site, wanted(0..3)).unplaced.is_none());
+    assert!(pass(&files, wanted(0..3)).unplaced.is_none());
     assert_ne!(fs::metadata(&script).unwrap().ino(), inode);
 }

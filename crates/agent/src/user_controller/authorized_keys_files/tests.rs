@@ -60,18 +60,18 @@ impl World {
     }
 
     /// An agent that has just started.
-    fn site(&self) -> Site {
+    fn files(&self) -> AuthorizedKeysFiles {
         let host = Host::new(self.folder.path(), self.settings.owner(), Arc::new(AllCalls));
-        Site::new(host, self.settings.clone(), Watcher::new(), NOW)
+        AuthorizedKeysFiles::new(host, self.settings.clone(), Watcher::new(), NOW)
     }
 
     /// An agent whose calls on the host fail from this one on, as if it had ended.
-    fn site_until(&self, allowed: i64) -> Site {
+    fn files_until(&self, allowed: i64) -> AuthorizedKeysFiles {
         let calls: Arc<dyn HostCalls> = Arc::new(Until(allowed.into()));
         let host = Host::new(self.folder.path(), self.settings.owner(), Arc::clone(&calls));
-        let mut site = Site::new(host, self.settings.clone(), Watcher::new(), NOW);
-        site.record = site.record.with_calls(calls);
-        site
+        let mut files = AuthorizedKeysFiles::new(host, self.settings.clone(), Watcher::new(), NOW);
+        files.record = files.record.with_calls(calls);
+        files
     }
 
     fn ssh(&self) -> PathBuf {
@@ -135,16 +135,16 @@ fn at(hours: i64) -> Timestamp {
     Timestamp::from_second(1_900_000_000 + hours * 3_600).unwrap()
 }
 
-fn pass_at(site: &Site, hours: i64) -> Outcome {
+fn pass_at(files: &AuthorizedKeysFiles, hours: i64) -> Outcome {
     let input = Input {
         time: at(hours),
         ..input(wanted(0..1))
     };
-    site.pass(&input).unwrap().unwrap()
+    files.pass(&input).unwrap().unwrap()
 }
 
-fn pass(site: &Site, wanted: Option<Arc<Wanted>>) -> Outcome {
-    site.pass(&input(wanted)).unwrap().unwrap()
+fn pass(files: &AuthorizedKeysFiles, wanted: Option<Arc<Wanted>>) -> Outcome {
+    files.pass(&input(wanted)).unwrap().unwrap()
 }
 
 #[test]
@@ -220,22 +220,22 @@ fn every_tampering_is_undone_and_named() {
     ];
     for ((tamper, words), is_prepared) in rows.into_iter().flat_map(|row| [(row, false), (row, true)]) {
         let world = World::new();
-        let site = world.site();
-        let first = pass(&site, wanted(0..3));
+        let files = world.files();
+        let first = pass(&files, wanted(0..3));
         if is_prepared {
-            site.prepare();
+            files.prepare();
         }
         assert!(first.tampering.is_empty(), "{:?}", first.tampering);
         let right = world.content();
         assert!(right.contains(&world.line(0)), "{right}");
         tamper(&world);
-        let outcome = pass(&site, wanted(0..3));
+        let outcome = pass(&files, wanted(0..3));
         let named = outcome.tampering.iter().any(|what| what.contains(words));
         assert!(named, "{words}: {:?}", outcome.tampering);
         assert_eq!(world.content(), right, "{words}");
         let script = fs::read_to_string(world.folder.path().join("scripts").join(SCRIPT)).unwrap();
         assert_eq!(script, login_script::SCRIPT);
-        let again = pass(&site, wanted(0..3));
+        let again = pass(&files, wanted(0..3));
         assert!(again.tampering.is_empty(), "{words}: {:?}", again.tampering);
     }
 }
@@ -243,27 +243,27 @@ fn every_tampering_is_undone_and_named() {
 #[test]
 fn a_thousand_users_have_a_line_each() {
     let world = World::new();
-    let site = world.site();
-    pass(&site, wanted(0..1_000));
+    let files = world.files();
+    pass(&files, wanted(0..1_000));
     let right = world.content();
     assert_eq!(right.lines().filter(|line| line.starts_with("command=")).count(), 1_000);
     assert!(right.contains(&world.line(0)) && right.contains(&world.line(999)));
     fs::remove_file(world.file()).unwrap();
-    pass(&site, wanted(0..1_000));
+    pass(&files, wanted(0..1_000));
     assert_eq!(world.content(), right);
 }
 
 #[test]
 fn nothing_is_written_when_nothing_changed() {
     let world = World::new();
-    let site = world.site();
-    pass(&site, wanted(0..3));
+    let files = world.files();
+    pass(&files, wanted(0..3));
     let inode = |path: PathBuf| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap());
     let before = inode(world.file());
     for _ in 0..5 {
-        pass(&site, wanted(0..3));
+        pass(&files, wanted(0..3));
     }
-    pass(&world.site(), wanted(0..3));
+    pass(&world.files(), wanted(0..3));
     assert_eq!(inode(world.file()), before);
 }
 
@@ -271,15 +271,15 @@ fn nothing_is_written_when_nothing_changed() {
 fn without_a_list_of_users_who_could_log_in_still_can() {
     let world = World::new();
     // Nothing is created before anything is known.
-    let outcome = pass(&world.site(), None);
+    let outcome = pass(&world.files(), None);
     assert!(outcome.logins.is_none() && !world.folder.path().join("home").exists());
-    pass(&world.site(), wanted(0..3));
+    pass(&world.files(), wanted(0..3));
     let right = world.content();
     // An agent that starts while the API server is away.
-    let site = world.site();
-    assert_eq!(pass(&site, None).logins.unwrap().len(), 3);
+    let files = world.files();
+    assert_eq!(pass(&files, None).logins.unwrap().len(), 3);
     fs::write(world.file(), FOREIGN).unwrap();
-    let outcome = pass(&site, None);
+    let outcome = pass(&files, None);
     assert_eq!(outcome.tampering.len(), 1);
     assert_eq!(world.content(), right);
 }
@@ -290,14 +290,14 @@ fn a_file_of_the_go_agent_stays_until_the_users_are_known() {
     fs::create_dir_all(world.ssh()).unwrap();
     let old = format!("{}{}{FOREIGN}", world.line(0), world.line(7));
     fs::write(world.file(), &old).unwrap();
-    let site = world.site();
-    assert!(pass(&site, None).logins.is_none());
+    let files = world.files();
+    assert!(pass(&files, None).logins.is_none());
     assert_eq!(world.content(), old);
     // All Users are gone, and nothing confirms it.
-    assert!(pass(&site, wanted(0..0)).is_held);
+    assert!(pass(&files, wanted(0..0)).is_held);
     assert_eq!(world.content(), old);
     // Nor the removal of one: nobody knows what the agent before held.
-    assert!(pass(&site, wanted(0..1)).is_held);
+    assert!(pass(&files, wanted(0..1)).is_held);
     assert_eq!(world.content(), old);
     let mirror = MirrorState {
         is_synced: true,
@@ -309,7 +309,7 @@ fn a_file_of_the_go_agent_stays_until_the_users_are_known() {
         mirror,
         ..input(wanted(0..1))
     };
-    assert!(!site.pass(&confirmed).unwrap().unwrap().is_held);
+    assert!(!files.pass(&confirmed).unwrap().unwrap().is_held);
     let content = world.content();
     assert!(
         content.contains(&world.line(0)) && !content.contains(&world.line(7)),
@@ -321,7 +321,7 @@ fn a_file_of_the_go_agent_stays_until_the_users_are_known() {
 #[test]
 fn nothing_but_the_mirror_empties_the_file() {
     let world = World::new();
-    let site = world.site();
+    let files = world.files();
     let mirror = |objects, revision: &str| MirrorState {
         is_synced: true,
         objects,
@@ -329,12 +329,13 @@ fn nothing_but_the_mirror_empties_the_file() {
         ..MirrorState::default()
     };
     let pass = |wanted, mirror| {
-        site.pass(&Input {
-            mirror,
-            ..input(wanted)
-        })
-        .unwrap()
-        .unwrap()
+        files
+            .pass(&Input {
+                mirror,
+                ..input(wanted)
+            })
+            .unwrap()
+            .unwrap()
     };
     pass(wanted(0..10), mirror(10, "one"));
     let all = world.content();
@@ -347,7 +348,7 @@ fn nothing_but_the_mirror_empties_the_file() {
         assert!(pass(wanted(0..left), state).is_held);
         assert_eq!(world.content(), all);
     }
-    // Who is new can log in all the same.
+    // A new user can log in all the same.
     assert!(pass(wanted(10..11), MirrorState::default()).is_held);
     assert!(world.content().contains(&world.line(10)) && world.content().contains(&world.line(0)));
     assert!(!pass(wanted(0..0), mirror(0, "two")).is_held);
@@ -358,7 +359,7 @@ fn nothing_but_the_mirror_empties_the_file() {
 fn keys_expire_and_come_back_and_break_glass_keys_stay() {
     let mut world = World::new();
     world.settings.keys_expire_after = Some(Duration::from_hours(24));
-    let site = world.site();
+    let files = world.files();
     let glass = block(&world.glass());
     let at = |hours, success: i64| {
         let mirror = MirrorState {
@@ -366,14 +367,15 @@ fn keys_expire_and_come_back_and_break_glass_keys_stay() {
             ..MirrorState::default()
         };
         let now = NOW + Duration::from_hours(hours);
-        site.pass(&Input {
-            mirror,
-            now,
-            ..input(wanted(0..3))
-        })
-        .unwrap()
-        .unwrap()
-        .expiry
+        files
+            .pass(&Input {
+                mirror,
+                now,
+                ..input(wanted(0..3))
+            })
+            .unwrap()
+            .unwrap()
+            .expiry
     };
     world.pin(GLASS);
     assert!(matches!(at(0, 1), Expiry::Confirmed(_)));
@@ -393,15 +395,15 @@ fn a_stop_keeps_or_clears_and_nothing_is_written_after_it() {
     for (on_stop, kept) in [(OnStop::Keep, true), (OnStop::Clear, false)] {
         let mut world = World::new();
         world.settings.on_stop = on_stop;
-        let site = world.site();
+        let files = world.files();
         world.pin(GLASS);
-        pass(&site, wanted(0..3));
+        pass(&files, wanted(0..3));
         let content = world.content();
-        site.stop(at(0)).unwrap();
+        files.stop(at(0)).unwrap();
         let cleared = block(&world.glass());
         assert_eq!(world.content(), if kept { content } else { cleared });
         fs::write(world.file(), FOREIGN).unwrap();
-        assert!(site.pass(&input(wanted(0..3))).unwrap().is_none());
+        assert!(files.pass(&input(wanted(0..3))).unwrap().is_none());
         assert_eq!(world.content(), FOREIGN);
     }
 }
@@ -409,7 +411,7 @@ fn a_stop_keeps_or_clears_and_nothing_is_written_after_it() {
 #[test]
 fn two_agents_on_one_node_do_not_fight() {
     let world = World::new();
-    let (old, new) = (world.site(), world.site());
+    let (old, new) = (world.files(), world.files());
     pass(&old, wanted(0..3));
     for _ in 0..3 {
         assert!(pass(&new, wanted(0..3)).tampering.is_empty());
@@ -420,12 +422,12 @@ fn two_agents_on_one_node_do_not_fight() {
 #[test]
 fn a_fight_is_slowed() {
     let world = World::new();
-    let site = world.site();
-    pass(&site, wanted(0..1));
+    let files = world.files();
+    pass(&files, wanted(0..1));
     let mut restores = 0;
     let wait = loop {
         fs::remove_file(world.file()).unwrap();
-        let outcome = pass(&site, wanted(0..1));
+        let outcome = pass(&files, wanted(0..1));
         if let Some(wait) = outcome.wait {
             break wait;
         }
@@ -437,7 +439,7 @@ fn a_fight_is_slowed() {
         now: NOW + wait,
         ..input(wanted(0..1))
     };
-    assert_eq!(site.pass(&later).unwrap().unwrap().tampering.len(), 1);
+    assert_eq!(files.pass(&later).unwrap().unwrap().tampering.len(), 1);
 }
 
 fn flood() -> String {
@@ -460,18 +462,18 @@ fn a_flood_takes_all_foreign_lines_with_it_and_is_named_with_its_size() {
         let mut world = World::new();
         world.settings.foreign_lines = foreign_lines;
         before_the_agent(&world);
-        let site = world.site();
+        let files = world.files();
         if !is_first {
-            assert_eq!(pass_at(&site, 0).foreign_lines, 1);
+            assert_eq!(pass_at(&files, 0).foreign_lines, 1);
         }
         append(&world, &flood());
-        let outcome = pass_at(&site, 0);
+        let outcome = pass_at(&files, 0);
         let right = block(&world.line(0));
         assert_eq!(world.content(), right);
         let named = format!("{} lines with ", 2_000_001 + usize::from(is_first));
         assert!(outcome.tampering[0].contains(&named), "{:?}", outcome.tampering);
         assert_eq!((outcome.tampering.len(), outcome.foreign_lines), (1, 0));
-        assert!(pass_at(&site, 0).tampering.is_empty());
+        assert!(pass_at(&files, 0).tampering.is_empty());
     }
 }
 
@@ -492,14 +494,14 @@ impl HostCalls for Floods {
 fn a_flood_that_comes_between_the_look_and_the_write_is_named_and_goes() {
     let mut world = World::new();
     world.settings.foreign_lines = ForeignLines::Keep;
-    pass(&world.site(), wanted(0..1));
+    pass(&world.files(), wanted(0..1));
     let calls = Arc::new(Floods(world.file(), false.into()));
     let host = Host::new(world.folder.path(), world.settings.owner(), Arc::clone(&calls) as _);
-    let site = Site::new(host, world.settings.clone(), Watcher::new(), NOW);
-    pass(&site, wanted(0..1));
+    let files = AuthorizedKeysFiles::new(host, world.settings.clone(), Watcher::new(), NOW);
+    pass(&files, wanted(0..1));
     append(&world, &format!("{KEY} mine\n"));
     calls.1.store(true, std::sync::atomic::Ordering::SeqCst);
-    let outcome = pass(&site, wanted(0..1));
+    let outcome = pass(&files, wanted(0..1));
     assert_eq!(world.content(), block(&world.line(0)));
     let named = outcome.tampering.iter().any(|what| what.contains("2000000 lines"));
     assert!(named, "{:?}", outcome.tampering);
@@ -510,26 +512,26 @@ fn a_flood_of_a_file_that_was_replaced_is_not_read_again() {
     let mut world = World::new();
     world.settings.foreign_lines = ForeignLines::Keep;
     before_the_agent(&world);
-    let site = world.site();
-    pass_at(&site, 0);
+    let files = world.files();
+    pass_at(&files, 0);
     let mut editor = fs::File::options()
         .write(true)
         .truncate(true)
         .open(world.file())
         .unwrap();
-    pass_at(&site, 0);
-    assert_eq!(site.state.lock().displaced.files().count(), 2);
+    pass_at(&files, 0);
+    assert_eq!(files.state.lock().displaced.files().count(), 2);
     std::io::Write::write_all(&mut editor, flood().as_bytes()).unwrap();
-    pass_at(&site, 0);
+    pass_at(&files, 0);
     assert_eq!(world.content(), block(&world.line(0)));
-    assert_eq!(site.state.lock().displaced.files().count(), 1);
+    assert_eq!(files.state.lock().displaced.files().count(), 1);
 }
 
 #[test]
 fn a_flood_of_the_pinned_keys_is_not_read() {
     let world = World::new();
     fs::write(world.beside.path().join("pinned/break-glass"), flood()).unwrap();
-    let error = world.site().pass(&input(wanted(0..1))).unwrap_err();
+    let error = world.files().pass(&input(wanted(0..1))).unwrap_err();
     assert!(error.to_string().contains("has 4000000 bytes"), "{error}");
 }
 
@@ -549,13 +551,13 @@ fn foreign_lines_stay_if_asked_and_a_users_own_key_never() {
     let mut world = World::new();
     world.settings.foreign_lines = ForeignLines::Keep;
     before_the_agent(&world);
-    let site = world.site();
-    let outcome = pass_at(&site, 0);
+    let files = world.files();
+    let outcome = pass_at(&files, 0);
     assert_eq!((outcome.foreign_lines, outcome.foreign_until), (1, None));
     let right = format!("{}{OTHER}", block(&world.line(0)));
     assert_eq!(world.content(), right);
     fs::write(world.file(), format!("{KEY} mine # break-glass\n{right}{FOREIGN}")).unwrap();
-    assert_eq!(pass_at(&site, 9_999).tampering.len(), 1);
+    assert_eq!(pass_at(&files, 9_999).tampering.len(), 1);
     assert_eq!(world.content(), format!("{right}{FOREIGN}"));
 }
 
@@ -564,33 +566,33 @@ fn a_first_start_only_reports_and_then_foreign_lines_go() {
     let world = World::new();
     before_the_agent(&world);
     let right = block(&world.line(0));
-    let site = world.site();
-    let outcome = pass_at(&site, 0);
+    let files = world.files();
+    let outcome = pass_at(&files, 0);
     assert_eq!((outcome.foreign_lines, outcome.foreign_until), (1, Some(at(168))));
     assert_eq!(world.content(), format!("{right}{OTHER}"));
-    // Who comes later gets no grace, and neither does who writes the line of somebody else with a restriction less.
+    // A line that comes later gets no grace, and neither does the line of somebody else with a restriction less.
     for later in [FOREIGN, "restrict ssh-ed25519 BBBB colleague\n"] {
         fs::write(world.file(), format!("{right}{later}{OTHER}")).unwrap();
-        assert_eq!(pass_at(&site, 1).tampering.len(), 1);
+        assert_eq!(pass_at(&files, 1).tampering.len(), 1);
         assert_eq!(world.content(), format!("{right}{OTHER}"));
     }
-    let outcome = pass_at(&site, 168);
+    let outcome = pass_at(&files, 168);
     assert!(outcome.tampering.is_empty(), "{:?}", outcome.tampering);
     assert_eq!((outcome.foreign_lines, outcome.foreign_until), (0, None));
     assert_eq!(world.content(), right);
     // A file is right from the first look on: there is nothing to spare.
     let clean = World::new();
-    let site = clean.site();
-    pass_at(&site, 0);
+    let files = clean.files();
+    pass_at(&files, 0);
     fs::write(clean.file(), format!("{}{FOREIGN}", clean.content())).unwrap();
-    assert_eq!(pass_at(&site, 1).foreign_lines, 0);
+    assert_eq!(pass_at(&files, 1).foreign_lines, 0);
 }
 
 #[test]
 fn foreign_lines_go_at_the_end_of_the_grace_and_not_with_a_later_look() {
     let world = World::new();
     before_the_agent(&world);
-    let mut outcome = pass_at(&world.site(), 0);
+    let mut outcome = pass_at(&world.files(), 0);
     let seconds = Duration::from_secs;
     for is_held in [false, true] {
         outcome.is_held = is_held;
@@ -625,7 +627,7 @@ fn nobody_begins_the_grace_anew() {
         let world = World::new();
         before_the_agent(&world);
         for hours in [0, 100, 167] {
-            let outcome = pass_at(&world.site(), hours);
+            let outcome = pass_at(&world.files(), hours);
             assert_eq!(
                 outcome.foreign_until,
                 (number == 0 || hours == 0).then(|| at(168)),
@@ -635,11 +637,11 @@ fn nobody_begins_the_grace_anew() {
         }
         fs::create_dir_all(world.ssh()).unwrap();
         fs::write(world.file(), format!("{OTHER}{FOREIGN}")).unwrap();
-        pass_at(&world.site(), 168);
+        pass_at(&world.files(), 168);
         assert_eq!(world.content(), block(&world.line(0)), "attack {number}");
         // Nor does a clock that is put back.
         fs::write(world.file(), format!("{OTHER}{FOREIGN}")).unwrap();
-        pass_at(&world.site(), 1);
+        pass_at(&world.files(), 1);
         assert_eq!(world.content(), block(&world.line(0)), "attack {number}");
     }
 }
@@ -650,13 +652,13 @@ fn a_crash_at_any_call_begins_the_grace_once() {
     for allowed in 0.. {
         let world = World::new();
         before_the_agent(&world);
-        let site = world.site_until(allowed);
+        let files = world.files_until(allowed);
         let input = Input {
             time: at(0),
             ..input(wanted(0..1))
         };
-        let is_done = site.pass(&input).is_ok();
-        let outcome = pass_at(&world.site(), 100);
+        let is_done = files.pass(&input).is_ok();
+        let outcome = pass_at(&world.files(), 100);
         let content = world.content();
         assert_eq!(
             content,
@@ -665,7 +667,7 @@ fn a_crash_at_any_call_begins_the_grace_once() {
         );
         let until = outcome.foreign_until.unwrap();
         assert!(until == at(168) || until == at(268), "after {allowed} calls: {until}");
-        pass_at(&world.site(), 268);
+        pass_at(&world.files(), 268);
         assert_eq!(world.content(), block(&world.line(0)), "after {allowed} calls");
         if is_done {
             assert_eq!(until, at(168));
@@ -707,10 +709,10 @@ fn a_record_of_the_grace_that_no_agent_wrote_is_its_end() {
     for (damage, words) in damages {
         let world = World::new();
         before_the_agent(&world);
-        pass_at(&world.site(), 0);
+        pass_at(&world.files(), 0);
         let record = world.beside.path().join("state/foreign-lines.json");
         damage(&record);
-        let outcome = pass_at(&world.site(), 1);
+        let outcome = pass_at(&world.files(), 1);
         assert_eq!(world.content(), block(&world.line(0)), "{words}");
         let named = &outcome.tampering[0];
         assert!(
@@ -720,7 +722,7 @@ fn a_record_of_the_grace_that_no_agent_wrote_is_its_end() {
         assert_eq!(outcome.foreign_until, None);
         // Nor does another one help.
         append(&world, OTHER);
-        assert_eq!(pass_at(&world.site(), 2).foreign_until, None, "{words}");
+        assert_eq!(pass_at(&world.files(), 2).foreign_until, None, "{words}");
         assert_eq!(world.content(), block(&world.line(0)), "{words}");
     }
 }
@@ -738,17 +740,17 @@ fn a_forged_record_extends_no_grace_beyond_its_length_and_without_a_grace_none_i
     let record = world.beside.path().join("state/foreign-lines.json");
     forge(&record, at(0));
     // Whatever is in it while the agent runs.
-    let site = world.site();
-    assert_eq!(pass_at(&site, 10).foreign_until, Some(at(168)));
+    let files = world.files();
+    assert_eq!(pass_at(&files, 10).foreign_until, Some(at(168)));
     forge(&record, at(100));
-    assert_eq!(pass_at(&site, 167).foreign_until, Some(at(168)));
-    assert_eq!(pass_at(&site, 168).foreign_until, None);
+    assert_eq!(pass_at(&files, 167).foreign_until, Some(at(168)));
+    assert_eq!(pass_at(&files, 168).foreign_until, None);
     assert_eq!(world.content(), block(&world.line(0)));
     world.settings.foreign_lines_grace = Duration::ZERO;
     for since in [at(0), at(9_999)] {
         forge(&record, since);
         append(&world, OTHER);
-        let outcome = pass_at(&world.site(), 1);
+        let outcome = pass_at(&world.files(), 1);
         assert_eq!((outcome.foreign_until, outcome.tampering.len()), (None, 0));
         assert_eq!(world.content(), block(&world.line(0)));
     }
@@ -757,8 +759,8 @@ fn a_forged_record_extends_no_grace_beyond_its_length_and_without_a_grace_none_i
 #[test]
 fn pinned_keys_come_back_and_their_use_is_told() {
     let world = World::new();
-    let site = world.site();
-    pass(&site, wanted(0..1));
+    let files = world.files();
+    pass(&files, wanted(0..1));
     fs::write(
         world.file(),
         format!("{}{GLASS} admin # break-glass\n", world.content()),
@@ -766,7 +768,7 @@ fn pinned_keys_come_back_and_their_use_is_told() {
     .unwrap();
     // By its fingerprint, as the report tells an operator to do.
     world.pin(GLASS_PRINT);
-    let outcome = pass(&site, wanted(0..1));
+    let outcome = pass(&files, wanted(0..1));
     let right = block(&format!("{}{}", world.line(0), world.glass()));
     assert_eq!(world.content(), right);
     assert_eq!(
@@ -775,7 +777,7 @@ fn pinned_keys_come_back_and_their_use_is_told() {
     );
     for damage in ["", FOREIGN, &right.replace(&world.glass(), "")] {
         fs::write(world.file(), damage).unwrap();
-        let after_a_restart = world.site();
+        let after_a_restart = world.files();
         pass(&after_a_restart, wanted(0..1));
         assert_eq!(world.content(), right);
     }
@@ -787,12 +789,12 @@ fn pinned_keys_come_back_and_their_use_is_told() {
         (String::new(), None),
     ] {
         fs::write(&used, &text).unwrap();
-        let found = pass(&site, wanted(0..1)).break_glass_use;
+        let found = pass(&files, wanted(0..1)).break_glass_use;
         assert_eq!(found.as_ref().map(|(_, key)| key.as_str()), expected, "{text}");
     }
     let folder = std::path::Path::new(&world.settings.pinned_folder);
     break_glass::unpin(folder, GLASS_PRINT).unwrap();
-    pass(&site, wanted(0..1));
+    pass(&files, wanted(0..1));
     assert_eq!(world.content(), block(&world.line(0)));
 }
 
@@ -810,26 +812,26 @@ fn the_user_of_a_pinned_key_is_remembered_on_the_host_as_long_as_the_key_is_pinn
         logins: Arc::new([(Uuid::from_u128(1), vec![key])].into()),
         refused: vec![],
     }));
-    let users = |site: &Site, wanted| {
-        let users = pass(site, wanted).break_glass_users.into_iter();
+    let users = |files: &AuthorizedKeysFiles, wanted| {
+        let users = pass(files, wanted).break_glass_users.into_iter();
         users.map(|user| (user.fingerprint, user.user)).collect::<Vec<_>>()
     };
     let known = [(GLASS_PRINT.to_owned(), Uuid::from_u128(1).to_string())];
-    assert_eq!(users(&world.site(), owner.clone()), known);
+    assert_eq!(users(&world.files(), owner.clone()), known);
     // The User is deleted meanwhile, and nothing is held.
     fs::remove_file(world.file()).unwrap();
-    let site = world.site();
-    assert_eq!(users(&site, wanted(2..3)), known);
+    let files = world.files();
+    assert_eq!(users(&files, wanted(2..3)), known);
     let folder = std::path::Path::new(&world.settings.pinned_folder);
     break_glass::unpin(folder, GLASS_PRINT).unwrap();
-    assert!(users(&site, wanted(2..3)).is_empty());
+    assert!(users(&files, wanted(2..3)).is_empty());
     world.pin(GLASS);
-    assert!(users(&world.site(), wanted(2..3)).is_empty());
+    assert!(users(&world.files(), wanted(2..3)).is_empty());
     // A record that does not count costs nothing else.
     let record = world.beside.path().join("state/break-glass-users.json");
     fs::write(&record, "[").unwrap();
     fs::remove_file(world.file()).unwrap();
-    assert_eq!(users(&world.site(), owner), known);
+    assert_eq!(users(&world.files(), owner), known);
     assert!(fs::read_to_string(record).unwrap().contains(GLASS_PRINT));
 }
 
@@ -840,14 +842,14 @@ fn a_bad_line_among_the_pinned_keys_is_reported_and_a_file_that_others_can_write
     let file = world.beside.path().join("pinned/break-glass");
     let good = fs::read_to_string(&file).unwrap();
     fs::write(&file, format!("{good}from=\"10.0.0.1\" {KEY}\n")).unwrap();
-    let site = world.site();
-    let outcome = pass(&site, wanted(0..1));
+    let files = world.files();
+    let outcome = pass(&files, wanted(0..1));
     assert_eq!((outcome.break_glass.len(), outcome.refused.len()), (1, 1));
     assert_eq!(outcome.refused[0].key, "line 3");
     let content = world.content();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o646)).unwrap();
     fs::write(&file, format!("{good}{KEY}\n")).unwrap();
-    let error = site.pass(&input(wanted(0..2))).unwrap_err();
+    let error = files.pass(&input(wanted(0..2))).unwrap_err();
     assert!(error.to_string().contains("pinned/break-glass belongs to"), "{error}");
     assert_eq!(world.content(), content);
 }
@@ -875,34 +877,35 @@ fn what_an_editor_writes_to_a_file_that_was_replaced_is_merged() {
         let mut world = World::new();
         world.settings.foreign_lines = ForeignLines::Keep;
         before_the_agent(&world);
-        let site = world.site();
-        pass_at(&site, 0);
+        let files = world.files();
+        pass_at(&files, 0);
         let right = block(&world.line(0));
         let mut editor = fs::File::options()
             .write(true)
             .truncate(true)
             .open(world.file())
             .unwrap();
-        pass_at(&site, 0);
+        pass_at(&files, 0);
         assert_eq!(world.content(), right, "the users can log in meanwhile");
         for part in new.as_bytes().chunks(chunk) {
             std::io::Write::write_all(&mut editor, part).unwrap();
-            pass_at(&site, 0);
-            pass_at(&site, 0);
+            pass_at(&files, 0);
+            pass_at(&files, 0);
         }
         assert_eq!(world.content(), format!("{right}{FOREIGN}{OTHER}"), "{chunk}");
         // A line without an end is one when nothing follows for a while.
         let later = |seconds| {
             let now = NOW + Duration::from_secs(seconds);
-            site.pass(&Input {
-                now,
-                ..input(wanted(0..1))
-            })
-            .unwrap();
+            files
+                .pass(&Input {
+                    now,
+                    ..input(wanted(0..1))
+                })
+                .unwrap();
             world.content()
         };
         assert_eq!(later(10), format!("{right}{new}"), "{chunk}");
-        // What comes still later is lost with the file, and a line that is taken away stays away.
+        // A line that comes still later is lost with the file, and a removed line stays away.
         std::io::Write::write_all(&mut editor, format!("\n{KEY} late\n").as_bytes()).unwrap();
         fs::write(world.file(), format!("{right}{OTHER}")).unwrap();
         assert_eq!(later(11), format!("{right}{OTHER}"), "{chunk}");
@@ -913,17 +916,17 @@ fn what_an_editor_writes_to_a_file_that_was_replaced_is_merged() {
 fn what_is_written_to_a_replaced_file_lets_nobody_in_who_may_not() {
     let world = World::new();
     before_the_agent(&world);
-    let site = world.site();
-    pass_at(&site, 0);
+    let files = world.files();
+    pass_at(&files, 0);
     let right = format!("{}{OTHER}", block(&world.line(0)));
     let mut editor = fs::File::options()
         .write(true)
         .truncate(true)
         .open(world.file())
         .unwrap();
-    pass_at(&site, 0);
+    pass_at(&files, 0);
     std::io::Write::write_all(&mut editor, format!("{KEY} mine\n{FOREIGN}{OTHER}").as_bytes()).unwrap();
-    let outcome = pass_at(&site, 0);
+    let outcome = pass_at(&files, 0);
     assert_eq!((world.content(), outcome.foreign_lines), (right, 1));
     assert_eq!(outcome.tampering.len(), 1, "{:?}", outcome.tampering);
     assert!(outcome.tampering[0].ends_with(" mine"), "{:?}", outcome.tampering);
@@ -943,8 +946,8 @@ fn a_key_is_named_whichever_way_it_is_written() {
         let mut world = World::new();
         world.settings.foreign_lines = foreign_lines;
         world.settings.foreign_lines_grace = Duration::ZERO;
-        let mut site = world.site();
-        pass_at(&site, 0);
+        let mut files = world.files();
+        pass_at(&files, 0);
         let right = world.content();
         // With `keep`, the key of a user is what may not stay.
         let (key, end) = match foreign_lines {
@@ -969,24 +972,24 @@ fn a_key_is_named_whichever_way_it_is_written() {
                     file: Mutex::new(Some(truncated())),
                     text: format!("{line}{right}"),
                 });
-                site.host = site.host.with_calls(calls);
+                files.host = files.host.with_calls(calls);
             }
             _ => {
                 let mut editor = truncated();
-                said.extend(pass_at(&site, 0).tampering);
+                said.extend(pass_at(&files, 0).tampering);
                 assert_eq!(world.content(), right);
                 for part in line.as_bytes().chunks(if way == "late" { 1_000 } else { 9 }) {
                     std::io::Write::write_all(&mut editor, part).unwrap();
-                    said.extend(pass_at(&site, 0).tampering);
+                    said.extend(pass_at(&files, 0).tampering);
                 }
             }
         }
-        said.extend(pass_at(&site, 0).tampering);
+        said.extend(pass_at(&files, 0).tampering);
         let named: Vec<_> = said.iter().filter(|what| what.ends_with(end)).collect();
         assert_eq!(named.len(), 1, "{way}: {said:?}");
         assert!(named[0].contains("with the keys SHA256:"), "{way}: {said:?}");
         assert_eq!(world.content(), right, "{way}");
-        assert!(pass_at(&site, 0).tampering.is_empty(), "{way}");
+        assert!(pass_at(&files, 0).tampering.is_empty(), "{way}");
     }
 }
 

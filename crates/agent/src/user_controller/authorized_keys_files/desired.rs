@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::super::wanted::Refused;
 use super::state::State;
-use super::{KEYS, SCRIPTS, SSH, Site};
+use super::{AuthorizedKeysFiles, KEYS, SCRIPTS, SSH};
 use crate::authorized_keys::{Desired, ForeignLines, LoginKey, Logins};
 use crate::break_glass;
 use crate::host::{Found, FoundFile, HostError, Opened};
@@ -42,7 +42,7 @@ impl Pinned {
     }
 }
 
-impl Site {
+impl AuthorizedKeysFiles {
     /// For these users. What is pinned cannot be read, or the grace cannot be recorded: then the file stays as it is.
     pub(super) fn desired(
         &self,

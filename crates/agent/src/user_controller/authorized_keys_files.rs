@@ -1,7 +1,7 @@
-//! The users' files on the node: decides who may log in, and makes the files so.
+//! The users' files on the node: decides which users may log in, and writes the files.
 //!
-//! One lock is around a whole pass, so that nothing is written after the agent was asked to stop. Calls block, for as
-//! long as the disk does.
+//! One lock is held during a whole pass, so that nothing is written after [`AuthorizedKeysFiles::stop`]. Calls block,
+//! for as long as the disk does.
 
 mod begin;
 mod desired;
@@ -17,6 +17,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tidewaiter_api::node_report::BreakGlassUser;
+use tidewaiter_kit::allowance::Allowance;
 use tokio_util::sync::CancellationToken;
 
 use super::brake::MirrorState;
@@ -37,11 +38,17 @@ const SCRIPTS: [&str; 1] = ["scripts"];
 const SCRIPT: &str = "containership_login.sh";
 
 /// The number of times that a file is written again because somebody wrote it at the same moment.
-const RACES: usize = 8;
+const MAX_WRITE_ATTEMPTS: usize = 8;
+
+/// The limit on restores: a writer that fights with the agent takes neither the processor nor the disk.
+const RESTORES: Allowance = Allowance {
+    burst: 50,
+    refill: Duration::from_millis(200),
+};
 
 /// The users' files.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct AuthorizedKeysFiles {
     host: Host,
     format: Format,
     settings: AgentSettings,
@@ -106,7 +113,7 @@ struct Folders {
     scripts: Opened,
 }
 
-impl Site {
+impl AuthorizedKeysFiles {
     /// The files as they are, at the monotonic time `now`.
     pub(crate) fn new(host: Host, settings: AgentSettings, watcher: Watcher, now: Duration) -> Self {
         let script = format!("{}/{}/{SCRIPT}", settings.folder, SCRIPTS[0]);
@@ -152,7 +159,7 @@ impl Site {
         })
     }
 
-    /// Makes the files as they should be. None after [`Site::stop`].
+    /// Writes the desired files. None after [`AuthorizedKeysFiles::stop`].
     pub(crate) fn pass(&self, input: &Input) -> Result<Option<Outcome>, HostError> {
         let mut state = self.state.lock();
         if state.is_stopped {
@@ -164,7 +171,8 @@ impl Site {
         }
         state.now = input.now;
         let mut outcome = state.decide(input, self.settings.keys_expire_after);
-        outcome.wait = state.pace.wait(input.now);
+        let restore = RESTORES.take(state.restores_full_at, input.now);
+        outcome.wait = restore.err();
         let Some(logins) = outcome.logins.clone().filter(|_| outcome.wait.is_none()) else {
             return Ok(Some(outcome));
         };
@@ -173,7 +181,7 @@ impl Site {
         outcome.unplaced = state.unplaced.take();
         outcome.tampering.extend(state.grace.take_problem());
         if !outcome.tampering.is_empty() {
-            state.pace.count(input.now);
+            state.restores_full_at = restore.ok();
         }
         outcome.refused.extend(state.pinned.refused.iter().cloned());
         outcome.foreign_lines = parts.foreign().count();
@@ -201,7 +209,7 @@ impl Site {
     /// the disk.
     pub(crate) fn prepare(&self) {
         let mut state = self.state.lock();
-        let Some(inode) = state.left.as_ref().map(|left| left.inode) else {
+        let Some(inode) = state.last_written.as_ref().map(|file| file.inode) else {
             return;
         };
         if !state.is_stopped && state.copied_inode != inode {
@@ -231,19 +239,19 @@ impl Site {
     }
 
     fn apply(&self, state: &mut State, desired: &Desired, tampering: &mut Vec<String>) -> Result<Parts, HostError> {
-        let is_first = state.left.is_none();
+        let is_first = state.last_written.is_none();
         state.written.clear();
         state.unplaced = None;
         let mut found = Vec::new();
         let result = self.apply_all(state, desired, &mut found);
-        // Nobody knows who made the folders so. Of the file, the plan tells what counts.
+        // Before the first pass, a changed folder is no tampering. For the file, the plan decides.
         tampering.extend(found.into_iter().filter(|what| !is_first || what.starts_with(KEYS)));
         result
     }
 
-    /// `changes` gets what others had changed.
+    /// Adds the changes of others to `changes`.
     fn apply_all(&self, state: &mut State, desired: &Desired, changes: &mut Vec<String>) -> Result<Parts, HostError> {
-        for _ in 0..RACES {
+        for _ in 0..MAX_WRITE_ATTEMPTS {
             let folders = self.folders(changes)?;
             let pins = self.pins.look(&[]).ok().flatten();
             let watched = [&folders.ssh, &folders.scripts].into_iter().chain(&pins);
@@ -289,7 +297,7 @@ impl Site {
     ) -> Result<OwnedFd, HostError> {
         let content = login_script::SCRIPT.as_bytes();
         let mut left = None;
-        for _ in 0..RACES {
+        for _ in 0..MAX_WRITE_ATTEMPTS {
             let found = self.host.find(folder, SCRIPT)?;
             let is_short = state.in_place.get(SCRIPT).is_some_and(|it| it.is_short(&found));
             let is_right = matches!(&found, Found::File(file) if file.content == content

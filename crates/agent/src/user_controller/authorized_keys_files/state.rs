@@ -10,8 +10,7 @@ use super::super::brake::Brake;
 use super::super::break_glass_users::BreakGlassUsers;
 use super::super::expiry::{Expiry, expiry};
 use super::super::grace::Grace;
-use super::super::pace::Pace;
-use super::super::plan::Left;
+use super::super::plan::LastWritten;
 use super::super::wanted::{OVERHEAD, Wanted};
 use super::desired::Pinned;
 use super::displaced::Displaced;
@@ -22,19 +21,19 @@ use crate::host::{HostError, Prepared, Written};
 
 /// The size in bytes of all keys in the file, with their commands, while removals are held: somebody may add and remove
 /// many Users.
-const MOST_HELD: usize = 4 * 1024 * 1024;
+const MAX_HELD_BYTES: usize = 4 * 1024 * 1024;
 
 /// The agent's state between passes.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// True if the agent was asked to stop.
+    /// True after [`AuthorizedKeysFiles::stop`](super::AuthorizedKeysFiles::stop).
     pub(super) is_stopped: bool,
     /// True if what a killed agent left was removed.
     pub(super) is_swept: bool,
     /// The users that may log in. Before the first list of the Users, these are the users in the file, if the agent
     /// wrote it.
     pub(super) accepted: Option<Arc<Logins>>,
-    pub(super) left: Option<Left>,
+    pub(super) last_written: Option<LastWritten>,
     /// The files as the last pass left them, if it did not fail.
     pub(super) written: Vec<Written>,
     /// The files that are to be replaced when there is room, by name.
@@ -55,7 +54,8 @@ pub(super) struct State {
     pub(super) copied_inode: u64,
     pub(super) has_script: bool,
     pub(super) brake: Brake,
-    pub(super) pace: Pace,
+    /// The monotonic time at which [`super::RESTORES`] is full again.
+    pub(super) restores_full_at: Option<Duration>,
     /// The time when the mirror last confirmed the users; monotonic.
     confirmed: Duration,
     last_success: Option<Timestamp>,
@@ -108,7 +108,7 @@ impl State {
         }
     }
 
-    /// Accepts what the Users ask for. Returns whether removals are held; everything else is accepted.
+    /// Accepts the keys of the Users. Returns true if removals are held; everything else is accepted.
     fn accept(&mut self, wanted: &Wanted, input: &Input) -> bool {
         if self.brake.holds(&wanted.logins, wanted.users, &input.mirror) {
             // A file that the agent did not write stays as it is meanwhile.
@@ -124,7 +124,7 @@ impl State {
     }
 }
 
-/// Adds users and keys, up to [`MOST_HELD`] bytes, and takes none away.
+/// Adds users and keys, up to [`MAX_HELD_BYTES`] bytes, and takes none away.
 fn add(accepted: &mut Logins, wanted: &Logins) {
     let mut bytes: usize = accepted.values().flatten().map(|key| key.data.len() + OVERHEAD).sum();
     for (user, keys) in wanted {
@@ -135,7 +135,7 @@ fn add(accepted: &mut Logins, wanted: &Logins) {
                 .flatten()
                 .any(|known| known.data == key.data);
             let size = key.data.len() + OVERHEAD;
-            if !is_known && bytes + size <= MOST_HELD {
+            if !is_known && bytes + size <= MAX_HELD_BYTES {
                 bytes += size;
                 accepted.entry(*user).or_default().push(key.clone());
             }
@@ -152,7 +152,7 @@ mod tests {
 
     fn logins(user: u128, keys: usize) -> Logins {
         let key = |number: usize| LoginKey {
-            data: format!("{number}{}", "x".repeat(MOST_HELD / 4 - 1 - OVERHEAD)),
+            data: format!("{number}{}", "x".repeat(MAX_HELD_BYTES / 4 - 1 - OVERHEAD)),
             fingerprint: String::new(),
         };
         Logins::from([(Uuid::from_u128(user), (0..keys).map(key).collect())])

@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::super::brake::Brake;
 use super::super::{break_glass_users, grace};
 use super::state::State;
-use super::{KEYS, SCRIPT, SCRIPTS, SSH, Site};
+use super::{AuthorizedKeysFiles, KEYS, SCRIPT, SCRIPTS, SSH};
 use crate::host::{Found, HostError};
 
-impl Site {
+impl AuthorizedKeysFiles {
     /// Reads who can log in, if the file is one that the agent wrote, and removes what a killed agent left.
     pub(super) fn begin(&self, state: &mut State, now: Duration) -> Result<(), HostError> {
         if let Some(scripts) = self.host.look(&SCRIPTS).ok().flatten()
