@@ -5,8 +5,8 @@
 //! message contains anything that differs between requests, so that equal failures have equal messages. Credentials are
 //! loaded when a request first needs them, so `file://` and `gs://` work on a machine without AWS configuration.
 //!
-//! A folder of this host can contain what an object store cannot: folders, pipes, devices. They are named, never left out
-//! and never opened: a pipe that nobody writes to would block its reader for ever.
+//! A folder of this host can contain what an object store cannot: folders, pipes, devices. They are named, never left
+//! out and never opened: a pipe that nobody writes to would block its reader for ever.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -242,8 +242,8 @@ async fn in_place_of(object: &Path) -> Option<&'static str> {
     (!found.is_file()).then(|| name_of(found))
 }
 
-/// The names of all entries of a folder of this host, or `None` if there are more than [`MAX_NAMES`]. A folder that does not exist
-/// is empty.
+/// The names of all entries of a folder of this host, or `None` if there are more than [`MAX_NAMES`]. A folder that
+/// does not exist is empty.
 async fn entries(folder: &Path) -> io::Result<Option<Vec<String>>> {
     let mut entries = match fs::read_dir(on_host(folder)).await {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(Vec::new())),

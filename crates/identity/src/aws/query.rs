@@ -1,8 +1,8 @@
 //! One query of up to 1,000 claims, and the ids in it that share a call.
 //!
-//! Each id is queried once, no matter how many Nodes claim it, and each claim is answered. Ids and zones that made calls
-//! fail are queried separately for a while, and an outage costs one call per query. This affects only which ids share a
-//! call, never an answer. It is bounded, and a success clears an entry at once.
+//! Each id is queried once, no matter how many Nodes claim it, and each claim is answered. Ids and zones that made
+//! calls fail are queried separately for a while, and an outage costs one call per query. This affects only which ids
+//! share a call, never an answer. It is bounded, and a success clears an entry at once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -239,8 +239,8 @@ fn remember<K: Eq + Hash>(apart: &mut HashMap<K, Duration>, key: K, now: Duratio
 
 /// One part of a query finds out whether EC2 is back, while every call fails, whichever ids it names. Splitting each
 /// failed call would make several calls per try for as long as EC2 is away. The parts take turns, because EC2 may come
-/// back for one zone before another, and contain fewer ids each round, because one failing id in each zone looks like an
-/// outage, too.
+/// back for one zone before another, and contain fewer ids each round, because one failing id in each zone looks like
+/// an outage, too.
 ///
 /// The number of queries since one failed for all ids in all zones; None if the last one did not.
 #[derive(Debug, Default)]

@@ -250,7 +250,8 @@ impl Caller {
         }
     }
 
-    /// Lists one page of a managed instance group. The zonal and the regional client have the same methods, and no trait.
+    /// Lists one page of a managed instance group. The zonal and the regional client have the same methods, and no
+    /// trait.
     async fn page(&self, mig: &Mig, token: Option<String>) -> Result<Page<Vec<ManagedInstance>>, Failure> {
         macro_rules! page {
             ($call:expr) => {{

@@ -1,7 +1,7 @@
 //! One server: its id in a providerID, and its identity in a response of the API. Pure.
 //!
-//! A [`ServerId`] exists only if its text is well-formed, so nothing else is ever sent. A server without a field that the API always sets is refused as unusable, never guessed. Unused fields are not
-//! parsed, so they may change.
+//! A [`ServerId`] exists only if its text is well-formed, so nothing else is ever sent. A server without a field that
+//! the API always sets is refused as unusable, never guessed. Unused fields are not parsed, so they may change.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;

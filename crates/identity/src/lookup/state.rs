@@ -165,8 +165,8 @@ impl AnswerCache {
     }
 }
 
-/// The expiry of an answer obtained now, for a random `draw` in [0, 1]: in the last quarter of `expiry`, at one of sixty
-/// moments that all answers share, so that those of one moment are renewed in one call.
+/// The expiry of an answer obtained now, for a random `draw` in [0, 1]: in the last quarter of `expiry`, at one of
+/// sixty moments that all answers share, so that those of one moment are renewed in one call.
 pub(super) fn expires(now: Duration, expiry: Duration, draw: f64) -> Duration {
     let exact = now + expiry.saturating_sub((expiry / 4).mul_f64(draw.clamp(0.0, 1.0)));
     let mark = (expiry / 60).as_nanos().max(1);

@@ -1,5 +1,5 @@
-//! The times at which the files are requested again: at every poll, more often while one that was never read waits for the store,
-//! and once more soon after one has become invalid.
+//! The times at which the files are requested again: at every poll, more often while one that was never read waits for
+//! the store, and once more soon after one has become invalid.
 //!
 //! A group that a caller has requested is kept for hours, because the store may lose its file by mistake: its Nodes
 //! keep their definition.

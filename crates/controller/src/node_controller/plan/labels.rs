@@ -1,5 +1,5 @@
-//! Decides the fate of each label: of the keys that the record has to remember, with the change of the Node that follows,
-//! and of the labels on a proven Node that only other groups define.
+//! Decides the fate of each label: of the keys that the record has to remember, with the change of the Node that
+//! follows, and of the labels on a proven Node that only other groups define.
 //!
 //! A label that was on the Node before us is never removed, only given back, but for the roles of other groups; and one
 //! that a kubelet or a cloud controller sets is never removed at all.

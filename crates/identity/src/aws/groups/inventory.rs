@@ -1,5 +1,5 @@
-//! The instances of the cluster on EC2. They show whether an instance that an Auto Scaling group lists still exists, and
-//! for which InstanceGroup it was created, and which instances are in no Auto Scaling group.
+//! The instances of the cluster on EC2. They show whether an instance that an Auto Scaling group lists still exists,
+//! and for which InstanceGroup it was created, and which instances are in no Auto Scaling group.
 //!
 //! All instances of a large cluster are megabytes, so they are listed every [`QUERIES`] queries only. What changes a
 //! verdict within that time is queried each time: instances that are being terminated, instances that are detached or
