@@ -183,7 +183,7 @@ impl ClusterHealthController {
             })
         });
         self.known.lock().clone_from(&known);
-        // What has just been read may be overwritten at once.
+        // The object that has just been read may be overwritten at once.
         Ok(known.map(|known| Known {
             since: now.saturating_sub(REST),
             ..known
@@ -193,7 +193,7 @@ impl ClusterHealthController {
     async fn write(&self, status: ClusterHealthStatus) -> Result<Option<String>, WriteError> {
         let written = self.writer.apply(&self.object(Some(status.clone())), None).await;
         let uid = written.as_ref().ok().and_then(|written| written.as_ref()?.uid.clone());
-        // Whether a write that failed took place is not known.
+        // A write that failed may have taken place.
         *self.known.lock() = written.is_ok().then(|| Known {
             uid: uid.clone(),
             status,

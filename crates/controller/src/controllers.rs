@@ -75,7 +75,7 @@ impl Caches {
 /// | MetricsServer | the verdict, components | nothing |
 ///
 /// # Errors
-/// When a metric's name is taken.
+/// If a metric's name is taken.
 pub fn start(
     role: ControllerRole,
     context: &ControllerContext,

@@ -19,10 +19,9 @@ use tidewaiter_identity::{Claim, Identifier, Identity, NodeNames, Proven, Refusa
 use tidewaiter_kit::SharedClock;
 use tidewaiter_kops::{DefinitionError, Definitions, OwnedKeys};
 
-use crate::node_controller::group_change::judged;
-use crate::node_controller::observation::{Finding, Observation};
-use crate::node_controller::observe::Claimed;
-use crate::node_controller::{LabelsFrom, Policy, falls_back, given, needs_tags, owned};
+use crate::node_controller::finding::{Finding, falls_back, given, judged, needs_tags, owned};
+use crate::node_controller::observe::{Claimed, Observation};
+use crate::node_controller::{LabelsFrom, Policy};
 use crate::objects::Record;
 use live::Live;
 

@@ -2,7 +2,7 @@
 //!
 //! `/metrics` on a port of its own, on every replica. What it answers was made when the verdict or the components
 //! changed, so a scrape costs nothing and is answered whatever else is away. A gauge whose value is not known is
-//! absent, and all of them are when no verdict has been made for a while: it never tells what was true once.
+//! absent, and all of them are when no verdict has been made for a while: it never shows an outdated value.
 
 pub(crate) mod components;
 pub(crate) mod gauges;
@@ -27,7 +27,7 @@ use tracing::error;
 use crate::verdicts::{Judged, Latest};
 use components::{Components, Watched};
 
-/// A verdict that is older is told no more. One is made at least every half minute.
+/// Maximum age of a verdict that is shown. One is made at least every half minute.
 const LIMIT: Duration = Duration::from_mins(2);
 
 /// Serves `/metrics`.
@@ -39,7 +39,7 @@ pub struct MetricsServer {
 
 /// All gauges but the age, as text.
 struct Page {
-    /// When the verdict was made (monotonic).
+    /// The monotonic time of the verdict.
     judged: Duration,
     text: String,
 }

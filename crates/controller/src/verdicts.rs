@@ -2,10 +2,9 @@
 //! ClusterHealth.
 //!
 //! Made on every replica, leader or not, from caches and from answers that are kept: no reader of a verdict makes
-//! anybody ask for anything. A part that was not heard of for too long is unknown, and said to be; an old verdict is
-//! never told as a new one, because each says when it was made, and one is made at least every half minute.
+//! anybody ask for anything. A part without news for too long is unknown, with the reason; an old verdict is never
+//! mistaken for a new one, because each has its time, and one is made at least every half minute.
 
-mod kept;
 mod outside;
 
 use std::convert::Infallible;
@@ -93,7 +92,7 @@ pub struct VerdictParts {
 /// Starts to ask the cloud, the store and DNS, and to judge.
 ///
 /// # Errors
-/// When a metric's name is taken.
+/// If a metric's name is taken.
 pub fn start(parts: VerdictParts, tasks: &mut Tasks, kit: &Kit) -> Result<Latest, MetricsError> {
     let changed = Arc::<Notify>::default();
     let VerdictParts {
@@ -199,9 +198,9 @@ fn identity(record: &Record) -> IdentityRecord {
 /// differ.
 fn notifies_of_identities(changed: &Arc<Notify>, proven: &Arc<Notify>) -> Trigger<Record> {
     let (changed, proven) = (Arc::clone(changed), Arc::clone(proven));
-    let said = |record: &Record| IdentityResult::of(&record.status);
+    let result = |record: &Record| IdentityResult::of(&record.status);
     Trigger::calls(move |change: &Change<'_, Record>| {
-        let (before, after) = (change.before.map(said), change.after.map(said));
+        let (before, after) = (change.before.map(result), change.after.map(result));
         let same_claim = |before: &Record, after: &Record| before.spec == after.spec;
         if before == after
             && change
@@ -353,24 +352,24 @@ mod tests {
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}))
             .unwrap()
         };
-        let told = || [&changed, &proven].map(|notify| notify.notified().now_or_never().is_some());
+        let notified = || [&changed, &proven].map(|notify| notify.notified().now_or_never().is_some());
         let (nothing, at_once, soon) = ([false, false], [true, false], [false, true]);
         records.list([record("u", "Proven", "")]);
-        assert_eq!(told(), soon, "a proof");
+        assert_eq!(notified(), soon, "a proof");
         records.put(record("u", "Proven", "in other words"));
-        assert_eq!(told(), nothing, "the same proof");
+        assert_eq!(notified(), nothing, "the same proof");
         records.put(record("v", "Proven", ""));
-        assert_eq!(told(), soon, "a proof for another Node");
+        assert_eq!(notified(), soon, "a proof for another Node");
         for reason in ["NotFound", "NameMismatch"] {
             records.put(record("v", reason, ""));
-            assert_eq!(told(), at_once, "{reason}");
+            assert_eq!(notified(), at_once, "{reason}");
         }
         records.put(record("v", "NameMismatch", "in other words"));
-        assert_eq!(told(), nothing, "the same forgery");
+        assert_eq!(notified(), nothing, "the same forgery");
         records.put(record("v", "Proven", ""));
-        assert_eq!(told(), soon, "a proof after all");
+        assert_eq!(notified(), soon, "a proof after all");
         records.delete(record("v", "Proven", ""));
-        assert_eq!(told(), at_once, "it is gone");
+        assert_eq!(notified(), at_once, "it is gone");
     }
 
     pub(super) struct Nowhere;

@@ -3,7 +3,7 @@
 //! The group comes from the tag `kops.k8s.io/instancegroup`, which a node cannot write. Only well-formed ids are sent,
 //! and never an empty list, which EC2 treats as "all".
 //!
-//! How a query of up to 1,000 ids becomes calls:
+//! The calls of a query of up to 1,000 ids:
 //! - One call by id for all of them. EC2 rejects the whole call because of one unknown id, and names it: that id is
 //!   refused, the others are queried again without it, and from then on it is queried separately with the filter
 //!   `instance-id`, which ignores unknown ids. If EC2 names none, the filter is used for all.
@@ -15,15 +15,10 @@
 //! - No retries: the controller queries a refused Node again, with a backoff that knows how often it has failed.
 
 mod call;
-mod connect;
-mod failure;
+pub(crate) mod connect;
 pub mod groups;
 mod instance;
-mod instance_id;
-mod outage;
 mod query;
-mod response;
-mod suspects;
 
 use std::collections::HashSet;
 
@@ -35,25 +30,15 @@ use tidewaiter_kit::{CloudCalls, SharedClock};
 use tracing::debug;
 
 pub use aws_sdk_ec2::Client;
-pub use connect::{RegionError, client, groups_client, region};
+pub use call::API;
+pub use connect::{RegionError, client, groups_client, http_client, region};
 pub use groups::AutoScaling;
-pub use response::http_client;
 
-use crate::claim::Claim;
-use crate::identifier::{AnswerFn, Identifier};
+use crate::failure::{Failure, Kind};
+use crate::identifier::{AnswerFn, Claim, Identifier};
 use call::{By, Caller};
-use failure::Failure;
 use instance::Reading;
-use instance_id::InstanceId;
-use outage::Outage;
-use query::Query;
-use suspects::Suspects;
-
-/// The call that describes instances, as the IAM action.
-pub const API: &str = "ec2:DescribeInstances";
-
-/// The maximum number of ids in one call of EC2 without pagination.
-const MAX_IDS: usize = 1_000;
+use query::{MAX_IDS, Outage, Part, Query, Suspects};
 
 /// The maximum number of calls in one query, whatever EC2 responds: finding one bad id among 1,000 takes about 20.
 const MAX_CALLS: usize = 32;
@@ -65,13 +50,6 @@ pub struct Ec2 {
     reading: Reading,
     suspects: Suspects,
     outage: Outage,
-}
-
-/// Ids that are queried in one call.
-#[derive(Debug)]
-struct Part {
-    ids: Vec<InstanceId>,
-    by: By,
 }
 
 impl Ec2 {
@@ -109,11 +87,11 @@ impl Ec2 {
             let hopeless = size > 1 && failed.len() == size;
             any_hopeless |= hopeless;
             for (part, failure) in failed {
-                if matches!(failure, Failure::Timeout) && !hopeless {
+                if failure.kind == Kind::Timeout && !hopeless {
                     self.suspect_a_late_zone(&part, query);
                 }
-                if hopeless || !failure.may_depend_on_ids() || query.call_count.calls() >= MAX_CALLS {
-                    query.refuse(&part.ids, &failure.refusal(API));
+                if hopeless || !failure.may_depend_on_target() || query.call_count.calls() >= MAX_CALLS {
+                    query.refuse(&part.ids, &failure.refusal());
                 } else if let Some(parts) = self.split(&part, query, size > 1) {
                     families.push(parts);
                 } else {
@@ -122,7 +100,7 @@ impl Ec2 {
                     if size > 1 {
                         self.suspects.suspect_ids(part.ids.iter());
                     }
-                    query.refuse(&part.ids, &failure.refusal(API));
+                    query.refuse(&part.ids, &failure.refusal());
                 }
             }
         }
@@ -138,7 +116,7 @@ impl Ec2 {
             return parts;
         };
         for part in parts.iter().chain([&part]) {
-            query.refuse(&part.ids, &failure.refusal(API));
+            query.refuse(&part.ids, &failure.refusal());
         }
         Vec::new()
     }
@@ -192,8 +170,11 @@ impl Ec2 {
                     query.answer(&ids, &instances, &self.reading);
                     return Ok(());
                 }
-                Err(Failure::Unknown { message }) if by == By::Id => {
-                    let named = instance_id::named_in(&message);
+                Err(Failure {
+                    kind: Kind::UnknownIds { message },
+                    ..
+                }) if by == By::Id => {
+                    let named = instance::named_in(&message);
                     let (unknown, rest): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| named.contains(id.as_str()));
                     // EC2 named unknown ids twice, or named none: the filter ignores unknown ids.
                     if unknown.is_empty() || tried > 1 {

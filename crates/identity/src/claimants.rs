@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use crate::claim::Claim;
-use crate::identifier::AnswerFn;
-use crate::identity::Identity;
+use crate::identifier::{AnswerFn, Claim, Identity};
 use crate::refusal::Refusal;
 
 /// The instances that the claims of one query name, as the provider's type `T`.

@@ -13,14 +13,13 @@
 //! 4. The template: its metadata names the cluster, which must be ours, and the `InstanceGroup`. A template never
 //!    changes.
 //!
-//! How a query becomes calls: one listing of the instances (or, for a few, one call each), one of each managed instance
+//! The calls of a query: one listing of the instances (or, for a few, one call each), one of each managed instance
 //! group, one read of each template that was not read lately. A failure affects only the claims that depend on it. No
 //! retries: the controller queries a refused Node again, with a backoff that knows how often it has failed.
 
 mod call;
 mod connect;
 mod credentials;
-mod failure;
 mod find;
 mod group;
 mod groups;
@@ -45,11 +44,10 @@ pub use credentials::CredentialsSource;
 pub use groups::InstanceGroupManagers;
 pub use names::{InvalidProject, ProjectId};
 
-use crate::claim::Claim;
-use crate::identifier::{AnswerFn, Identifier};
+use crate::failure::Failure;
+use crate::identifier::{AnswerFn, Claim, Identifier};
 use crate::refusal::{Mark, Refusal};
 use call::Caller;
-use failure::Failure;
 use group::Group;
 use instance::Found;
 use links::{InvalidLink, Mig, TemplateLink};
@@ -135,7 +133,7 @@ impl Gce {
     fn note_zones(&self, ends: &[Result<(), Failure>]) {
         let failed = ends
             .iter()
-            .filter(|end| end.as_ref().is_err_and(Failure::may_depend_on_zone))
+            .filter(|end| end.as_ref().is_err_and(Failure::may_depend_on_target))
             .count();
         let until = match failed {
             0 => Duration::ZERO,

@@ -4,7 +4,7 @@
 //! can change. A server has none: **such a token on a node breaks the proof**, because the node could label its own
 //! server as a control plane.
 //!
-//! How a query becomes calls: a few servers are queried individually; more are looked up in one listing of the
+//! The calls of a query: a few servers are queried individually; more are looked up in one listing of the
 //! cluster's servers, 50 per page. Servers missing from it (no label, another cluster's label, deleted, moved between
 //! two pages) are queried individually, or, if there are too many, looked up in a listing of the whole project. After a
 //! response that the quota is exhausted no call is made until enough of it is available again. No retries: the
@@ -15,11 +15,8 @@
 
 mod call;
 mod connect;
-mod failure;
 mod groups;
-mod quota;
 mod server;
-mod server_id;
 
 use async_trait::async_trait;
 use futures::future::join_all;
@@ -28,13 +25,11 @@ use tidewaiter_kit::{CloudCalls, SharedClock};
 
 pub use connect::{ApiToken, Client, ClientError, InvalidToken, client};
 
-use crate::claim::Claim;
 use crate::claimants::Claimants;
-use crate::identifier::{AnswerFn, Identifier};
+use crate::failure::Failure;
+use crate::identifier::{AnswerFn, Claim, Identifier};
 use call::{Caller, Listing};
-use failure::Failure;
-use server::identity;
-use server_id::ServerId;
+use server::{ServerId, identity};
 
 /// The calls. A read-only token may make them.
 pub mod api {

@@ -1,10 +1,70 @@
-//! The contract between a cloud's provider and its callers.
+//! The contract between a cloud's provider and its callers: the claim of a Node, and the identity of an instance.
+
+use std::net::IpAddr;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tidewaiter_api::{InstanceGroupName, Lifecycle, NodeName, NodeUid, ProviderId};
 
-use crate::claim::Claim;
-use crate::identity::Identity;
 use crate::refusal::Refusal;
+
+/// The claim of one Node to be one instance. The kubelet can write every field except `node`, `uid` and `rivals`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The name of the Node, bound by the kubelet's client certificate: the only field that can prove something.
+    pub node: NodeName,
+    /// `metadata.uid` of the Node. A Node that was created again under the same name is another Node.
+    pub uid: NodeUid,
+    /// `spec.providerID`: the instance that it claims to be.
+    pub provider_id: ProviderId,
+    /// The Node's addresses of type `InternalIP`. They can refute the claim, but never prove it.
+    pub addresses: Vec<IpAddr>,
+    /// The names of other Nodes with the same providerID, in any order. Empty for almost every Node.
+    pub rivals: Vec<NodeName>,
+}
+
+/// A running instance of this cluster, as described by the cloud.
+///
+/// Thousands of them are cached, packed as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The name or id of the instance: `i-0123456789abcdef0` on EC2, `us-central1-a/nodes-x7k2` on GCE, where a name is
+    /// unique only within its zone, `42` on Hetzner Cloud.
+    pub instance: String,
+    /// The `InstanceGroup`, from data that a node cannot change: on EC2 a tag, on GCE the instance template with which
+    /// its managed instance group lists it, on Hetzner Cloud a label of the server.
+    pub group: InstanceGroupName,
+    /// True if it is still starting: EC2 may not know its name and its addresses yet.
+    pub starting: bool,
+    /// The zone of the instance; on Hetzner Cloud its location.
+    pub zone: String,
+    /// The billing model of the instance.
+    pub lifecycle: Lifecycle,
+    /// All permitted names of a Node of this instance: on EC2 its private DNS name and its id, on GCE and Hetzner Cloud
+    /// its name. In lower case.
+    pub names: Vec<String>,
+    /// All private addresses of its interfaces; on Hetzner Cloud also the public ones.
+    pub addresses: Vec<IpAddr>,
+    /// The labels in its tags, as sorted pairs of key and value, not validated. Empty unless the provider was
+    /// configured to read them, because they need most of the memory, and on clouds without such tags.
+    pub tag_labels: Vec<(String, String)>,
+}
+
+impl Identity {
+    /// Returns true if a Node of this name can be this instance.
+    #[must_use]
+    pub fn has_name(&self, name: &str) -> bool {
+        self.names.iter().any(|own| own == name)
+    }
+
+    /// Returns true if this instance has the address. An IPv4 address and its IPv6-mapped form are the same one.
+    #[must_use]
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        self.addresses
+            .iter()
+            .any(|own| own.to_canonical() == address.to_canonical())
+    }
+}
 
 /// The callback for a provider's answers.
 ///

@@ -4,9 +4,8 @@
 //! that a node cannot change. Data that a kubelet writes (its Node's providerID, addresses, labels, annotations)
 //! selects the instance to query, or refutes a claim; it never proves one.
 //!
-//! - [`claim`]: what a Node claims to be.
-//! - [`identifier`]: the contract of a provider, and the meaning of each refusal.
-//! - [`identity`], [`refusal`]: the two possible answers.
+//! - [`identifier`]: the contract of a provider, the claim of a Node and the identity of an instance.
+//! - [`refusal`]: the other possible answer, and the meaning of each reason.
 //! - [`proof`]: the pure decision whether a claim and an answer match.
 //! - [`aws`]: the provider for EC2.
 //! - [`gce`]: the provider for Google Compute Engine.
@@ -15,26 +14,21 @@
 //! - [`lookup`]: batches the queries of thousands of Nodes into few calls, and caches the answers.
 
 pub mod aws;
-mod cause;
-pub mod claim;
 mod claimants;
 mod client_settings;
+mod failure;
 pub mod gce;
 pub mod groups;
 pub mod hetzner;
 pub mod identifier;
-pub mod identity;
 pub mod lookup;
-mod mark;
 mod page_tokens;
 pub mod proof;
 pub mod refusal;
 
-pub use claim::Claim;
 pub use client_settings::ClientSettings;
 pub use groups::{CloudGroup, CloudGroups, GroupsUnavailable, Member, MemberStatus, Sizes};
-pub use identifier::{AnswerFn, Identifier};
-pub use identity::Identity;
+pub use identifier::{AnswerFn, Claim, Identifier, Identity};
 pub use lookup::{Answer, Lookup, LookupSettings};
 pub use proof::{NameWarning, NodeNames, Proven, prove};
 pub use refusal::{GroupHold, Mark, NotManaged, Refusal, UnavailableCause};

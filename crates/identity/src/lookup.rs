@@ -17,12 +17,9 @@
 //! Claims whose instance the cloud does not list yet, or not completely, are parked in the same way, apart from those:
 //! they share one call at growing intervals, and a good answer releases its own Node only.
 
-mod answer_cache;
 mod calls;
-mod pace;
-mod parked;
+mod state;
 
-use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
@@ -35,13 +32,11 @@ use tidewaiter_kit::SharedClock;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::claim::Claim;
-use crate::identifier::Identifier;
+use crate::identifier::{Claim, Identifier};
 use crate::proof::{NodeNames, Proven, prove};
 use crate::refusal::{Refusal, UnavailableCause};
-use answer_cache::{AnswerCache, CachedAnswer};
-use pace::Pace;
-use parked::Parked;
+use calls::Pace;
+use state::{CachedAnswer, Parked, State, Waiter};
 
 /// The time after which waiting queries no longer wait for a call in flight, but start another one.
 pub const PATIENCE: Duration = Duration::from_secs(1);
@@ -54,11 +49,11 @@ pub const DOUBTED_AGE: Duration = Duration::from_mins(1);
 /// of them until the provider's own deadline.
 const MAX_CALLS: usize = 16;
 
-/// Between two looks at whether more queries are expected.
-const MOMENT: Duration = Duration::from_millis(1);
+/// The interval between two checks whether more queries are expected.
+const COALESCE_POLL: Duration = Duration::from_millis(1);
 
-/// After the last of the expected queries has begun.
-const LAST_MOMENT: Duration = Duration::from_millis(5);
+/// The delay after the last of the expected queries has begun.
+const LAST_QUERY_DELAY: Duration = Duration::from_millis(5);
 
 /// A call starts after every other task has run this many times without adding a query.
 const YIELDS: usize = if cfg!(test) { 2 } else { 32 };
@@ -105,28 +100,6 @@ pub struct Lookup {
     released: Notify,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    waiting: VecDeque<Waiter>,
-    kept: AnswerCache,
-    parked: Parked,
-    unlisted: Parked,
-    /// The call in flight for each Node. [`Lookup::forget`] removes a Node, so that its answer is not cached.
-    asked: HashMap<NodeUid, u64>,
-    calls: u64,
-    /// True if the cloud has answered since the start.
-    answered: bool,
-    closed: bool,
-}
-
-#[derive(Debug)]
-struct Waiter {
-    claim: Claim,
-    reply: Reply,
-}
-
-type Reply = oneshot::Sender<Result<CachedAnswer, Refusal>>;
-
 impl Lookup {
     /// An empty lookup.
     #[must_use]
@@ -153,40 +126,36 @@ impl Lookup {
     /// [`Lookup::run`] announces the Node when the cloud is back; after one that
     /// [`may_be_too_new`](Refusal::may_be_too_new), when it no longer is.
     pub async fn identify(&self, claim: Claim) -> Result<Answer, Refusal> {
-        let known = self.known(&claim);
-        let kept = match known {
+        let known = self.state.lock().known(&claim, self.clock.monotonic());
+        let answer = match known {
             Some(known) => known?,
             None => self.ask(claim.clone()).await?,
         };
-        let proven = prove(&claim, kept.identity, self.settings.node_names);
+        let proven = prove(&claim, answer.identity, self.settings.node_names);
         if let Err(refusal @ Refusal::Starting { .. }) = &proven {
             let mut state = self.state.lock();
-            state.kept.forget(&claim.uid);
+            state.cached.forget(&claim.uid);
             state.unlisted.park(claim, refusal.clone(), self.clock.monotonic());
             self.parked.notify_one();
         }
         Ok(Answer {
             proven: proven?,
-            fresh_for: kept.until.saturating_sub(self.clock.monotonic()),
+            fresh_for: answer.until.saturating_sub(self.clock.monotonic()),
         })
     }
 
     /// Drops the cached answer of this Node, because it was deleted or its answer is in doubt. Its next query reaches
     /// the cloud.
     pub fn forget(&self, uid: &NodeUid) {
-        let mut state = self.state.lock();
-        state.kept.forget(uid);
-        state.parked.forget(uid);
-        state.unlisted.forget(uid);
-        state.asked.remove(uid);
+        self.state.lock().forget(uid);
     }
 
     /// Lets the cached answer of this Node expire soon, because another instance may have its name now: at once, or
     /// [`DOUBTED_AGE`] after it was obtained.
     pub fn doubt(&self, uid: &NodeUid) {
         let mut state = self.state.lock();
-        state.kept.expire_at_age(uid, DOUBTED_AGE);
-        state.asked.remove(uid);
+        state.cached.expire_at_age(uid, DOUBTED_AGE);
+        state.in_flight.remove(uid);
     }
 
     /// Makes the calls until `shutdown`, and calls `on_back` for each Node that got a transient refusal when the cloud
@@ -224,24 +193,12 @@ impl Lookup {
                 }
             }
         }
-        let mut state = self.state.lock();
-        state.closed = true;
-        state.waiting.clear();
-        state.parked.release();
-        state.unlisted.release();
+        self.state.lock().close();
         Ok(())
     }
 
     fn max_calls(&self) -> usize {
         if self.state.lock().answered { MAX_CALLS } else { 1 }
-    }
-
-    /// Returns an answer that needs no call: the cached answer, or the refusal of a parked claim.
-    fn known(&self, claim: &Claim) -> Option<Result<CachedAnswer, Refusal>> {
-        let mut state = self.state.lock();
-        let kept = state.kept.get(claim, self.clock.monotonic()).map(Ok);
-        kept.or_else(|| state.parked.refusal(claim).map(Err))
-            .or_else(|| state.unlisted.refusal(claim).map(Err))
     }
 
     async fn ask(&self, claim: Claim) -> Result<CachedAnswer, Refusal> {
@@ -267,30 +224,30 @@ impl Lookup {
         while self.state.lock().waiting.is_empty() {
             self.wake.notified().await;
         }
-        self.crowd(expects_more).await;
+        self.coalesce(expects_more).await;
     }
 
     /// Waits for other callers that are about to add queries: thousands start at once when a cluster is first seen, and
     /// the first query should not be sent alone. Those that start after the first answers would wait behind the writes
     /// that follow from them. It ends when no more are expected and all other tasks have run several times without
     /// adding a query, which is immediately in an idle process.
-    async fn crowd(&self, expects_more: &(dyn Fn() -> bool + Send + Sync)) {
+    async fn coalesce(&self, expects_more: &(dyn Fn() -> bool + Send + Sync)) {
         let end = self.clock.monotonic().saturating_add(PATIENCE);
         let mut waited = false;
         while expects_more() && self.clock.monotonic() < end {
-            self.clock.sleep(MOMENT).await;
+            self.clock.sleep(COALESCE_POLL).await;
             waited = true;
         }
         if waited {
             // The last of them have begun, and may not have added their queries yet.
-            self.clock.sleep(LAST_MOMENT).await;
+            self.clock.sleep(LAST_QUERY_DELAY).await;
         }
-        let (mut crowd, mut turns) = (0, 0);
-        while turns < YIELDS && crowd < self.identifier.max_batch() {
+        let (mut queries, mut turns) = (0, 0);
+        while turns < YIELDS && queries < self.identifier.max_batch() {
             tokio::task::yield_now().await;
             let now = self.state.lock().waiting.len();
-            turns = if now > crowd { 0 } else { turns + 1 };
-            crowd = now;
+            turns = if now > queries { 0 } else { turns + 1 };
+            queries = now;
         }
     }
 

@@ -19,8 +19,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::NodeName;
 
-use crate::claim::Claim;
-use crate::identity::Identity;
+use crate::identifier::{Claim, Identity};
 use crate::refusal::{Mark, Refusal};
 
 /// The rule for the name of a Node.
@@ -112,7 +111,7 @@ pub fn prove(claim: &Claim, identity: Arc<Identity>, names: NodeNames) -> Result
         Ok(warning)
     });
     let warning = match checked {
-        // What does not fit yet may fit soon.
+        // The cloud may soon know the name or the address.
         Err(refusal) if refusal.is_forgery() && identity.starting => {
             let instance = identity.instance.clone();
             return Err(Refusal::Starting { instance });

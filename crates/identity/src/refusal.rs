@@ -1,7 +1,7 @@
 //! The reasons why the identity of a Node is not confirmed. Every text is safe to print: bounded, escaped, without
 //! secrets, and equal for equal causes.
 
-mod unavailable;
+mod remedy;
 
 use std::net::IpAddr;
 
@@ -9,58 +9,46 @@ use tidewaiter_api::node_identity::VERIFIED;
 use tidewaiter_api::values::quoted;
 use tidewaiter_api::{ClusterName, ConditionStatus, InstanceGroupName, NodeIdentityStatus, NodeName, ProviderId};
 
-pub use self::unavailable::UnavailableCause;
-pub use crate::mark::Mark;
 use crate::proof::NodeNames;
 
 /// The reason why a Node gets no labels. [`Identifier`](crate::Identifier) defines what each means and when to query
 /// again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of each variant describes its fields")]
 pub enum Refusal {
     /// The providerID does not have the format of this cloud.
     #[error("providerID {} {rule}", quoted(.provider_id.as_str()))]
     InvalidProviderId {
-        /// The providerID of the Node.
         provider_id: ProviderId,
         /// The violated rule, in words.
         rule: &'static str,
     },
     /// The cloud does not list the instance.
     #[error("the cloud does not list instance {instance}")]
-    NotFound {
-        /// The requested instance.
-        instance: String,
-    },
+    NotFound { instance: String },
     /// The instance is neither running nor starting.
     #[error("instance {instance} is {state}")]
     NotRunning {
-        /// The instance.
         instance: String,
         /// Its state, as the cloud names it.
         state: String,
     },
     /// The Node does not fit the instance, which is still starting.
     #[error("instance {instance} is starting, and the cloud may not know its name and addresses yet")]
-    Starting {
-        /// The instance.
-        instance: String,
-    },
+    Starting { instance: String },
     /// The instance does not belong to this cluster.
     #[error("instance {instance} {}", owner(.theirs.as_deref(), .ours, *.mark))]
     ForeignProject {
-        /// The instance.
         instance: String,
         /// The place in which the cluster of an instance is recorded.
         mark: Mark,
         /// The cluster or project that it belongs to, if recorded.
         theirs: Option<String>,
-        /// This cluster.
         ours: ClusterName,
     },
     /// The instance is in no group, or the recorded group name is invalid.
     #[error("instance {instance} {}", no_group(.value.as_deref(), *.mark))]
     NotInGroup {
-        /// The instance.
         instance: String,
         /// The place in which the group of an instance is recorded.
         mark: Mark,
@@ -70,7 +58,6 @@ pub enum Refusal {
     /// The instance is not a member of a managed instance group. Its reason is that of [`Refusal::NotInGroup`].
     #[error("instance {instance} {why}")]
     NotManaged {
-        /// The instance.
         instance: String,
         /// The part of the chain from instance to group that is missing.
         why: NotManaged,
@@ -78,9 +65,7 @@ pub enum Refusal {
     /// The Node's name is not one that the cloud gives the instance.
     #[error("node {node} is not instance {instance}: the name of its node must be one of {}", few(.names))]
     NameMismatch {
-        /// The instance that the Node claims to be.
         instance: String,
-        /// The Node.
         node: NodeName,
         /// The names that the cloud gives the instance.
         names: Vec<String>,
@@ -88,9 +73,7 @@ pub enum Refusal {
     /// The Node's name is one that the cloud gives the instance, of the scheme that this cluster does not use.
     #[error("node {node} has a name of instance {instance}, but the Nodes of this cluster have {}", .names.scheme())]
     NameScheme {
-        /// The instance that the Node claims to be.
         instance: String,
-        /// The Node.
         node: NodeName,
         /// The rule of this cluster.
         names: NodeNames,
@@ -101,9 +84,7 @@ pub enum Refusal {
     /// message is a write.
     #[error("none of the addresses that node {node} lists is one of instance {instance}, which has {}", few(.actual))]
     AddressMismatch {
-        /// The instance that the Node claims to be.
         instance: String,
-        /// The Node.
         node: NodeName,
         /// The addresses that the cloud gives the instance.
         actual: Vec<IpAddr>,
@@ -118,13 +99,11 @@ pub enum Refusal {
         claimed: String,
         /// The project of the setting.
         ours: String,
-        /// This cluster.
         cluster: ClusterName,
     },
     /// The instance is now in another group than the one for which its Node was verified.
     #[error("the {mark} of instance {instance} names group {actual}, but its Node was verified for group {verified}")]
     GroupChanged {
-        /// The instance.
         instance: String,
         /// The place in which the group of an instance is recorded.
         mark: Mark,
@@ -138,7 +117,6 @@ pub enum Refusal {
     /// The instance is in another zone than the one in the providerID.
     #[error("the providerID names zone {claimed}, but instance {instance} is in {actual}")]
     ZoneMismatch {
-        /// The instance.
         instance: String,
         /// The zone in the providerID.
         claimed: String,
@@ -147,12 +125,7 @@ pub enum Refusal {
     },
     /// Another Node claims the same instance, with equal evidence.
     #[error("instance {instance} is also claimed by {}", few(.rivals))]
-    Duplicate {
-        /// The instance.
-        instance: String,
-        /// The other Nodes.
-        rivals: Vec<NodeName>,
-    },
+    Duplicate { instance: String, rivals: Vec<NodeName> },
     /// The cloud throttles calls.
     #[error("{api} is throttled")]
     Throttled {
@@ -164,7 +137,6 @@ pub enum Refusal {
     Unavailable {
         /// The call, for example `ec2:DescribeInstances`.
         api: &'static str,
-        /// The kind of failure.
         cause: UnavailableCause,
         /// Details in words; may be empty.
         detail: String,
@@ -173,6 +145,7 @@ pub enum Refusal {
 
 /// The break of the chain from an instance to its managed instance group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of each variant describes its fields")]
 pub enum NotManaged {
     /// The instance does not name its creator.
     #[error("does not name the managed instance group that created it")]
@@ -195,11 +168,81 @@ pub enum NotManaged {
     /// The instance template names no group, or an invalid one.
     #[error("is created from {template}, which {}", no_template_group(.group.as_deref()))]
     TemplateWithoutGroup {
-        /// The instance template.
         template: String,
         /// The recorded value, which is not a valid group name, if there is one.
         group: Option<String>,
     },
+}
+
+/// The reason why there is no usable response from the cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnavailableCause {
+    /// The caller is authenticated and lacks the permission.
+    #[error("permission denied")]
+    Denied,
+    /// There are no credentials, or the cloud rejects them.
+    #[error("no valid credentials")]
+    Credentials,
+    /// No connection, or timeout.
+    #[error("not reachable")]
+    Unreachable,
+    /// The cloud reported an internal error.
+    #[error("the cloud failed")]
+    Failed,
+    /// The response cannot be interpreted.
+    #[error("unusable response")]
+    Unusable,
+}
+
+impl UnavailableCause {
+    /// The value of the label `outcome` in the metric of calls.
+    pub(crate) fn outcome(self) -> &'static str {
+        match self {
+            Self::Denied => "denied",
+            Self::Credentials => "no_credentials",
+            Self::Unreachable => "unreachable",
+            Self::Failed => "failed",
+            Self::Unusable => "unusable",
+        }
+    }
+}
+
+/// The place in which a cloud records the cluster and the group of an instance: written by kOps, and not writable by
+/// the instance. It tells how strong a proof is: see [`Mark::writers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Mark {
+    /// A tag of the instance.
+    #[error("tag")]
+    Tag,
+    /// A label of the server.
+    #[error("label")]
+    Label,
+    /// Metadata of the template that the instance is created from.
+    #[error("template metadata")]
+    Template,
+}
+
+impl Mark {
+    /// Returns the place in which the cloud that `provider_id` names records the group of an instance.
+    pub(crate) fn of(provider_id: &ProviderId) -> Self {
+        match provider_id.scheme() {
+            "gce" => Self::Template,
+            "hcloud" => Self::Label,
+            _ => Self::Tag,
+        }
+    }
+
+    /// Returns the place and its writers as text: the strength of a proof follows from them.
+    #[must_use]
+    pub fn writers(self) -> &'static str {
+        match self {
+            Self::Tag => {
+                "its group is a tag of the instance, which the EC2 API changes for IAM roles with ec2:CreateTags"
+            }
+            Self::Template => "its group is in its instance template, which nobody can change",
+            Self::Label => "its group is a label of the server, which every API token with write permission can change",
+        }
+    }
 }
 
 /// The reason why a Node stays in the group for which it was verified.
@@ -244,49 +287,6 @@ impl Refusal {
         }
     }
 
-    /// The remedy for an operator, in one sentence.
-    #[must_use]
-    pub fn remedy(&self) -> &'static str {
-        match self {
-            Self::InvalidProviderId { .. } => {
-                "Check that the cloud controller manager runs and that the node's kubelet is set up for this cloud."
-            }
-            Self::NotFound { .. } => {
-                "If the instance exists, check the controller's account or project and its region. If it does not exist, delete the Node."
-            }
-            Self::NotRunning { .. } => "No action is needed if the instance is being terminated. Otherwise, start it.",
-            Self::Starting { .. } => "No action is needed: the cloud is queried again every few seconds.",
-            Self::ForeignProject { theirs: Some(_), .. } => {
-                "Find out who registered this Node: it claims an instance of another cluster."
-            }
-            Self::ForeignProject { mark, theirs: None, .. } | Self::NotInGroup { mark, .. } => mark.remedy(),
-            Self::NotManaged { .. } => {
-                "Delete the instance and let its instance group create a new one, or run kops update cluster --yes if the group has changed."
-            }
-            Self::NameMismatch { .. } => {
-                "Find out who registered this Node. If the cluster uses custom node names, set nodeNames: warn."
-            }
-            Self::NameScheme { .. } => {
-                "If the Nodes of this cluster are named so, correct nodeNames or kOps' file. Otherwise, find out who registered this Node: it may have the certificate of an earlier instance."
-            }
-            Self::AddressMismatch { .. } => {
-                "Find out who registered this Node, and check the --node-ip of its kubelet."
-            }
-            Self::ZoneMismatch { .. } => {
-                "Find out who wrote this providerID: a cloud controller manager writes the correct zone."
-            }
-            Self::ProjectMismatch { .. } => {
-                "If the cluster is in the other project, correct the setting project (TIDEWAITER_PROJECT or GCP_PROJECT). Otherwise, find out who registered this Node."
-            }
-            Self::GroupChanged { hold, .. } => hold.remedy(),
-            Self::Duplicate { .. } => "Find out which Node belongs to the instance and delete the other.",
-            Self::Throttled { .. } => {
-                "No action is needed if this is temporary. Otherwise, find other callers of this API in the same account or project."
-            }
-            Self::Unavailable { api, cause, .. } => cause.remedy(api),
-        }
-    }
-
     /// Returns true if this is evidence of a forged claim, as opposed to missing or broken configuration.
     #[must_use]
     pub fn is_forgery(&self) -> bool {
@@ -320,25 +320,6 @@ impl Refusal {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Throttled { .. } | Self::Unavailable { .. })
-    }
-}
-
-impl GroupHold {
-    fn remedy(self) -> &'static str {
-        match self {
-            Self::Setting => {
-                "Find out who changed the group and change it back. If the change is right, replace the instance, or set onGroupChange: follow."
-            }
-            Self::ControlPlane => {
-                "Find out who changed the group and change it back. If the change is right, replace the instance: the Node of a worker never becomes one of the control plane."
-            }
-            Self::Undefined => {
-                "Find out who changed the group. If the change is right, correct the file of the new group in the state store: until it can be read, the Node may be one of the control plane's."
-            }
-            Self::Tags => {
-                "Find out who changed the group and change it back. If the change is right, replace the instance: its other tags, from which its labels come, are still those of the group that launched it."
-            }
-        }
     }
 }
 

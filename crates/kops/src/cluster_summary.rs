@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use tidewaiter_api::ClusterName;
 
-use crate::config::Cloud;
+use crate::cloud::Cloud;
 use crate::document::{InvalidFile, Mapping};
 use crate::spec::spec_of_cluster;
 

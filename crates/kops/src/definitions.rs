@@ -25,40 +25,24 @@ use tokio::sync::Notify;
 
 use crate::cluster::{CLUSTER_FILE, Cluster};
 use crate::cluster_summary::ClusterSummary;
-use crate::definition::Definition;
 use crate::group_summary::GroupSummary;
-use crate::instance_group::InstanceGroup;
+use crate::instance_group::{Definition, InstanceGroup};
 use crate::store::ReadFile;
 
-mod announcements;
 mod error;
 mod owned;
 mod polling;
-mod reads;
-mod retention;
-mod stale;
+mod shared;
 mod summaries;
 mod tracked;
 
-use announcements::Announcements;
-pub use error::DefinitionError;
+pub use error::{DefinitionError, Stale};
 use owned::Groups;
 pub use owned::OwnedKeys;
 use polling::{ask, first_reads, is_answer};
-use reads::Reads;
-pub use stale::Stale;
-use tracked::{Content, Shared, Tracked};
-
-/// A change of a definition.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Changed {
-    /// The Cluster: it concerns every group.
-    Cluster,
-    /// One group.
-    Group(InstanceGroupName),
-    /// The owners of the label keys; concerns every Node.
-    OwnedKeys,
-}
+pub use shared::Changed;
+use shared::{Announcements, Reads, Shared};
+use tracked::{Content, Tracked};
 
 /// A required file that is currently unusable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,20 +151,20 @@ impl Definitions {
     /// concurrent calls share that. It always returns an answer, which [`run`](Self::run) keeps up to date.
     pub async fn owned_keys(&self) -> Arc<OwnedKeys> {
         let all = &self.0.all_groups;
-        if let Some(told) = all.told() {
-            return told;
+        if let Some(owned) = all.announced() {
+            return owned;
         }
         let _first = all.first.lock().await;
-        if all.told().is_none() {
+        if all.announced().is_none() {
             self.0.cluster.want();
             let away = usize::from(!self.list_groups().await);
             let groups: Vec<_> = self.0.groups.lock().values().cloned().collect();
             let mut reads = first_reads(&groups);
             reads.push(async { is_answer(&self.0.cluster.get().await) }.boxed());
             ask(reads, away).await;
-            self.tell_owned_keys();
+            self.announce_owned_keys();
         }
-        all.told().unwrap_or_default()
+        all.announced().unwrap_or_default()
     }
 
     /// Keeps the definitions up to date until `stop` completes, and calls `on_change` for each that differs from the

@@ -4,11 +4,12 @@
 //! get no labels from it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tidewaiter_api::values::Role;
 use tidewaiter_api::{ClusterName, InstanceGroupName};
 
-use crate::cluster::{containerd_enables, kubelet_labels};
+use crate::cluster::{Cluster, containerd_enables, kubelet_labels};
 use crate::document::{InvalidFile, Mapping, NodeLabelField};
 use crate::spec::spec_of_group;
 
@@ -57,6 +58,15 @@ fn roles(spec: &Mapping<'_>) -> Result<BTreeSet<Role>, InvalidFile> {
 /// The role that stands for all of the group.
 pub(crate) fn role(spec: &Mapping<'_>) -> Result<Role, InvalidFile> {
     Ok(roles(spec)?.first().copied().unwrap_or(Role::Node))
+}
+
+/// The definition of the labels of a group's nodes: its Cluster and its InstanceGroup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// The cluster.
+    pub cluster: Arc<Cluster>,
+    /// The group.
+    pub group: Arc<InstanceGroup>,
 }
 
 impl InstanceGroup {

@@ -18,9 +18,8 @@ use tidewaiter_api::values::{Role, quoted};
 use tidewaiter_api::{InstanceGroupName, InvalidValue, LabelKey, LabelSource, LabelValue, Lifecycle};
 
 use crate::cluster::{CLUSTER_FILE, Cluster};
-use crate::definition::Definition;
 use crate::document::{LabelText, NodeLabelField};
-use crate::instance_group::InstanceGroup;
+use crate::instance_group::{Definition, InstanceGroup};
 
 /// The maximum number of labels that a definition sets on a node. During a change, a node's record contains the old and
 /// the new keys, at most 512.
@@ -96,10 +95,10 @@ pub fn node_labels(definition: &Definition, lifecycle: Lifecycle, tags: &[(Strin
 pub fn tag_labels(group: &InstanceGroupName, lifecycle: Lifecycle, tags: &[(String, String)]) -> NodeLabels {
     let mut layers = Layers::default();
     if let Some(key) = lifecycle_label(lifecycle) {
-        layers.lay_one(key, "true", LabelSource::Lifecycle, "", "");
+        layers.overlay_label(key, "true", LabelSource::Lifecycle, "", "");
     }
     for (key, value) in tags {
-        layers.lay_tag(key, value);
+        layers.overlay_tag(key, value);
     }
     layers.checked(group, || WantedName {
         source: LabelSource::InstanceTag,
@@ -116,26 +115,26 @@ fn overlay(definition: &Definition, lifecycle: Lifecycle, tags: &[(String, Strin
     let mut layers = Layers::default();
     if has_control_plane_kubelet(&group.roles) {
         for field in &cluster.control_plane_kubelet {
-            layers.lay(LabelSource::ClusterKubelet, CLUSTER_FILE, field);
+            layers.overlay_field(LabelSource::ClusterKubelet, CLUSTER_FILE, field);
         }
     } else {
-        layers.lay(LabelSource::ClusterKubelet, CLUSTER_FILE, &cluster.kubelet);
+        layers.overlay_field(LabelSource::ClusterKubelet, CLUSTER_FILE, &cluster.kubelet);
     }
-    layers.lay(LabelSource::GroupKubelet, &group_file, &group.kubelet);
+    layers.overlay_field(LabelSource::GroupKubelet, &group_file, &group.kubelet);
     for key in group.roles.iter().copied().flat_map(role_labels) {
-        layers.lay_one(key, "", LabelSource::Role, &group_file, "spec.role");
+        layers.overlay_label(key, "", LabelSource::Role, &group_file, "spec.role");
     }
-    layers.lay(LabelSource::GroupNodeLabels, &group_file, &group.node_labels);
+    layers.overlay_field(LabelSource::GroupNodeLabels, &group_file, &group.node_labels);
     for (key, value) in tags.iter().filter(|(key, _)| key == GPU_LABEL) {
-        layers.lay_tag(key, value);
+        layers.overlay_tag(key, value);
     }
     for Added { key, feature, in_group } in added_by_kops(group, Some(cluster)) {
         let file = if in_group { &group_file } else { CLUSTER_FILE };
         let field = format!("spec.containerd.{feature}.enabled");
-        layers.lay_one(key, "1", LabelSource::GroupNodeLabels, file, &field);
+        layers.overlay_label(key, "1", LabelSource::GroupNodeLabels, file, &field);
     }
     if let Some(key) = lifecycle_label(lifecycle) {
-        layers.lay_one(key, "true", LabelSource::Lifecycle, "", "");
+        layers.overlay_label(key, "true", LabelSource::Lifecycle, "", "");
     }
     layers
 }
@@ -296,9 +295,10 @@ fn cut(labels: &mut NodeLabels) {
 
 /// For each key, the value of the last layer that has it.
 #[derive(Default)]
-struct Layers(BTreeMap<String, Asked>);
+struct Layers(BTreeMap<String, LabelCandidate>);
 
-struct Asked {
+/// A label of one layer, not validated yet.
+struct LabelCandidate {
     text: LabelText,
     source: LabelSource,
     file: String,
@@ -309,10 +309,10 @@ impl Layers {
     /// The result of the layers, with each label validated individually.
     fn checked(self, group: &InstanceGroupName, name: impl FnOnce() -> WantedName) -> NodeLabels {
         let mut labels = NodeLabels::default();
-        for (key, asked) in self.0 {
-            match asked.check(&key, group) {
+        for (key, candidate) in self.0 {
+            match candidate.check(&key, group) {
                 Ok(wanted) => labels.wanted.push(wanted),
-                Err(reason) => labels.rejected.push(asked.rejected(&key, reason)),
+                Err(reason) => labels.rejected.push(candidate.rejected(&key, reason)),
             }
         }
         name_the_group(&mut labels.wanted, group, name);
@@ -320,35 +320,35 @@ impl Layers {
         labels
     }
 
-    fn lay(&mut self, source: LabelSource, file: &str, field: &NodeLabelField) {
+    fn overlay_field(&mut self, source: LabelSource, file: &str, field: &NodeLabelField) {
         for (key, text) in &field.entries {
-            let asked = Asked {
+            let candidate = LabelCandidate {
                 text: text.clone(),
                 source,
                 file: file.to_owned(),
                 field: format!("{}[{}]", field.field, quoted(key)),
             };
-            self.0.insert(key.clone(), asked);
+            self.0.insert(key.clone(), candidate);
         }
     }
 
-    fn lay_tag(&mut self, key: &str, value: &str) {
+    fn overlay_tag(&mut self, key: &str, value: &str) {
         let field = format!("tag for {}", quoted(key));
-        self.lay_one(key, value, LabelSource::InstanceTag, "", &field);
+        self.overlay_label(key, value, LabelSource::InstanceTag, "", &field);
     }
 
-    fn lay_one(&mut self, key: &str, value: &str, source: LabelSource, file: &str, field: &str) {
-        let asked = Asked {
+    fn overlay_label(&mut self, key: &str, value: &str, source: LabelSource, file: &str, field: &str) {
+        let candidate = LabelCandidate {
             text: LabelText::Text(value.to_owned()),
             source,
             file: file.to_owned(),
             field: field.to_owned(),
         };
-        self.0.insert(key.to_owned(), asked);
+        self.0.insert(key.to_owned(), candidate);
     }
 }
 
-impl Asked {
+impl LabelCandidate {
     fn check(&self, key: &str, group: &InstanceGroupName) -> Result<WantedLabel, String> {
         let LabelText::Text(text) = &self.text else {
             return Err("is not a string: put the value in quotes".to_owned());

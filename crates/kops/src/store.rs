@@ -4,31 +4,35 @@
 //! requests. A truncated response never counts as a file or a folder. Nothing is written, nothing is cached, and no
 //! message contains anything that differs between requests, so that equal failures have equal messages. Credentials are
 //! loaded when a request first needs them, so `file://` and `gs://` work on a machine without AWS configuration.
+//!
+//! A folder of this host can contain what an object store cannot: folders, pipes, devices. They are named, never left
+//! out and never opened: a pipe that nobody writes to would block its reader for ever.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::url::Url;
 use async_trait::async_trait;
-use aws_credential_types::provider::SharedCredentialsProvider;
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectStore};
+use tidewaiter_kit::SharedClock;
 use tidewaiter_kit::clock::timeout;
-use tidewaiter_kit::{SharedClock, SystemClock};
+use tidewaiter_kit::files::name_of;
+use tokio::fs;
 
 use crate::document::MAX_BYTES;
 
 mod client;
 mod credentials;
 mod error;
-mod folder;
 mod http;
 mod url;
 
+pub use client::StoreOptions;
 pub use error::{OpenError, StoreError};
 pub use url::{InvalidStateUrl, Scheme, StateUrl};
 
@@ -40,40 +44,6 @@ pub const MAX_NAMES: usize = 10_000;
 
 /// The timeout of one read, including retries and loading credentials.
 pub const READ_LIMIT: Duration = Duration::from_secs(20);
-
-/// The options of a state store. The default is correct for a cluster that kOps created on its cloud.
-#[derive(Clone, Debug)]
-pub struct StoreOptions {
-    /// An endpoint other than the cloud's: a test server, or a store with the cloud's protocol. Buckets are then part
-    /// of the path. Plain HTTP is used only if this starts with `http://`.
-    pub endpoint: Option<Url>,
-    /// The region of the bucket, if it is known; otherwise it is determined.
-    pub region: Option<String>,
-    /// The region that is tried first if [`region`](Self::region) is not set: the cluster's own.
-    pub likely_region: Option<String>,
-    /// The source of AWS credentials; by default the default chain of the AWS SDK.
-    pub aws_credentials: Option<SharedCredentialsProvider>,
-    /// A file with Google credentials of a service account or a user; by default those of `gcloud` or of the machine.
-    pub google_credentials: Option<PathBuf>,
-    /// Sends requests unsigned: for test servers and public buckets.
-    pub anonymous: bool,
-    /// The source of time.
-    pub clock: SharedClock,
-}
-
-impl Default for StoreOptions {
-    fn default() -> Self {
-        Self {
-            endpoint: None,
-            region: None,
-            likely_region: None,
-            aws_credentials: None,
-            google_credentials: None,
-            anonymous: false,
-            clock: SystemClock::shared(),
-        }
-    }
-}
 
 /// The version of a file, as named by its store. Opaque to everything else.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,7 +117,7 @@ impl StateStore {
     async fn get(&self, file: &str, known: Option<&Etag>) -> Result<Read, StoreError> {
         let object = self.url.object(file);
         if self.url.scheme() == Scheme::File
-            && let Some(found) = folder::in_place_of(&object).await
+            && let Some(found) = in_place_of(&object).await
         {
             let file = file.to_owned();
             return Err(StoreError::NotAFile { file, found });
@@ -175,7 +145,7 @@ impl StateStore {
     async fn names(&self, folder: &str) -> Result<Vec<String>, StoreError> {
         let prefix = self.url.object(folder);
         let names = match self.url.scheme() {
-            Scheme::File => folder::entries(&prefix).await.map_err(error::of_host),
+            Scheme::File => entries(&prefix).await.map_err(error::of_host),
             Scheme::S3 | Scheme::Gs => self.objects_below(&prefix).await,
         };
         match names {
@@ -264,6 +234,36 @@ async fn body(result: GetResult) -> object_store::Result<Option<Read>> {
         bytes: bytes.freeze(),
         etag: etag.map(Etag),
     }))
+}
+
+/// Returns the object in place of a file on this host, in words; `None` if it is a file or nothing.
+async fn in_place_of(object: &Path) -> Option<&'static str> {
+    let found = fs::metadata(on_host(object)).await.ok()?.file_type();
+    (!found.is_file()).then(|| name_of(found))
+}
+
+/// The names of all entries of a folder of this host, or `None` if there are more than [`MAX_NAMES`]. A folder that
+/// does not exist is empty.
+async fn entries(folder: &Path) -> io::Result<Option<Vec<String>>> {
+    let mut entries = match fs::read_dir(on_host(folder)).await {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(Vec::new())),
+        entries => entries?,
+    };
+    let mut names = Vec::new();
+    while let Some(entry) = entries.next_entry().await? {
+        if names.len() == MAX_NAMES {
+            return Ok(None);
+        }
+        // No file of kOps has a name that is not UTF-8.
+        names.extend(entry.file_name().into_string());
+    }
+    names.sort_unstable();
+    Ok(Some(names))
+}
+
+/// Objects are named from the root of the host.
+fn on_host(object: &Path) -> PathBuf {
+    PathBuf::from("/").join(object.as_ref())
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use tidewaiter_api::ProviderId;
+use tidewaiter_identity::{CloudGroup, Member, Sizes};
 use tidewaiter_kops::GroupSummary;
 
-use crate::observation::{CloudGroup, Member, Part, Sizes};
+use crate::part::Part;
 
 /// The groups of the cloud. An instance has the same number in each group that claims it; the numbers begin with 0.
 #[derive(Clone, Debug, Default)]

@@ -6,13 +6,13 @@
 //! - A rule is applied only if everything that it needs is known; each unknown part is named once.
 //! - An instance and its Node are judged once, no matter how many groups claim the instance.
 
-mod dns;
 mod finder;
 mod findings;
 mod groups;
 mod membership;
 mod pods;
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use tidewaiter_kops::GroupSummary;
@@ -21,12 +21,17 @@ use crate::claims::Claims;
 use crate::instances::Instances;
 use crate::objects::Pod;
 use crate::observation::{Dns, Identities, Observation, Part};
-use crate::verdict::{Counts, PartName, Unknown, Verdict};
-use findings::Findings;
+use crate::verdict::{Counts, Failure, FailureKind, PartName, Unknown, Verdict};
+use findings::{Findings, Place};
 use membership::Membership;
 
 /// The number of failures that are listed where the others are only counted.
 pub const LISTED: usize = 5;
+
+/// The placeholder of kOps: a documentation address (RFC 5737), which is never assigned.
+const PLACEHOLDER: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 123));
+/// `fd00:dead:add::`, the same for IPv6.
+const PLACEHOLDER_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0xdead, 0x0add, 0, 0, 0, 0, 0));
 
 /// The options of a validation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +58,7 @@ pub fn judge(seen: &Observation, options: &Options) -> Verdict {
     let limit = if options.counts_only { LISTED } else { usize::MAX };
     let mut findings = Findings::new(tolerable.unwrap_or_default(), limit);
     if let Some(dns) = known.dns {
-        dns::placeholder(dns, &mut findings);
+        placeholder(dns, &mut findings);
     }
     if let Some(membership) = &membership {
         groups::failures(membership, seen.cloud_location.as_deref(), &mut findings);
@@ -142,7 +147,20 @@ impl<'a> Known<'a> {
     }
 }
 
-/// The number of items, which fits for any cluster.
-fn count(things: impl IntoIterator) -> u32 {
-    u32::try_from(things.into_iter().count()).unwrap_or(u32::MAX)
+/// Finds the placeholder address that kOps creates before a control plane runs, if the API's DNS name still has it.
+fn placeholder(dns: &Dns, findings: &mut Findings<'_>) {
+    let Dns::Addresses(addresses) = dns else { return };
+    let placeholder = [PLACEHOLDER, PLACEHOLDER_V6]
+        .into_iter()
+        .find(|placeholder| addresses.iter().any(|address| address.to_canonical() == *placeholder));
+    let Some(placeholder) = placeholder else { return };
+    findings.add(FailureKind::Dns, Place::Cluster, || Failure {
+        kind: FailureKind::Dns,
+        name: "apiserver".to_owned(),
+        message: format!(
+            "The API DNS IP address is the placeholder address that kops creates: {placeholder}. It changes once a \
+             control-plane node runs and dns-controller or external-dns has updated it"
+        ),
+        instance_group: None,
+    });
 }

@@ -10,6 +10,7 @@ mod judge;
 pub mod objects;
 pub mod observation;
 pub mod observe;
+mod part;
 pub mod verdict;
 pub mod view;
 

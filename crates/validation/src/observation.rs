@@ -13,26 +13,7 @@ use tidewaiter_kops::GroupSummary;
 use crate::claims::Claims;
 use crate::instances::Instances;
 use crate::objects::Pod;
-
-/// A part of the observation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part<T> {
-    /// Completely observed.
-    Known(T),
-    /// Not observed, or incomplete; with the reason in words.
-    Unknown(String),
-}
-
-impl<T> Part<T> {
-    /// The part with `map` applied to its value.
-    #[must_use]
-    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Part<U> {
-        match self {
-            Self::Known(value) => Part::Known(map(value)),
-            Self::Unknown(reason) => Part::Unknown(reason),
-        }
-    }
-}
+pub use crate::part::Part;
 
 /// An observation of one cluster. The order within a list has no meaning.
 #[derive(Clone, Debug, PartialEq)]

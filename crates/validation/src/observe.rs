@@ -136,12 +136,3 @@ async fn api_addresses(sources: &Sources) -> Part<Dns> {
         Err(elapsed) => Part::Unknown(format!("the API's host name is unknown: the state store: {elapsed}")),
     }
 }
-
-impl<T, E: std::fmt::Display> From<Result<T, E>> for Part<T> {
-    fn from(result: Result<T, E>) -> Self {
-        match result {
-            Ok(value) => Self::Known(value),
-            Err(error) => Self::Unknown(error.to_string()),
-        }
-    }
-}

@@ -40,19 +40,19 @@ pub(crate) fn plan(standing: Option<&ClusterHealthStatus>, verdict: &Verdict, at
         counts: counts(verdict),
         conditions: vec![condition],
     };
-    let said = standing.is_some_and(|standing| {
+    let unchanged = standing.is_some_and(|standing| {
         let then = ClusterHealthStatus {
             observed_at: standing.observed_at,
             ..status.clone()
         };
         then == *standing
     });
-    (!said).then_some(Plan { status, notice })
+    (!unchanged).then_some(Plan { status, notice })
 }
 
 fn message(verdict: &Verdict) -> String {
-    let told = |failure: &Failure| format!("{} {}: {}", failure.kind, failure.name, failure.message);
-    let mut parts: Vec<String> = verdict.failures.iter().take(LISTED).map(told).collect();
+    let line = |failure: &Failure| format!("{} {}: {}", failure.kind, failure.name, failure.message);
+    let mut parts: Vec<String> = verdict.failures.iter().take(LISTED).map(line).collect();
     let more = verdict.failure_count().saturating_sub(LISTED);
     if more > 0 {
         parts.push(format!("and {more} more"));

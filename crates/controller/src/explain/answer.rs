@@ -184,7 +184,7 @@ pub enum TaintExplained {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventExplained {
-    /// When it was seen last.
+    /// The time at which it was last seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Timestamp>,
     /// `Node` or `NodeIdentity`.

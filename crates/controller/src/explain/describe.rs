@@ -17,9 +17,10 @@ use super::answer::{
     RemovedExplained, SetExplained, TaintExplained, VerifiedExplained,
 };
 use super::forgeries::treatment;
-use crate::node_controller::observation::{Finding, Observation};
+use crate::node_controller::finding::Finding;
+use crate::node_controller::observe::Observation;
 use crate::node_controller::plan::{Foreign, NodeState, Plan, plan, sentence};
-use crate::node_controller::writes::NodePatch;
+use crate::node_controller::record::NodePatch;
 
 /// Explains what was observed; `uncompared` says why that is not enough for a plan, and then the finding says nothing.
 pub(super) fn explain(
@@ -44,7 +45,7 @@ pub(super) fn explain(
         Finding::Undefined(proven, _) | Finding::Defined(proven, _) => Some(proven.identity()),
         Finding::Unclaimed | Finding::Malformed(_) | Finding::Refused(_) => None,
     };
-    // What a refused Node was taken for before says nothing of what it is.
+    // An earlier finding about a refused Node says nothing of what it is.
     let recorded = seen
         .own_record()
         .filter(|_| planned.is_none())
@@ -86,20 +87,20 @@ fn definition(seen: &Observation) -> Option<&NodeLabels> {
 }
 
 fn verified(seen: &Observation, found: bool, now: Timestamp) -> VerifiedExplained {
-    let told = |status, reason: &str, message: &str| VerifiedExplained {
+    let verified = |status, reason: &str, message: &str| VerifiedExplained {
         status,
         reason: printable(reason),
         message: printable(message),
     };
-    let condition = |condition: &Condition| told(condition.status, &condition.reason, &condition.message);
+    let condition = |condition: &Condition| verified(condition.status, &condition.reason, &condition.message);
     match &seen.finding {
         Finding::Defined(proven, _) | Finding::Undefined(proven, _) => condition(&seen.vouched(proven, now)),
-        Finding::Refused(refusal) => told(ConditionStatus::False, refusal.reason(), &sentence(refusal)),
-        Finding::Malformed(error) => told(ConditionStatus::False, "InvalidProviderId", &error.to_string()),
-        Finding::Unclaimed if found => told(ConditionStatus::Unknown, "NoProviderId", "it has no providerID yet"),
+        Finding::Refused(refusal) => verified(ConditionStatus::False, refusal.reason(), &sentence(refusal)),
+        Finding::Malformed(error) => verified(ConditionStatus::False, "InvalidProviderId", &error.to_string()),
+        Finding::Unclaimed if found => verified(ConditionStatus::Unknown, "NoProviderId", "it has no providerID yet"),
         Finding::Unclaimed => match seen.recorded_condition(VERIFIED) {
             Some(recorded) => condition(recorded),
-            None => told(ConditionStatus::Unknown, "NoRecord", "the Node has no record yet"),
+            None => verified(ConditionStatus::Unknown, "NoRecord", "the Node has no record yet"),
         },
     }
 }
@@ -244,7 +245,7 @@ fn others(
     foreign: &[ForeignExplained],
     change: &ChangeExplained,
 ) -> usize {
-    let told: BTreeSet<&str> = labels
+    let reported: BTreeSet<&str> = labels
         .iter()
         .map(|label| label.key.as_str())
         .chain(foreign.iter().map(|label| label.key.as_str()))
@@ -253,6 +254,6 @@ fn others(
     seen.node
         .labels()
         .keys()
-        .filter(|key| !told.contains(key.as_str()))
+        .filter(|key| !reported.contains(key.as_str()))
         .count()
 }

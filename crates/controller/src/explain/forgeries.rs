@@ -11,10 +11,10 @@ use tidewaiter_kops::OwnedKeys;
 use super::ExplainError;
 use super::answer::TreatmentExplained;
 use super::live::{Live, name_of};
-use crate::node_controller::observation::{Finding, Observation};
-use crate::node_controller::observe::Claimed;
-use crate::node_controller::quarantine::brake::Brake;
-use crate::node_controller::quarantine::{Classification, Decision, treat};
+use crate::node_controller::census::{Brake, Classification};
+use crate::node_controller::finding::Finding;
+use crate::node_controller::observe::{Claimed, Observation};
+use crate::node_controller::quarantine::{Decision, treat};
 use crate::node_controller::{OnForgery, Policy};
 
 /// Every forged Node, and the limit of quarantine.
@@ -63,7 +63,7 @@ pub(super) fn explain(live: &Live, owned: &Arc<OwnedKeys>) -> Result<ForgeriesEx
             uid: claimed.uid,
             node: Arc::clone(node),
             record: live.record(name_of(node)),
-            // What becomes of a forged Node does not depend on it.
+            // The treatment of a forged Node does not depend on it.
             finding: Finding::Unclaimed,
             fresh_for: None,
             owned: Arc::clone(owned),

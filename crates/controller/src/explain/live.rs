@@ -16,9 +16,8 @@ use tidewaiter_kit::cache::list_all;
 use tidewaiter_kit::{Guarded, Undecodable};
 
 use super::{EventExplained, ExplainError};
-use crate::node_controller::observation::Finding;
-use crate::node_controller::quarantine::Classification;
-use crate::node_controller::quarantine::brake::Brake;
+use crate::node_controller::census::{Brake, Classification};
+use crate::node_controller::finding::Finding;
 use crate::objects::{Node, Record};
 
 /// Events that are shown of those about a Node.
@@ -140,7 +139,7 @@ impl Live {
         let verified = conditions.iter().find(|condition| condition.type_ == VERIFIED)?;
         let malformed = verified.reason == "InvalidProviderId";
         match verified.status {
-            // What is no providerID stands in the record as it can be shown.
+            // A malformed providerID is in the record as it can be shown.
             _ if record.spec.provider_id != claimed && !malformed => None,
             ConditionStatus::Unknown => None,
             ConditionStatus::False

@@ -6,7 +6,7 @@ use tidewaiter_identity::Refusal;
 
 use super::live::Census;
 use super::*;
-use crate::node_controller::quarantine::brake::Brake;
+use crate::node_controller::census::Brake;
 use crate::objects::Node;
 
 const CLAIM: &str = "aws:///us-east-1a/i-0123456789abcdef0";

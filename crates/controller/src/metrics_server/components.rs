@@ -26,13 +26,13 @@ use tracing::warn;
 const INTERVAL: Duration = Duration::from_secs(20);
 const JITTER: f64 = 0.1;
 const ANSWER: Duration = Duration::from_secs(10);
-/// An answer is told for so long.
+/// Maximum age of an answer.
 const LIMIT: Duration = Duration::from_mins(2);
 
 const NAMESPACE: &str = "kube-system";
 /// By their Leases' names, which are their own.
 const LEADERS: [&str; 2] = ["kube-scheduler", "kube-controller-manager"];
-/// A Lease that does not say is one of client-go's.
+/// The duration of a Lease that has none: the default of client-go.
 const LEASE_SECONDS: i32 = 15;
 
 /// The number of components.
@@ -83,22 +83,22 @@ impl Watched {
 
     async fn ask_for_ever(&self) -> Infallible {
         let mut answered = self.clock.monotonic();
-        let mut told = None;
+        let mut last_logged = None;
         loop {
             let answer = timeout(&*self.clock, ANSWER, self.ask()).await;
             match answer.map_err(|elapsed| elapsed.to_string()).flatten() {
                 Ok(components) => {
                     answered = self.clock.monotonic();
-                    told = None;
-                    self.tell(Some(components));
+                    last_logged = None;
+                    self.publish(Some(components));
                 }
                 Err(error) => {
-                    if told.as_ref() != Some(&error) {
+                    if last_logged.as_ref() != Some(&error) {
                         warn!(%error, "the components of the control plane are not known");
-                        told = Some(error);
+                        last_logged = Some(error);
                     }
                     if self.clock.monotonic().saturating_sub(answered) > LIMIT {
-                        self.tell(None);
+                        self.publish(None);
                     }
                 }
             }
@@ -106,7 +106,7 @@ impl Watched {
         }
     }
 
-    fn tell(&self, components: Option<Components>) {
+    fn publish(&self, components: Option<Components>) {
         self.known
             .send_if_modified(|known| std::mem::replace(known, components) != components);
     }

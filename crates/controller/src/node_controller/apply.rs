@@ -10,10 +10,9 @@ use serde_json::{Map, Value, json};
 use tidewaiter_api::NodeIdentity;
 use tidewaiter_kit::{Key, WriteError, Writer};
 
-use super::NodeController;
-use super::observation::Observation;
+use super::observe::Observation;
 use super::plan::Plan;
-use super::writes::{NodePatch, RecordContent};
+use super::record::{NodePatch, RecordContent};
 use crate::objects::Node;
 
 /// Returns true if what was observed is known to be older than what we have written.
@@ -22,16 +21,6 @@ pub(super) fn awaits_cache(writer: &Writer, seen: &Observation) -> bool {
     let record = seen.record.as_deref().map(|record| &record.metadata);
     // Both are asked, because each forgets the versions that the cache is past.
     writer.awaits::<Node>(&key, Some(&seen.node.metadata)) | writer.awaits::<NodeIdentity>(&key, record)
-}
-
-impl NodeController {
-    /// The Node is gone.
-    pub(super) fn forget(&self, key: &Key) {
-        self.status.forget(key);
-        self.write_limits.forget(key);
-        self.writer.forget::<Node>(key);
-        self.writer.forget::<NodeIdentity>(key);
-    }
 }
 
 pub(super) async fn apply(writer: &Writer, seen: &Observation, plan: &Plan) -> Result<(), WriteError> {

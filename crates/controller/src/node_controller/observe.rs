@@ -6,19 +6,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewaiter_api::{InvalidValue, NodeName, NodeUid, ProviderId, RecordedLabel};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource as _;
+use tidewaiter_api::node_identity::VERIFIED;
+use tidewaiter_api::{
+    Condition, ConditionStatus, InvalidValue, NodeIdentitySpec, NodeName, NodeUid, ProviderId, RecordedLabel,
+};
 use tidewaiter_identity::{Answer, Claim, Proven, Refusal};
 use tidewaiter_kit::Key;
 use tidewaiter_kops::{Definitions, OwnedKeys};
 
-use super::error::NodeError;
-use super::group_change::judged;
-use super::labels::{self, Given};
-use super::observation::{Finding, Observation};
-use super::quarantine::Classification;
-use super::quarantine::brake::Brake;
-use super::{NodeController, OnForgery, Policy};
-use crate::objects::Node;
+use super::census::{Brake, Classification};
+use super::finding::{self, Finding, Given, OnForgery, Policy, judged};
+use super::{NodeController, NodeError};
+use crate::objects::{Node, Record};
 
 /// The metadata and spec of a Node, as types.
 #[derive(PartialEq)]
@@ -108,9 +110,7 @@ impl NodeController {
             policy: self.policy,
         }))
     }
-}
 
-impl NodeController {
     /// Classifies the Node, before the plan decides about quarantine: two forged Nodes of which each counts only itself
     /// must not both be quarantined.
     pub(super) fn count(&self, seen: &Observation) -> Brake {
@@ -135,13 +135,13 @@ pub(super) async fn define(
     let from = policy.labels_from;
     match answer {
         Ok(proven) => {
-            let given = labels::given(from, definitions, &proven, recorded);
-            let (given, owned) = tokio::join!(given, labels::owned(from, definitions));
+            let given = finding::given(from, definitions, &proven, recorded);
+            let (given, owned) = tokio::join!(given, finding::owned(from, definitions));
             (Response::Proven(proven, given), owned)
         }
         Err(refusal) => {
             let owned = match policy.on_forgery {
-                OnForgery::Quarantine if refusal.is_forgery() => labels::owned(from, definitions).await,
+                OnForgery::Quarantine if refusal.is_forgery() => finding::owned(from, definitions).await,
                 _ => Arc::default(),
             };
             (Response::Finding(Finding::Refused(refusal)), owned)
@@ -175,4 +175,104 @@ impl Claimed {
         });
         Ok(Self { name, uid, claim })
     }
+}
+
+/// Everything that a plan depends on, but for the time.
+#[derive(Clone, Debug)]
+pub(crate) struct Observation {
+    /// The Node's name.
+    pub name: NodeName,
+    /// The Node's uid.
+    pub uid: NodeUid,
+    /// The Node as it was last seen.
+    pub node: Arc<Node>,
+    /// The record of that name, if there is one; it may speak of an earlier Node.
+    pub record: Option<Arc<Record>>,
+    /// The result of the identification of the Node.
+    pub finding: Finding,
+    /// The time for which the cloud's answer is cached; None if there was none.
+    pub fresh_for: Option<Duration>,
+    /// The groups that define each label key; filled only where the finding makes it matter.
+    pub owned: Arc<OwnedKeys>,
+    /// The state of the brake: it permits or prevents quarantine of a forged Node.
+    pub brake: Brake,
+    /// The operator's policy.
+    pub policy: Policy,
+}
+
+impl Observation {
+    /// The Node as an Event refers to it.
+    pub(crate) fn reference(&self) -> ObjectReference {
+        self.node.object_ref(&())
+    }
+
+    /// The labels that were set on this Node before.
+    pub(crate) fn recorded(&self) -> &[RecordedLabel] {
+        self.record
+            .as_deref()
+            .map_or(&[], |record| record.labels_of(self.uid.as_str()))
+    }
+
+    /// The record of this very Node, whatever it claimed.
+    fn record_of_node(&self) -> Option<&Record> {
+        let record = self.record.as_deref()?;
+        (record.spec.node_uid == self.uid).then_some(record)
+    }
+
+    /// Returns true if the record says that this very Node is refused as forged.
+    pub(crate) fn recorded_forgery(&self) -> bool {
+        self.record_of_node()
+            .is_some_and(|record| Refusal::is_recorded_forgery(&record.status))
+    }
+
+    /// The condition of this type that the record of this very Node holds.
+    pub(crate) fn recorded_condition(&self, type_: &str) -> Option<&Condition> {
+        let conditions = &self.record_of_node()?.status.conditions;
+        conditions.iter().find(|condition| condition.type_ == type_)
+    }
+
+    /// Returns true if the cloud ever vouched for this very Node. A record that was written before there was a word for
+    /// it tells by its labels: none was ever set without a proof.
+    pub(crate) fn verified_before(&self) -> bool {
+        self.first_verified().is_some() || !self.recorded().is_empty()
+    }
+
+    pub(super) fn first_verified(&self) -> Option<Timestamp> {
+        let first = self.record_of_node()?.status.first_verified;
+        first.or_else(|| since_true(self.recorded_condition(VERIFIED)?))
+    }
+
+    /// The record of this very Node and claim.
+    pub(crate) fn own_record(&self) -> Option<&Record> {
+        self.record.as_deref().filter(|record| record.spec == self.spec())
+    }
+
+    pub(crate) fn spec(&self) -> NodeIdentitySpec {
+        let claimed = self.node.spec.provider_id.as_deref().unwrap_or_default();
+        let provider_id = match &self.finding {
+            Finding::Malformed(error) => error.shown.clone(),
+            _ => claimed.to_owned(),
+        };
+        NodeIdentitySpec {
+            node_uid: self.uid.clone(),
+            provider_id,
+        }
+    }
+
+    pub(crate) fn verified(&self) -> Option<ConditionStatus> {
+        let conditions = &self.own_record()?.status.conditions;
+        Some(conditions.iter().find(|condition| condition.type_ == VERIFIED)?.status)
+    }
+
+    pub(crate) fn answered_before(&self) -> bool {
+        matches!(self.verified(), Some(ConditionStatus::True | ConditionStatus::False))
+    }
+
+    pub(crate) fn was_refused(&self) -> bool {
+        self.verified() == Some(ConditionStatus::False)
+    }
+}
+
+pub(super) fn since_true(condition: &Condition) -> Option<Timestamp> {
+    (condition.status == ConditionStatus::True).then_some(condition.last_transition_time)
 }

@@ -1,7 +1,7 @@
 //! From what was observed of a Node to what is to be written: pure, so that its rules can be read and tested as a
 //! table.
 //!
-//! What it keeps true:
+//! Invariants:
 //! - Labels are given only to a Node whose identity was proven in this very observation.
 //! - A refusal takes nothing away, but for quarantine, which is never for a Node that was verified before; an outage
 //!   changes nothing at all on a Node that was verified before.
@@ -9,8 +9,7 @@
 //!   Node with old and new keys together, and narrowed after.
 //! - A pass over a world that is as it should be plans no write.
 
-mod foreign;
-mod keys;
+mod labels;
 #[cfg(test)]
 mod tests;
 
@@ -21,12 +20,13 @@ use tidewaiter_identity::{Proven, Refusal};
 use tidewaiter_kit::{Notice, NoticeKind};
 use tidewaiter_kops::{DefinitionError, NodeLabels};
 
-pub(crate) use foreign::Foreign;
-use keys::Keys;
+pub(crate) use labels::Foreign;
+use labels::Keys;
 
-use super::observation::{Finding, Observation, rejected_words, vouched_words};
+use super::finding::Finding;
+use super::observe::Observation;
 use super::quarantine::{self, Decision};
-use super::writes::{NodePatch, RecordContent};
+use super::record::{NodePatch, RecordContent, rejected_words, vouched_words};
 
 /// The writes, in this order; each part only if it changes something.
 #[derive(Clone, Debug, PartialEq)]
@@ -170,7 +170,7 @@ fn undefined(seen: &Observation, proven: &Proven, error: &DefinitionError, now: 
         seen.vouched(proven, now),
         seen.condition(LABELS_VALID, ConditionStatus::Unknown, error.reason(), &message, now),
     ];
-    // What undoes a quarantine is the patch that brings the labels.
+    // The patch that brings the labels undoes a quarantine.
     conditions.extend(quarantine::kept(seen));
     plan.record = seen.unless_recorded(seen.content(Some(proven.identity()), seen.recorded().to_vec(), conditions));
     plan

@@ -1,11 +1,8 @@
 //! The treatment of a Node that is refused for forgery: [`decide`] derives it from four facts, for the plan and for the
-//! explanation of a plan. Pure, except for the [`Census`] that the passes share.
+//! explanation of a plan. Pure.
 //!
 //! A refusal can be wrong for many Nodes at once (a tag that was changed everywhere, names that follow another rule),
 //! and a Node that loses its labels loses its workload. So there is a brake: see [`Brake`].
-
-pub(crate) mod brake;
-mod census;
 
 use jiff::Timestamp;
 use tidewaiter_api::names::UNIDENTIFIED_TAINT;
@@ -14,11 +11,10 @@ use tidewaiter_api::{Condition, ConditionStatus};
 use tidewaiter_identity::Refusal;
 use tidewaiter_kit::Notice;
 
-use super::OnForgery;
-use super::observation::Observation;
-use super::writes::NodePatch;
-use brake::Brake;
-pub(crate) use census::{Census, Classification};
+use super::census::Brake;
+use super::finding::OnForgery;
+use super::observe::Observation;
+use super::record::NodePatch;
 
 /// The treatment of a forged Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,25 +72,25 @@ pub(crate) fn condition(
     refusal: &Refusal,
     now: Timestamp,
 ) -> Option<Condition> {
-    let say = |status, reason, words: &str| Some(seen.condition(QUARANTINED, status, reason, words, now));
+    let condition = |status, reason, words: &str| Some(seen.condition(QUARANTINED, status, reason, words, now));
     match decision {
         Decision::Quarantine => {
             let words = format!(
                 "refused for forgery ({}): the labels that only a proven Node may have are removed, and it is tainted",
                 refusal.reason()
             );
-            say(ConditionStatus::True, "Forged", &words)
+            condition(ConditionStatus::True, "Forged", &words)
         }
-        // Who is in stays in until the proof succeeds; only nothing more is done.
+        // A quarantined Node stays so until the proof succeeds; only nothing more is done.
         Decision::Report => kept(seen),
         Decision::Wait => seen.recorded_condition(QUARANTINED).cloned(),
         Decision::Hold | Decision::Spare if kept(seen).is_some() => kept(seen),
-        Decision::Hold => say(
+        Decision::Hold => condition(
             ConditionStatus::False,
             "TooManyForged",
             "more Nodes are refused for forgery than are put into quarantine at once: nothing is done to any of them",
         ),
-        Decision::Spare => say(
+        Decision::Spare => condition(
             ConditionStatus::False,
             "VerifiedBefore",
             "the cloud vouched for this very Node before",

@@ -9,7 +9,8 @@ use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Key, Metrics, Notice, WriteLimits};
 
 use super::NodeController;
-use super::observation::{Finding, Observation};
+use super::finding::Finding;
+use super::observe::Observation;
 use super::plan::{NodeState, Plan};
 use super::quarantine::Decision;
 
@@ -201,8 +202,8 @@ mod tests {
 
     use super::*;
     use crate::node_controller::Policy;
+    use crate::node_controller::census::Brake;
     use crate::node_controller::plan::plan;
-    use crate::node_controller::quarantine::brake::Brake;
 
     #[test]
     fn a_node_whose_write_failed_is_not_counted_as_planned() {

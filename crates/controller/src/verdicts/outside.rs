@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use tidewaiter_api::{ClusterHealth, ClusterName};
@@ -29,7 +30,6 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::LIMIT;
-use super::kept::Kept;
 
 /// Between an answer and the next request. An answer of the cloud may take half a minute, and is kept for one: see
 /// [`CLOUD_LIMIT`].
@@ -59,7 +59,7 @@ pub(super) struct Outside {
 type Ask<T> = for<'a> fn(&'a Outside) -> BoxFuture<'a, Result<T, String>>;
 
 struct Source<T> {
-    kept: Mutex<Kept<T>>,
+    answer: Mutex<CachedAnswer<T>>,
     /// True once it has been queried, with whatever answer.
     asked: watch::Sender<bool>,
 }
@@ -121,7 +121,7 @@ impl Outside {
 
     pub(super) fn groups(&self, now: Duration) -> Part<Vec<GroupSummary>> {
         match (&self.definitions, self.cloud.part(now)) {
-            // What a damaged file defines now is not known, however fresh the last valid version is.
+            // The current content of a damaged file is not known, however fresh the last valid version is.
             (Some(definitions), _) => match definitions.damage() {
                 Some(error) => Part::Unknown(error.to_string()),
                 None => self.groups.part(now),
@@ -138,7 +138,7 @@ impl Outside {
     #[cfg(test)]
     pub(super) fn has_read_storage(&self) {
         let now = (self.clock.monotonic(), self.clock.now());
-        self.storage.kept.lock().take(Ok(()), now);
+        self.storage.answer.lock().take(Ok(()), now);
     }
 
     /// Returns the state of the API server's storage: only if it is known to work can the caches be trusted.
@@ -152,7 +152,7 @@ impl Outside {
             let answer = timeout(&*self.clock, ANSWER, ask(self)).await;
             let answer = answer.map_err(|elapsed| elapsed.to_string()).flatten();
             let interval = if answer.is_ok() { INTERVAL } else { AGAIN };
-            let other = source.kept.lock().take(answer, asked);
+            let other = source.answer.lock().take(answer, asked);
             source.asked.send_replace(true);
             if other {
                 self.changed.notify_one();
@@ -215,7 +215,7 @@ impl Outside {
 impl<T: Clone + PartialEq> Source<T> {
     fn new(limit: Duration) -> Self {
         Self {
-            kept: Mutex::new(Kept::new(limit)),
+            answer: Mutex::new(CachedAnswer::new(limit)),
             asked: watch::Sender::new(false),
         }
     }
@@ -227,22 +227,73 @@ impl<T: Clone + PartialEq> Source<T> {
     }
 
     fn part(&self, now: Duration) -> Part<T> {
-        self.kept.lock().part(now)
+        self.answer.lock().part(now)
+    }
+}
+
+/// The last answer of a source until it expires, and what has been wrong since.
+#[derive(Debug)]
+struct CachedAnswer<T> {
+    /// Maximum age of an answer, measured from its request.
+    limit: Duration,
+    /// The time of the request (monotonic, and for people), and the answer.
+    last_good: Option<(Duration, Timestamp, T)>,
+    trouble: Option<String>,
+}
+
+impl<T: Clone + PartialEq> CachedAnswer<T> {
+    fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            last_good: None,
+            trouble: None,
+        }
+    }
+
+    /// Stores the answer to the request of this time. Returns true if it differs from the last one.
+    fn take(&mut self, answer: Result<T, String>, asked: (Duration, Timestamp)) -> bool {
+        match answer {
+            Ok(answer) => {
+                // The same answer stays the same value: what was computed from it is still right.
+                let same = self
+                    .last_good
+                    .take()
+                    .map(|(_, _, good)| good)
+                    .filter(|good| *good == answer);
+                let other = self.trouble.take().is_some() || same.is_none();
+                self.last_good = Some((asked.0, asked.1, same.unwrap_or(answer)));
+                other
+            }
+            Err(trouble) => {
+                let other = self.trouble.as_ref() != Some(&trouble);
+                self.trouble = Some(trouble);
+                other
+            }
+        }
+    }
+
+    /// Returns the state at `now`, which is monotonic.
+    fn part(&self, now: Duration) -> Part<T> {
+        let trouble = self.trouble.as_deref().unwrap_or("no answer yet");
+        match &self.last_good {
+            Some((asked, _, good)) if now.saturating_sub(*asked) <= self.limit => Part::Known(good.clone()),
+            Some((_, asked, _)) => Part::Unknown(format!("{trouble} (last known at {})", asked.strftime("%FT%TZ"))),
+            None => Part::Unknown(trouble.to_owned()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
+    use super::super::tests::Nowhere;
+    use super::*;
     use async_trait::async_trait;
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
     use tidewaiter_kit::{Kit, ManualClock};
     use tidewaiter_kops::store::{Etag, Read, ReadFile};
     use tidewaiter_kops::{DefinitionsSettings, StoreError};
     use tidewaiter_testkit::builders::{cluster, instance_group};
-
-    use super::super::tests::Nowhere;
-    use super::*;
 
     const CLUSTER: &str = "cluster.example.com";
     const GROUP: &str = "instancegroup/nodes";
@@ -293,7 +344,7 @@ mod tests {
         let now = Duration::ZERO;
         let asked = (now, kit.clock.now());
         let store = outside.ask_store().await;
-        outside.groups.kept.lock().take(store, asked);
+        outside.groups.answer.lock().take(store, asked);
         assert!(matches!(outside.groups(now), Part::Known(groups) if groups.len() == 1));
         for (text, known) in [("spec: [", true), ("spec: [", false), (group.as_str(), true)] {
             put(text);
@@ -305,5 +356,46 @@ mod tests {
         }
         assert!(telling.as_mut().now_or_never().is_none());
         assert!(changed.notified().now_or_never().is_some(), "a verdict is due");
+    }
+
+    fn at(seconds: u64) -> (Duration, Timestamp) {
+        let time = Timestamp::from_second(i64::try_from(seconds).unwrap()).unwrap();
+        (Duration::from_secs(seconds), time)
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_same_answer_stays_the_same_value() {
+        let mut kept = CachedAnswer::new(seconds(60));
+        let first = Arc::new(7);
+        kept.take(Ok(Arc::clone(&first)), at(0));
+        assert!(!kept.take(Ok(Arc::new(7)), at(50)));
+        let Part::Known(known) = kept.part(seconds(110)) else {
+            panic!("{:?}", kept.part(seconds(110)));
+        };
+        assert!(Arc::ptr_eq(&known, &first));
+    }
+
+    #[test]
+    fn an_answer_is_told_until_its_limit_whatever_fails_meanwhile() {
+        let mut kept = CachedAnswer::new(seconds(60));
+        assert_eq!(kept.part(seconds(0)), Part::Unknown("no answer yet".to_owned()));
+        assert!(kept.take(Err("denied".to_owned()), at(0)));
+        assert!(!kept.take(Err("denied".to_owned()), at(1)));
+        assert_eq!(kept.part(seconds(1)), Part::Unknown("denied".to_owned()));
+        assert!(kept.take(Ok(7), at(10)));
+        assert!(!kept.take(Ok(7), at(20)));
+        assert!(kept.take(Err("late".to_owned()), at(50)));
+        assert_eq!(kept.part(seconds(80)), Part::Known(7));
+        assert_eq!(
+            kept.part(seconds(81)),
+            Part::Unknown("late (last known at 1970-01-01T00:00:20Z)".to_owned())
+        );
+        assert!(kept.take(Ok(7), at(90)), "it is known again");
+        assert!(kept.take(Ok(8), at(91)));
+        assert_eq!(kept.part(seconds(151)), Part::Known(8));
     }
 }

@@ -10,10 +10,12 @@ use aws_sdk_ec2::types::{Filter, Instance, Reservation};
 use tidewaiter_kit::CloudCalls;
 use tracing::debug;
 
-use super::API;
-use super::failure::Failure;
-use super::instance_id::InstanceId;
+use super::instance::InstanceId;
+use crate::failure::Failure;
 use crate::page_tokens::PageTokens;
+
+/// The call that describes instances, as the IAM action.
+pub const API: &str = "ec2:DescribeInstances";
 
 /// The maximum number of values in a filter of EC2.
 pub(super) const MAX_FILTER_VALUES: usize = 200;
@@ -124,13 +126,13 @@ where
     let mut tokens = PageTokens::new(at_most);
     let mut token = None;
     loop {
-        let result = ask(token).await.map_err(|error| Failure::of(&error));
+        let result = ask(token).await.map_err(|error| Failure::of_aws(api, &error));
         let outcome = result.as_ref().map_or_else(Failure::outcome, |_| "ok");
         calls.count(api, outcome);
         debug!(api, outcome, "asked AWS");
         let (page, next) = result?;
         rows.extend(page);
-        token = tokens.next(next).map_err(|why| Failure::unusable(why.to_owned()))?;
+        token = tokens.next(next).map_err(|why| Failure::unusable(api, why))?;
         if token.is_none() {
             return Ok(rows);
         }

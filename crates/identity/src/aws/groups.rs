@@ -23,11 +23,9 @@ use tidewaiter_api::{ClusterName, InstanceGroupName};
 use tidewaiter_kit::CloudCalls;
 use tracing::debug;
 
-use super::API;
 use super::call::pages;
-use super::failure::Failure;
-use super::instance::CLUSTER_TAG;
-use super::instance_id::InstanceId;
+use super::instance::{CLUSTER_TAG, InstanceId};
+use crate::failure::{Failure, Kind};
 use crate::groups::{CloudGroup, CloudGroups, GroupsUnavailable, in_time};
 use crate::refusal::{Refusal, UnavailableCause};
 use definition::{Definition, Versions};
@@ -124,7 +122,7 @@ impl AutoScaling {
                 Ok((answer.auto_scaling_groups.unwrap_or_default(), answer.next_token))
             }
         });
-        let listed = listed.await.map_err(|failure| failure.refusal(DESCRIBE_GROUPS))?;
+        let listed = listed.await.map_err(|failure| failure.refusal())?;
         let mut groups = Groups::new();
         for group in listed {
             let name = group.auto_scaling_group_name().unwrap_or_default().to_owned();
@@ -158,7 +156,7 @@ impl AutoScaling {
                 Ok((answer.instances.unwrap_or_default(), answer.next_token))
             }
         });
-        let instances = listed.await.map_err(|failure| failure.refusal(DESCRIBE_WARM_POOL))?;
+        let instances = listed.await.map_err(|failure| failure.refusal())?;
         Ok((group.to_owned(), instances))
     }
 
@@ -184,19 +182,29 @@ impl AutoScaling {
             });
             match listed.await {
                 Ok(templates) => versions.add(&templates),
-                Err(Failure::Unknown { .. }) if part.len() > 1 => {
+                Err(Failure {
+                    kind: Kind::UnknownIds { .. },
+                    ..
+                }) if part.len() > 1 => {
                     let (left, right) = part.split_at(part.len() / 2);
                     parts.extend([left.to_vec(), right.to_vec()]);
                 }
-                Err(Failure::Unknown { .. }) => debug!(template = ?part, "a launch template no longer exists"),
-                Err(Failure::Unavailable {
-                    cause: UnavailableCause::Denied,
-                    detail,
+                Err(Failure {
+                    kind: Kind::UnknownIds { .. },
+                    ..
+                }) => debug!(template = ?part, "a launch template no longer exists"),
+                Err(Failure {
+                    kind:
+                        Kind::Unavailable {
+                            cause: UnavailableCause::Denied,
+                            detail,
+                        },
+                    ..
                 }) => {
                     debug!(detail, "permission to describe launch templates is missing");
                     return Ok(Versions::denied());
                 }
-                Err(failure) => return Err(failure.refusal(DESCRIBE_LAUNCH_TEMPLATES)),
+                Err(failure) => return Err(failure.refusal()),
             }
         }
         Ok(versions)

@@ -15,11 +15,11 @@ use tracing::debug;
 
 use super::api;
 use super::connect::Client;
-use super::failure::Failure;
 use super::group::{Group, Members};
 use super::instance::{self, Found, last};
 use super::links::{Mig, Place, TemplateLink};
 use super::names::{Name, ProjectId, Target, Zone};
+use crate::failure::Failure;
 use crate::page_tokens::PageTokens;
 use crate::refusal::{Refusal, UnavailableCause};
 
@@ -200,10 +200,7 @@ impl Caller {
     ) -> Result<(), Failure> {
         let (mut tokens, mut token) = (PageTokens::new(MAX_PAGES), None);
         loop {
-            let (rows, next) = match &mig.place {
-                Place::Zone(zone) => self.zonal_page(zone, &mig.name, token).await?,
-                Place::Region(region) => self.regional_page(region, &mig.name, token).await?,
-            };
+            let (rows, next) = self.page(mig, token).await?;
             take(rows)?;
             token = following(mig.api(), &mut tokens, next)?;
             if token.is_none() {
@@ -253,38 +250,29 @@ impl Caller {
         }
     }
 
-    async fn zonal_page(
-        &self,
-        zone: &Zone,
-        name: &Name,
-        token: Option<String>,
-    ) -> Result<Page<Vec<ManagedInstance>>, Failure> {
-        let call = self.client.zonal_groups.list_managed_instances();
-        let call = call
-            .set_project(self.project.as_str())
-            .set_zone(zone.as_str())
-            .set_instance_group_manager(name.as_str())
-            .set_max_results(PAGE)
-            .set_or_clear_page_token(token);
-        let answer = self.counted(api::LIST_ZONAL_GROUP, call.send()).await?;
-        Ok((answer.managed_instances, answer.next_page_token))
-    }
-
-    async fn regional_page(
-        &self,
-        region: &Name,
-        name: &Name,
-        token: Option<String>,
-    ) -> Result<Page<Vec<ManagedInstance>>, Failure> {
-        let call = self.client.regional_groups.list_managed_instances();
-        let call = call
-            .set_project(self.project.as_str())
-            .set_region(region.as_str())
-            .set_instance_group_manager(name.as_str())
-            .set_max_results(PAGE)
-            .set_or_clear_page_token(token);
-        let answer = self.counted(api::LIST_REGIONAL_GROUP, call.send()).await?;
-        Ok((answer.managed_instances, answer.next_page_token))
+    /// Lists one page of a managed instance group. The zonal and the regional client have the same methods, and no
+    /// trait.
+    async fn page(&self, mig: &Mig, token: Option<String>) -> Result<Page<Vec<ManagedInstance>>, Failure> {
+        macro_rules! page {
+            ($call:expr) => {{
+                let call = $call
+                    .set_project(self.project.as_str())
+                    .set_instance_group_manager(mig.name.as_str())
+                    .set_max_results(PAGE)
+                    .set_or_clear_page_token(token);
+                let answer = self.counted(mig.api(), call.send()).await?;
+                Ok((answer.managed_instances, answer.next_page_token))
+            }};
+        }
+        let Client {
+            zonal_groups,
+            regional_groups,
+            ..
+        } = &self.client;
+        match &mig.place {
+            Place::Zone(zone) => page!(zonal_groups.list_managed_instances().set_zone(zone.as_str())),
+            Place::Region(region) => page!(regional_groups.list_managed_instances().set_region(region.as_str())),
+        }
     }
 
     /// Reads a template.
@@ -316,7 +304,7 @@ impl Caller {
         call: impl Future<Output = Result<T, Error>> + Send,
     ) -> Result<T, Failure> {
         let result = match tokio::time::timeout(self.client.deadline, call).await {
-            Ok(answer) => answer.map_err(|error| Failure::of(api, &error)),
+            Ok(answer) => answer.map_err(|error| Failure::of_google(api, &error)),
             Err(_) => Err(Failure::no_credentials_in_time(api)),
         };
         let outcome = result.as_ref().map_or_else(Failure::outcome, |_| "ok");

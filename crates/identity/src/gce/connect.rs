@@ -87,11 +87,11 @@ pub enum ProjectError {
 /// # Errors
 /// If there is no project, or an invalid one.
 pub async fn project(set: Option<&str>, metadata: Option<&Url>) -> Result<ProjectId, ProjectError> {
-    let said = match set {
+    let project = match set {
         Some(project) => project.to_owned(),
         None => from_metadata(metadata).await.map_err(ProjectError::NoMetadata)?,
     };
-    Ok(said.parse()?)
+    Ok(project.parse()?)
 }
 
 async fn from_metadata(server: Option<&Url>) -> Result<String, Box<dyn Error + Send + Sync>> {

@@ -18,10 +18,10 @@ use futures::future::{join, join_all};
 use tracing::debug;
 
 use super::call::{Listing, NOT_REACHABLE, Reading};
-use super::failure::Failure;
 use super::names::{Target, Zone};
 use super::query::{MAX_NOT_LISTED, MAX_UNLISTED, Query};
 use super::{Gce, api};
+use crate::failure::Failure;
 use crate::refusal::{Refusal, UnavailableCause};
 
 /// The maximum number of instances that are queried by name concurrently: one round trip, as for a listing, without
@@ -47,7 +47,7 @@ impl Gce {
         let wanted: HashSet<&Target> = targets.iter().collect();
         match self.caller.all_zones(&self.filter, &wanted).await {
             Ok(listing) => self.take(api::LIST_ALL_ZONES, &targets, listing, query).await,
-            Err(failure) if failure.may_depend_on_zone() => {
+            Err(failure) if failure.may_depend_on_target() => {
                 debug!(outcome = failure.outcome(), "lists the zones one by one");
                 self.zone_by_zone(targets, query).await;
             }

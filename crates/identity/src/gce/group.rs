@@ -12,10 +12,10 @@ use google_cloud_compute_v1::model::scheduling::ProvisioningModel;
 use google_cloud_compute_v1::model::{InstanceTemplate, ManagedInstance};
 use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle};
 
-use super::failure::Failure;
 use super::instance::{Found, entry};
 use super::links::{Mig, TemplateLink};
-use crate::identity::Identity;
+use crate::failure::Failure;
+use crate::identifier::Identity;
 use crate::refusal::{Mark, NotManaged, Refusal};
 
 /// The metadata entries that kOps writes into a template.

@@ -22,10 +22,10 @@ use tidewaiter_kit::CloudCalls;
 use super::api;
 use super::call::Caller;
 use super::connect::Client;
-use super::failure::Failure;
 use super::group::Owner;
 use super::links::{self, Mig, Place, TemplateLink};
 use super::names::{Name, ProjectId, Target};
+use crate::failure::Failure;
 use crate::groups::{CloudGroup, CloudGroups, GroupsUnavailable, Member, MemberStatus, Sizes, in_time};
 
 /// The maximum number of groups, and of templates, that are queried concurrently.

@@ -11,9 +11,9 @@ use google_cloud_compute_v1::model::instance::Status;
 use google_cloud_compute_v1::model::{Instance, Metadata};
 use tidewaiter_api::ClusterName;
 
-use super::failure::Failure;
 use super::links::{InvalidLink, Mig};
 use super::names::{ProjectId, Target};
+use crate::failure::Failure;
 use crate::refusal::{Mark, NotManaged, Refusal};
 
 /// The metadata entry in which a managed instance group records that it created the instance.
@@ -77,15 +77,15 @@ fn creator(target: &Target, instance: &Instance, project: &ProjectId, cluster: &
         instance: target.to_string(),
         why,
     };
-    let said = entry(instance.metadata.as_ref(), CREATED_BY).ok_or_else(|| refuse(NotManaged::NoCreator))?;
-    Mig::read(said, &target.zone, project).map_err(|astray| match astray {
+    let creator = entry(instance.metadata.as_ref(), CREATED_BY).ok_or_else(|| refuse(NotManaged::NoCreator))?;
+    Mig::read(creator, &target.zone, project).map_err(|astray| match astray {
         InvalidLink::Foreign(theirs) => Refusal::ForeignProject {
             instance: target.to_string(),
             mark: Mark::Template,
             theirs: Some(theirs),
             ours: cluster.clone(),
         },
-        InvalidLink::NotFound => refuse(NotManaged::NoGroup(said.to_owned())),
+        InvalidLink::NotFound => refuse(NotManaged::NoGroup(creator.to_owned())),
     })
 }
 

@@ -13,14 +13,12 @@ use parking_lot::Mutex;
 use tidewaiter_api::ClusterName;
 use tokio::sync::OnceCell;
 
-use super::failure::Failure;
 use super::group::{Group, Members};
 use super::links::{Mig, TemplateLink};
 use super::names::{ProjectId, Target};
-use crate::claim::Claim;
 use crate::claimants::Claimants;
-use crate::identifier::AnswerFn;
-use crate::identity::Identity;
+use crate::failure::Failure;
+use crate::identifier::{AnswerFn, Claim, Identity};
 use crate::refusal::Refusal;
 
 /// The maximum number of managed instance groups that one query lists: each instance could name another, false one.

@@ -3,9 +3,13 @@
 //! A call contains only a server's id or our cluster's name.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
+use jiff::fmt::rfc2822;
+use parking_lot::Mutex;
 use reqwest::StatusCode;
-use reqwest::header::AUTHORIZATION;
+use reqwest::header::{AUTHORIZATION, DATE, HeaderMap};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -15,10 +19,8 @@ use url::form_urlencoded::Serializer;
 
 use super::api;
 use super::connect::Client;
-use super::failure::Failure;
-use super::quota::Quota;
-use super::server::Server;
-use super::server_id::ServerId;
+use super::server::{Server, ServerId};
+use crate::failure::Failure;
 use crate::page_tokens::ENDLESS;
 
 /// The maximum page size.
@@ -29,6 +31,9 @@ const MAX_PAGES: u32 = 200;
 
 /// The maximum size of a response's body in bytes: a page of servers takes about 300 KB.
 const MAX_BODY: usize = 8 << 20;
+
+/// The maximum time without a call, whatever the headers say.
+const MAX_WAIT: Duration = Duration::from_mins(1);
 
 /// The requested servers, each with all its rows; a malformed row affects only its own server.
 pub(super) type Listing = HashMap<ServerId, Vec<Result<Server, Failure>>>;
@@ -158,13 +163,13 @@ impl Caller {
             .http
             .get(url)
             .header(AUTHORIZATION, self.client.authorization());
-        let mut answer = call.send().await.map_err(|error| Failure::of(api, &error))?;
+        let mut answer = call.send().await.map_err(|error| Failure::of_hetzner(api, &error))?;
         let status = answer.status();
         if status == StatusCode::TOO_MANY_REQUESTS {
             self.quota.note(answer.headers());
         }
         let mut body = Vec::new();
-        while let Some(chunk) = answer.chunk().await.map_err(|error| Failure::of(api, &error))? {
+        while let Some(chunk) = answer.chunk().await.map_err(|error| Failure::of_hetzner(api, &error))? {
             body.extend_from_slice(&chunk);
             if body.len() > MAX_BODY {
                 let limit = format!("the response is larger than {} MiB", MAX_BODY >> 20);
@@ -172,12 +177,65 @@ impl Caller {
             }
         }
         if !status.is_success() {
-            return Err(Failure::answered(api, status.as_u16(), &body));
+            return Err(Failure::of_hetzner_status(api, status.as_u16(), &body));
         }
-        serde_json::from_slice(&body).map_err(|_| Failure::not_hetzner(api, status.as_u16()))
+        serde_json::from_slice(&body).map_err(|_| Failure::not_of_hetzner(api, status.as_u16()))
     }
 }
 
 fn read(id: ServerId, row: Value) -> Result<Server, Failure> {
     serde_json::from_value(row).map_err(|_| Failure::unusable(api::LIST, format!("{id} is malformed")))
+}
+
+/// The quota of calls: after a response that it is exhausted, no call is made until enough of it is available again.
+///
+/// Source: "Rate Limiting" of the API reference. A project may make `RateLimit-Limit` calls an hour, of which
+/// `RateLimit-Remaining` are left. They come back one by one, and at `RateLimit-Reset` (a UNIX time) all of them are
+/// available. That time is compared with the `Date` of the same response, so our own clock need not be correct.
+#[derive(Debug)]
+struct Quota {
+    clock: SharedClock,
+    /// No call before this (monotonic time).
+    not_before: Mutex<Duration>,
+    /// The number of pages of the last complete listing: fewer calls than these are of no use.
+    pages: AtomicU32,
+}
+
+impl Quota {
+    fn new(clock: SharedClock) -> Self {
+        Self {
+            clock,
+            not_before: Mutex::default(),
+            pages: AtomicU32::new(1),
+        }
+    }
+
+    /// Returns true if a call would be in vain.
+    fn is_exhausted(&self) -> bool {
+        self.clock.monotonic() < *self.not_before.lock()
+    }
+
+    fn note_pages(&self, pages: u32) {
+        self.pages.store(pages, Ordering::Relaxed);
+    }
+
+    /// Reads the headers of a response that the quota is exhausted. Without them nothing is known.
+    fn note(&self, headers: &HeaderMap) {
+        let Some(per_call) = per_call(headers) else { return };
+        let wait = per_call
+            .saturating_mul(self.pages.load(Ordering::Relaxed))
+            .min(MAX_WAIT);
+        *self.not_before.lock() = self.clock.monotonic() + wait;
+    }
+}
+
+/// The time after which one more call is available.
+fn per_call(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok();
+    let number = |name: &str| text(name)?.trim().parse::<u32>().ok();
+    let used = number("ratelimit-limit")?.checked_sub(number("ratelimit-remaining")?)?;
+    let reset: i64 = text("ratelimit-reset")?.trim().parse().ok()?;
+    let sent = rfc2822::parse(text(DATE.as_str())?).ok()?.timestamp().as_second();
+    let all = u32::try_from(reset.checked_sub(sent)?).ok()?;
+    Duration::from_secs(all.into()).checked_div(used)
 }

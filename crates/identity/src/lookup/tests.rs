@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
@@ -9,8 +9,7 @@ use tidewaiter_kit::ManualClock;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::identifier::AnswerFn;
-use crate::identity::Identity;
+use crate::identifier::{AnswerFn, Identity};
 
 mod parked;
 mod unlisted;
@@ -451,8 +450,8 @@ fn nobody_is_kept_for_longer_than_an_answer_is_true() {
     }
     bench.advance(2 * HOUR);
     bench.know(&claim("late"));
-    assert_eq!(bench.lookup.state.lock().kept.len(), 1);
-    assert!(bench.lookup.state.lock().asked.is_empty());
+    assert_eq!(bench.lookup.state.lock().cached.len(), 1);
+    assert!(bench.lookup.state.lock().in_flight.is_empty());
 }
 
 #[test]
@@ -755,9 +754,9 @@ fn a_call_waits_for_queries_that_are_expected() {
     bench.ask(claim("first"));
     assert!(bench.asked.try_recv().is_err());
     bench.expects_more.store(false, Ordering::Relaxed);
-    bench.advance(MOMENT);
+    bench.advance(COALESCE_POLL);
     bench.ask(claim("last"));
-    bench.advance(LAST_MOMENT);
+    bench.advance(LAST_QUERY_DELAY);
     assert_eq!(bench.call().claims.len(), 2);
 }
 
@@ -768,6 +767,6 @@ fn a_call_does_not_wait_long_for_queries_that_are_expected() {
     bench.ask(claim("only"));
     bench.advance(PATIENCE);
     assert!(bench.asked.try_recv().is_err());
-    bench.advance(LAST_MOMENT);
+    bench.advance(LAST_QUERY_DELAY);
     assert_eq!(bench.call().claims.len(), 1);
 }

@@ -11,8 +11,7 @@ use tidewaiter_api::InstanceGroupName;
 use tidewaiter_kit::Clock;
 use tokio::sync::Mutex as Gate;
 
-use super::error::DefinitionError;
-use super::stale::{Moment, Stale};
+use super::error::{DefinitionError, Moment, Stale};
 use crate::cluster::Cluster;
 use crate::instance_group::{GROUPS_FOLDER, InstanceGroup};
 use crate::labels::{is_of_kops, keys_of_cluster, keys_of_group};
@@ -91,13 +90,13 @@ struct State {
     /// The error of the last listing, and the start of the current series of failures.
     problem: Option<(StoreError, Moment)>,
     /// The last announced value.
-    told: Option<Arc<OwnedKeys>>,
+    announced: Option<Arc<OwnedKeys>>,
 }
 
 impl Groups {
     /// The last announced value, if a caller has needed it.
-    pub(super) fn told(&self) -> Option<Arc<OwnedKeys>> {
-        self.state.lock().told.clone()
+    pub(super) fn announced(&self) -> Option<Arc<OwnedKeys>> {
+        self.state.lock().announced.clone()
     }
 
     /// Returns true if the last successful listing contains the group.
@@ -162,11 +161,11 @@ impl Groups {
     }
 
     /// Announces this value. Returns whether another one was announced before.
-    pub(super) fn tell(&self, owned: OwnedKeys) -> bool {
+    pub(super) fn announce(&self, owned: OwnedKeys) -> bool {
         let mut state = self.state.lock();
-        let other = state.told.as_deref().is_some_and(|told| *told != owned);
-        if other || state.told.is_none() {
-            state.told = Some(Arc::new(owned));
+        let other = state.announced.as_deref().is_some_and(|announced| *announced != owned);
+        if other || state.announced.is_none() {
+            state.announced = Some(Arc::new(owned));
         }
         other
     }

@@ -1,5 +1,8 @@
-//! When the files are requested again: at every poll, more often while one that was never read waits for the store,
-//! and once more soon after one has become invalid.
+//! The times at which the files are requested again: at every poll, more often while one that was never read waits for
+//! the store, and once more soon after one has become invalid.
+//!
+//! A group that a caller has requested is kept for hours, because the store may lose its file by mistake: its Nodes
+//! keep their definition.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -13,9 +16,10 @@ use tidewaiter_api::InstanceGroupName;
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::{Backoff, random};
 
+use super::error::DefinitionError;
 use super::owned::OwnedKeys;
-use super::tracked::Shared;
-use super::{Changed, DefinitionError, Definitions, Inner, TrackedGroup};
+use super::shared::{Changed, Shared};
+use super::{Definitions, Inner, TrackedGroup};
 use crate::instance_group::GROUPS_FOLDER;
 use crate::store::StoreError;
 
@@ -87,7 +91,7 @@ impl Definitions {
 
     pub(super) async fn poll(&self, has_node: &(impl Fn(&InstanceGroupName) -> bool + Sync)) {
         let mut away = 0;
-        if self.0.all_groups.told().is_some() {
+        if self.0.all_groups.announced().is_some() {
             away += usize::from(!self.list_groups().await);
         }
         self.forget_unused();
@@ -99,8 +103,8 @@ impl Definitions {
         ask(reads, away).await;
         self.forget_deleted(has_node);
         self.count_problems();
-        if self.0.all_groups.told().is_some() {
-            self.tell_owned_keys();
+        if self.0.all_groups.announced().is_some() {
+            self.announce_owned_keys();
         }
     }
 
@@ -118,7 +122,7 @@ impl Definitions {
     }
 
     /// Computes the owners of the label keys, and announces them if they changed.
-    pub(super) fn tell_owned_keys(&self) {
+    pub(super) fn announce_owned_keys(&self) {
         let good: BTreeMap<_, _> = self
             .0
             .groups
@@ -135,7 +139,7 @@ impl Definitions {
             reads, announcements, ..
         } = &*self.0.shared;
         reads.incomplete.set(i64::from(!owned.is_complete()));
-        if self.0.all_groups.tell(owned) {
+        if self.0.all_groups.announce(owned) {
             tracing::info!("the label keys defined by groups have changed");
             announcements.add(Changed::OwnedKeys);
         }
@@ -148,6 +152,34 @@ impl Definitions {
             .reads
             .problems
             .set(i64::try_from(problems).unwrap_or(i64::MAX));
+    }
+
+    /// Drops the groups that no caller has requested for a long time and that do not exist.
+    pub(super) fn forget_unused(&self) {
+        let since = self
+            .0
+            .shared
+            .clock
+            .monotonic()
+            .saturating_sub(self.0.settings.unused_after);
+        let all = &self.0.all_groups;
+        let mut groups = self.0.groups.lock();
+        groups.retain(|name, group| group.wanted_since(since) || all.is_listed(name));
+    }
+
+    /// Drops the groups that were deleted and have no Node. One that was requested a moment ago is kept: the Node of
+    /// its caller may not be known yet.
+    pub(super) fn forget_deleted(&self, has_node: &impl Fn(&InstanceGroupName) -> bool) {
+        let Inner {
+            all_groups,
+            settings,
+            shared,
+            ..
+        } = &*self.0;
+        let lately = shared.clock.monotonic().saturating_sub(settings.poll * 2);
+        self.0.groups.lock().retain(|name, group| {
+            !all_groups.is_deleted(name) || !group.is_missing() || group.wanted_since(lately) || has_node(name)
+        });
     }
 }
 

@@ -12,14 +12,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tidewaiter_kit::{Backoff, SharedClock};
-use tokio::sync::{Mutex as Gate, Notify};
+use tidewaiter_kit::Backoff;
+use tokio::sync::Mutex as Gate;
 
-use super::Changed;
-use super::announcements::Announcements;
-use super::error::DefinitionError;
-use super::reads::Reads;
-use super::stale::{Moment, Stale};
+use super::error::{DefinitionError, Moment, Stale};
+use super::shared::{Changed, Shared};
 use crate::document::InvalidFile;
 use crate::store::{Etag, Read, StoreError};
 
@@ -32,17 +29,6 @@ type Parse<T, S> = Box<dyn Fn(&str, &[u8]) -> Result<Content<T, S>, InvalidFile>
 pub(super) struct Content<T, S> {
     pub(super) labels: T,
     pub(super) summary: Result<S, InvalidFile>,
-}
-
-/// Shared by all files.
-pub(super) struct Shared {
-    pub(super) reads: Reads,
-    pub(super) clock: SharedClock,
-    pub(super) announcements: Announcements,
-    /// Notified when a required file must be read again soon.
-    pub(super) away: Notify,
-    /// Notified when a file is damaged, or no longer.
-    pub(super) damage: Notify,
 }
 
 /// A required file.
@@ -218,8 +204,8 @@ impl<T: PartialEq, S> Tracked<T, S> {
         if let Some(good) = &state.good {
             return Some(Ok(Arc::clone(good)));
         }
-        let told = self.shared.clock.monotonic() < state.ask_again;
-        state.problem().filter(|_| told).map(Err)
+        let is_recent = self.shared.clock.monotonic() < state.ask_again;
+        state.problem().filter(|_| is_recent).map(Err)
     }
 
     /// Requires that the caller holds the gate.
@@ -267,12 +253,12 @@ impl<T: PartialEq, S> Tracked<T, S> {
         }
         if before != after {
             state.since = self.shared.clock.now();
-            self.tell(after.as_ref(), state.good.is_some());
+            self.log(after.as_ref(), state.good.is_some());
         }
         answered
     }
 
-    fn tell(&self, problem: Option<&DefinitionError>, good: bool) {
+    fn log(&self, problem: Option<&DefinitionError>, good: bool) {
         match problem {
             Some(problem) if good => {
                 tracing::warn!(%problem, "a file in the state store is unusable; its last valid version is used");

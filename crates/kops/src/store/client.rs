@@ -9,9 +9,11 @@
 //! `object_store` keeps a token of Google Cloud until it expires. When the store rejects it, the client is replaced,
 //! and its token with it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_credential_types::provider::SharedCredentialsProvider;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use object_store::aws::{AmazonS3Builder, resolve_bucket_region};
@@ -19,9 +21,9 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::{BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig};
 use parking_lot::RwLock;
-use tidewaiter_kit::Renewals;
+use tidewaiter_kit::{Renewals, SharedClock, SystemClock};
+use url::Url;
 
-use super::StoreOptions;
 use super::credentials::AwsCredentials;
 use super::error::{OpenError, is_elsewhere};
 use super::http::{CONNECT_LIMIT, Connector, REQUEST_LIMIT, USER_AGENT};
@@ -29,6 +31,40 @@ use super::url::{Scheme, StateUrl};
 
 /// The region of S3 itself: correct if nothing is known about the bucket.
 const DEFAULT_REGION: &str = "us-east-1";
+
+/// The options of a state store. The default is correct for a cluster that kOps created on its cloud.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// An endpoint other than the cloud's: a test server, or a store with the cloud's protocol. Buckets are then part
+    /// of the path. Plain HTTP is used only if this starts with `http://`.
+    pub endpoint: Option<Url>,
+    /// The region of the bucket, if it is known; otherwise it is determined.
+    pub region: Option<String>,
+    /// The region that is tried first if [`region`](Self::region) is not set: the cluster's own.
+    pub likely_region: Option<String>,
+    /// The source of AWS credentials; by default the default chain of the AWS SDK.
+    pub aws_credentials: Option<SharedCredentialsProvider>,
+    /// A file with Google credentials of a service account or a user; by default those of `gcloud` or of the machine.
+    pub google_credentials: Option<PathBuf>,
+    /// Sends requests unsigned: for test servers and public buckets.
+    pub anonymous: bool,
+    /// The source of time.
+    pub clock: SharedClock,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            endpoint: None,
+            region: None,
+            likely_region: None,
+            aws_credentials: None,
+            google_credentials: None,
+            anonymous: false,
+            clock: SystemClock::shared(),
+        }
+    }
+}
 
 /// The client of one state store.
 #[derive(Debug)]

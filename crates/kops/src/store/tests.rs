@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Mutex;
 
 use aws_credential_types::Credentials;
+use aws_credential_types::provider::SharedCredentialsProvider;
 use futures::future::{Either, select};
 use object_store::ObjectStoreExt as _;
 use object_store::memory::InMemory;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use object_store::path::Path;
 use tidewaiter_api::values::quoted;
 
-use crate::config::Cloud;
+use crate::cloud::Cloud;
 
 /// The base of a cluster's files: the `configBase` of kOps.
 ///

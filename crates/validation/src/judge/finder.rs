@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use tidewaiter_api::NodeName;
 
-use super::count;
 use crate::claims::{Claims, Doubt, Proof, State};
 use crate::instances::Instances;
 use crate::objects::Node;
@@ -118,4 +117,9 @@ impl<'a> Joined<'a> {
     fn precedence(&self) -> (bool, bool, &'a str) {
         (self.state.ready, !self.state.control_plane, self.node.name())
     }
+}
+
+/// The number of items, which fits for any cluster.
+pub(super) fn count(things: impl IntoIterator) -> u32 {
+    u32::try_from(things.into_iter().count()).unwrap_or(u32::MAX)
 }

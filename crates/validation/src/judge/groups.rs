@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use tidewaiter_kops::{GroupSummary, Role};
 
-use super::count;
-use super::finder::{Join, Joined};
+use super::finder::{Join, Joined, count};
 use super::findings::{Findings, Place};
 use super::membership::{Group, Machine, Membership};
 use crate::objects::Node;

@@ -4,7 +4,7 @@ use std::cell::LazyCell;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::count;
+use super::finder::count;
 use super::findings::{Findings, Place};
 use super::groups::failure_in;
 use super::membership::Membership;

@@ -1,6 +1,6 @@
 //! Lists the `NodeIdentities`, if the API server serves them.
 //!
-//! Whether it serves them is read from its discovery documents, which every authenticated user may read. The list
+//! The answer is in its discovery documents, which every authenticated user may read. The list
 //! itself cannot answer this: the API server denies it before it looks for the kind.
 
 use std::sync::Arc;

@@ -26,12 +26,14 @@ const GONE: u16 = 410;
 pub(super) enum ListError {
     #[error("the API server did not return {plural} within {limit:?}")]
     Slow { plural: String, limit: Duration },
-    #[error("permission to list {plural} is missing: {said}; the role `view` and read access to Nodes are sufficient")]
-    Denied { plural: String, said: String },
+    #[error(
+        "permission to list {plural} is missing: {detail}; the role `view` and read access to Nodes are sufficient"
+    )]
+    Denied { plural: String, detail: String },
     #[error("the API server does not know {plural}")]
     Missing { plural: String },
-    #[error("{plural} cannot be listed: {said}")]
-    Failed { plural: String, said: String },
+    #[error("{plural} cannot be listed: {detail}")]
+    Failed { plural: String, detail: String },
 }
 
 /// All objects of the resource `R` for which `keep` is true, decoded as `K`.
@@ -65,7 +67,7 @@ where
         Ok(Err(PageError::Slow)) => Err(slow(PAGE_LIMIT)),
         Ok(Err(PageError::Forgotten)) => Err(ListError::Failed {
             plural: plural(),
-            said: "the continue token of the list expired twice".to_owned(),
+            detail: "the continue token of the list expired twice".to_owned(),
         }),
         Ok(Err(PageError::Api(error))) => Err(failed(plural(), &error)),
         Err(_) => Err(slow(LIMIT)),
@@ -111,11 +113,11 @@ where
 }
 
 fn failed(plural: String, error: &kube::Error) -> ListError {
-    let said = Chain(error).to_string();
+    let detail = Chain(error).to_string();
     match error {
-        kube::Error::Api(status) if status.code == 403 => ListError::Denied { plural, said },
+        kube::Error::Api(status) if status.code == 403 => ListError::Denied { plural, detail },
         kube::Error::Api(status) if status.code == 404 => ListError::Missing { plural },
-        _ => ListError::Failed { plural, said },
+        _ => ListError::Failed { plural, detail },
     }
 }
 

@@ -14,8 +14,8 @@ use tidewaiter_identity::{Claim, GroupHold, Identity, Mark, NodeNames, Unavailab
 use tidewaiter_kit::{Next, Retry};
 use tidewaiter_kops::{Cluster, InstanceGroup, OwnedKeys, RejectedLabel, WantedLabel};
 
-use super::super::Policy;
-use super::super::quarantine::brake::Brake;
+use super::super::census::Brake;
+use super::super::{Policy, next};
 use super::*;
 use crate::objects::{Node, Record};
 
@@ -192,7 +192,7 @@ fn a_refused_node_has_a_backoff_of_its_own_unless_its_instance_may_be_too_new() 
             record: None,
             finding,
         });
-        assert_eq!(seen.next().unwrap(), Next::Refused(retry));
+        assert_eq!(next(seen).unwrap(), Next::Refused(retry));
     }
 }
 

@@ -13,7 +13,7 @@ use tidewaiter_api::{ClusterName, InstanceGroupName, ProviderId};
 use super::definition::{Definition, Made, Versions};
 use super::inventory::Known;
 use super::{CLUSTER_TAG, DESCRIBE_GROUPS, InstanceId};
-use crate::aws::failure::unusable;
+use crate::failure::Failure;
 use crate::groups::{CloudGroup, Member, MemberStatus, Sizes};
 use crate::refusal::Refusal;
 
@@ -37,7 +37,7 @@ const ROLE_TAGS: [(&str, Role); 9] = [
 
 /// The status of an instance in its group, merged from its rows.
 #[derive(Debug)]
-struct Standing {
+struct InstanceState {
     provider_id: ProviderId,
     detached: bool,
     made: Made,
@@ -96,7 +96,7 @@ pub(super) fn read<'a>(
 ) -> Result<CloudGroup, Refusal> {
     let size = |what: &str, size: Option<i32>| {
         let size = size.and_then(|size| u32::try_from(size).ok());
-        size.ok_or_else(|| unusable(DESCRIBE_GROUPS, format!("{name} has no valid {what} size")))
+        size.ok_or_else(|| Failure::unusable(DESCRIBE_GROUPS, format!("{name} has no valid {what} size")).refusal())
     };
     let sizes = Sizes::OfCloud {
         target: size("desired", group.desired_capacity())?,
@@ -104,13 +104,13 @@ pub(super) fn read<'a>(
         max: size("largest", group.max_size())?,
     };
     let definition = Definition::of(group);
-    let mut found: BTreeMap<InstanceId, Standing> = BTreeMap::new();
+    let mut found: BTreeMap<InstanceId, InstanceState> = BTreeMap::new();
     for instance in group.instances().iter().chain(pool) {
         let Some((id, provider_id, warm_pool)) = member(&name, instance)? else {
             continue;
         };
         let Some(known) = present(&id) else { continue };
-        let standing = found.entry(id).or_insert_with(|| Standing {
+        let state = found.entry(id).or_insert_with(|| InstanceState {
             // Shared: there are thousands.
             provider_id: if *known == provider_id {
                 known.clone()
@@ -121,21 +121,21 @@ pub(super) fn read<'a>(
             made: Made::Now,
             warm_pool: true,
         });
-        if standing.provider_id != provider_id {
-            let both = format!("{name} lists {} and {provider_id}", standing.provider_id);
-            return Err(unusable(DESCRIBE_GROUPS, both));
+        if state.provider_id != provider_id {
+            let both = format!("{name} lists {} and {provider_id}", state.provider_id);
+            return Err(Failure::unusable(DESCRIBE_GROUPS, both).refusal());
         }
-        standing.made = standing.made.max(definition.made(instance, versions));
-        standing.warm_pool &= warm_pool;
+        state.made = state.made.max(definition.made(instance, versions));
+        state.warm_pool &= warm_pool;
     }
     for (id, provider_id) in detached {
-        let standing = Standing {
+        let state = InstanceState {
             provider_id: provider_id.clone(),
             detached: true,
             made: Made::Before,
             warm_pool: false,
         };
-        found.insert(id.clone(), standing);
+        found.insert(id.clone(), state);
     }
     Ok(CloudGroup {
         name,
@@ -193,10 +193,13 @@ fn member(group: &str, instance: &Instance) -> Result<Option<(InstanceId, Provid
         return Ok(None);
     };
     let id = instance.instance_id().and_then(InstanceId::parse);
-    let id = id.ok_or_else(|| unusable(DESCRIBE_GROUPS, format!("{group} has an instance without a valid id")))?;
+    let id = id.ok_or_else(|| {
+        Failure::unusable(DESCRIBE_GROUPS, format!("{group} has an instance without a valid id")).refusal()
+    })?;
     let provider_id = instance.availability_zone().and_then(|zone| id.provider_id(zone));
-    let provider_id =
-        provider_id.ok_or_else(|| unusable(DESCRIBE_GROUPS, format!("{group} lists {id} without a valid zone")))?;
+    let provider_id = provider_id.ok_or_else(|| {
+        Failure::unusable(DESCRIBE_GROUPS, format!("{group} lists {id} without a valid zone")).refusal()
+    })?;
     Ok(Some((id, provider_id, warm_pool)))
 }
 
@@ -214,22 +217,22 @@ fn stays(state: &str) -> Option<bool> {
     (!leaves).then_some(warm_pool)
 }
 
-impl From<(InstanceId, Standing)> for Member {
-    fn from((id, standing): (InstanceId, Standing)) -> Self {
-        let status = match standing {
-            Standing { detached: true, .. } => MemberStatus::Detached,
-            Standing { made: Made::Now, .. } => MemberStatus::UpToDate,
-            Standing {
+impl From<(InstanceId, InstanceState)> for Member {
+    fn from((id, state): (InstanceId, InstanceState)) -> Self {
+        let status = match state {
+            InstanceState { detached: true, .. } => MemberStatus::Detached,
+            InstanceState { made: Made::Now, .. } => MemberStatus::UpToDate,
+            InstanceState {
                 made: Made::Unresolved, ..
             } => MemberStatus::Unresolved,
-            Standing { made: Made::Before, .. } => MemberStatus::NeedsUpdate,
+            InstanceState { made: Made::Before, .. } => MemberStatus::NeedsUpdate,
         };
         Self {
             id: id.to_string(),
-            provider_id: standing.provider_id,
+            provider_id: state.provider_id,
             node_name: None,
             status,
-            warm_pool: standing.warm_pool,
+            warm_pool: state.warm_pool,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The instances of the cluster on EC2. They say whether an instance that an Auto Scaling group lists still exists, and
-//! for which InstanceGroup it was created, and which instances are in no Auto Scaling group.
+//! The instances of the cluster on EC2. They show whether an instance that an Auto Scaling group lists still exists,
+//! and for which InstanceGroup it was created, and which instances are in no Auto Scaling group.
 //!
 //! All instances of a large cluster are megabytes, so they are listed every [`QUERIES`] queries only. What changes a
 //! verdict within that time is queried each time: instances that are being terminated, instances that are detached or
@@ -15,11 +15,10 @@ use tidewaiter_api::{ClusterName, ProviderId};
 use tidewaiter_kit::CloudCalls;
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::{API, INSTANCES_PAGE, MAX_PAGES};
-use crate::aws::call::{MAX_FILTER_VALUES, in_reservations, pages};
-use crate::aws::failure::{Failure, unusable};
-use crate::aws::instance::{CLUSTER_TAG, check_cluster, tag};
-use crate::aws::instance_id::InstanceId;
+use super::{INSTANCES_PAGE, MAX_PAGES};
+use crate::aws::call::{API, MAX_FILTER_VALUES, in_reservations, pages};
+use crate::aws::instance::{CLUSTER_TAG, InstanceId, check_cluster, tag};
+use crate::failure::Failure;
 use crate::refusal::Refusal;
 
 /// The tag that kOps sets on an instance that it detaches from its group to replace it; the value is the group's name.
@@ -155,7 +154,7 @@ impl Inventory {
                 Ok((rows.iter().filter_map(read).collect(), answer.next_token))
             }
         });
-        let listed = listed.await.map_err(|failure: Failure| failure.refusal(API))?;
+        let listed = listed.await.map_err(|failure: Failure| failure.refusal())?;
         listed.into_iter().collect()
     }
 }
@@ -173,7 +172,7 @@ impl Known {
     }
 }
 
-/// An instance that names no InstanceGroup is nobody's member.
+/// An instance that names no InstanceGroup is no member of any group.
 fn present(id: InstanceId, instance: &Instance) -> Result<Option<(InstanceId, Present)>, Refusal> {
     let Some(instance_group) = tag(instance, INSTANCE_GROUP_LABEL) else {
         return Ok(None);
@@ -182,7 +181,7 @@ fn present(id: InstanceId, instance: &Instance) -> Result<Option<(InstanceId, Pr
     let provider_id = zone.and_then(|zone| id.provider_id(zone));
     let present = Present {
         instance_group: instance_group.into(),
-        provider_id: provider_id.ok_or_else(|| unusable(API, format!("{id} has no valid zone")))?,
+        provider_id: provider_id.ok_or_else(|| Failure::unusable(API, format!("{id} has no valid zone")).refusal())?,
         detached: tag(instance, DETACHED_TAG).is_some(),
         karpenter: KARPENTER_TAGS.iter().any(|key| tag(instance, key).is_some()),
     };

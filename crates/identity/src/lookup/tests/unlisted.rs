@@ -1,7 +1,7 @@
 //! Instances that the cloud does not list yet.
 
 use super::*;
-use crate::lookup::parked::UNLISTED_AT_ONCE;
+use crate::lookup::state::UNLISTED_AT_ONCE;
 
 const MINUTE: Duration = Duration::from_mins(1);
 /// Within this time an instance that is listed is seen.

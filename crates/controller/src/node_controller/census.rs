@@ -1,4 +1,5 @@
-//! The number of Nodes that are refused for forgery, and of all Nodes: the input of the brake of quarantine.
+//! The number of Nodes that are refused for forgery, and of all Nodes; and the brake of quarantine: too many forged Nodes
+//! are no longer believed.
 //!
 //! Kept by the changes of the Node cache and by the result of each pass. A Node keeps its classification while the
 //! cloud cannot be asked; a Node that is created again under its name is another Node, without one. Whenever the brake
@@ -12,9 +13,41 @@ use prometheus::IntGauge;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Cache, Change, Key, Metrics, Queue, Trigger};
 
-use super::brake::Brake;
-use crate::node_controller::observation::Finding;
+use super::finding::Finding;
 use crate::objects::{Node, Record};
+
+/// At most one in this many Nodes may be quarantined, and always at least one.
+const NODES_FOR_ONE: usize = 10;
+
+/// The permission to quarantine forged Nodes, by their number. Every Node that is refused for forgery counts, also one
+/// that would be spared: a mistake shows in those first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Brake {
+    /// Some Node has not been classified since the start, so the number of forged Nodes is unknown.
+    Unjudged,
+    /// Forged Nodes may be quarantined.
+    Free,
+    /// There are too many: the cause is probably not forgery.
+    Held,
+}
+
+impl Brake {
+    /// Returns the largest number of forged Nodes for which the brake does not hold, of this many Nodes.
+    #[must_use]
+    pub(crate) fn limit(nodes: usize) -> usize {
+        (nodes / NODES_FOR_ONE).max(1)
+    }
+
+    /// The brake once all `nodes` have been classified and `forged` of them are refused for forgery.
+    #[must_use]
+    pub(crate) fn of(nodes: usize, forged: usize) -> Self {
+        if forged > Self::limit(nodes) {
+            Self::Held
+        } else {
+            Self::Free
+        }
+    }
+}
 
 /// The census of all Nodes.
 #[derive(Debug)]

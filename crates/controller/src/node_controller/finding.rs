@@ -1,21 +1,234 @@
-//! A Node whose instance is in another group now than the one for which it was verified.
+//! The finding about a Node, and what the operator's policy makes of a proof: the source of the labels, and the rule
+//! about a changed group.
 //!
-//! Anyone who may change the group of an instance (its tag, its label, its managed instance group) would decide what
-//! its Node gets, so the Node is held: it is refused (`GroupChanged`), keeps what it has, and stays in its group on
-//! record. The operator may have Nodes follow such a change, but only to the labels of a file. The Node of a worker
-//! never becomes one of the control plane by itself, whatever the setting, and not by another tag: what ran on it stays
-//! there.
+//! Labels come from the state store, or from the tags of the instance. An instance without such a tag for its group or
+//! role was not tagged by kOps: its Node keeps its labels, or gets those of the files. Labels from files are replaced by
+//! tags only if both are equal, or if the operator set `tags`: an instance has the tags of its launch, and the files may
+//! have changed since.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tidewaiter_api::names::INSTANCE_GROUP_LABEL;
 use tidewaiter_api::values::quoted;
-use tidewaiter_api::{LabelSource, RecordedLabel};
-use tidewaiter_identity::{GroupHold, Refusal};
-use tidewaiter_kops::{NodeLabels, RejectedLabel, is_control_plane_label};
+use tidewaiter_api::{InvalidValue, LabelSource, RecordedLabel};
+use tidewaiter_identity::{GroupHold, Identity, Proven, Refusal};
+use tidewaiter_kops::{
+    Definition, DefinitionError, Definitions, NodeLabels, OwnedKeys, RejectedLabel, is_control_plane_label,
+    node_labels, tag_labels,
+};
 
-use super::observation::Finding;
-use super::{OnGroupChange, Policy};
 use crate::objects::Record;
 
-/// Returns the finding of the Node of this uid, after the rule about changes of its group.
+/// The handling of a label on a proven Node whose key only other groups define.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ForeignLabels {
+    /// Publish an Event and keep the label.
+    #[default]
+    Report,
+    /// Remove the label.
+    Remove,
+}
+
+/// The handling of a Node that is refused for forgery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnForgery {
+    /// Publish an Event and leave the Node as it is.
+    #[default]
+    Report,
+    /// Remove the labels that only a proven Node may have, and taint the Node, unless the brake holds.
+    Quarantine,
+}
+
+/// The source of the labels of a proven Node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LabelsFrom {
+    /// The definition of its group in the state store.
+    #[default]
+    Store,
+    /// The tags of its instance. The state store is not read at all, so the labels of other groups are unknown.
+    Tags,
+    /// The state store; the tags where there never was a definition, neither since the start nor, by its record, for
+    /// this Node.
+    StoreThenTags,
+    /// The tags. The state store if the instance has none, if the tags differ from the labels that the Node has from
+    /// files, or if its group has changed.
+    TagsThenStore,
+    /// The tags where they gave the Node all that its record has; else as [`StoreThenTags`](Self::StoreThenTags). So
+    /// no Node changes sides while it is not known which one the operator's kOps is on.
+    AsRecorded,
+}
+
+/// The handling of a Node whose instance is in another group than the one for which it was verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnGroupChange {
+    /// Publish an Event and keep the labels of the old group.
+    #[default]
+    Hold,
+    /// Give it the labels of the new group; a worker's Node never gets those of a group of the control plane.
+    Follow,
+}
+
+/// The operator's policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// The source of labels.
+    pub labels_from: LabelsFrom,
+    /// The handling of labels of other groups.
+    pub foreign_labels: ForeignLabels,
+    /// The handling of forged Nodes.
+    pub on_forgery: OnForgery,
+    /// The handling of Nodes whose group has changed.
+    pub on_group_change: OnGroupChange,
+}
+
+/// The result of the identification of a Node.
+#[derive(Clone, Debug)]
+pub(crate) enum Finding {
+    /// It claims nothing yet: the cloud controller manager sets its providerID.
+    Unclaimed,
+    /// Its providerID is malformed.
+    Malformed(InvalidValue),
+    /// The cloud or the proof refutes the claim, or the cloud could not be asked.
+    Refused(Refusal),
+    /// It is proven, and the definition of its group is not available.
+    Undefined(Proven, DefinitionError),
+    /// It is proven, and these are the labels of its group.
+    Defined(Proven, NodeLabels),
+}
+
+/// The source of the labels of a proven Node.
+#[derive(Debug)]
+pub(crate) enum Given {
+    /// The files of its group and cluster.
+    Definition(Arc<Definition>),
+    /// The tags of its instance.
+    Tags,
+    /// No source is available, for now.
+    Nothing(DefinitionError),
+}
+
+/// Finds the source of the labels of a Node that has been given those of `recorded` before.
+pub(crate) async fn given(
+    from: LabelsFrom,
+    definitions: &Definitions,
+    proven: &Proven,
+    recorded: &[RecordedLabel],
+) -> Given {
+    let identity = proven.identity();
+    let tags_first = match from {
+        LabelsFrom::Tags => true,
+        // The tags are those of the group that launched the instance.
+        _ if has_moved(identity, recorded) => false,
+        LabelsFrom::TagsThenStore => tags_give(identity, recorded),
+        LabelsFrom::AsRecorded => !recorded.is_empty() && tags_may_serve(identity, recorded),
+        LabelsFrom::Store | LabelsFrom::StoreThenTags => false,
+    };
+    if tags_first {
+        return Given::Tags;
+    }
+    match definitions.get(&identity.group).await {
+        Ok(definition) => Given::Definition(definition),
+        Err(_) if falls_back(from, recorded) && is_tagged(identity) => Given::Tags,
+        Err(error) => Given::Nothing(error),
+    }
+}
+
+/// Returns true if tags may replace an unavailable definition, for a Node with these recorded labels.
+pub(crate) fn falls_back(from: LabelsFrom, recorded: &[RecordedLabel]) -> bool {
+    matches!(from, LabelsFrom::StoreThenTags | LabelsFrom::AsRecorded) && none_from_files(recorded)
+}
+
+/// Returns true if the labels of a Node with these recorded labels depend on the tags of its instance.
+pub(crate) fn needs_tags(from: LabelsFrom, recorded: &[RecordedLabel]) -> bool {
+    match from {
+        LabelsFrom::Tags | LabelsFrom::TagsThenStore => true,
+        LabelsFrom::AsRecorded => !recorded.is_empty() && none_from_files(recorded),
+        LabelsFrom::Store | LabelsFrom::StoreThenTags => false,
+    }
+}
+
+impl Given {
+    /// The labels themselves.
+    pub(crate) fn finding(self, proven: Proven) -> Finding {
+        match self {
+            Self::Definition(definition) => {
+                let identity = proven.identity();
+                let labels = node_labels(&definition, identity.lifecycle, &identity.tag_labels);
+                Finding::Defined(proven, labels)
+            }
+            Self::Tags => of_tags(proven),
+            Self::Nothing(error) => Finding::Undefined(proven, error),
+        }
+    }
+}
+
+/// Returns the label keys of each InstanceGroup; empty when labels come from tags.
+pub(crate) async fn owned(from: LabelsFrom, definitions: &Definitions) -> Arc<OwnedKeys> {
+    match from {
+        LabelsFrom::Tags => Arc::default(),
+        _ => definitions.owned_keys().await,
+    }
+}
+
+/// Returns true if kOps has tagged the instance, which it always does with group or role. People add tags for
+/// cluster-autoscaler, too: if those counted as all labels, the Node would lose its role labels.
+fn is_tagged(identity: &Identity) -> bool {
+    let mut keys = identity.tag_labels.iter().map(|(key, _)| &**key);
+    keys.any(|key| key == INSTANCE_GROUP_LABEL || key.starts_with("node-role.kubernetes.io/"))
+}
+
+/// Returns true if kOps has tagged the instance, and its Node has no label from files.
+fn tags_may_serve(identity: &Identity, recorded: &[RecordedLabel]) -> bool {
+    is_tagged(identity) && none_from_files(recorded)
+}
+
+fn none_from_files(recorded: &[RecordedLabel]) -> bool {
+    recorded.iter().all(|label| label.file.is_empty())
+}
+
+/// Returns true if the Node was labelled for another group than that of its instance.
+fn has_moved(identity: &Identity, recorded: &[RecordedLabel]) -> bool {
+    let mut labels = recorded.iter();
+    labels.any(|label| label.key.as_str() == INSTANCE_GROUP_LABEL && label.value.as_str() != identity.group.as_str())
+}
+
+/// Returns true if the tags define exactly the recorded labels, so that the Node does not change.
+fn tags_give(identity: &Identity, recorded: &[RecordedLabel]) -> bool {
+    if tags_may_serve(identity, recorded) {
+        return true;
+    }
+    let given = labels_of_tags(identity).wanted;
+    let given: BTreeSet<_> = given.iter().map(|label| (&label.key, &label.value)).collect();
+    let recorded = recorded.iter().map(|label| (&label.key, &label.value));
+    is_tagged(identity) && given == recorded.collect()
+}
+
+fn labels_of_tags(identity: &Identity) -> NodeLabels {
+    tag_labels(&identity.group, identity.lifecycle, &identity.tag_labels)
+}
+
+fn of_tags(proven: Proven) -> Finding {
+    let identity = proven.identity();
+    if !is_tagged(identity) {
+        let instance = identity.instance.clone();
+        return Finding::Undefined(proven, DefinitionError::Untagged { instance });
+    }
+    let labels = labels_of_tags(identity);
+    Finding::Defined(proven, labels)
+}
+
+/// Returns the finding of the Node of this uid, after the rule about a Node whose instance is in another group now than
+/// the one for which it was verified.
+///
+/// Anyone who may change the group of an instance (its tag, its label, its managed instance group) would decide what its
+/// Node gets, so the Node is held: it is refused (`GroupChanged`), keeps what it has, and stays in its group on record.
+/// The operator may have Nodes follow such a change, but only to the labels of a file. The Node of a worker never becomes
+/// one of the control plane by itself, whatever the setting, and not by another tag: what ran on it stays there.
 #[must_use]
 pub(crate) fn judged(finding: Finding, record: Option<&Record>, uid: &str, policy: Policy) -> Finding {
     let (proven, labels) = match &finding {
@@ -53,7 +266,7 @@ pub(crate) fn judged(finding: Finding, record: Option<&Record>, uid: &str, polic
         // It may be a group of the control plane.
         GroupHold::Undefined
     } else if is_of_tags {
-        // They are those of the group that launched it, and do not say whether the new one is of the control plane.
+        // They are those of the group that launched it, and do not show whether the new one is of the control plane.
         GroupHold::Tags
     } else {
         return finding;
@@ -93,14 +306,12 @@ fn still_worker(labels: NodeLabels, recorded: &[RecordedLabel]) -> NodeLabels {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
+    use super::*;
     use serde_json::json;
+    use std::sync::Arc;
     use tidewaiter_api::Lifecycle;
     use tidewaiter_identity::{Claim, Identity, NodeNames, prove};
     use tidewaiter_kops::{DefinitionError, WantedLabel};
-
-    use super::*;
 
     const ROLE: &str = "node-role.kubernetes.io/control-plane";
     const CLAIMS: [&str; 3] = ["aws:///a/i-1", "gce://p-roject/a/n", "hcloud://42"];

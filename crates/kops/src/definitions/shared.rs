@@ -1,12 +1,64 @@
-//! Reads of definitions, counted.
+//! The parts that all files share: the store with its metrics, and the changes to announce.
 
+use std::collections::BTreeSet;
+use std::mem::take;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prometheus::{IntCounterVec, IntGauge};
-use tidewaiter_kit::Metrics;
+use tidewaiter_api::InstanceGroupName;
 use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::{Metrics, SharedClock};
+use tokio::sync::Notify;
 
 use crate::store::{Etag, Read, ReadFile, StoreError};
+
+/// A change of a definition.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Changed {
+    /// The Cluster: it concerns every group.
+    Cluster,
+    /// One group.
+    Group(InstanceGroupName),
+    /// The owners of the label keys; concerns every Node.
+    OwnedKeys,
+}
+
+/// Shared by all files.
+pub(super) struct Shared {
+    pub(super) reads: Reads,
+    pub(super) clock: SharedClock,
+    pub(super) announcements: Announcements,
+    /// Notified when a required file must be read again soon.
+    pub(super) away: Notify,
+    /// Notified when a file is damaged, or no longer.
+    pub(super) damage: Notify,
+}
+
+/// Changes that were observed and not announced yet: each once, no matter how often it was observed, and none lost.
+#[derive(Debug, Default)]
+pub(super) struct Announcements {
+    pending: Mutex<BTreeSet<Changed>>,
+    added: Notify,
+}
+
+impl Announcements {
+    pub(super) fn add(&self, changed: Changed) {
+        self.pending.lock().insert(changed);
+        self.added.notify_one();
+    }
+
+    /// Waits until there are pending announcements, and takes all of them.
+    pub(super) async fn next(&self) -> BTreeSet<Changed> {
+        loop {
+            let pending = take(&mut *self.pending.lock());
+            if !pending.is_empty() {
+                return pending;
+            }
+            self.added.notified().await;
+        }
+    }
+}
 
 /// The store, with the metrics of its use.
 #[derive(Debug)]
