@@ -1,15 +1,14 @@
 //! The status of a Plugin, and the metrics of all. Pure, but for the metrics.
 
-use std::collections::BTreeMap;
+use std::slice;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
-use prometheus::{IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{IntCounterVec, IntGauge};
 use tidewaiter_api::containership::plugin::{HEALTHY, READY, RECONCILING, STALLED};
 use tidewaiter_api::containership::{PendingVersion, PluginStatus};
 use tidewaiter_api::{Condition, ConditionStatus};
-use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::metrics::{MetricsError, StateGauge};
 use tidewaiter_kit::{Key, Metrics};
 
 use super::problem::{DENIED, Problem};
@@ -288,8 +287,7 @@ const STATES: [&str; 4] = ["ready", "progressing", "awaits_approval", "stalled"]
 
 /// The plugins that are applied.
 pub(crate) struct Board {
-    all: Mutex<BTreeMap<Key, PluginCounts>>,
-    plugins: IntGaugeVec,
+    plugins: StateGauge<PluginCounts>,
     objects: IntGauge,
     unhealthy: IntGauge,
     drifted: IntGauge,
@@ -308,13 +306,13 @@ struct PluginCounts {
 
 impl Board {
     pub(crate) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
+        let plugins = [
+            "tidewaiter_plugins",
+            "Plugins of the cloud by state: ready; progressing; awaits_approval (of a person); stalled (nothing helps but a change, or it takes too long). 0 on a replica that does not lead.",
+            "state",
+        ];
         let board = Self {
-            all: Mutex::default(),
-            plugins: metrics.gauge_vec(
-                "tidewaiter_plugins",
-                "Plugins of the cloud by state: ready; progressing; awaits_approval (of a person); stalled (nothing helps but a change, or it takes too long). 0 on a replica that does not lead.",
-                &["state"],
-            )?,
+            plugins: StateGauge::new(metrics, plugins, STATES, |counts: &PluginCounts| slice::from_ref(&counts.state))?,
             objects: metrics.gauge("tidewaiter_plugin_objects", "Objects of all plugins.")?,
             unhealthy: metrics.gauge(
                 "tidewaiter_plugin_objects_unhealthy",
@@ -335,7 +333,6 @@ impl Board {
             )?,
         };
         board.correct(0);
-        board.show(&BTreeMap::new());
         Ok(board)
     }
 
@@ -362,16 +359,12 @@ impl Board {
             drifted: status.drifted,
             outdated,
         };
-        self.change(|all| {
-            all.insert(key.clone(), counts);
-        });
+        self.show(key, Some(counts));
     }
 
     /// The plugin is gone, or is not applied any more.
     pub(crate) fn remove(&self, key: &Key) {
-        self.change(|all| {
-            all.remove(key);
-        });
+        self.show(key, None);
     }
 
     /// Counts corrected objects.
@@ -379,23 +372,15 @@ impl Board {
         self.corrected.with_label_values::<&str>(&[]).inc_by(objects as u64);
     }
 
-    fn change(&self, change: impl FnOnce(&mut BTreeMap<Key, PluginCounts>)) {
-        let mut all = self.all.lock();
-        change(&mut all);
-        self.show(&all);
-    }
-
-    fn show(&self, all: &BTreeMap<Key, PluginCounts>) {
-        for state in STATES {
-            let count = all.values().filter(|its| its.state == state).count();
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
-            self.plugins.with_label_values(&[state]).set(count);
-        }
-        let sum = |of: fn(&PluginCounts) -> u32| -> i64 { all.values().map(|its| i64::from(of(its))).sum() };
-        self.objects.set(sum(|its| its.objects));
-        self.unhealthy.set(sum(|its| its.unhealthy));
-        self.drifted.set(sum(|its| its.drifted));
-        self.outdated.set(sum(|its| its.outdated.into()));
+    fn show(&self, key: &Key, counts: Option<PluginCounts>) {
+        self.plugins.set(key, counts);
+        self.plugins.read(|all| {
+            let sum = |of: fn(&PluginCounts) -> u32| -> i64 { all.values().map(|its| i64::from(of(its))).sum() };
+            self.objects.set(sum(|its| its.objects));
+            self.unhealthy.set(sum(|its| its.unhealthy));
+            self.drifted.set(sum(|its| its.drifted));
+            self.outdated.set(sum(|its| its.outdated.into()));
+        });
     }
 }
 
