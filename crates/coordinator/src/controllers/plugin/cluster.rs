@@ -17,7 +17,7 @@ use kube::{Api, Client, Error};
 use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use tidewaiter_kit::client::path_segment;
+use tidewaiter_kit::client::{optional, path_segment};
 use tidewaiter_kit::writer::NO_VERSION;
 use tokio::task::{JoinSet, spawn_blocking};
 use tracing::Instrument as _;
@@ -119,10 +119,8 @@ impl Cluster {
         if known.is_some() {
             return Ok(known);
         }
-        let served = match pinned_group(&self.own, &group_version).await {
-            Ok(served) => served,
-            Err(Error::Api(status)) if status.code == 404 => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(served) = optional(pinned_group(&self.own, &group_version).await)? else {
+            return Ok(None);
         };
         let kinds: Vec<Kind> = served
             .versioned_resources(version)
@@ -187,11 +185,8 @@ impl Cluster {
             }),
             ..DeleteParams::default()
         };
-        match self.api(&kind, id).delete(&path_segment(&id.name), &params).await {
-            Ok(_) => Ok(()),
-            Err(Error::Api(status)) if status.code == 404 => Ok(()),
-            Err(error) => Err(error),
-        }
+        let deleted = self.api(&kind, id).delete(&path_segment(&id.name), &params).await;
+        optional(deleted).map(drop)
     }
 
     /// The end of the log of the job's newest pod, in one line, if it can be read.
@@ -283,10 +278,6 @@ fn applied(
 
 pub(crate) fn is_forbidden(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 403)
-}
-
-pub(crate) fn is_not_found(error: &Error) -> bool {
-    matches!(error, Error::Api(status) if status.code == 404)
 }
 
 pub(crate) fn with_metadata(metadata: ObjectMeta) -> DynamicObject {

@@ -15,7 +15,7 @@ use kube::error::DiscoveryError;
 use kube::{Api, Error};
 use serde::Deserialize;
 use tidewaiter_api::names::PLUGIN_LABEL;
-use tidewaiter_kit::client::path_segment;
+use tidewaiter_kit::client::{is_not_found, path_segment};
 
 use super::read::is_absent;
 use super::{Cluster, Kind, PAGE, is_forbidden};
@@ -96,7 +96,7 @@ impl Cluster {
             Err(Error::Discovery(_)) => return Ok(None),
             // A version that is listed and not served: that of a definition that is not established, which has no
             // objects.
-            Err(Error::Api(status)) if status.code == 404 => return Ok(None),
+            Err(error) if is_not_found(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
         let mut all = served
@@ -218,7 +218,7 @@ impl Cluster {
         let api = Api::all_with(self.client.clone(), &resource);
         let mut search = Search::new(self, plugin, Whole::Definition);
         match search.other(&api, &resource).await {
-            Err(Error::Api(status)) if status.code == 404 => Err(not_yet(group, &resource.kind)),
+            Err(error) if is_not_found(&error) => Err(not_yet(group, &resource.kind)),
             found => found,
         }
     }
@@ -235,7 +235,7 @@ impl Cluster {
             match search.other(&api, &resource).await {
                 Ok(None) => {}
                 Ok(found) => return Ok(found),
-                Err(Error::Api(status)) if status.code == 404 => {
+                Err(error) if is_not_found(&error) => {
                     // The version is not served any more. The kind may be, in another one.
                     if self.defined(&resource.group, &resource.kind).await?.is_some() {
                         return Err(not_yet(&resource.group, &resource.kind));
@@ -341,7 +341,7 @@ impl<'a> Search<'a> {
             Err(error) if is_absent(&error, &owner.name) => return Ok(Owner::Nobody),
             Err(error) if is_forbidden(&error) => return Ok(Owner::Others),
             // The version may not be served any more: that says nothing of the owner.
-            Err(Error::Api(status)) if status.code == 404 => {
+            Err(error) if is_not_found(&error) => {
                 self.cluster.forget(&kind);
                 return Ok(Owner::Others);
             }

@@ -23,6 +23,7 @@ use kube::{Api, Error, Resource};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use tidewaiter_api::names::PLUGIN_LABEL;
+use tidewaiter_kit::client::is_not_found;
 use tidewaiter_kit::{Backoff, Chain, SharedClock, Tasks};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -225,7 +226,7 @@ async fn follow(watch: Watch, wakes: Wakes, clock: SharedClock) -> WatchKey {
                 continue;
             }
             Ok(()) => {}
-            Err(Error::Api(status)) if status.code == 404 => return watch.key,
+            Err(error) if is_not_found(&error) => return watch.key,
             Err(error) => {
                 debug!(kind = watch.resource.kind, error = %Chain(&error), "the objects of plugins cannot be watched");
                 if !keeps_version(&error) {

@@ -13,7 +13,7 @@ use kube::api::ListParams;
 use kube::core::{DynamicObject, ObjectMeta};
 use kube::{Api, Error};
 use tidewaiter_api::names::PLUGIN_LABEL;
-use tidewaiter_kit::client::path_segment;
+use tidewaiter_kit::client::{is_not_found, path_segment};
 
 use super::apply::perform_reads;
 use super::claim::Claimant;
@@ -21,7 +21,7 @@ use super::definitions::not_yet;
 use super::health::is_inert;
 use super::health_check::HealthCheck;
 use super::observe::{Live, Observed, Seen};
-use super::{Cluster, Kind, PAGE, Place, all_live, is_forbidden, is_not_found, live, with_metadata};
+use super::{Cluster, Kind, PAGE, Place, all_live, is_forbidden, live, with_metadata};
 use crate::controllers::plugin::desired::{Object, ObjectId};
 
 /// Named objects in one place that are read with one request, or a few pages.
@@ -128,7 +128,7 @@ impl Cluster {
             Err(error) if is_absent(&error, &id.name) => return Ok(None),
             Err(error) if is_forbidden(&error) => return Ok(Some((id.clone(), self.unreadable(id, &error)))),
             // The version may not be served any more.
-            Err(Error::Api(status)) if status.code == 404 => {
+            Err(error) if is_not_found(&error) => {
                 let listed = self.list(read, claimant.plugin).await?.objects;
                 return Ok(listed.into_iter().next().map(|(id, live)| (id, Seen::Ours(live))));
             }
@@ -194,7 +194,7 @@ impl Cluster {
             };
             let (metadata, mut page) = match page {
                 Ok(page) => page,
-                Err(Error::Api(status)) if status.code == 404 => {
+                Err(error) if is_not_found(&error) => {
                     self.forget(kind);
                     return Ok(None);
                 }
