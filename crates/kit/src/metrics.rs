@@ -16,8 +16,10 @@ use crate::clock::SharedClock;
 
 mod counter_of;
 mod process;
+mod state_gauge;
 
 use counter_of::CounterOf;
+pub use state_gauge::StateGauge;
 
 /// A metric that cannot be registered or shown.
 #[derive(Debug, thiserror::Error)]

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::client::optional;
 use crate::clock::SharedClock;
 use crate::key::Key;
 use crate::slim;
@@ -275,11 +276,7 @@ impl Writer {
         let failed = |error| WriteError::new::<K>(Verb::Read, object, error);
         let request = request::<K>(object).get(name(object), &GetParams::default());
         let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
-        match self.client.request::<K>(request).await {
-            Ok(found) => Ok(Some(found)),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(failed(error)),
-        }
+        optional(self.client.request::<K>(request).await).map_err(failed)
     }
 
     /// The object's metadata as the API server knows it; None when there is no object.
@@ -290,11 +287,8 @@ impl Writer {
         let failed = |error| WriteError::new::<K>(Verb::Read, object, error);
         let request = request::<K>(object).get_metadata(name(object), &GetParams::default());
         let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
-        match self.client.request::<PartialObjectMeta<K>>(request).await {
-            Ok(found) => Ok(Some(found.metadata)),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(failed(error)),
-        }
+        let found = optional(self.client.request::<PartialObjectMeta<K>>(request).await);
+        found.map(|found| found.map(|found| found.metadata)).map_err(failed)
     }
 
     /// Forgets what was written to an object that is gone.

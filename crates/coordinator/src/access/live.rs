@@ -13,6 +13,7 @@ use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding,
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_api::values::printable;
 use tidewaiter_kit::cache::list_all;
+use tidewaiter_kit::client::optional;
 use tidewaiter_kit::client::path_segment;
 use tidewaiter_kit::{Cacheable, Guarded, Undecodable};
 
@@ -163,11 +164,8 @@ where
     K: Cacheable + Resource<Scope = k8s_openapi::NamespaceResourceScope> + DeserializeOwned,
 {
     let api = Api::<Guarded<K>>::namespaced(client.clone(), CONTAINERSHIP_NAMESPACE);
-    match list_all(&api).await {
-        // Of a list only the kind can be missing.
-        Err(kube::Error::Api(status)) if status.code == 404 => Err(AccessError::NoDefinition(what)),
-        listed => read(listed, what),
-    }
+    // Of a list only the kind can be missing.
+    read(optional(list_all(&api).await), what)?.ok_or(AccessError::NoDefinition(what))
 }
 
 fn read<T>(found: kube::Result<T>, what: &'static str) -> Result<T, AccessError> {

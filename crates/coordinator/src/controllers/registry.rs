@@ -33,7 +33,6 @@ mod board;
 mod challenge;
 mod copies;
 mod credential;
-mod digest;
 mod ecr;
 mod error;
 mod pull_secret;
@@ -52,12 +51,12 @@ pub(super) use start::start;
 use address::ServerAddress;
 use board::{Board, State};
 use credential::{Credential, EcrLogin, Login, Source};
-use digest::Digest;
 use error::{Copies, Failed, RegistryError};
 use pull_secret::{PullSecret, SecretCopy, TokenLife};
 use stored::{SecretData, StoredRegistry, StoredSecret};
 use verify::{Verdict, Verify};
 
+use crate::digest::Digest;
 use crate::mirror::{Effect, RegistryCredentialsIn};
 
 /// The longest value of a label.

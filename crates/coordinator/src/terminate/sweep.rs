@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tidewaiter_api::names::{AUTHORIZATION_ROLE_BINDING_FINALIZER, AUTHORIZATION_ROLE_FINALIZER, UPGRADE_FINALIZER};
 use tidewaiter_cloud::models::{CLUSTER_LABEL_PREFIX, NODE_POOL_LABEL_PREFIX};
+use tidewaiter_kit::client::optional;
 use tidewaiter_kit::{Cache, Chain, Next, Pass, Reconciler, SharedClock, WriteError, Writer};
 use tracing::info;
 
@@ -303,17 +304,15 @@ impl Sweep<'_> {
 
 /// A page of the objects; empty if the kind is not defined in this cluster.
 fn list<T: Clone>(row: &Row, listed: Result<ObjectList<T>, kube::Error>) -> Result<ObjectList<T>, SweepError> {
-    match listed {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(ObjectList {
-            types: TypeMeta::default(),
-            metadata: ListMeta::default(),
-            items: Vec::new(),
-        }),
-        listed => listed.map_err(|error| SweepError {
-            row: row.name,
-            failed: Box::new(Failure::List(error)),
-        }),
-    }
+    let listed = optional(listed).map_err(|error| SweepError {
+        row: row.name,
+        failed: Box::new(Failure::List(error)),
+    })?;
+    Ok(listed.unwrap_or_else(|| ObjectList {
+        types: TypeMeta::default(),
+        metadata: ListMeta::default(),
+        items: Vec::new(),
+    }))
 }
 
 /// Returns true if there is another page; then the parameters ask for it.

@@ -1,11 +1,7 @@
 //! The rules of a role that do not apply, in Events and as a gauge.
 
-use std::collections::BTreeMap;
-
-use parking_lot::Mutex;
-use prometheus::IntGaugeVec;
 use tidewaiter_api::cloud_sync::CLUSTER_ROLE;
-use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::metrics::{MetricsError, StateGauge};
 use tidewaiter_kit::{Key, Metrics, Notice, ReconcileError, Retry, WriteError};
 
 use super::plan::{Refused, Why};
@@ -88,39 +84,21 @@ fn named<T: ToString>(rules: &[T]) -> String {
 }
 
 /// The refused rules of each role, as a gauge.
-pub(super) struct Refusals {
-    all: Mutex<BTreeMap<Key, Vec<&'static str>>>,
-    gauge: IntGaugeVec,
-}
+pub(super) struct Refusals(StateGauge<Vec<&'static str>>);
 
 impl Refusals {
     pub(super) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
-        let gauge = metrics.gauge_vec(
+        let refused = [
             "tidewaiter_role_rules_refused",
             "Rules of roles of the cloud that are not applied: privileged (amounts to full control), ceiling (beyond rbacCeiling), invalid.",
-            &["reason"],
-        )?;
-        for reason in Why::WORDS {
-            gauge.with_label_values(&[reason]).set(0);
-        }
-        Ok(Self {
-            all: Mutex::default(),
-            gauge,
-        })
+            "reason",
+        ];
+        StateGauge::new(metrics, refused, Why::WORDS, Vec::as_slice).map(Self)
     }
 
     pub(super) fn set(&self, key: &Key, refused: &[Refused]) {
-        let mut all = self.all.lock();
-        if refused.is_empty() {
-            all.remove(key);
-        } else {
-            all.insert(key.clone(), refused.iter().map(|refused| refused.why.word()).collect());
-        }
-        for reason in Why::WORDS {
-            let count = all.values().flatten().filter(|word| **word == reason).count();
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
-            self.gauge.with_label_values(&[reason]).set(count);
-        }
+        let words = || refused.iter().map(|refused| refused.why.word()).collect();
+        self.0.set(key, (!refused.is_empty()).then(words));
     }
 }
 

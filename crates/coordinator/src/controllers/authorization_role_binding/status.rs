@@ -1,11 +1,9 @@
 //! The waits of a binding, in Events and as a gauge.
 
-use std::collections::BTreeMap;
+use std::slice;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use prometheus::IntGaugeVec;
-use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::metrics::{MetricsError, StateGauge};
 use tidewaiter_kit::{Key, Metrics, Notice, ReconcileError, Retry, SharedClock, WriteError};
 
 use crate::controllers::rbac::notice;
@@ -129,47 +127,36 @@ impl ReconcileError for BindingError {
 /// The bindings that wait, as a gauge.
 pub(super) struct Waiting {
     /// The condition that each waits for, and since when (monotonic).
-    all: Mutex<BTreeMap<Key, (&'static str, Duration)>>,
-    gauge: IntGaugeVec,
+    all: StateGauge<(&'static str, Duration)>,
     clock: SharedClock,
 }
 
 impl Waiting {
     pub(super) fn new(metrics: &Metrics, clock: SharedClock) -> Result<Self, MetricsError> {
-        let gauge = metrics.gauge_vec(
+        let waiting = [
             "tidewaiter_role_bindings_waiting",
             "Role bindings of the cloud that are not bound, by what they wait for: role, namespace, unknown (a role that the cloud may list cannot be read in the cluster), held (a role that is held as another coordinator left it).",
-            &["for"],
-        )?;
-        for word in Wait::WORDS {
-            gauge.with_label_values(&[word]).set(0);
-        }
+            "for",
+        ];
         Ok(Self {
-            all: Mutex::default(),
-            gauge,
+            all: StateGauge::new(metrics, waiting, Wait::WORDS, |(word, _)| slice::from_ref(word))?,
             clock,
         })
     }
 
     pub(super) fn set(&self, key: &Key, wait: Option<&Wait>) {
-        let now = self.clock.monotonic();
-        let mut all = self.all.lock();
-        let before = all.remove(key);
-        if let Some((word, _)) = before {
-            self.gauge.with_label_values(&[word]).dec();
-        }
-        if let Some(wait) = wait {
-            self.gauge.with_label_values(&[wait.word()]).inc();
-            let since = before.map_or(now, |(_, since)| since);
-            all.insert(key.clone(), (wait.word(), since));
-        }
+        let since = self.since(key).unwrap_or_else(|| self.clock.monotonic());
+        self.all.set(key, wait.map(|wait| (wait.word(), since)));
+    }
+
+    fn since(&self, key: &Key) -> Option<Duration> {
+        self.all.read(|all| all.get(key).map(|(_, since)| *since))
     }
 
     /// Returns true if it has waited for a moment only, as each binding does that arrives before its role.
     pub(super) fn has_just_begun(&self, key: &Key) -> bool {
         let now = self.clock.monotonic();
-        let all = self.all.lock();
-        all.get(key).is_some_and(|(_, since)| now < *since + A_MOMENT)
+        self.since(key).is_some_and(|since| now < since + A_MOMENT)
     }
 }
 

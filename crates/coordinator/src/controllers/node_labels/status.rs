@@ -1,12 +1,11 @@
 //! The reports of the passes: the source of each Node's node pool, and the number of contradictions between a label and
 //! the cloud.
 
-use std::collections::BTreeMap;
+use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
-use prometheus::{IntCounterVec, IntGaugeVec};
-use tidewaiter_kit::metrics::MetricsError;
+use prometheus::IntCounterVec;
+use tidewaiter_kit::metrics::{MetricsError, StateGauge};
 use tidewaiter_kit::{Key, Metrics, Notice, WriteLimits};
 use tracing::info;
 
@@ -27,8 +26,7 @@ pub(super) fn changes_too_often() -> Notice {
 #[derive(Debug)]
 pub(super) struct Status {
     /// The word that is counted of each Node.
-    nodes: Mutex<BTreeMap<Key, &'static str>>,
-    gauge: IntGaugeVec,
+    nodes: StateGauge<&'static str>,
     corrections: IntCounterVec,
     label_decides: AtomicBool,
 }
@@ -40,15 +38,13 @@ const WORDS: [&str; 5] = ["cloud", "label", "none", "unknown", CONTRADICTED];
 
 impl Status {
     pub(super) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
-        let gauge = metrics.gauge_vec(
+        let decisions = [
             "tidewaiter_node_pool_decisions",
             "Nodes by what decided their node pool: cloud, label (the cloud knows no names), none (in no node pool), unknown (the cloud has not \
              been read), contradicted (the label contradicts the cloud, and is not corrected yet).",
-            &["decision"],
-        )?;
-        for word in WORDS {
-            gauge.with_label_values(&[word]).set(0);
-        }
+            "decision",
+        ];
+        let nodes = StateGauge::new(metrics, decisions, WORDS, slice::from_ref)?;
         let corrections = metrics.counter_vec(
             "tidewaiter_node_pool_corrections_total",
             "Labels containership.io/node-pool-id that contradicted the cloud and were corrected.",
@@ -56,8 +52,7 @@ impl Status {
         )?;
         corrections.with_label_values::<&str>(&[]).inc_by(0);
         Ok(Self {
-            nodes: Mutex::default(),
-            gauge,
+            nodes,
             corrections,
             label_decides: AtomicBool::new(false),
         })
@@ -81,26 +76,11 @@ impl Status {
                 "the label decides the node pool of Nodes that the cloud does not know by name"
             );
         }
-        self.set(Key::new(seen.node.name()), Some(word));
+        self.nodes.set(&Key::new(seen.node.name()), Some(word));
     }
 
     /// The Node is gone.
     pub(super) fn forget(&self, key: &Key) {
-        self.set(key.clone(), None);
-    }
-
-    fn set(&self, key: Key, word: Option<&'static str>) {
-        let mut nodes = self.nodes.lock();
-        let before = match word {
-            Some(word) => nodes.insert(key, word),
-            None => nodes.remove(&key),
-        };
-        drop(nodes);
-        if let Some(before) = before {
-            self.gauge.with_label_values(&[before]).dec();
-        }
-        if let Some(word) = word {
-            self.gauge.with_label_values(&[word]).inc();
-        }
+        self.nodes.set(key, None);
     }
 }

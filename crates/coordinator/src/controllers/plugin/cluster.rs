@@ -6,7 +6,7 @@
 //!
 //! What may not be read is observed as unreadable, object by object: it keeps no other.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -17,32 +17,43 @@ use kube::{Api, Client, Error};
 use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use tidewaiter_kit::client::path_segment;
+use tidewaiter_kit::client::{optional, path_segment};
 use tidewaiter_kit::writer::NO_VERSION;
 use tokio::task::{JoinSet, spawn_blocking};
 use tracing::Instrument as _;
 
-use super::account::PluginAccount;
-use super::health::{Health, health, is_inert};
-use super::health_check::HealthCheck;
-use super::job::JobState;
-use super::kubectl;
-use super::object::{Object, ObjectId};
-use super::observed::Live;
-use fields::{our_fields, writes};
+use super::settings::{ByPlugin, Identity, PluginAccount};
+use crate::controllers::plugin::desired::{Object, ObjectId};
+use crate::controllers::plugin::report::Problem;
+use claim::{has_fields, has_label, our_fields, writes};
+use health::{health, is_inert};
 
-mod fields;
+mod apply;
+mod claim;
+mod definitions;
+mod follow;
+mod health;
+mod health_check;
 mod observe;
-mod others;
+mod plan;
 mod read;
-mod versions;
+mod remove;
+mod wake;
 
-pub(super) use fields::is_ours;
+pub(super) use apply::{Applier, Performed, Work, perform_writes};
+pub(super) use follow::Followed;
+pub(super) use health::{Health, JobState};
+pub(super) use health_check::{HealthCheck, health_checks};
+pub(super) use observe::{Claim, Live, Observed, Seen};
+pub(super) use plan::{Waits, plan, runs_again};
+pub(crate) use remove::PluginRemoval;
+pub(super) use remove::Removed;
+pub(super) use wake::Wakes;
 
 /// The field manager of the objects of plugins.
-pub(super) const MANAGER: &str = "tidewaiter/plugin";
+pub(crate) const MANAGER: &str = "tidewaiter/plugin";
 /// Objects in a page of a list. Others decide how large each is.
-pub(super) const PAGE: u32 = 50;
+pub(crate) const PAGE: u32 = 50;
 /// Pods of a failed job among which the newest is looked for.
 const PODS: u32 = 20;
 /// The end of the log of a failed job.
@@ -51,41 +62,41 @@ const TAIL_BYTES: usize = 400;
 
 /// A kind that the API server serves.
 #[derive(Clone, Debug)]
-pub(super) struct Kind {
-    pub(super) resource: ApiResource,
-    pub(super) namespaced: bool,
+pub(crate) struct Kind {
+    pub(crate) resource: ApiResource,
+    pub(crate) namespaced: bool,
 }
 
 /// The place in which objects of a kind are listed and watched.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub(super) kind: Kind,
+pub(crate) struct Place {
+    pub(crate) kind: Kind,
     /// Without it, everywhere.
-    pub(super) namespace: Option<String>,
+    pub(crate) namespace: Option<String>,
 }
 
 /// An object that was applied.
-pub(super) struct Written {
-    pub(super) uid: String,
+pub(crate) struct Written {
+    pub(crate) uid: String,
     /// The digest of the fields that are ours.
-    pub(super) fields: String,
+    pub(crate) fields: String,
 }
 
 /// The API server.
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     /// Of the coordinator itself: it discovers the kinds.
     own: Client,
     /// For requests about objects.
-    pub(super) client: Client,
+    pub(crate) client: Client,
     /// The identity of `client`; None is the coordinator itself.
-    pub(super) account: Option<PluginAccount>,
+    pub(crate) account: Option<PluginAccount>,
     /// The kinds of each group and version. One that is missing is requested again.
     known: Mutex<HashMap<GroupVersion, Arc<Vec<Kind>>>>,
 }
 
 impl Cluster {
     /// `own` must be a fenced one.
-    pub(super) fn new(own: &Client, account: Option<PluginAccount>) -> Self {
+    pub(crate) fn new(own: &Client, account: Option<PluginAccount>) -> Self {
         Self {
             own: own.clone(),
             client: account
@@ -97,7 +108,7 @@ impl Cluster {
     }
 
     /// The kind, if the API server serves it.
-    pub(super) async fn kind(&self, group: &str, version: &str, kind: &str) -> Result<Option<Kind>, Error> {
+    pub(crate) async fn kind(&self, group: &str, version: &str, kind: &str) -> Result<Option<Kind>, Error> {
         // An inventory that somebody has edited may say anything.
         if version.is_empty() || !version.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Ok(None);
@@ -108,10 +119,8 @@ impl Cluster {
         if known.is_some() {
             return Ok(known);
         }
-        let served = match pinned_group(&self.own, &group_version).await {
-            Ok(served) => served,
-            Err(Error::Api(status)) if status.code == 404 => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(served) = optional(pinned_group(&self.own, &group_version).await)? else {
+            return Ok(None);
         };
         let kinds: Vec<Kind> = served
             .versioned_resources(version)
@@ -130,7 +139,7 @@ impl Cluster {
 
     /// Applies the object. With `uid`, it changes that one only; without, it creates the object, and fails if one has
     /// appeared meanwhile.
-    pub(super) async fn apply(&self, id: &ObjectId, object: &Object, uid: Option<&str>) -> Result<Written, Error> {
+    pub(crate) async fn apply(&self, id: &ObjectId, object: &Object, uid: Option<&str>) -> Result<Written, Error> {
         let kind = self.served(id, &object.version).await?;
         let (params, body) = applied(&kind, id, object, uid)?;
         let (api, name) = (self.api(&kind, id), path_segment(&id.name));
@@ -145,7 +154,7 @@ impl Cluster {
     }
 
     /// The result of [`Cluster::apply`], from a dry run of the API server.
-    pub(super) async fn dry_run(&self, id: &ObjectId, object: &Object, uid: Option<&str>) -> Result<Value, Error> {
+    pub(crate) async fn dry_run(&self, id: &ObjectId, object: &Object, uid: Option<&str>) -> Result<Value, Error> {
         let kind = self.served(id, &object.version).await?;
         let (mut params, body) = applied(&kind, id, object, uid)?;
         params.dry_run = true;
@@ -157,14 +166,14 @@ impl Cluster {
     }
 
     /// The object as it is. None if there is none.
-    pub(super) async fn get(&self, id: &ObjectId, version: &str) -> Result<Option<Value>, Error> {
+    pub(crate) async fn get(&self, id: &ObjectId, version: &str) -> Result<Option<Value>, Error> {
         let kind = self.served(id, version).await?;
         let found = self.api(&kind, id).get_opt(&path_segment(&id.name)).await?;
         found.map(serde_json::to_value).transpose().map_err(Error::SerdeError)
     }
 
     /// Deletes the object with this uid, and what it owns.
-    pub(super) async fn delete(&self, id: &ObjectId, version: &str, uid: &str) -> Result<(), Error> {
+    pub(crate) async fn delete(&self, id: &ObjectId, version: &str, uid: &str) -> Result<(), Error> {
         let Some(kind) = self.kind_in_any_version(&id.group, version, &id.kind).await? else {
             return Ok(());
         };
@@ -176,15 +185,12 @@ impl Cluster {
             }),
             ..DeleteParams::default()
         };
-        match self.api(&kind, id).delete(&path_segment(&id.name), &params).await {
-            Ok(_) => Ok(()),
-            Err(Error::Api(status)) if status.code == 404 => Ok(()),
-            Err(error) => Err(error),
-        }
+        let deleted = self.api(&kind, id).delete(&path_segment(&id.name), &params).await;
+        optional(deleted).map(drop)
     }
 
     /// The end of the log of the job's newest pod, in one line, if it can be read.
-    pub(super) async fn log_tail(&self, job: &ObjectId) -> Option<String> {
+    pub(crate) async fn log_tail(&self, job: &ObjectId) -> Option<String> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &job.namespace);
         let of_job = ListParams::default()
             .labels(&format!("batch.kubernetes.io/job-name={}", job.name))
@@ -212,7 +218,7 @@ impl Cluster {
         })
     }
 
-    pub(super) fn api(&self, kind: &Kind, id: &ObjectId) -> Api<DynamicObject> {
+    pub(crate) fn api(&self, kind: &Kind, id: &ObjectId) -> Api<DynamicObject> {
         if kind.namespaced {
             Api::namespaced_with(self.client.clone(), &id.namespace, &kind.resource)
         } else {
@@ -270,15 +276,11 @@ fn applied(
     Ok((params, to_raw_value(&body).map_err(Error::SerdeError)?))
 }
 
-pub(super) fn is_forbidden(error: &Error) -> bool {
+pub(crate) fn is_forbidden(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 403)
 }
 
-pub(super) fn is_not_found(error: &Error) -> bool {
-    matches!(error, Error::Api(status) if status.code == 404)
-}
-
-pub(super) fn with_metadata(metadata: ObjectMeta) -> DynamicObject {
+pub(crate) fn with_metadata(metadata: ObjectMeta) -> DynamicObject {
     DynamicObject {
         types: None,
         metadata,
@@ -303,7 +305,7 @@ async fn all_live(
         .map_err(|error| Error::Service(error.into()))
 }
 
-pub(super) fn live(kind: &Kind, object: &DynamicObject, check: Option<&HealthCheck>) -> (ObjectId, Live) {
+pub(crate) fn live(kind: &Kind, object: &DynamicObject, check: Option<&HealthCheck>) -> (ObjectId, Live) {
     let ApiResource { group, kind, .. } = &kind.resource;
     let meta = &object.metadata;
     let id = ObjectId {
@@ -326,10 +328,41 @@ pub(super) fn live(kind: &Kind, object: &DynamicObject, check: Option<&HealthChe
             None => health(group, kind, &value()),
         },
         job: is_job.then(|| JobState::of(&value())),
-        is_kubectls: kubectl::has_fields(meta),
-        is_labelled_by_kubectl: kubectl::has_label(meta),
+        is_kubectls: has_fields(meta),
+        is_labelled_by_kubectl: has_label(meta),
     };
     (id, live)
+}
+
+/// The API server as each service account sees it, and as the coordinator itself does.
+pub(crate) struct Clusters {
+    own: Cluster,
+    accounts: ByPlugin<PluginAccount>,
+    by_account: BTreeMap<PluginAccount, Cluster>,
+}
+
+impl Clusters {
+    /// `client` must be a fenced one.
+    pub(crate) fn new(client: &Client, accounts: ByPlugin<PluginAccount>) -> Self {
+        let rows = accounts.rows();
+        Self {
+            own: Cluster::new(client, None),
+            by_account: rows
+                .map(|(_, account)| (account.clone(), Cluster::new(client, Some(account.clone()))))
+                .collect(),
+            accounts,
+        }
+    }
+
+    /// That of the plugin. As soon as one plugin has a service account, none is applied with all rights by mistake.
+    pub(crate) fn of(&self, plugin: &Identity) -> Result<&Cluster, Problem> {
+        if self.accounts.is_empty() {
+            return Ok(&self.own);
+        }
+        let account = self.accounts.of(plugin);
+        let cluster = account.and_then(|account| self.by_account.get(account));
+        cluster.ok_or_else(|| Problem::no_account(plugin))
+    }
 }
 
 #[cfg(test)]

@@ -1,28 +1,47 @@
 //! Reports the state of a plugin: its history, its status and Events.
+//!
+//! The write of a status starts no pass. A pass that fails writes a status, and the API server may say something else each
+//! time: if the write started the next pass, a plugin that fails would not wait for its backoff. A status that somebody
+//! else wrote, or that is not the last one, starts a pass. So does every other change.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
+use kube::core::ObjectMeta;
+use parking_lot::Mutex;
 use serde_json::json;
 use tidewaiter_api::Condition;
 use tidewaiter_api::containership::plugin::READY;
-use tidewaiter_api::containership::{Plugin, PluginStatus};
+use tidewaiter_api::containership::{PendingVersion, Plugin, PluginStatus};
 use tidewaiter_api::names::{PLUGIN_HISTORY_ANNOTATION, PLUGIN_LABEL};
+use tidewaiter_api::values::quoted;
 use tidewaiter_kit::backoff::jittered;
-use tidewaiter_kit::{Key, Next, Notice, WriteError, WriteLimits};
+use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::{
+    Backoff, Backoffs, Change, Events, Key, Kit, Next, Notice, Queue, SharedClock, Trigger, WriteError, WriteLimits,
+    Writer,
+};
 use tracing::warn;
 
-use super::PluginController;
-use super::engine::Performed;
-use super::fetch::REFRESH;
-use super::object::ObjectId;
-use super::plan::Waits;
-use super::problem::{PluginError, handing_over};
-use super::record::Record;
-use super::status::{APPROVAL_NEEDED, Facts, State, manifests_outdated, status};
+use crate::controllers::plugin::cluster::{Performed, Removed, Waits};
+use crate::controllers::plugin::desired::{ObjectId, REFRESH, Record};
+use problem::handing_over;
+use status::{manifests_outdated, status};
 
+mod problem;
+mod status;
+
+pub(crate) use problem::PluginError;
+pub(super) use problem::{DENIED, Problem, is_immutable};
+use status::Board;
+pub(super) use status::{APPROVAL_NEEDED, Facts, State, approval_needed};
+
+/// Between two looks at something that a plugin waits for, when no watch shows it.
+const WAITS: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
 const JITTER: f64 = 0.1;
 /// Writes that take longer are reported.
 const MOMENT: Duration = Duration::from_secs(3);
@@ -31,11 +50,45 @@ const UNHEALTHY: Duration = Duration::from_mins(1);
 /// The reasons of `Ready` while a plugin waits for something before its first write.
 const BEFORE_WRITES: [&str; 3] = ["DependencyNotReady", "VersionChanges", APPROVAL_NEEDED];
 /// Reason of `Ready`: somebody changes the objects again and again.
-pub(super) const CHANGED_OFTEN: &str = "ChangedOften";
+pub(crate) const CHANGED_OFTEN: &str = "ChangedOften";
 
-impl PluginController {
+/// Reports on plugins.
+pub(crate) struct Reporter {
+    reported: Reported,
+    /// The time that each plugin has waited without a change.
+    waits: Backoffs<Key>,
+    writer: Arc<Writer>,
+    events: Events,
+    clock: SharedClock,
+    board: Board,
+}
+
+impl Reporter {
+    pub(crate) fn new(writer: Arc<Writer>, events: Events, kit: &Kit) -> Result<Self, MetricsError> {
+        Ok(Self {
+            reported: Reported::default(),
+            waits: Backoffs::new(WAITS),
+            writer,
+            events,
+            clock: Arc::clone(&kit.clock),
+            board: Board::new(&kit.metrics)?,
+        })
+    }
+
+    /// Reconciles each plugin that changes, unless the change is the write of its last status.
+    pub(crate) fn unless_reported(&self, queue: &Queue) -> Trigger<Plugin> {
+        self.reported.unless_reported(queue)
+    }
+
+    /// The plugin is gone.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.waits.reset(key);
+        self.reported.forget(key);
+        self.board.remove(key);
+    }
+
     /// Awaits writes. That they take long is reported.
-    pub(super) async fn write<T>(
+    pub(crate) async fn report_slow<T>(
         &self,
         writes: impl Future<Output = T>,
         plugin: &mut Plugin,
@@ -80,22 +133,22 @@ impl PluginController {
     }
 
     /// Writes the history and the status, also when the pass failed.
-    pub(super) async fn report(
+    pub(crate) async fn report(
         &self,
         plugin: &Plugin,
         record: &Record,
-        mut facts: Facts,
+        facts: &mut Facts,
         end: Result<State, PluginError>,
-    ) -> Result<Next, PluginError> {
+    ) -> Result<State, PluginError> {
         let applies = record.applied_version() == plugin.spec.version;
-        facts.outdated = self.outdated(plugin, &facts);
+        self.tell_outdated(plugin, facts);
         facts.state = match &end {
             Ok(state) => state.clone(),
             // What is applied stays so while the cloud is away.
-            Err(PluginError::Cloud(_)) if applies => return end.map(|_| Next::UntilChanged),
+            Err(PluginError::Cloud(_)) if applies => return end,
             Err(error) => match error.problem() {
-                Some(problem) => State::Keeps(problem),
-                None => return end.map(|_| Next::UntilChanged),
+                Some(problem) => State::Blocked(problem),
+                None => return end,
             },
         };
         let before = plugin.status.clone().unwrap_or_default();
@@ -106,7 +159,7 @@ impl PluginController {
         }
         record.applied_version().clone_into(&mut facts.applied_version);
         record.revision().clone_into(&mut facts.revision);
-        let after = status(&facts, &before, plugin.metadata.generation, self.clock.now());
+        let after = status(facts, &before, plugin.metadata.generation, self.clock.now());
         let key = Key::of(plugin);
         self.board.set(&key, &after, facts.outdated.is_some());
         let differs = before != after;
@@ -115,31 +168,48 @@ impl PluginController {
         }
         let is_new = self.reported.set(&key, &after) || differs;
         self.write_status(plugin, record, is_new.then_some(after)).await?;
-        let state = end?;
-        self.tidy(&key, record, &facts).await?;
-        Ok(match state {
+        end
+    }
+
+    /// The next pass over a plugin in this state.
+    pub(crate) fn next(&self, key: &Key, state: &State, facts: &Facts) -> Next {
+        match state {
             State::Waits(waits) if waits.reason == CHANGED_OFTEN => Next::Pending(WriteLimits::REFILL),
-            State::Waits(_) => self.wait(&key),
+            State::Waits(_) => self.wait(key),
             _ if facts.unhealthy.is_empty() => Next::After(jittered(REFRESH, JITTER)),
             _ => Next::Pending(jittered(UNHEALTHY, JITTER)),
-        })
+        }
     }
 
     /// Until the next look at what the plugin waits for.
-    pub(super) fn wait(&self, key: &Key) -> Next {
+    pub(crate) fn wait(&self, key: &Key) -> Next {
         Next::Pending(self.waits.next(key, self.clock.monotonic()))
     }
 
-    /// The reason why the applied manifests may not be those of the cloud now. An earlier version that a person went
-    /// back to is not fetched.
-    fn outdated(&self, plugin: &Plugin, facts: &Facts) -> Option<String> {
-        let outdated = self.manifests.outdated(Key::of(plugin).name());
-        let outdated = outdated.filter(|_| facts.rolled_back.is_none());
-        if let Some(why) = &outdated {
+    /// Tells why the applied manifests may not be those of the cloud now. An earlier version that a person went back to
+    /// is not fetched.
+    fn tell_outdated(&self, plugin: &Plugin, facts: &mut Facts) {
+        facts.outdated = facts.outdated.take().filter(|_| facts.rolled_back.is_none());
+        if let Some(why) = &facts.outdated {
             let notice = Notice::warning("ManifestsUnavailable", "Apply", manifests_outdated(why));
-            self.events.publish(&plugin.object_ref(&()), notice);
+            self.publish(plugin, notice);
         }
-        outdated
+    }
+
+    /// Tells that an approval names another diff than there is now.
+    pub(crate) fn tell_approval_outdated(&self, plugin: &Plugin, asked: &str, pending: &PendingVersion) {
+        let note = format!(
+            "nothing is approved: the approval is of {}, and the diff of version {} is {} now. See it again with tidewaiter plugin diff.",
+            quoted(asked),
+            pending.version,
+            pending.digest
+        );
+        self.publish(plugin, Notice::warning("ApprovalOutdated", "Approve", note));
+    }
+
+    /// Publishes an Event of the plugin.
+    pub(crate) fn publish(&self, plugin: &Plugin, notice: Notice) {
+        self.events.publish(&plugin.object_ref(&()), notice);
     }
 
     async fn write_status(
@@ -164,7 +234,7 @@ impl PluginController {
         Ok(())
     }
 
-    pub(super) fn tell(&self, plugin: &Plugin, performed: &Performed) {
+    pub(crate) fn tell(&self, plugin: &Plugin, performed: &Performed) {
         let about = plugin.object_ref(&());
         self.board.correct(performed.corrected.len());
         for id in &performed.corrected {
@@ -185,7 +255,7 @@ impl PluginController {
         }
     }
 
-    pub(super) fn tell_left(&self, plugin: &str, about: &ObjectReference, left: &[ObjectId]) {
+    pub(crate) fn tell_left(&self, plugin: &str, about: &ObjectReference, left: &[ObjectId]) {
         log_left(plugin, left);
         for id in left {
             self.events
@@ -193,7 +263,18 @@ impl PluginController {
         }
     }
 
-    pub(super) fn tell_found(&self, plugin: &Plugin, drifted: &[ObjectId], used: &[ObjectId]) {
+    /// Tells what stays of a plugin that is removed, and every problem but the first, which the error of the pass says.
+    pub(crate) fn tell_removed(&self, about: &ObjectReference, removed: &Removed) {
+        for (id, what) in &removed.kept {
+            self.events.publish(about, kept(id, what));
+        }
+        for problem in removed.problems.iter().skip(1) {
+            let notice = Notice::warning(problem.reason, "Delete", problem.note.clone());
+            self.events.publish(about, notice);
+        }
+    }
+
+    pub(crate) fn tell_found(&self, plugin: &Plugin, drifted: &[ObjectId], used: &[ObjectId]) {
         let about = plugin.object_ref(&());
         for id in drifted {
             let note =
@@ -213,7 +294,7 @@ impl PluginController {
 }
 
 /// Logs each object whose label somebody took off: nothing remembers it afterwards.
-pub(super) fn log_left(plugin: &str, left: &[ObjectId]) {
+pub(crate) fn log_left(plugin: &str, left: &[ObjectId]) {
     for id in left {
         warn!(plugin, "{}", stays(id));
     }
@@ -226,9 +307,55 @@ fn stays(id: &ObjectId) -> String {
     )
 }
 
-pub(super) fn kept(id: &ObjectId, what: &str) -> Notice {
+fn kept(id: &ObjectId, what: &str) -> Notice {
     let note = format!(
         "{id} stays, because it has {what}, which is not of the plugin. Delete it when nothing in it is needed any more."
     );
     Notice::warning("ObjectKept", "Delete", note)
 }
+
+/// The last status of each plugin. Clones share them.
+#[derive(Clone, Default)]
+struct Reported(Arc<Mutex<BTreeMap<Key, PluginStatus>>>);
+
+impl Reported {
+    /// The pass has determined this status. True if the last one was another: the cache may not show that one yet, and
+    /// then does not say whether a write is needed.
+    fn set(&self, plugin: &Key, status: &PluginStatus) -> bool {
+        let last = self.0.lock().insert(plugin.clone(), status.clone());
+        last.is_some_and(|last| last != *status)
+    }
+
+    /// The plugin is gone.
+    fn forget(&self, plugin: &Key) {
+        self.0.lock().remove(plugin);
+    }
+
+    /// Reconciles each plugin that changes, unless the change is the write of its last status.
+    fn unless_reported(&self, queue: &Queue) -> Trigger<Plugin> {
+        let (reported, queue) = (self.clone(), queue.clone());
+        Trigger::calls(move |change: &Change<'_, Plugin>| {
+            let both = change.before.zip(change.after);
+            if both.is_none_or(|(before, after)| !reported.is_write(change.key(), before, after)) {
+                queue.push(change.key().clone());
+            }
+        })
+    }
+
+    fn is_write(&self, plugin: &Key, before: &Plugin, after: &Plugin) -> bool {
+        let is_last = after.status.is_some() && self.0.lock().get(plugin) == after.status.as_ref();
+        is_last && before.spec == after.spec && unversioned(before) == unversioned(after)
+    }
+}
+
+/// The metadata without what each write changes.
+fn unversioned(plugin: &Plugin) -> ObjectMeta {
+    ObjectMeta {
+        resource_version: None,
+        managed_fields: None,
+        ..plugin.metadata.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,11 @@
 //! The state of each registry, as metrics: their number by state, and the first expiry of a token.
 
-use std::collections::BTreeMap;
+use std::slice;
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
-use prometheus::{IntGauge, IntGaugeVec};
-use tidewaiter_kit::Metrics;
-use tidewaiter_kit::metrics::MetricsError;
+use prometheus::IntGauge;
+use tidewaiter_kit::metrics::{MetricsError, StateGauge};
+use tidewaiter_kit::{Key, Metrics};
 
 /// The state of a registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,50 +47,43 @@ impl State {
 /// The states of all registries.
 #[derive(Debug)]
 pub(super) struct Board {
-    all: Mutex<BTreeMap<String, (State, Option<Timestamp>)>>,
-    registries: IntGaugeVec,
+    /// The state of each, and the expiry of its token.
+    registries: StateGauge<(&'static str, Option<Timestamp>)>,
     expiry: IntGauge,
 }
 
 impl Board {
     pub(super) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
-        let board = Self {
-            all: Mutex::default(),
-            registries: metrics.gauge_vec(
-                "tidewaiter_registries",
-                "Registries by state: ready; missing (no credentials); invalid (unusable credentials or address); refused (the registry refuses the credential); unchecked (the registry cannot be asked); no_token (ECR gives no token); not_written. 0 on a replica that does not lead.",
-                &["state"],
-            )?,
+        let registries = [
+            "tidewaiter_registries",
+            "Registries by state: ready; missing (no credentials); invalid (unusable credentials or address); refused (the registry refuses the credential); unchecked (the registry cannot be asked); no_token (ECR gives no token); not_written. 0 on a replica that does not lead.",
+            "state",
+        ];
+        let states = State::ALL.map(State::word);
+        Ok(Self {
+            registries: StateGauge::new(metrics, registries, states, |(word, _)| slice::from_ref(word))?,
             expiry: metrics.gauge(
                 "tidewaiter_registry_token_expiry_timestamp_seconds",
                 "Unix time at which the first token of a registry expires, in seconds; 0 without a token.",
             )?,
-        };
-        board.show(&BTreeMap::new());
-        Ok(board)
+        })
     }
 
     /// The registry is in this state; its token expires then.
     pub(super) fn set(&self, id: &str, state: State, expires: Option<Timestamp>) {
-        let mut all = self.all.lock();
-        all.insert(id.to_owned(), (state, expires));
-        self.show(&all);
+        self.show(id, Some((state.word(), expires)));
     }
 
     /// The registry is gone.
     pub(super) fn remove(&self, id: &str) {
-        let mut all = self.all.lock();
-        all.remove(id);
-        self.show(&all);
+        self.show(id, None);
     }
 
-    fn show(&self, all: &BTreeMap<String, (State, Option<Timestamp>)>) {
-        for state in State::ALL {
-            let count = all.values().filter(|(its, _)| *its == state).count();
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
-            self.registries.with_label_values(&[state.word()]).set(count);
-        }
-        let first = all.values().filter_map(|(_, expires)| *expires).min();
-        self.expiry.set(first.map_or(0, Timestamp::as_second));
+    fn show(&self, id: &str, registry: Option<(&'static str, Option<Timestamp>)>) {
+        self.registries.set(&Key::new(id), registry);
+        self.registries.read(|all| {
+            let first = all.values().filter_map(|(_, expires)| *expires).min();
+            self.expiry.set(first.map_or(0, Timestamp::as_second));
+        });
     }
 }

@@ -10,8 +10,8 @@ use tidewaiter_api::names::secret_keys;
 use tidewaiter_api::values::{SecretText, quoted};
 
 use super::address::{DOCKER_HUB, InvalidAddress, ServerAddress};
-use super::digest::Digest;
 use super::stored::SecretData;
+use crate::digest::Digest;
 
 const DEFAULT_REGION: &str = "us-east-1";
 

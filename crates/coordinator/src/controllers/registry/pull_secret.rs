@@ -20,9 +20,9 @@ use tidewaiter_api::names::{
 use tidewaiter_kit::{Desired, Difference};
 
 use super::credential::Login;
-use super::digest::Digest;
 use super::stored::{Hidden, StoredSecret};
 use crate::controllers::rbac::is_written_by;
+use crate::digest::Digest;
 
 const JSON_FORM: (&str, &str) = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson");
 const OLD_FORM: (&str, &str) = ("kubernetes.io/dockercfg", ".dockercfg");

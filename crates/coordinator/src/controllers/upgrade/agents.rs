@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::{NodeName, NodeReport};
 use tidewaiter_kit::cache::list_all;
+use tidewaiter_kit::client::optional;
 use tidewaiter_kit::{Clock, Guarded, slim};
 use tidewaiter_upgrade::HostReport;
 
@@ -204,11 +205,8 @@ impl Agents {
 async fn read_report(client: &Client, node: &NodeName) -> kube::Result<Option<Agent>> {
     let api = Api::<Guarded<SlimReport>>::all(client.clone());
     let params = ListParams::default().fields(&format!("metadata.name={node}"));
-    let found = match api.list(&params).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
-        listed => listed?,
-    };
-    let report = found.items.into_iter().next();
+    let found = optional(api.list(&params).await)?;
+    let report = found.and_then(|found| found.items.into_iter().next());
     Ok(report.and_then(|Guarded(report)| match report {
         Ok(report) => report.status.upgrade,
         // It cannot be read, so it has said nothing that is final.
@@ -232,9 +230,9 @@ async fn read_lease(client: &Client, node: &NodeName) -> kube::Result<Option<Tim
 /// # Errors
 /// When the API server does not answer, or does not permit it.
 pub(super) async fn list_reports(client: &Client) -> kube::Result<AgentReports> {
-    let (all, undecodable) = match list_all(&Api::<Guarded<SlimReport>>::all(client.clone())).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(AgentReports::none()),
-        listed => listed?,
+    let listed = list_all(&Api::<Guarded<SlimReport>>::all(client.clone())).await;
+    let Some((all, undecodable)) = optional(listed)? else {
+        return Ok(AgentReports::none());
     };
     let said = all
         .into_iter()

@@ -10,6 +10,7 @@ use tidewaiter_api::cluster_health::HEALTHY;
 use tidewaiter_api::{Condition, ConditionStatus};
 use tidewaiter_kit::Guarded;
 use tidewaiter_kit::cache::list_all;
+use tidewaiter_kit::client::optional;
 use tidewaiter_upgrade::Health;
 
 /// Every check of the API server, one a line: `[+]etcd ok`, `[-]etcd failed: reason withheld`. Anyone who is
@@ -30,9 +31,9 @@ pub(super) async fn read(client: &Client) -> kube::Result<Health> {
 
 /// The message of the first `ClusterHealth` that is not Healthy. Without its definition, there is none.
 async fn unhealthy(client: &Client) -> kube::Result<Option<String>> {
-    let (all, undecodable) = match list_all(&Api::<Guarded<ClusterHealth>>::all(client.clone())).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
-        listed => listed?,
+    let listed = list_all(&Api::<Guarded<ClusterHealth>>::all(client.clone())).await;
+    let Some((all, undecodable)) = optional(listed)? else {
+        return Ok(None);
     };
     let named = |name: Option<String>| name.unwrap_or_default();
     let undecodable = undecodable.into_iter().next();

@@ -9,6 +9,7 @@ use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_kit::cache::list_all;
+use tidewaiter_kit::client::optional;
 use tidewaiter_kit::{Cacheable, Guarded};
 use tidewaiter_upgrade::drain::RemainingPod;
 use tidewaiter_upgrade::{Health, InvalidVersion, Node, Observation, Outlook, Upgrade, Version, form, outlook};
@@ -68,10 +69,8 @@ pub enum LookError {
 /// [`LookError`].
 pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade, LookError> {
     let api = Api::<Guarded<ClusterUpgrade>>::namespaced(client.clone(), CONTAINERSHIP_NAMESPACE);
-    let objects: Vec<ClusterUpgrade> = match list_all(&api).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return Err(LookError::NoDefinition),
-        listed => read(listed.map(|(objects, _)| objects), "ClusterUpgrades")?,
-    };
+    let listed = read(optional(list_all(&api).await), "ClusterUpgrades")?;
+    let objects: Vec<ClusterUpgrade> = listed.ok_or(LookError::NoDefinition)?.0;
     let upgrades: Vec<Upgrade> = objects.iter().map(form::read).collect();
     let found = objects
         .into_iter()

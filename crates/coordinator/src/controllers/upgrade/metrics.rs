@@ -4,14 +4,14 @@
 //! failed one counts as failed only until another one has begun after its end.
 
 use std::collections::BTreeMap;
+use std::slice;
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use prometheus::IntGaugeVec;
 use tidewaiter_api::ConditionStatus;
 use tidewaiter_api::containership::cluster_upgrade::{PROGRESSING, SUCCEEDED};
 use tidewaiter_api::containership::{ClusterUpgrade, ClusterUpgradeStatus};
-use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::metrics::{MetricsError, StateGauge};
 use tidewaiter_kit::{Key, Metrics};
 
 const SUCCESS: &str = "succeeded";
@@ -40,8 +40,7 @@ const NODE_STATES: [&str; 3] = ["done", "failed", "remaining"];
 
 /// The upgrades, and their metrics.
 pub(super) struct UpgradeMetrics {
-    all: Mutex<BTreeMap<Key, Entry>>,
-    upgrades: IntGaugeVec,
+    upgrades: StateGauge<Entry>,
     nodes: IntGaugeVec,
 }
 
@@ -64,58 +63,50 @@ enum Place {
 
 impl UpgradeMetrics {
     pub(super) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
+        let upgrades = [
+            "tidewaiter_upgrades",
+            "ClusterUpgrades by state: what those that are not over wait for (not_permitted, other_upgrade, paused, window, unhealthy, draining, uncordoning, soaking, fallen_back, upgrading); succeeded; failed; superseded (failed, and another one has begun since). 0 on a replica that does not lead.",
+            "state",
+        ];
+        let waits = WAITS.map(|(_, state)| state).into_iter();
+        let states = waits.chain([SUCCESS, FAILED, SUPERSEDED]);
         let shown = Self {
-            all: Mutex::default(),
-            upgrades: metrics.gauge_vec(
-                "tidewaiter_upgrades",
-                "ClusterUpgrades by state: what those that are not over wait for (not_permitted, other_upgrade, paused, window, unhealthy, draining, uncordoning, soaking, fallen_back, upgrading); succeeded; failed; superseded (failed, and another one has begun since). 0 on a replica that does not lead.",
-                &["state"],
-            )?,
+            upgrades: StateGauge::new(metrics, upgrades, states, |entry: &Entry| slice::from_ref(&entry.state))?,
             nodes: metrics.gauge_vec(
                 "tidewaiter_upgrade_nodes",
                 "Nodes of the upgrade in progress by state: done (at the version), failed, remaining. 0 without one, and on a replica that does not lead.",
                 &["state"],
             )?,
         };
-        shown.show(&BTreeMap::new());
+        shown.count_nodes(&BTreeMap::new());
         Ok(shown)
     }
 
     /// The upgrade is so. One without conditions was not decided about yet.
     pub(super) fn set(&self, key: &Key, upgrade: &ClusterUpgrade) {
-        let entry = upgrade.status.as_ref().and_then(Entry::of);
-        self.change(|all| match entry {
-            Some(entry) => all.insert(key.clone(), entry),
-            None => all.remove(key),
-        });
+        self.show(key, upgrade.status.as_ref().and_then(Entry::of));
     }
 
     /// The upgrade is gone.
     pub(super) fn remove(&self, key: &Key) {
-        self.change(|all| all.remove(key));
+        self.show(key, None);
     }
 
-    fn change(&self, change: impl FnOnce(&mut BTreeMap<Key, Entry>) -> Option<Entry>) {
-        let mut all = self.all.lock();
-        change(&mut all);
-        self.show(&all);
+    fn show(&self, key: &Key, entry: Option<Entry>) {
+        self.upgrades.change(|all| {
+            match entry {
+                Some(entry) => all.insert(key.clone(), entry),
+                None => all.remove(key),
+            };
+            let last = all.values().filter_map(|it| it.place).max();
+            for it in all.values_mut().filter(|it| [FAILED, SUPERSEDED].contains(&it.state)) {
+                it.state = if it.place < last { SUPERSEDED } else { FAILED };
+            }
+            self.count_nodes(all);
+        });
     }
 
-    fn show(&self, all: &BTreeMap<Key, Entry>) {
-        let last = all.values().filter_map(|it| it.place).max();
-        let state = |it: &Entry| {
-            let is_superseded = it.state == FAILED && it.place < last;
-            if is_superseded { SUPERSEDED } else { it.state }
-        };
-        for shown in WAITS
-            .map(|(_, state)| state)
-            .into_iter()
-            .chain([SUCCESS, FAILED, SUPERSEDED])
-        {
-            let count = all.values().filter(|it| state(it) == shown).count();
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
-            self.upgrades.with_label_values(&[shown]).set(count);
-        }
+    fn count_nodes(&self, all: &BTreeMap<Key, Entry>) {
         for (place, shown) in NODE_STATES.into_iter().enumerate() {
             let count = all.values().map(|it| i64::from(it.nodes[place])).sum();
             self.nodes.with_label_values(&[shown]).set(count);
@@ -257,7 +248,12 @@ mod tests {
             };
             shown.set(&Key::new(&number.to_string()), &upgrade);
         }
-        let count = |state: &str| shown.upgrades.with_label_values(&[state]).get();
+        let text = metrics.encode().unwrap();
+        let count = |state: &str| -> i64 {
+            let series = format!("tidewaiter_upgrades{{state=\"{state}\"}} ");
+            let count = text.lines().find_map(|line| line.strip_prefix(&series));
+            count.unwrap().parse().unwrap()
+        };
         (count(FAILED), count(SUPERSEDED))
     }
 

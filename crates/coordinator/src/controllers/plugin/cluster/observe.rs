@@ -1,21 +1,159 @@
-//! Finds what there is of a plugin: the objects that its version and its inventory name. In a namespace that does not
-//! exist, there is nothing.
+//! The cluster, as far as a plugin is concerned: the objects that its version and its inventory name, who has them, and
+//! the objects that the version may not have there. In a namespace that does not exist, there is nothing.
+//!
+//! `pluginNamespaces` refuses a whole version before anything of it is written. It says what is applied, not what the
+//! applied objects do: a pod in a permitted namespace has the rights of its service account.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display};
 
 use kube::Error;
 
-use super::super::claim::Claimant;
-use super::super::look::Wanted;
-use super::super::object::{Object, ObjectId};
-use super::super::observed::{Observed, Seen};
-use super::super::problem::Problem;
-use super::super::record::Record;
-use super::super::release::Release;
-use super::super::requests;
-use super::read::Read;
+use super::apply::perform_reads;
+use super::claim::Claimant;
+use super::health::{Health, JobState};
+use super::read::{Read, Wanted};
 use super::{Cluster, Place};
+use crate::controllers::plugin::desired::{Object, ObjectId, Record, Refused, Release, refused};
+use crate::controllers::plugin::report::Problem;
+use crate::controllers::plugin::settings::{ByPlugin, Identity, PluginNamespaces};
+
+/// An object of the plugin in the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Live {
+    pub(crate) uid: String,
+    pub(crate) deleting: bool,
+    /// The finalizers, which keep it while it is being deleted.
+    pub(crate) finalizers: Vec<String>,
+    /// The digest of the fields that are ours.
+    pub(crate) fields: String,
+    /// The digest of who wrote which fields when, without the status: it changes with each change by anybody.
+    pub(crate) writes: String,
+    pub(crate) health: Health,
+    /// Of a job, what became of it.
+    pub(crate) job: Option<JobState>,
+    /// True if fields of it belong to `kubectl apply` without `--server-side`, or to nobody although that applied it.
+    pub(crate) is_kubectls: bool,
+    /// True if `kubectl apply` gave it the label of the plugin, which the manifest had, and not a person who hands it
+    /// over.
+    pub(crate) is_labelled_by_kubectl: bool,
+}
+
+impl Live {
+    /// An object that is as it was created, and that nothing has to make ready.
+    pub(crate) fn created(uid: String, fields: String) -> Self {
+        Self {
+            uid,
+            deleting: false,
+            finalizers: Vec::new(),
+            fields,
+            writes: String::new(),
+            health: Health::Current,
+            job: None,
+            is_kubectls: false,
+            is_labelled_by_kubectl: false,
+        }
+    }
+}
+
+/// The reason why an object without the label of the plugin becomes the plugin's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// The plugin applied it, and somebody took the label off.
+    Unlabelled,
+    /// It has the label of this plugin, which does not exist any more.
+    Orphan(String),
+    /// `kubectl apply` made it from the same manifest, as the Go coordinator does.
+    Inherited,
+}
+
+impl Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unlabelled => f.write_str("its label was taken off"),
+            Self::Orphan(plugin) => write!(f, "it was left by plugin {plugin}, which does not exist any more"),
+            Self::Inherited => f.write_str("kubectl apply made it from the same manifest, as the Go coordinator does"),
+        }
+    }
+}
+
+/// The object that occupies a name of the plugin.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Seen {
+    /// An object with the label of the plugin.
+    Ours(Live),
+    /// An object without it that becomes the plugin's. It is not deleted before.
+    Adoptable(Live, Claim),
+    /// An object of somebody else.
+    Foreign,
+    /// An object with the label of this other plugin.
+    OtherPlugin(String),
+    /// It may not be read, so nothing is known of it.
+    Unreadable(Problem),
+}
+
+/// The cluster, as far as the plugin is concerned.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Observed {
+    /// By kind (group, version, kind), whether it is namespaced. Kinds that the API server does not serve are absent.
+    pub(crate) kinds: BTreeMap<(String, String, String), bool>,
+    /// The existing objects; what is absent does not exist.
+    pub(crate) seen: BTreeMap<ObjectId, Seen>,
+}
+
+impl Observed {
+    /// Returns true if the kind of the object is namespaced; None while it is not served.
+    pub(crate) fn is_namespaced(&self, object: &Object) -> Option<bool> {
+        // A plugin has many objects of few kinds: to compare all is less work than to make a key.
+        let found = self.kinds.iter().find(|((group, version, kind), _)| {
+            *kind == object.id.kind && *group == object.id.group && *version == object.version
+        });
+        found.map(|(_, namespaced)| *namespaced)
+    }
+
+    /// True for a namespaced kind, as the API server says, or the definition that comes with the object. None if neither
+    /// knows the kind.
+    fn scope(&self, object: &Object, release: &Release) -> Option<bool> {
+        self.is_namespaced(object).or_else(|| {
+            let mut defined = release.defined.iter();
+            let of_kind = defined.find(|it| it.group == object.id.group && it.kind == object.id.kind);
+            of_kind.map(|it| it.namespaced)
+        })
+    }
+
+    /// The object in its place; None while its kind is not served.
+    pub(crate) fn place(&self, object: &Object) -> Option<ObjectId> {
+        self.is_namespaced(object)
+            .map(|namespaced| object.id.in_scope(namespaced))
+    }
+
+    /// The objects of others that have names of the plugin.
+    pub(crate) fn obstacles(&self) -> impl Iterator<Item = ObjectId> {
+        let theirs = |seen: &Seen| matches!(seen, Seen::Foreign | Seen::OtherPlugin(_) | Seen::Unreadable(_));
+        let obstacles = self.seen.iter().filter(move |(_, seen)| theirs(seen));
+        obstacles.map(|(id, _)| id.clone())
+    }
+
+    pub(crate) fn ours(&self, id: &ObjectId) -> Option<&Live> {
+        match self.seen.get(id)? {
+            Seen::Ours(live) => Some(live),
+            Seen::Adoptable(..) | Seen::Foreign | Seen::OtherPlugin(_) | Seen::Unreadable(_) => None,
+        }
+    }
+}
+
+/// The objects of the release that are not healthy, and how they are.
+pub(crate) fn unhealthy<'b>(release: &Release, observed: &'b Observed) -> Vec<(ObjectId, &'b Health)> {
+    let objects = release.prerequisites.iter().chain(release.groups.iter().flatten());
+    let placed = objects.filter_map(|object| observed.place(object));
+    placed
+        .filter_map(|id| {
+            let health = &observed.ours(&id)?.health;
+            (*health != Health::Current).then_some((id, health))
+        })
+        .collect()
+}
 
 /// The named objects of a kind in a namespace, each with its manifest if the version has it.
 struct Expected<'a> {
@@ -25,7 +163,7 @@ struct Expected<'a> {
 
 impl Cluster {
     /// Observes the objects of the release and of the record of the plugin, with their places.
-    pub(in crate::controllers::plugin) async fn observe(
+    pub(crate) async fn observe(
         &self,
         release: &Release,
         claimant: Claimant<'_>,
@@ -94,7 +232,7 @@ impl Cluster {
             .iter()
             .map(|read| async move { self.read(read, claimant).await.map(|found| (read, found)) });
         let mut incomplete = Vec::new();
-        for found in requests::read(requests).await {
+        for found in perform_reads(requests).await {
             let (read, found) = found?;
             observed.seen.extend(found.seen);
             incomplete.extend(found.incomplete.map(|place| (place, read)));
@@ -147,7 +285,7 @@ impl Cluster {
         Ok(expected.into_values().collect())
     }
 
-    pub(in crate::controllers::plugin) fn unreadable(&self, id: &ObjectId, error: &Error) -> Seen {
+    pub(crate) fn unreadable(&self, id: &ObjectId, error: &Error) -> Seen {
         Seen::Unreadable(Problem::failed("read", id, error, self.account.as_ref()))
     }
 }
@@ -162,3 +300,67 @@ fn new_namespaces<'a>(release: &'a Release, record: &Record, observed: &Observed
         .filter(|(id, _)| id.is_namespace() && record.applied(id).is_none())
         .collect()
 }
+
+/// Refuses cluster-scoped objects that differ in nothing but a namespace, which has no meaning for them.
+pub(crate) fn check_scope(release: &Release, observed: &Observed) -> Result<(), Refused> {
+    let mut known = BTreeSet::new();
+    let mut all = release.all();
+    let twice =
+        all.find(|object| observed.scope(object, release) == Some(false) && !known.insert(object.id.in_scope(false)));
+    twice.map_or(Ok(()), |object| {
+        let why = "is there twice, because its kind is cluster-scoped: leave out one of them, and metadata.namespace";
+        Err(refused(object.id.to_string(), why))
+    })
+}
+
+/// Refuses the release for the first object that the plugin may not have.
+pub(crate) fn check_namespaces(
+    limits: &ByPlugin<PluginNamespaces>,
+    plugin: &Identity,
+    release: &Release,
+    observed: &Observed,
+) -> Result<(), Refused> {
+    if limits.is_empty() {
+        return Ok(());
+    }
+    let Some(row) = limits.of(plugin) else {
+        let why = "pluginNamespaces has no row for it: add one, or one for *";
+        return Err(refused(format!("plugin {plugin}"), why));
+    };
+    release.all().try_for_each(|object| {
+        let why = refusal(row, object, observed.scope(object, release));
+        why.map_or(Ok(()), |why| Err(refused(object.id.to_string(), why)))
+    })
+}
+
+fn refusal(row: &PluginNamespaces, object: &Object, namespaced: Option<bool>) -> Option<String> {
+    let kind = object.id.kind_name();
+    let place = namespaced.map_or_else(|| object.id.clone(), |namespaced| object.id.in_scope(namespaced));
+    let permits = |namespace: &str| row.namespaces.iter().any(|permitted| permitted == namespace);
+    let elsewhere = |namespace: &str| {
+        let permitted = row.namespaces.join(", ");
+        format!(
+            "pluginNamespaces permits the plugin the namespaces {permitted}: move the object there, or add {namespace} to pluginNamespaces"
+        )
+    };
+    match (place.namespace.as_str(), namespaced) {
+        // Its kind is not served, and nothing of the release defines it: it cannot be applied.
+        ("", None) => None,
+        ("", Some(_)) if kind == "Namespace" => {
+            let name = object.id.name.as_str();
+            (!permits(name)).then(|| elsewhere(name))
+        }
+        ("", Some(_)) => {
+            let permitted = row.cluster_scoped.iter().any(|other| other.eq_ignore_ascii_case(&kind));
+            (!permitted).then(|| {
+                format!(
+                    "pluginNamespaces limits the plugin to namespaces, and the object is in none: leave it out, or add {kind} to clusterScoped"
+                )
+            })
+        }
+        (namespace, _) => (!permits(namespace)).then(|| elsewhere(namespace)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,52 +1,56 @@
 //! Reads the objects that are named, and no others: few of one kind in one namespace each by its name, many with a list
 //! by the label of the plugin.
 //!
-//! A list has no more pages than the named objects fill. What it does not show then is read by its name: others may
-//! have any number of objects with the label there.
+//! A list has no more pages than the named objects fill. What it does not show then is read by its name: others may have
+//! any number of objects with the label there.
+//!
+//! Occupants of the names that these lists do not show are looked for in the same way, no matter who owns them, and only
+//! their metadata is read: a plugin of 500 objects would ask 500 times before it creates them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::api::ListParams;
 use kube::core::{DynamicObject, ObjectMeta};
 use kube::{Api, Error};
 use tidewaiter_api::names::PLUGIN_LABEL;
-use tidewaiter_kit::client::path_segment;
+use tidewaiter_kit::client::{is_not_found, path_segment};
 
-use super::super::claim::Claimant;
-use super::super::health::is_inert;
-use super::super::health_check::HealthCheck;
-use super::super::look::MANY;
-use super::super::object::{Object, ObjectId};
-use super::super::observed::{Live, Observed, Seen};
-use super::{Cluster, PAGE, Place, all_live, is_forbidden, with_metadata};
+use super::apply::perform_reads;
+use super::claim::Claimant;
+use super::definitions::not_yet;
+use super::health::is_inert;
+use super::health_check::HealthCheck;
+use super::observe::{Live, Observed, Seen};
+use super::{Cluster, Kind, PAGE, Place, all_live, is_forbidden, live, with_metadata};
+use crate::controllers::plugin::desired::{Object, ObjectId};
 
 /// Named objects in one place that are read with one request, or a few pages.
-pub(super) struct Read<'a> {
-    pub(super) place: &'a Place,
+pub(crate) struct Read<'a> {
+    pub(crate) place: &'a Place,
     /// The plugin's health check of the kind, if there is one.
-    pub(super) check: Option<&'a HealthCheck>,
+    pub(crate) check: Option<&'a HealthCheck>,
     /// Each with its manifest if the version has it.
-    pub(super) named: Vec<(&'a ObjectId, Option<&'a Object>)>,
+    pub(crate) named: Vec<(&'a ObjectId, Option<&'a Object>)>,
 }
 
 /// The result of a [`Read`].
-pub(super) struct Found {
-    pub(super) seen: Vec<(ObjectId, Seen)>,
+pub(crate) struct Found {
+    pub(crate) seen: Vec<(ObjectId, Seen)>,
     /// The place whose list ended before it showed everything.
-    pub(super) incomplete: Option<Place>,
+    pub(crate) incomplete: Option<Place>,
 }
 
 /// The objects of a list that are named.
-pub(super) struct Listed {
+struct Listed {
     /// The version in which the kind is served.
-    pub(super) place: Place,
-    pub(super) objects: Vec<(ObjectId, Live)>,
-    pub(super) is_complete: bool,
+    pub(crate) place: Place,
+    pub(crate) objects: Vec<(ObjectId, Live)>,
+    pub(crate) is_complete: bool,
 }
 
 impl<'a> Read<'a> {
     /// The reads for these objects of a place.
-    pub(super) fn all(
+    pub(crate) fn all(
         place: &'a Place,
         check: Option<&'a HealthCheck>,
         named: Vec<(&'a ObjectId, Option<&'a Object>)>,
@@ -60,7 +64,7 @@ impl<'a> Read<'a> {
     }
 
     /// The reads for what a list of the place ended before.
-    pub(super) fn rest(&self, place: &'a Place, observed: &Observed) -> Vec<Self> {
+    pub(crate) fn rest(&self, place: &'a Place, observed: &Observed) -> Vec<Self> {
         let unseen = self.named.iter().filter(|(id, _)| !observed.seen.contains_key(*id));
         let by_name = |one: &(&'a ObjectId, Option<&'a Object>)| Self {
             place,
@@ -70,14 +74,14 @@ impl<'a> Read<'a> {
         unseen.map(by_name).collect()
     }
 
-    pub(super) fn ids(&self) -> impl Iterator<Item = &'a ObjectId> {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &'a ObjectId> {
         self.named.iter().map(|(id, _)| *id)
     }
 }
 
 impl Cluster {
     /// The named objects, as far as they exist.
-    pub(super) async fn read(&self, read: &Read<'_>, claimant: Claimant<'_>) -> Result<Found, Error> {
+    pub(crate) async fn read(&self, read: &Read<'_>, claimant: Claimant<'_>) -> Result<Found, Error> {
         if let [(id, object)] = read.named[..] {
             let seen = self.read_by_name(read, id, object, claimant).await?;
             return Ok(Found {
@@ -124,7 +128,7 @@ impl Cluster {
             Err(error) if is_absent(&error, &id.name) => return Ok(None),
             Err(error) if is_forbidden(&error) => return Ok(Some((id.clone(), self.unreadable(id, &error)))),
             // The version may not be served any more.
-            Err(Error::Api(status)) if status.code == 404 => {
+            Err(error) if is_not_found(&error) => {
                 let listed = self.list(read, claimant.plugin).await?.objects;
                 return Ok(listed.into_iter().next().map(|(id, live)| (id, Seen::Ours(live))));
             }
@@ -146,13 +150,27 @@ impl Cluster {
         Ok(Some((id.clone(), seen)))
     }
 
+    /// The named objects with the label of the plugin, in whichever version the kind is served.
+    async fn list(&self, read: &Read<'_>, plugin: &str) -> Result<Listed, Error> {
+        if let Some(listed) = self.list_version(read.place, read, plugin).await? {
+            return Ok(listed);
+        }
+        let mut place = read.place.clone();
+        let (group, kind) = (place.kind.resource.group.clone(), place.kind.resource.kind.clone());
+        let Some(served) = self.other_version(&group, &kind).await? else {
+            return Ok(Listed {
+                place,
+                objects: Vec::new(),
+                is_complete: true,
+            });
+        };
+        place.kind = served;
+        let listed = self.list_version(&place, read, plugin).await?;
+        listed.ok_or_else(|| not_yet(&group, &kind))
+    }
+
     /// The named objects with the label of the plugin. None if the version is not served any more.
-    pub(super) async fn list_version(
-        &self,
-        place: &Place,
-        read: &Read<'_>,
-        plugin: &str,
-    ) -> Result<Option<Listed>, Error> {
+    async fn list_version(&self, place: &Place, read: &Read<'_>, plugin: &str) -> Result<Option<Listed>, Error> {
         let Place { kind, namespace } = place;
         let api: Api<DynamicObject> = match namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &kind.resource),
@@ -176,7 +194,7 @@ impl Cluster {
             };
             let (metadata, mut page) = match page {
                 Ok(page) => page,
-                Err(Error::Api(status)) if status.code == 404 => {
+                Err(error) if is_not_found(&error) => {
                     self.forget(kind);
                     return Ok(None);
                 }
@@ -204,8 +222,134 @@ fn needs_content(read: &Read<'_>) -> bool {
 }
 
 /// Returns true if the API server has no object of this name. Without the name, the response may be about the kind.
-pub(super) fn is_absent(error: &Error, name: &str) -> bool {
+pub(crate) fn is_absent(error: &Error, name: &str) -> bool {
     let Error::Api(status) = error else { return false };
     let named = status.details.as_ref().is_some_and(|details| details.name == name);
     status.code == 404 && named
+}
+
+/// From this number of objects of one kind in one namespace on, they are read with a list.
+pub(crate) const MANY: usize = 8;
+
+/// An object to look for.
+pub(crate) struct Wanted<'a> {
+    pub(crate) id: ObjectId,
+    /// The version of its group.
+    pub(crate) version: &'a str,
+    /// Its manifest, if the version of the plugin has it.
+    pub(crate) object: Option<&'a Object>,
+}
+
+/// Objects of one kind in one namespace.
+struct SameKind<'a> {
+    kind: Kind,
+    wanted: Vec<Wanted<'a>>,
+}
+
+impl Cluster {
+    /// Returns the existing objects with these names. What is absent does not exist.
+    pub(crate) async fn look(
+        &self,
+        unseen: Vec<Wanted<'_>>,
+        claimant: Claimant<'_>,
+    ) -> Result<Vec<(ObjectId, Seen)>, Error> {
+        let mut places: BTreeMap<(String, String, String, String), SameKind<'_>> = BTreeMap::new();
+        for wanted in unseen {
+            let Wanted { id, version, .. } = &wanted;
+            let Some(kind) = self.kind(&id.group, version, &id.kind).await? else {
+                continue;
+            };
+            let key = (
+                id.group.clone(),
+                (*version).to_owned(),
+                id.kind.clone(),
+                id.namespace.clone(),
+            );
+            let place = places.entry(key).or_insert_with(|| SameKind {
+                kind,
+                wanted: Vec::new(),
+            });
+            place.wanted.push(wanted);
+        }
+        let (many, few): (Vec<_>, Vec<_>) = places.into_values().partition(|place| place.wanted.len() >= MANY);
+        let pages = many.into_iter().map(|place| self.pages(place, claimant));
+        let (mut seen, mut single) = (Vec::new(), few);
+        for page in perform_reads(pages).await {
+            match page? {
+                Ok(found) => seen.extend(found),
+                Err(place) => single.push(place),
+            }
+        }
+        let each = single
+            .iter()
+            .flat_map(|place| place.wanted.iter().map(|wanted| (&place.kind, wanted)));
+        let looks: Vec<_> = each
+            .map(|(kind, wanted)| self.look_at(kind, wanted, claimant))
+            .collect();
+        for found in perform_reads(looks.into_iter()).await {
+            seen.extend(found?);
+        }
+        Ok(seen)
+    }
+
+    /// Returns the objects on as many pages of a list as the objects fill; the place when there are more.
+    async fn pages<'a>(
+        &self,
+        place: SameKind<'a>,
+        claimant: Claimant<'_>,
+    ) -> Result<Result<Vec<(ObjectId, Seen)>, SameKind<'a>>, Error> {
+        let SameKind { kind, wanted } = &place;
+        let Some(first) = wanted.first() else {
+            return Ok(Ok(Vec::new()));
+        };
+        let by_name: BTreeMap<&str, _> = wanted.iter().map(|wanted| (wanted.id.name.as_str(), wanted)).collect();
+        let mut params = ListParams::default().limit(PAGE);
+        let mut seen = Vec::new();
+        for _ in 0..=wanted.len() / PAGE as usize {
+            let page = match self.api(kind, &first.id).list_metadata(&params).await {
+                // Each says for itself that it may not be read, or that its kind is not served any more.
+                Err(error) if is_forbidden(&error) || is_not_found(&error) => return Ok(Err(place)),
+                page => page?,
+            };
+            seen.extend(page.items.into_iter().filter_map(|item| {
+                let wanted = by_name.get(item.metadata.name.as_deref()?)?;
+                seen_as(kind, wanted, item.metadata, claimant)
+            }));
+            params.continue_token = page.metadata.continue_.filter(|next| !next.is_empty());
+            if params.continue_token.is_none() {
+                return Ok(Ok(seen));
+            }
+        }
+        Ok(Err(place))
+    }
+
+    async fn look_at(
+        &self,
+        kind: &Kind,
+        wanted: &Wanted<'_>,
+        claimant: Claimant<'_>,
+    ) -> Result<Option<(ObjectId, Seen)>, Error> {
+        let id = &wanted.id;
+        let found = match self.api(kind, id).get_metadata_opt(&path_segment(&id.name)).await {
+            Err(error) if is_forbidden(&error) => return Ok(Some((id.clone(), self.unreadable(id, &error)))),
+            found => found?,
+        };
+        Ok(found.and_then(|found| seen_as(kind, wanted, found.metadata, claimant)))
+    }
+}
+
+fn seen_as(
+    kind: &Kind,
+    Wanted { id, object, .. }: &Wanted<'_>,
+    metadata: ObjectMeta,
+    claimant: Claimant<'_>,
+) -> Option<(ObjectId, Seen)> {
+    // One with the label appeared after the list: it is seen with its content at the next pass.
+    let found = with_metadata(metadata);
+    let live = live(kind, &found, None).1;
+    let seen = match object {
+        Some(object) => claimant.judge(id, object, &found.metadata, live),
+        None => claimant.judge_surplus(id, &found.metadata, live)?,
+    };
+    Some((id.clone(), seen))
 }
