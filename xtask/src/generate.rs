@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use tidewaiter_api::Role;
-use tidewaiter_cloud::server::endpoints::ENDPOINTS;
 use tidewaiter_cloud::server::openapi::{document, markdown};
+use tidewaiter_cloud::server::routes::ENDPOINTS;
 
 use crate::manifests;
 

@@ -1,64 +1,32 @@
 //! The server of the cloud API.
 //!
 //! No error, `Debug` output or log line contains a key, a password or a token.
+//!
+//! Each room uses only those before it: `error` and `refusal`, `keys`, `principal`, `store`, `http`, `access`, `auth`,
+//! `openapi`, `state`, `routes`; then `router`, `serve` and `init`, which make a server of them.
 
-pub mod access;
-mod accounts;
-mod answers;
-mod body;
-mod budget;
-mod call;
-mod catalogue;
-mod cloud;
-mod clusters;
+mod access;
+mod auth;
 mod digest;
-mod documents;
-pub mod endpoints;
 mod error;
-mod guesses;
-pub mod hash;
-mod http;
-mod identity;
+pub mod http;
 mod init;
-mod keys;
-mod limits;
-mod lists;
-mod login;
-mod members;
-mod metrics;
-mod observed;
-mod old_paths;
+pub mod keys;
 pub mod openapi;
-mod operators;
-mod organizations;
 pub mod principal;
-mod proxies;
 pub mod refusal;
-mod remember;
 mod reseal;
-mod resources;
-mod roles;
-mod rules;
-mod script_keys;
-mod script_templates;
-mod scripts;
-pub mod sealing;
-pub mod secret_file;
+mod router;
+pub mod routes;
 mod serve;
-pub mod signing;
-mod source;
+mod settings;
+mod state;
 pub mod store;
-mod strangers;
-mod stream;
-mod ties;
-pub mod token;
-mod users;
-mod view;
 
-pub use accounts::LONGEST_TOKEN;
-pub use cloud::TokenLifetimes;
 pub use error::Error;
-pub use init::{InitOptions, InitSummary, found, is_founded, make_keys};
-pub use limits::LimitSettings;
-pub use proxies::TrustedProxies;
-pub use serve::{DRAIN, ServeError, ServerParts, start};
+pub use http::client_address::TrustedProxies;
+pub use http::limits::LimitSettings;
+pub use init::{InitOptions, InitSummary, create_organization, has_organization, make_keys};
+pub use routes::LONGEST_TOKEN;
+pub use serve::{DRAIN, ServeError, start};
+pub use settings::{ServerParts, TokenLifetimes};

@@ -108,7 +108,7 @@ pub fn manifests_digest(manifests: &Value) -> String {
 /// Verifies the signature of the statement, and returns when it was made, in seconds since 1970.
 ///
 /// # Errors
-/// Why it does not count.
+/// The reason why the signature is rejected.
 pub fn verify(keys: &[TrustedKey], statement: &Statement<'_>, signature: &str) -> Result<i64, SignatureError> {
     tidewaiter_signature::verify(keys, &statement.text()?, signature)
 }

@@ -10,9 +10,9 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use tidewaiter_cloud::server::access::Permission;
-use tidewaiter_cloud::server::endpoints::{ENDPOINTS, Input, Output};
+use tidewaiter_cloud::server::http::endpoint::{Input, Output, Permission};
 use tidewaiter_cloud::server::openapi::{Served, document, markdown, page};
+use tidewaiter_cloud::server::routes::ENDPOINTS;
 
 fn described() -> Value {
     serde_json::to_value(document(&ENDPOINTS)).unwrap()

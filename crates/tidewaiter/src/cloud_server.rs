@@ -11,12 +11,14 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use tidewaiter_cloud::models::values::DisplayName;
-use tidewaiter_cloud::server::hash::Password;
-use tidewaiter_cloud::server::sealing::Sealer;
-use tidewaiter_cloud::server::secret_file;
-use tidewaiter_cloud::server::signing::KeyRing;
+use tidewaiter_cloud::server::keys::hash::Password;
+use tidewaiter_cloud::server::keys::sealing::Sealer;
+use tidewaiter_cloud::server::keys::secret_file;
+use tidewaiter_cloud::server::keys::signing::KeyRing;
 use tidewaiter_cloud::server::store::{BackupError, backup, restore};
-use tidewaiter_cloud::server::{DRAIN, InitOptions, LONGEST_TOKEN, ServerParts, found, is_founded, make_keys, start};
+use tidewaiter_cloud::server::{
+    DRAIN, InitOptions, LONGEST_TOKEN, ServerParts, create_organization, has_organization, make_keys, start,
+};
 use tidewaiter_kit::SystemClock;
 use tidewaiter_kit::role::{self, Process, ProcessSpec};
 use tidewaiter_kit::settings::{environment, load};
@@ -181,7 +183,11 @@ async fn founded(args: &InitArgs, settings: &ServerSettings, database: &Url, pas
     make_folder(settings)?;
     let (keys, sealing) = (settings.keys(), settings.sealing_keys());
     let has_keys = keys.exists() && sealing.exists();
-    if !has_keys && is_founded(database, clock.clone()).await.map_err(anyhow::Error::from)? {
+    if !has_keys
+        && has_organization(database, clock.clone())
+            .await
+            .map_err(anyhow::Error::from)?
+    {
         bail!(
             "the database already has an organization, whose keys are not in {} and {}: put the keys that belong to it there. New ones would \
              not decrypt it",
@@ -196,7 +202,9 @@ async fn founded(args: &InitArgs, settings: &ServerSettings, database: &Url, pas
         email: args.email.as_str(),
         password,
     };
-    let made = found(database, clock, founder).await.map_err(anyhow::Error::from)?;
+    let made = create_organization(database, clock, founder)
+        .await
+        .map_err(anyhow::Error::from)?;
     let flags = args.place.to_flags(&settings.data).context("the flags of the server")?;
     // The API is at the root of the host.
     let mut url = settings.public_url()?;

@@ -92,7 +92,7 @@ impl Answer {
     /// The body as JSON.
     ///
     /// # Errors
-    /// What is wrong, if it is not JSON.
+    /// The syntax error, if it is not JSON.
     pub fn json(&self) -> Result<Value, String> {
         serde_json::from_slice(&self.body).map_err(|error| format!("is not valid JSON: {error}"))
     }
@@ -100,7 +100,7 @@ impl Answer {
     /// The body as text.
     ///
     /// # Errors
-    /// What is wrong, if it is not UTF-8.
+    /// If it is not UTF-8.
     pub fn text(&self) -> Result<&str, String> {
         std::str::from_utf8(&self.body).map_err(|_| "is not UTF-8".to_owned())
     }

@@ -9,15 +9,15 @@ use url::Url;
 use uuid::Uuid;
 
 use super::Error;
-use super::hash::Password;
-use super::organizations::new_organization;
+use super::keys::hash::Password;
+use super::keys::sealing::Sealer;
+use super::keys::signing::KeyRing;
 use super::principal::OrgRole;
 use super::refusal::Refusal;
-use super::sealing::Sealer;
+use super::routes::organizations::new_organization;
+use super::routes::users::join;
 use super::serve::ServeError;
-use super::signing::KeyRing;
 use super::store::{Author, Opened, References, Row, SecretColumn, Source, Store, Transaction};
-use super::users::join;
 use crate::models::{Document, Kind};
 
 /// The first organization and its owner.
@@ -60,7 +60,11 @@ pub fn make_keys(keys: &Path, sealing: &Path, clock: &SharedClock) -> Result<(),
 ///
 /// # Errors
 /// If there already is one, a name or address is invalid, or the database cannot be written.
-pub async fn found(url: &Url, clock: SharedClock, founder: InitOptions<'_>) -> Result<InitSummary, Error> {
+pub async fn create_organization(
+    url: &Url,
+    clock: SharedClock,
+    founder: InitOptions<'_>,
+) -> Result<InitSummary, Error> {
     let organization = text_object(&[("name", founder.organization)]);
     let organization = Kind::Organization.read(organization.as_bytes())?;
     let user = text_object(&[("name", founder.name), ("email", founder.email)]);
@@ -89,7 +93,7 @@ pub async fn found(url: &Url, clock: SharedClock, founder: InitOptions<'_>) -> R
 ///
 /// # Errors
 /// If the database cannot be read.
-pub async fn is_founded(url: &Url, clock: SharedClock) -> Result<bool, Error> {
+pub async fn has_organization(url: &Url, clock: SharedClock) -> Result<bool, Error> {
     let Opened { store, .. } = Store::open(url, clock).await?;
     Ok(!store.ids(Kind::Organization).await?.is_empty())
 }

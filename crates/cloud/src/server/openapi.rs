@@ -20,8 +20,7 @@ use utoipa::openapi::{
     OpenApiBuilder, PathItem, PathsBuilder, Ref, RefOr, Required, Response, ResponseBuilder, Schema, Server, Type,
 };
 
-use super::access::Permission;
-use super::endpoints::{Endpoint, Input, Output};
+use super::http::endpoint::{Endpoint, Input, Output, Permission};
 use crate::models::schema::example;
 use crate::models::values::{Slug, TargetVersion, Version};
 use crate::models::{Body, Failure, ParameterType, UpgradeScript};

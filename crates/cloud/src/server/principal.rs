@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use super::token::Claims;
+use super::keys::token::Claims;
 pub use crate::models::OrgRole;
 
 /// The caller of a request.
@@ -77,7 +77,7 @@ impl Principal {
 
 /// The authenticated caller.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct Authenticated {
     /// The caller.
     pub(super) principal: Principal,
     /// The claims of the token; `None` for an API key.

@@ -40,6 +40,15 @@ impl Refusal {
         )
     }
 
+    /// The token is missing or invalid.
+    #[must_use]
+    pub fn unauthenticated() -> Self {
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            "no valid token: log in and send Authorization: JWT TOKEN",
+        )
+    }
+
     /// The caller may see the object, but lacks the permission.
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, message)

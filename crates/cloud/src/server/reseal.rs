@@ -5,7 +5,7 @@
 //! others.
 
 use super::Error;
-use super::cloud::Cloud;
+use super::state::AppState;
 use super::store::{Author, Sealed, Source, Store, StoreError, Transaction};
 use crate::models::Kind;
 
@@ -28,15 +28,15 @@ pub(super) async fn heads(store: &Store) -> Result<Vec<Vec<u8>>, StoreError> {
 ///
 /// # Errors
 /// If the database is unusable, or a value cannot be decrypted: then not everything is encrypted with the first key.
-pub(super) async fn reseal(cloud: &Cloud) -> Result<usize, Error> {
+pub(super) async fn reseal(app: &AppState) -> Result<usize, Error> {
     let (mut resealed, mut unopened) = (0, None);
-    for sealed in cloud.store.sealed(&KINDS).await? {
-        if cloud.sealer.load().is_current(&sealed.head()) {
+    for sealed in app.store.sealed(&KINDS).await? {
+        if app.sealer.load().is_current(&sealed.head()) {
             continue;
         }
-        let state = cloud.clone();
-        let written = cloud.store.write(Author::default(), async move |transaction| {
-            anew(&state, transaction, &sealed).await
+        let state = app.clone();
+        let written = app.store.write(Author::default(), async move |transaction| {
+            reseal_row(&state, transaction, &sealed).await
         });
         match written.await {
             Ok(()) => resealed += 1,
@@ -48,19 +48,19 @@ pub(super) async fn reseal(cloud: &Cloud) -> Result<usize, Error> {
 }
 
 /// Reads the current value: a concurrent change has encrypted it already, and a deleted one is skipped.
-async fn anew(cloud: &Cloud, transaction: &mut Transaction, sealed: &Sealed) -> Result<(), Error> {
+async fn reseal_row(app: &AppState, transaction: &mut Transaction, sealed: &Sealed) -> Result<(), Error> {
     match sealed {
         Sealed::Object { kind, id, .. } => {
             if let Some(row) = transaction.get(*kind, id).await?
-                && let Some(text) = cloud.open(&row)?
+                && let Some(text) = app.open(&row)?
             {
-                let secret = cloud.seal(row.kind, &row.id, &row.organization_id, &text)?;
+                let secret = app.seal(row.kind, &row.id, &row.organization_id, &text)?;
                 transaction.reseal(&row, &secret).await?;
             }
         }
         Sealed::Remembered { principal, name, .. } => {
             if let Some(answer) = transaction.remembered(principal, name).await? {
-                let answer = cloud.reseal_reply(principal, name, &answer)?;
+                let answer = app.reseal_reply(principal, name, &answer)?;
                 transaction.reseal_remembered(principal, name, &answer).await?;
             }
         }

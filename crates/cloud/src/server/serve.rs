@@ -1,37 +1,36 @@
 //! Starts the server: the database, the keys, the certificate, the listener, and the tasks that they need.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use moka::future::Cache;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::serve::{BindError, Certificate, Options, TlsError, bind, serve_with};
 use tidewaiter_kit::{Chain, Kit, Tasks};
-use tidewaiter_signature::SignatureError;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
 use url::Url;
 
-use super::answers::ResponseBudget;
-use super::cloud::{Answers, Cloud, CloudState, IDENTITIES, NO_SIGNING_KEY, TokenLifetimes};
-use super::guesses::Guesses;
-use super::http::router;
-use super::identity::ProvenKeys;
-use super::limits::{LimitSettings, Limits};
-use super::metrics::{Requests, StorageMetrics};
+use super::auth::authenticator::Authenticator;
+use super::auth::guesses::Guesses;
+use super::http::limits::Limits;
+use super::http::list_cache::ListCache;
+use super::http::metrics::Requests;
+use super::http::response_budget::ResponseBudget;
+use super::keys::script_keys::{ScriptKeyError, ScriptKeys};
+use super::keys::sealing::{Sealer, SealingError};
+use super::keys::signing::{KeyRing, SigningError};
+use super::keys::token::Tokens;
+use super::openapi::{Served, document};
 use super::reseal::{heads, reseal};
-use super::script_keys::ScriptKeys;
-use super::sealing::{Sealer, SealingError};
-use super::secret_file::SecretFileError;
-use super::signing::{KeyRing, SigningError};
-use super::store::{Opened, Quotas, Retention, Storage, StorageLimits, Store, StoreError};
-use super::token::Tokens;
+use super::router::router;
+use super::routes::ENDPOINTS;
+use super::settings::ServerParts;
+use super::state::{AppState, NO_SIGNING_KEY, ServerState};
+use super::store::{Opened, Quotas, Storage, StorageMetrics, Store, StoreError};
 use crate::models::Kind;
 
 /// The interval at which the keys and the certificate are reloaded from their files; SIGHUP reloads them at once.
@@ -43,36 +42,11 @@ const IDLE: Duration = Duration::from_secs(75);
 /// The time for requests in progress to complete after the shutdown began.
 pub const DRAIN: Duration = Duration::from_secs(10);
 
-/// The parts of a server.
-#[derive(Clone, Debug)]
-pub struct ServerParts {
-    /// The database.
-    pub database: Url,
-    /// The address to listen on.
-    pub address: SocketAddr,
-    /// The files of the certificate and of its key; `None` for plain HTTP, which is permitted only on loopback.
-    pub tls: Option<(PathBuf, PathBuf)>,
-    /// The public URL; the issuer of tokens.
-    pub issuer: Url,
-    /// The directory of the signing keys.
-    pub keys: PathBuf,
-    /// The file of the sealing keys.
-    pub sealing: PathBuf,
-    /// The files of the keys that sign the scripts of upgrades: secret keys of minisign without a password.
-    pub script_keys: Vec<PathBuf>,
-    /// The limits of requests.
-    pub limits: LimitSettings,
-    /// The quotas that differ from [`Facts::quota`](crate::models::Facts::quota).
-    pub quotas: BTreeMap<Kind, i64>,
-    /// The time for which changes stay in the audit log.
-    pub audit: Retention,
-    /// The bytes that are stored of each organization, cluster and caller.
-    pub storage: StorageLimits,
-    /// The maximum number of open connections, including streams.
-    pub connections: usize,
-    /// The lifetimes of tokens.
-    pub lives: TokenLifetimes,
-}
+/// The description, as JSON and as HTML: constant while the program runs.
+static DESCRIPTION: LazyLock<[Served; 2]> = LazyLock::new(|| {
+    let document = document(&ENDPOINTS);
+    [Served::json(&document), Served::page(&document)]
+});
 
 /// The server cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -91,18 +65,9 @@ pub enum ServeError {
     /// An error of the sealing keys.
     #[error(transparent)]
     Sealing(#[from] SealingError),
-    /// The file of a key for scripts cannot be read.
-    #[error("a key of scriptKeys cannot be used")]
-    ScriptKeyFile(#[from] SecretFileError),
-    /// The file is no key for scripts.
-    #[error("scriptKeys has {}", path.display())]
-    ScriptKey {
-        /// The file.
-        path: PathBuf,
-        /// The reason why it cannot be used.
-        #[source]
-        source: SignatureError,
-    },
+    /// An error of the keys for scripts.
+    #[error(transparent)]
+    ScriptKey(#[from] ScriptKeyError),
     /// An error of the certificate.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -166,32 +131,31 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
     let checked = store.clone();
     kit.checks.register("database", move || checked.check());
     let keys = store.ids(Kind::ApiKey).await?;
-    let cloud = Arc::new(CloudState {
+    let app = Arc::new(ServerState {
+        authenticator: Authenticator::new(store.clone(), kit.clock.clone(), tokens, keys),
         store,
-        tokens: ArcSwap::from_pointee(tokens),
         sealer: ArcSwap::from_pointee(sealer),
         script_keys: ArcSwap::from_pointee(script_keys),
         limits: Limits::new(parts.limits.clone()),
         guesses: Guesses::default(),
         clock: kit.clock.clone(),
         shutdown: shutdown.clone(),
-        identities: Cache::new(IDENTITIES),
-        keys: ProvenKeys::new(keys),
-        answers: Answers::new(requests.lists.clone()),
-        budget: ResponseBudget::default(),
+        lists: ListCache::new(requests.lists.clone()),
+        budget: ResponseBudget::new(kit.clock.clone()),
+        description: &DESCRIPTION,
         requests,
         parts,
     });
-    let signing = cloud.clone();
+    let signing = app.clone();
     kit.checks.register("signing keys", move || {
-        let none = signing.tokens.load().ring().is_empty();
+        let none = signing.authenticator.tokens.load().ring().is_empty();
         if none { Err(NO_SIGNING_KEY.to_owned()) } else { Ok(()) }
     });
     tasks.spawn("cloud/writer", writer.run(shutdown.clone()));
     tasks.spawn("cloud/keeper", maintenance.run(shutdown.clone()));
-    tasks.spawn("cloud/files", reload_on(cloud.clone(), certificate, hangups));
+    tasks.spawn("cloud/files", reload_on(app.clone(), certificate, hangups));
     let options = Options {
-        connections: cloud.parts.connections,
+        connections: app.parts.connections,
         first: FIRST,
         head: IDLE,
         life: None,
@@ -199,10 +163,10 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         drain: DRAIN,
         ..Options::default()
     };
-    let router = router(cloud.clone(), kit.clone());
+    let router = router(app.clone(), kit.clone());
     let served = serve_with(listener, router, options, kit.clock.clone(), shutdown);
     tasks.spawn("cloud/http", served);
-    info!(%address, issuer = %cloud.parts.issuer, "serving the cloud");
+    info!(%address, issuer = %app.parts.issuer, "serving the cloud");
     Ok(address)
 }
 
@@ -214,25 +178,29 @@ pub(super) fn issuer(url: &Url) -> String {
 /// Reloads the files periodically and on SIGHUP. If a file cannot be read, its last version stays in use, and so do
 /// sealing keys if the file lacks one that is in use. A key that signs is dropped with its file, because it may have
 /// been stolen. Sealing keys are not: without them, the data that they encrypt would be lost.
-async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hangups: Signal) -> Result<(), Infallible> {
+async fn reload_on(
+    app: AppState,
+    certificate: Option<Arc<Certificate>>,
+    mut hangups: Signal,
+) -> Result<(), Infallible> {
     // The key of the last logged completion.
     let mut told = None;
     loop {
         tokio::select! {
-            () = cloud.clock.sleep(RELOAD) => {}
+            () = app.clock.sleep(RELOAD) => {}
             _ = hangups.recv() => info!("reloading the key files and the certificate"),
-            () = cloud.shutdown.cancelled() => return Ok(()),
+            () = app.shutdown.cancelled() => return Ok(()),
         }
-        reload_signing(&cloud);
-        if let Err(error) = reload_sealing(&cloud).await {
+        reload_signing(&app);
+        if let Err(error) = reload_sealing(&app).await {
             error!(error = %Chain(&error), "cannot reload the sealing keys");
         }
-        cloud.script_keys.store(Arc::new(cloud.script_keys.load().reload()));
+        app.script_keys.store(Arc::new(app.script_keys.load().reload()));
         if let Some(Err(error)) = certificate.as_ref().map(|certificate| certificate.reload()) {
             error!(error = %Chain(&error), "cannot reload the certificate");
         }
-        let first = cloud.sealer.load().first();
-        match reseal(&cloud).await {
+        let first = app.sealer.load().first();
+        match reseal(&app).await {
             Ok(0) if told == Some(first) => {}
             Ok(count) => {
                 info!(key = %first, count, "all credentials are encrypted with the first key; older keys can be removed from the file");
@@ -246,16 +214,16 @@ async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hang
     }
 }
 
-async fn reload_sealing(cloud: &CloudState) -> Result<(), ServeError> {
-    let sealer = Sealer::load(&cloud.parts.sealing)?;
-    sealer.check(&heads(&cloud.store).await?, Some(&cloud.sealer.load()))?;
-    cloud.sealer.store(Arc::new(sealer));
+async fn reload_sealing(app: &ServerState) -> Result<(), ServeError> {
+    let sealer = Sealer::load(&app.parts.sealing)?;
+    sealer.check(&heads(&app.store).await?, Some(&app.sealer.load()))?;
+    app.sealer.store(Arc::new(sealer));
     Ok(())
 }
 
-fn reload_signing(cloud: &CloudState) {
-    let tokens = cloud.tokens.load();
-    match tokens.ring().reload(&cloud.parts.keys) {
+fn reload_signing(app: &ServerState) {
+    let tokens = app.authenticator.tokens.load();
+    match tokens.ring().reload(&app.parts.keys) {
         Ok((ring, errors)) => {
             for error in errors {
                 error!(error = %Chain(&error), "cannot reload a signing key");
@@ -263,7 +231,9 @@ fn reload_signing(cloud: &CloudState) {
             if ring.is_empty() {
                 error!("tokens are neither signed nor accepted: {NO_SIGNING_KEY}");
             }
-            cloud.tokens.store(Arc::new(Tokens::new(tokens.issuer(), ring)));
+            app.authenticator
+                .tokens
+                .store(Arc::new(Tokens::new(tokens.issuer(), ring)));
         }
         Err(error) => error!(error = %Chain(&error), "cannot reload the signing keys"),
     }

@@ -4,7 +4,8 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidewaiter_cloud::models::Kind;
-use tidewaiter_cloud::server::endpoints::{ENDPOINTS, Endpoint, Input};
+use tidewaiter_cloud::server::http::endpoint::{Endpoint, Input};
+use tidewaiter_cloud::server::routes::ENDPOINTS;
 use uuid::Uuid;
 
 use crate::fixture::{self, Fixture, Place, SCRIPT, plugin_version, ssh_key};

@@ -9,7 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tidewaiter_cloud::models::{Kind, schema};
-use tidewaiter_cloud::server::endpoints::{ENDPOINTS, Input};
+use tidewaiter_cloud::server::http::endpoint::Input;
+use tidewaiter_cloud::server::routes::ENDPOINTS;
 use uuid::Uuid;
 
 use crate::world::{PASSWORD, World};

@@ -7,7 +7,7 @@ use crate::fixture::ssh_key;
 use crate::world::{PASSWORD, World, on_both};
 
 on_both!(
-    whoever_is_a_member_elsewhere_outlives_the_home,
+    a_member_of_another_organization_outlives_the_home,
     a_key_that_is_not_accepted_any_more_is_still_that_of_one_user,
 );
 
@@ -29,7 +29,7 @@ async fn counted(world: &World, kind: &str, organization: &str) -> (i64, i64) {
     (numbers[0], numbers[1])
 }
 
-async fn whoever_is_a_member_elsewhere_outlives_the_home(world: World) {
+async fn a_member_of_another_organization_outlives_the_home(world: World) {
     let olivia = world.owner().await;
     let home = world.organization.clone();
     let going = world.another_organization(&olivia, "Going").await;

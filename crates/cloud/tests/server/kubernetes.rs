@@ -12,12 +12,12 @@ use jiff::{SignedDuration, Timestamp};
 use reqwest::{Certificate, Client, StatusCode};
 use serde_json::{Value, json};
 use tidewaiter_cloud::models::values::{ClusterId, UserId};
-use tidewaiter_cloud::server::hash::Password;
-use tidewaiter_cloud::server::signing::KeyRing;
+use tidewaiter_cloud::server::keys::hash::Password;
+use tidewaiter_cloud::server::keys::signing::KeyRing;
+use tidewaiter_cloud::server::keys::token::{Claims, TokenUse, Tokens};
 use tidewaiter_cloud::server::store::{Retention, StorageLimits};
-use tidewaiter_cloud::server::token::{Claims, TokenUse, Tokens};
 use tidewaiter_cloud::server::{
-    InitOptions, LimitSettings, ServerParts, TokenLifetimes, TrustedProxies, found, make_keys, start,
+    InitOptions, LimitSettings, ServerParts, TokenLifetimes, TrustedProxies, create_organization, make_keys, start,
 };
 use tidewaiter_kit::{Kit, SystemClock, Tasks};
 use tidewaiter_testkit::{ControlPlane, Identity, eventually, free_port, issuer};
@@ -72,7 +72,7 @@ impl Cloud {
             email: "olivia@example.org",
             password: Password::new(PASSWORD).unwrap(),
         };
-        let begun = found(&database, clock.clone(), founder).await.unwrap();
+        let begun = create_organization(&database, clock.clone(), founder).await.unwrap();
         let kit = Kit::new(clock).unwrap();
         let parts = ServerParts {
             database,

@@ -2,7 +2,8 @@
 
 use reqwest::Method;
 use serde_json::json;
-use tidewaiter_cloud::server::endpoints::{ENDPOINTS, Input};
+use tidewaiter_cloud::server::http::endpoint::Input;
+use tidewaiter_cloud::server::routes::ENDPOINTS;
 
 use crate::fixture::{Fixture, example, role, ssh_key};
 use crate::world::{World, on_both};

@@ -3,7 +3,8 @@
 use reqwest::Method;
 use serde_json::json;
 use tidewaiter_cloud::models::Kind;
-use tidewaiter_cloud::server::endpoints::{ENDPOINTS, Output};
+use tidewaiter_cloud::server::http::endpoint::Output;
+use tidewaiter_cloud::server::routes::ENDPOINTS;
 
 use crate::access::body;
 use crate::fixture::Fixture;

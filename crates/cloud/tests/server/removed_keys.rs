@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::json;
-use tidewaiter_cloud::server::sealing::Sealer;
-use tidewaiter_cloud::server::signing::KeyRing;
+use tidewaiter_cloud::server::keys::sealing::Sealer;
+use tidewaiter_cloud::server::keys::signing::KeyRing;
 use tidewaiter_kit::SystemClock;
 use tidewaiter_testkit::eventually;
 

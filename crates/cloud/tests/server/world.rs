@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
-use tidewaiter_cloud::server::hash::Password;
+use tidewaiter_cloud::server::keys::hash::Password;
 use tidewaiter_cloud::server::store::{Retention, StorageLimits};
 use tidewaiter_cloud::server::{
-    InitOptions, LimitSettings, ServeError, ServerParts, TokenLifetimes, TrustedProxies, found, make_keys, start,
+    InitOptions, LimitSettings, ServeError, ServerParts, TokenLifetimes, TrustedProxies, create_organization,
+    make_keys, start,
 };
 use tidewaiter_kit::{Kit, SystemClock, Tasks};
 use tidewaiter_testkit::Postgres;
@@ -103,7 +104,7 @@ impl World {
             email: "olivia@example.org",
             password: Password::new(PASSWORD).unwrap(),
         };
-        let begun = found(&database, clock, founder).await.unwrap();
+        let begun = create_organization(&database, clock, founder).await.unwrap();
         let ids = (begun.organization.to_string(), begun.owner.to_string());
         Self::served(database, folder, ids, |_| {}).await.unwrap()
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use anyhow::{Result, anyhow, bail};
 use serde_json::{Map, Value};
 use tidewaiter_cloud::models::Kind;
-use tidewaiter_cloud::server::hash::Password;
+use tidewaiter_cloud::server::keys::hash::Password;
 use tidewaiter_cloud::server::principal::OrgRole;
 use tidewaiter_coordinator::controllers;
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
-use tidewaiter_cloud::server::secret_file;
+use tidewaiter_cloud::server::keys::secret_file;
 use tidewaiter_kit::settings::environment;
 use tidewaiter_kit::{files, yaml};
 

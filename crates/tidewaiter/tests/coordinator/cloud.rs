@@ -14,11 +14,12 @@ use http::{Method, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tidewaiter_cloud::models::values::{ClusterId, UserId};
-use tidewaiter_cloud::server::hash::Password;
-use tidewaiter_cloud::server::signing::KeyRing;
-use tidewaiter_cloud::server::token::{Claims, TokenUse, Tokens};
+use tidewaiter_cloud::server::keys::hash::Password;
+use tidewaiter_cloud::server::keys::signing::KeyRing;
+use tidewaiter_cloud::server::keys::token::{Claims, TokenUse, Tokens};
 use tidewaiter_cloud::server::{
-    InitOptions, LimitSettings, ServerParts, TokenLifetimes, TrustedProxies, found, make_keys, start, store,
+    InitOptions, LimitSettings, ServerParts, TokenLifetimes, TrustedProxies, create_organization, make_keys, start,
+    store,
 };
 use tidewaiter_kit::{Clock as _, Kit, SystemClock, Tasks};
 use tidewaiter_testkit::{Scratch, eventually, leaks};
@@ -133,7 +134,7 @@ impl Cloud {
         let clock = SystemClock::shared();
         make_keys(&folder.join("keys"), &folder.join("sealing"), &clock).unwrap();
         leaks::secret(PASSWORD);
-        let begun = found(&database, clock, founder()).await.unwrap();
+        let begun = create_organization(&database, clock, founder()).await.unwrap();
         let (address, serving) = serve(&folder, database, None).await;
         let front = Arc::new(Front {
             base: Mutex::new(format!("http://{address}")),
@@ -178,7 +179,11 @@ impl Cloud {
         );
         match backup {
             Some(mut copy) => drop(store::restore(&database, &mut copy, &mut |_| ()).await.unwrap()),
-            None => drop(found(&database, SystemClock::shared(), founder()).await.unwrap()),
+            None => drop(
+                create_organization(&database, SystemClock::shared(), founder())
+                    .await
+                    .unwrap(),
+            ),
         }
         let (address, serving) = serve(self.scratch.path(), database, None).await;
         *self.front.base.lock().unwrap() = format!("http://{address}");

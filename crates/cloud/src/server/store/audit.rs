@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
+use super::database::Store;
 use super::deadline::within;
 use super::draft::Origin;
-use super::reads::{Source, query};
+use super::error::StoreError;
 use super::row::{Row, select};
-use super::{Store, StoreError};
+use super::source::{Source, query};
 use crate::models::Kind;
 use crate::server::Error;
 

@@ -12,7 +12,9 @@ use sqlx::{AnyConnection, AssertSqlSafe, Executor as _, Row as _};
 use url::Url;
 use uuid::Uuid;
 
-use super::{MIGRATIONS, StoreError, engine, names};
+use super::error::StoreError;
+use super::migrations::MIGRATIONS;
+use super::{engine, names};
 
 /// A table, its columns, and which of them contain numbers. All versions have the same columns.
 struct Table {
@@ -126,7 +128,7 @@ pub async fn backup(
     copy: &mut (dyn Write + Send),
     told: &mut (dyn FnMut(u64) + Send),
 ) -> Result<BackupSummary, BackupError> {
-    let engine = engine::beside(url)?;
+    let engine = engine::open_for_reading(url)?;
     let pool = engine.pool(engine::READERS).await?;
     let mut connection = pool.acquire().await.map_err(StoreError::from)?;
     connection.execute(engine.statements().snapshot).await?;

@@ -6,14 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Row as _};
 
-use super::StoreError;
 use super::differences::{differing, recorded};
-use super::reads::{Source as _, Statement};
-use super::row::{Row, present, select};
+use super::error::StoreError;
+use super::row::{Row, membership_id, present, select};
+use super::source::{Source as _, Statement};
 use super::transaction::{DELETE, Transaction};
 use crate::models::Kind;
 use crate::server::Error;
-use crate::server::source::membership_id;
 
 /// The maximum number of rows of one statement: both databases permit more than 32,000 parameters.
 const CHUNK: usize = 500;

@@ -9,7 +9,7 @@ use sqlx::{Any, AnyConnection};
 use tidewaiter_kit::SystemClock;
 use tidewaiter_kit::clock::timeout;
 
-use super::StoreError;
+use super::error::StoreError;
 
 /// The deadline of each statement.
 const STATEMENT: Duration = Duration::from_secs(4);

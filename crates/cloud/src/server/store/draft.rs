@@ -13,6 +13,16 @@ pub struct Author {
     pub queue: String,
 }
 
+impl Author {
+    /// The author of what the server does itself.
+    pub fn system() -> Self {
+        Self {
+            actor: "system".to_owned(),
+            ..Self::default()
+        }
+    }
+}
+
 /// A request, as the audit log names it. One column has all three parts, which contain no spaces, because backups of
 /// all versions have the same columns; the rows of earlier versions have an id alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

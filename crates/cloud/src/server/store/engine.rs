@@ -18,8 +18,8 @@ use tidewaiter_kit::SystemClock;
 use tidewaiter_kit::clock::timeout;
 use url::Url;
 
-use super::StoreError;
 use super::deadline::within;
+use super::error::StoreError;
 
 /// The timeout of a request for a connection.
 const ACQUIRE: Duration = Duration::from_secs(5);
@@ -35,9 +35,6 @@ const FRESH: Duration = Duration::from_secs(1);
 const SQLITE_READONLY: u32 = 8;
 const SQLITE_CORRUPT: u32 = 11;
 const SQLITE_CANTOPEN: u32 = 14;
-const SQLITE_TOOBIG: u32 = 18;
-const SQLITE_CONSTRAINT: u32 = 19;
-const SQLITE_MISMATCH: u32 = 20;
 const SQLITE_NOTADB: u32 = 26;
 /// With these, the server notices within seconds that a client is gone.
 const KEEPALIVE: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 10000";
@@ -122,7 +119,7 @@ pub(super) fn of(url: &Url) -> Result<Box<dyn Engine>, StoreError> {
 ///
 /// # Errors
 /// If the scheme or a query parameter is unknown.
-pub(super) fn beside(url: &Url) -> Result<Box<dyn Engine>, StoreError> {
+pub(super) fn open_for_reading(url: &Url) -> Result<Box<dyn Engine>, StoreError> {
     engine(url, false)
 }
 
@@ -144,17 +141,6 @@ fn unwritable(path: &Path, source: io::Error) -> StoreError {
         path: path.display().to_string(),
         source,
     }
-}
-
-/// Returns true if an error with this code is about the data of one statement, and not about the database: a result
-/// code of SQLite (sqlite.org/rescode.html) or one of the five characters of an SQLSTATE (PostgreSQL's appendix A).
-pub(super) fn rejects(code: &str) -> bool {
-    if code.len() == 5 {
-        // Data exceptions, violated constraints, and limits that the data exceeds.
-        return ["22", "23", "54"].iter().any(|class| code.starts_with(class));
-    }
-    let code = code.parse::<u32>().unwrap_or_default() & 0xff;
-    [SQLITE_TOOBIG, SQLITE_CONSTRAINT, SQLITE_MISMATCH].contains(&code)
 }
 
 /// A file, used by one process.
@@ -370,7 +356,7 @@ mod tests {
     fn a_url_that_the_library_would_misread_is_no_engine() {
         for end in ["#1", "?sslmod=verify-full"] {
             let url = Url::parse(&format!("postgres://user@host/team{end}")).unwrap();
-            assert!(of(&url).is_err() && beside(&url).is_err(), "{url}");
+            assert!(of(&url).is_err() && open_for_reading(&url).is_err(), "{url}");
         }
     }
 
@@ -386,18 +372,5 @@ mod tests {
         assert!(pool.acquire().await.is_err());
         fs::rename(path.with_added_extension("old"), &path).unwrap();
         pool.acquire().await.unwrap();
-    }
-
-    #[test]
-    fn an_error_of_the_data_is_not_one_of_the_database() {
-        // An index row that is too large, a value that is too long, a name that is taken; and of SQLite.
-        for code in ["54000", "22001", "23505", "1555", "2067", "18", "20"] {
-            assert!(rejects(code), "{code}");
-        }
-        // The server stops, the disk is full, the connection is lost; and of SQLite: busy, read-only, an I/O error,
-        // full.
-        for code in ["57P01", "53100", "08006", "40001", "5", "8", "266", "13", ""] {
-            assert!(!rejects(code), "{code}");
-        }
     }
 }

@@ -29,6 +29,17 @@ pub struct Scope {
     pub cluster: Uuid,
 }
 
+/// The scope of a change of the object `id`.
+pub(super) fn scope(kind: Kind, id: &str, organization: &str, cluster: &str) -> Scope {
+    let cluster = if kind == Kind::Cluster { id } else { cluster };
+    let id = |text: &str| Uuid::try_parse(text).unwrap_or_default();
+    Scope {
+        kind,
+        organization: id(organization),
+        cluster: id(cluster),
+    }
+}
+
 /// The scopes of `kind` that concern `cluster` of `organization`.
 fn around(kind: Kind, organization: Uuid, cluster: Uuid) -> [Scope; 3] {
     let scope = |organization, cluster| Scope {
@@ -76,7 +87,7 @@ pub struct Feed {
     /// Changes are published one batch at a time, so that their numbers are in order.
     publishing: Mutex<()>,
     /// While changes of other replicas are not received, no cached value is valid.
-    deaf: AtomicBool,
+    disconnected: AtomicBool,
     changed: RwLock<HashMap<Scope, i64>>,
     identities: RwLock<Identities>,
     listeners: Mutex<Listeners>,
@@ -120,7 +131,7 @@ impl Feed {
 
     /// Returns true if a value that was read at `as_of` and depends on `scopes` is still valid.
     pub fn holds(&self, as_of: i64, scopes: &[Scope]) -> bool {
-        if self.deaf.load(Ordering::Acquire) {
+        if self.disconnected.load(Ordering::Acquire) {
             return false;
         }
         let changed = self.changed.read();
@@ -133,17 +144,17 @@ impl Feed {
     pub fn identity_holds(&self, as_of: i64, whose: &[Uuid]) -> bool {
         let identities = self.identities.read();
         let unchanged = |id| identities.changed.get(id).is_none_or(|at| *at <= as_of);
-        self.hears() && identities.forgotten <= as_of && whose.iter().all(unchanged)
+        self.is_connected() && identities.forgotten <= as_of && whose.iter().all(unchanged)
     }
 
     /// Records whether changes of other replicas are received.
-    pub(super) fn set_deaf(&self, deaf: bool) {
-        self.deaf.store(deaf, Ordering::Release);
+    pub(super) fn set_disconnected(&self, disconnected: bool) {
+        self.disconnected.store(disconnected, Ordering::Release);
     }
 
     /// Returns true if changes of other replicas are received.
-    pub fn hears(&self) -> bool {
-        !self.deaf.load(Ordering::Acquire)
+    pub fn is_connected(&self) -> bool {
+        !self.disconnected.load(Ordering::Acquire)
     }
 
     /// Publishes `notes`, which are in order. Already published ones are skipped.
@@ -256,7 +267,7 @@ mod tests {
         feed.publish(&[note(6, Kind::User, 1, 0)]);
         assert!(feed.holds(5, &[users]));
         assert_eq!(feed.latest(), 7);
-        feed.set_deaf(true);
+        feed.set_disconnected(true);
         assert!(!feed.holds(7, &[users]) && !feed.identity_holds(7, &[]));
     }
 
@@ -282,15 +293,15 @@ mod tests {
     fn a_stream_hears_what_concerns_its_cluster() {
         let feed = Feed::at(0);
         let (o, c) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let hears = feed.subscribe(o, c);
+        let subscription = feed.subscribe(o, c);
         feed.publish(&[
             note(1, Kind::ClusterLabel, 1, 3),
             note(2, Kind::User, 9, 0),
             note(3, Kind::Token, 1, 0),
         ]);
-        assert!(!hears.has_changed().unwrap());
+        assert!(!subscription.has_changed().unwrap());
         feed.publish(&[note(4, Kind::PluginVersion, 0, 0)]);
-        assert!(hears.has_changed().unwrap());
+        assert!(subscription.has_changed().unwrap());
         feed.publish(&[note(5, Kind::User, 1, 0), note(6, Kind::Node, 1, 2)]);
         let kinds = |since| feed.since(since, o, c).unwrap();
         assert_eq!(

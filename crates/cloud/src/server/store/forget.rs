@@ -7,12 +7,15 @@ use serde_json::{Value, json};
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
+use super::catch_up::REPLAYED;
+use super::database::Store;
 use super::deadline::within;
+use super::error::StoreError;
 use super::maintenance::Retention;
-use super::reads::{Source, query};
-use super::stored::{StorageLimits, What, size};
+use super::row::size;
+use super::source::{Source, query};
+use super::storage_limits::{StorageLimits, What};
 use super::transaction::Transaction;
-use super::{REPLAYED, Store, StoreError};
 
 /// The maximum number of changes that are deleted in one transaction.
 const FORGOTTEN: i64 = 5_000;

@@ -2,8 +2,9 @@
 
 use std::slice::from_ref;
 
-use super::reads::{Source as _, query};
-use super::{Row, Transaction};
+use super::row::Row;
+use super::source::{Source as _, query};
+use super::transaction::Transaction;
 use crate::models::Kind;
 use crate::server::Error;
 

@@ -12,10 +12,11 @@ use tidewaiter_kit::{Clock as _, SystemClock};
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 
+use super::database::Store;
 use super::deadline::within;
-use super::reads::{Source, Statement, query};
+use super::error::StoreError;
 use super::row::{Row, select};
-use super::{Store, StoreError};
+use super::source::{Source, Statement, query};
 use crate::models::Kind;
 use crate::server::Error;
 

@@ -12,11 +12,17 @@ use tidewaiter_kit::{Chain, SharedClock};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use super::catch_up::catch_up;
+use super::database::Store;
 use super::deadline::within;
+use super::draft::Author;
 use super::engine::Engine;
-use super::reads::{Source as _, query};
-use super::stored::{Storage, What, size};
-use super::{Author, Store, StoreError, Transaction, catch_up};
+use super::error::StoreError;
+use super::row::size;
+use super::source::{Source as _, query};
+use super::storage::Storage;
+use super::storage_limits::What;
+use super::transaction::Transaction;
 use crate::server::Error;
 
 /// The interval of the write probe, and so the time after which readiness recovers.
@@ -76,7 +82,7 @@ impl Maintenance {
     async fn listen_on(&self) {
         loop {
             if let Err(error) = self.listen().await {
-                self.store.feed.set_deaf(true);
+                self.store.feed.set_disconnected(true);
                 warn!(error = %Chain(&error), "changes of other replicas are not received");
             } else {
                 // Only this process writes.
@@ -93,7 +99,7 @@ impl Maintenance {
         // Reads commits from before the connection was established.
         catch_up(&self.store.pool, &self.store.feed).await?;
         loop {
-            self.store.feed.set_deaf(false);
+            self.store.feed.set_disconnected(false);
             // A dead connection delivers no notification, so changes are also polled.
             match timeout(&*self.clock, PROBE, heard.next()).await {
                 Ok(next) => next?,
@@ -107,7 +113,7 @@ impl Maintenance {
         loop {
             let (now, fill) = (self.clock.now(), self.store.health.check().is_err());
             let (retention, give_back) = (self.retention, self.engine.statements().give_back);
-            let written = self.store.write(system(), async move |transaction| {
+            let written = self.store.write(Author::system(), async move |transaction| {
                 transaction.expire(now, fill).await?;
                 transaction.resume().await?;
                 transaction.forget_changes(now, retention).await?;
@@ -144,7 +150,7 @@ impl Maintenance {
             let limit = excess.what.word();
             let owner = excess.owner.clone();
             let forget = async move |transaction: &mut Transaction| Ok(transaction.forget_excess(&excess).await?);
-            let count = store.write(system(), forget).await?;
+            let count = store.write(Author::system(), forget).await?;
             if count == 0 {
                 // Streams replay all that there is.
                 continue;
@@ -158,14 +164,6 @@ impl Maintenance {
             }
         }
         Ok(())
-    }
-}
-
-/// The author of what the server does itself.
-pub(super) fn system() -> Author {
-    Author {
-        actor: "system".to_owned(),
-        ..Author::default()
     }
 }
 

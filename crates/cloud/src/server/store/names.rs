@@ -3,7 +3,7 @@
 use sqlx::AnyPool;
 use tidewaiter_signature::sha256;
 
-use super::StoreError;
+use super::error::StoreError;
 
 /// The maximum length of a name that is stored as it is, in bytes.
 const MAX_BYTES: usize = 512;

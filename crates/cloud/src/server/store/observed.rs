@@ -5,21 +5,15 @@
 //! Anybody can fail to log in, so the number of rows is limited: subjects beyond the limit share a row that names
 //! neither an object nor an address.
 
+mod rows;
+
 use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use serde_json::json;
 
-use super::draft::{Author, Origin};
-use super::reads::query;
-use super::stored::{What, size};
-use super::transaction::Transaction;
-use super::{Store, StoreError};
+use super::draft::Origin;
 use crate::models::Kind;
-
-/// The maximum number of rows of one write, for which others wait.
-const CHUNK: usize = 100;
 
 /// The kind of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,7 +48,7 @@ impl Action {
 /// The subject of a row: an action of a caller on an object, from an address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Subject {
-    /// See [`Action`].
+    /// The kind of the row.
     pub action: Action,
     /// The organization; empty if it is unknown.
     pub organization: String,
@@ -177,72 +171,5 @@ impl Observed {
                 counted.written = Some(written);
             }
         }
-    }
-}
-
-impl Store {
-    /// Counts what the request `origin` did.
-    pub fn observe(&self, subject: Subject, origin: &Origin, now: Timestamp) {
-        self.observed.add(subject, origin.clone(), now);
-    }
-
-    /// Writes what was observed since the last time.
-    pub(super) async fn write_observed(&self) -> Result<(), crate::server::Error> {
-        for pending in self.observed.pending().chunks(CHUNK) {
-            let pending = pending.to_vec();
-            let write = async move |transaction: &mut Transaction| {
-                let mut rows = Vec::new();
-                for (subject, count) in pending {
-                    let written = transaction.write_count(&subject, &count).await?;
-                    rows.push((subject, count.first, written));
-                }
-                Ok(rows)
-            };
-            let rows = self.write(super::maintenance::system(), write).await?;
-            self.observed.written(rows);
-        }
-        Ok(())
-    }
-}
-
-impl Transaction {
-    /// Writes one row, or its new count.
-    async fn write_count(&mut self, subject: &Subject, count: &Count) -> Result<Written, StoreError> {
-        let Count { first, last, .. } = count;
-        let after = json!({ "count": count.number, "first": first.to_string(), "last": last.to_string() }).to_string();
-        let mut written = Written {
-            row: 0,
-            count: count.number,
-            bytes: size(&["", &after]),
-        };
-        if let Some(before) = &count.written {
-            written.row = before.row;
-            let update = query(
-                "UPDATE changes SET after = $1 WHERE sequence = $2 RETURNING sequence",
-                &[&after],
-            );
-            // None if the log has dropped it.
-            if !self.all(update.bind(written.row)).await?.is_empty() {
-                let (what, owner) = What::of_change(&subject.actor, &subject.organization);
-                self.add(what, owner, written.bytes - before.bytes);
-                self.silent = true;
-            }
-        } else {
-            self.by = Author {
-                actor: subject.actor.clone(),
-                origin: count.origin.clone(),
-                ..Author::default()
-            };
-            let place = (
-                &*subject.organization,
-                &*subject.cluster,
-                subject.kind.word(),
-                &*subject.object,
-            );
-            self.add_change(place, subject.action.word(), "", &after).await?;
-            written.row = self.sequence;
-        }
-        self.growth.is_free = true;
-        Ok(written)
     }
 }

@@ -13,7 +13,7 @@ use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use http::StatusCode;
 
-use super::stored::{StorageLimits, What};
+use super::storage_limits::{StorageLimits, What};
 use crate::server::refusal::Refusal;
 
 /// The part of the log that is filled in a day.

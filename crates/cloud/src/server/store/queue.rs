@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::StoreError;
+use super::error::StoreError;
 
 /// The maximum number of pending writes; more are refused at once.
 const QUEUE: usize = 1_024;

@@ -18,11 +18,12 @@ use sqlx::Row as _;
 use tracing::warn;
 use uuid::Uuid;
 
-use super::reads::{Source as _, query};
+use super::draft::{Author, Origin};
+use super::error::StoreError;
+use super::jobs::{Job, UNLIMITED};
 use super::row::{Row, select_all};
+use super::source::{Source as _, query};
 use super::transaction::{DELETE, Transaction};
-use super::writer::{Job, UNLIMITED};
-use super::{Author, Origin, StoreError};
 use crate::models::Kind;
 use crate::server::Error;
 
@@ -75,7 +76,7 @@ impl Transaction {
         self.sweep(&queue).await?;
         if self.unswept.contains(&queue) {
             // Callers with tokens that are not yet deleted are cached: a change of the user makes them unknown.
-            self.tell(user, &user.organization_id, "update").await?;
+            self.notify(user, &user.organization_id, "update").await?;
         }
         Ok(())
     }

@@ -5,11 +5,11 @@
 use serde_json::{Value, json};
 use sqlx::Row as _;
 
-use super::StoreError;
 use super::differences::{differing, over};
-use super::reads::Source;
-use super::row::Row;
-use super::stored::{What, size};
+use super::error::StoreError;
+use super::row::{Row, size};
+use super::source::Source;
+use super::storage_limits::What;
 use super::transaction::Transaction;
 use crate::models::Kind;
 use crate::server::Error;

@@ -4,9 +4,11 @@ use serde_json::{Map, Value};
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
+use super::error::StoreError;
 use crate::models::Kind;
-use crate::server::store::StoreError;
-use crate::server::store::stored::size;
+
+/// The size of a row without its texts, with its indexes, in bytes. The migration 0007 has the same number.
+const ROW: usize = 512;
 
 /// A stored object. Ids, times and documents were validated before; an absent value is empty.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,4 +152,15 @@ impl Row {
     pub(super) fn bytes(&self) -> i64 {
         size(&[&self.spec_text(), &self.status_text(), &self.secret.0])
     }
+}
+
+/// Returns the size of a row with these texts, in bytes.
+pub(super) fn size(texts: &[&str]) -> i64 {
+    let texts: usize = texts.iter().map(|text| text.len()).sum();
+    i64::try_from(texts + ROW).unwrap_or(i64::MAX)
+}
+
+/// The id of a membership.
+pub fn membership_id(organization: &str, user: &str) -> String {
+    format!("{organization}.{user}")
 }

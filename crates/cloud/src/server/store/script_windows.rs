@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sqlx::Row as _;
 
-use super::StoreError;
-use super::reads::{Source as _, query};
+use super::error::StoreError;
+use super::source::{Source as _, query};
 use super::transaction::Transaction;
 use crate::server::Error;
 

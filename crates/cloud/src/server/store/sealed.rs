@@ -4,11 +4,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sqlx::Row as _;
 
-use super::reads::{Source, Statement, query};
-use super::row::Row;
-use super::stored::{What, size};
+use super::database::Store;
+use super::error::StoreError;
+use super::row::{Row, size};
+use super::source::{Source, Statement, query};
+use super::storage_limits::What;
 use super::transaction::Transaction;
-use super::{Store, StoreError};
 use crate::models::Kind;
 
 /// The location of an encrypted value, and its first bytes in base64, which name its key.
@@ -20,7 +21,7 @@ pub enum Sealed {
         kind: Kind,
         /// Its id.
         id: String,
-        /// See [`Sealed`].
+        /// The first bytes of the value in base64.
         head: String,
     },
     /// The stored response of a request with an Idempotency-Key.
@@ -29,7 +30,7 @@ pub enum Sealed {
         principal: String,
         /// The key.
         name: String,
-        /// See [`Sealed`].
+        /// The first bytes of the value in base64.
         head: String,
     },
 }

@@ -4,190 +4,20 @@
 //!   them smaller never is.
 //! - The audit log drops its oldest rows beyond its limit, in the background, and says so in a row. Nothing is refused
 //!   because the log is full: otherwise anyone who fills it would lock the others out. What it has cannot be displaced
-//!   at once, because the changes of a day are limited too ([`Pace`]).
+//!   at once, because the changes of a day are limited too (`pace.rs`).
 //!
 //! A new kind of statement that writes or deletes objects, changes or stored responses must [`add`](Transaction::add)
 //! what it changes.
 
-use std::collections::BTreeMap;
-use std::num::NonZeroU32;
-
-use serde::{Deserialize, Serialize};
 use sqlx::Row as _;
 
-use super::StoreError;
-use super::pace::Pace;
-use super::reads::{Source, query};
+use super::error::StoreError;
 use super::row::Row;
+use super::source::{Source, query};
+use super::storage_limits::What;
 use super::transaction::Transaction;
 use crate::models::Kind;
 use crate::server::Error;
-use crate::server::metrics::StorageMetrics;
-use crate::server::refusal::Refusal;
-
-/// The size of a row without its texts, with its indexes, in bytes. The migration 0007 has the same number.
-const ROW: usize = 512;
-const MIB: i64 = 1024 * 1024;
-
-/// A class of stored data that is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum What {
-    /// The objects of an organization.
-    Objects,
-    /// The objects of a cluster, which are part of its organization's.
-    ClusterObjects,
-    /// The audit log of an organization, or of what belongs to none, except what clusters change.
-    Audit,
-    /// The changes by clusters, in the audit log.
-    Reports,
-    /// The responses to requests of a caller with an Idempotency-Key.
-    Replays,
-}
-
-impl What {
-    /// Its name in the database, the metrics and the settings.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Objects => "objects",
-            Self::ClusterObjects => "clusterObjects",
-            Self::Audit => "audit",
-            Self::Reports => "reports",
-            Self::Replays => "replays",
-        }
-    }
-
-    /// The part of the audit log that has the changes of `actor` in `organization`, and its owner.
-    pub(super) fn of_change<'a>(actor: &'a str, organization: &'a str) -> (Self, &'a str) {
-        match actor.strip_prefix("cluster:") {
-            Some(cluster) => (Self::Reports, cluster),
-            None => (Self::Audit, organization),
-        }
-    }
-}
-
-/// The limits of what is stored, in MiB.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct StorageLimits {
-    /// The objects of an organization.
-    pub objects: NonZeroU32,
-    /// The objects of a cluster.
-    pub cluster_objects: NonZeroU32,
-    /// The audit log of an organization, except what clusters change.
-    pub audit: NonZeroU32,
-    /// The changes by clusters, in the audit log.
-    pub reports: NonZeroU32,
-    /// The responses to the requests of a caller with an Idempotency-Key.
-    pub replays: NonZeroU32,
-}
-
-impl Default for StorageLimits {
-    fn default() -> Self {
-        let mib = |count| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
-        Self {
-            objects: mib(1_024),
-            cluster_objects: mib(256),
-            audit: mib(1_024),
-            reports: mib(512),
-            replays: mib(16),
-        }
-    }
-}
-
-impl StorageLimits {
-    /// In bytes.
-    pub(super) fn of(&self, what: What) -> i64 {
-        let limit = match what {
-            What::Objects => self.objects,
-            What::ClusterObjects => self.cluster_objects,
-            What::Audit => self.audit,
-            What::Reports => self.reports,
-            What::Replays => self.replays,
-        };
-        i64::from(limit.get()) * MIB
-    }
-}
-
-/// The limits of a server, and the changes of the last day.
-#[derive(Debug)]
-pub struct Storage {
-    /// See [`StorageLimits`].
-    pub limits: StorageLimits,
-    pub(super) metrics: Option<StorageMetrics>,
-    pub(super) pace: Pace,
-}
-
-impl Storage {
-    pub(in crate::server) fn new(limits: StorageLimits, metrics: Option<StorageMetrics>) -> Self {
-        Self {
-            limits,
-            metrics,
-            pace: Pace::new(limits),
-        }
-    }
-
-    /// A refusal because of the limit of `what`.
-    pub(super) fn refuse(&self, what: What, refusal: Refusal) -> Error {
-        if let Some(metrics) = &self.metrics {
-            metrics.refused.with_label_values(&[what.word()]).inc();
-        }
-        refusal.into()
-    }
-
-    fn check(&self, what: What, bytes: i64) -> Result<(), Error> {
-        if bytes <= self.limits.of(what) {
-            return Ok(());
-        }
-        let (mib, word) = (self.limits.of(what) / MIB, what.word());
-        let ask = format!("ask the operator of the server to raise storageMiB.{word}");
-        let refusal = match what {
-            What::Replays => Refusal {
-                retry_after: Some(60 * 60),
-                ..Refusal::new(
-                    http::StatusCode::TOO_MANY_REQUESTS,
-                    format!(
-                        "Idempotency-Key: the responses stored for you have {mib} MiB, the maximum: \
-                         leave the header out, or {ask}"
-                    ),
-                )
-            },
-            What::ClusterObjects => Refusal::forbidden(format!(
-                "the objects of the cluster have {mib} MiB, the maximum: delete some, or {ask}"
-            )),
-            _ => Refusal::forbidden(format!(
-                "the objects of the organization have {mib} MiB, the maximum: delete some, or {ask}"
-            )),
-        };
-        Err(self.refuse(what, refusal))
-    }
-}
-
-/// Returns the size of a row with these texts, in bytes.
-pub(super) fn size(texts: &[&str]) -> i64 {
-    let texts: usize = texts.iter().map(|text| text.len()).sum();
-    i64::try_from(texts + ROW).unwrap_or(i64::MAX)
-}
-
-/// The bytes that the writes of a commit add, and those that the database has already.
-#[derive(Debug, Default)]
-pub(super) struct Growth {
-    /// The bytes of the writes so far.
-    total: BTreeMap<(What, String), i64>,
-    /// The bytes of the write that is being performed.
-    job: BTreeMap<(What, String), i64>,
-    /// True if it adds to the audit log without a limit: it deletes something, or has counts.
-    pub(super) is_free: bool,
-    /// The bytes that were stored when the transaction began, of the owners that were queried.
-    begun: BTreeMap<(What, String), i64>,
-}
-
-impl Growth {
-    /// The write that is being performed is refused.
-    pub(super) fn discard(&mut self) {
-        self.job.clear();
-        self.is_free = false;
-    }
-}
 
 impl Transaction {
     /// Counts `bytes` more, or less, of `owner`.

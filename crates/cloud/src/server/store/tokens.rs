@@ -7,8 +7,10 @@ use jiff::Timestamp;
 use sqlx::Row as _;
 
 use super::deadline::within;
-use super::reads::{Source as _, query};
-use super::{References, StoreError, Transaction};
+use super::draft::References;
+use super::error::StoreError;
+use super::source::{Source as _, query};
+use super::transaction::Transaction;
 use crate::models::{Kind, UniqueName};
 use crate::server::Error;
 

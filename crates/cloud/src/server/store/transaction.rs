@@ -4,23 +4,24 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use sqlx::any::AnyRow;
 use sqlx::{Executor as _, Row as _};
 use tidewaiter_kit::SharedClock;
-use uuid::Uuid;
 
-use super::StoreError;
 use super::deadline::{Lease, within};
 use super::differences::{differing, recorded};
 use super::draft::{Author, References};
-use super::feed::{CommittedChange, Scope};
+use super::error::StoreError;
+use super::feed::{CommittedChange, scope};
 use super::names;
 use super::quotas::Quotas;
-use super::reads::{Source, Statement, query};
-use super::row::{Row, SecretColumn, present};
-use super::stored::{Growth, Storage, What, size};
+use super::row::{Row, SecretColumn, present, size};
+use super::source::{Source, Statement, query};
+use super::storage::{Growth, Storage};
+use super::storage_limits::What;
 use crate::models::Kind;
 use crate::server::Error;
 use crate::server::refusal::Refusal;
@@ -92,7 +93,7 @@ impl Transaction {
     ///
     /// # Errors
     /// If its name or id already exists, or the database cannot be written.
-    pub async fn insert(&mut self, new: Row, ties: &References) -> Result<Row, Error> {
+    pub async fn insert(&mut self, new: Row, references: &References) -> Result<Row, Error> {
         if self.get(new.kind, &new.id).await?.is_some() {
             let message = format!("{} {} already exists", new.kind.singular(), new.id);
             return Err(Refusal::conflict(message).into());
@@ -123,9 +124,9 @@ impl Transaction {
         );
         self.run(inserted.bind(row.position)).await?;
         self.add_object(&row, row.bytes());
-        self.name(&row, ties).await?;
-        if !ties.uses.is_empty() {
-            self.refer(&row, &ties.uses).await?;
+        self.name(&row, references).await?;
+        if !references.uses.is_empty() {
+            self.refer(&row, &references.uses).await?;
         }
         if row.kind == Kind::Organization {
             self.record_for_operators(&row, "create", None, Some(row.audited()))
@@ -144,7 +145,7 @@ impl Transaction {
         before: &Row,
         spec: Map<String, Value>,
         secret: String,
-        ties: &References,
+        references: &References,
     ) -> Result<Row, Error> {
         if before.spec == spec && before.secret.0 == secret {
             return Ok(before.clone());
@@ -157,8 +158,8 @@ impl Transaction {
         };
         let unnamed = "DELETE FROM names WHERE kind = $1 AND id = $2";
         self.run(query(unnamed, &[after.kind.word(), &after.id])).await?;
-        self.name(&after, ties).await?;
-        self.refer(&after, &ties.uses).await?;
+        self.name(&after, references).await?;
+        self.refer(&after, &references.uses).await?;
         self.write(before, &after).await?;
         let (first, last) = differing(&before.audited(), &after.audited());
         self.record(&after, "update", Some(first), Some(last)).await?;
@@ -166,10 +167,10 @@ impl Transaction {
     }
 
     /// Updates `before` to the spec and the secret of `row`; without it, creates the object.
-    pub async fn put(&mut self, before: Option<&Row>, row: Row, ties: &References) -> Result<Row, Error> {
+    pub async fn put(&mut self, before: Option<&Row>, row: Row, references: &References) -> Result<Row, Error> {
         match before {
-            Some(before) => self.update(before, row.spec, row.secret.0, ties).await,
-            None => self.insert(row, ties).await,
+            Some(before) => self.update(before, row.spec, row.secret.0, references).await,
+            None => self.insert(row, references).await,
         }
     }
 
@@ -184,7 +185,7 @@ impl Transaction {
     }
 
     /// Publishes a change of `row` to the clusters of `organization` too, which is not its own.
-    pub async fn tell(&mut self, row: &Row, organization: &str, action: &'static str) -> Result<(), Error> {
+    pub async fn notify(&mut self, row: &Row, organization: &str, action: &'static str) -> Result<(), Error> {
         let elsewhere = Row {
             organization_id: organization.to_owned(),
             ..row.clone()
@@ -192,11 +193,13 @@ impl Transaction {
         self.record(&elsewhere, action, None, None).await
     }
 
-    async fn name(&mut self, row: &Row, ties: &References) -> Result<(), Error> {
-        if let Some(name) = &ties.name {
+    async fn name(&mut self, row: &Row, references: &References) -> Result<(), Error> {
+        if let Some(name) = &references.name {
             let stored = names::stored(&name.name);
             let taken = "SELECT id FROM names WHERE kind = $1 AND scope_id = $2 AND name = $3";
-            let taken = self.fetch(taken, &[row.kind.word(), &ties.scope, &stored]).await?;
+            let taken = self
+                .fetch(taken, &[row.kind.word(), &references.scope, &stored])
+                .await?;
             let taken: Option<String> = taken.first().map(|row| row.try_get(0)).transpose()?;
             if let Some(id) = taken
                 && self.get(row.kind, &id).await?.is_some()
@@ -209,8 +212,11 @@ impl Transaction {
             // A removed object loses its name before it is deleted.
             let statement = "INSERT INTO names (kind, scope_id, name, id) VALUES ($1, $2, $3, $4) \
                              ON CONFLICT (kind, scope_id, name) DO UPDATE SET id = excluded.id";
-            self.run(query(statement, &[row.kind.word(), &ties.scope, &stored, &row.id]))
-                .await?;
+            self.run(query(
+                statement,
+                &[row.kind.word(), &references.scope, &stored, &row.id],
+            ))
+            .await?;
         }
         Ok(())
     }
@@ -333,13 +339,9 @@ impl Transaction {
     }
 }
 
-/// The scope of a change of the object `id`.
-pub(super) fn scope(kind: Kind, id: &str, organization: &str, cluster: &str) -> Scope {
-    let cluster = if kind == Kind::Cluster { id } else { cluster };
-    let id = |text: &str| Uuid::try_parse(text).unwrap_or_default();
-    Scope {
-        kind,
-        organization: id(organization),
-        cluster: id(cluster),
+#[async_trait]
+impl Source for Transaction {
+    async fn fetch(&mut self, statement: &'static str, values: &[&str]) -> Result<Vec<AnyRow>, StoreError> {
+        self.all(query(statement, values)).await
     }
 }

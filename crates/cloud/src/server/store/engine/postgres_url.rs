@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use tidewaiter_api::values::quoted;
 use url::{Host, Url};
 
-use super::StoreError;
+use crate::server::store::error::StoreError;
 
 const MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 /// The query parameters that sqlx knows (`options/parse.rs` of sqlx-postgres), besides those with a checked value, and

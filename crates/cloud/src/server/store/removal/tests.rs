@@ -202,12 +202,12 @@ async fn what_is_removed_is_gone_before_it_is_deleted(url: Url) {
             transaction
                 .insert(row(Kind::NodePool, "new", CLUSTER), &References::default())
                 .await?;
-            let ties = References {
+            let references = References {
                 name: Some(UniqueName::of("name", &[("name", "node-000000000007")])),
                 scope: CLUSTER.to_owned(),
                 ..References::default()
             };
-            transaction.insert(row(Kind::Node, "node", "new"), &ties).await?;
+            transaction.insert(row(Kind::Node, "node", "new"), &references).await?;
             transaction.resume().await?;
             Ok(())
         });

@@ -1,8 +1,11 @@
 use futures::future::join_all;
 use tidewaiter_kit::ManualClock;
+use tokio::sync::oneshot;
 
 use super::*;
 use crate::models::Kind;
+use crate::server::Error;
+use crate::server::store::jobs::BUDGET;
 use crate::server::store::{Opened, References, Row, Source as _, Store};
 
 const WRITES: usize = 60;
@@ -127,7 +130,7 @@ async fn a_write_that_takes_too_long_is_refused_and_no_other() {
         let (slow, other) = tokio::join!(slow, other);
         other.unwrap();
         // What the server does itself ends.
-        let own = store.write(system(), async move |transaction| {
+        let own = store.write(Author::system(), async move |transaction| {
             moved.advance(BUDGET + EACH);
             insert(transaction, "own").await
         });

@@ -1,0 +1,78 @@
+//! Permissions over a user, and the rule that every organization keeps an owner.
+
+use crate::models::Kind;
+use crate::server::Error;
+use crate::server::digest::uuid;
+use crate::server::principal::{OrgRole, Principal};
+use crate::server::refusal::Refusal;
+use crate::server::store::{Row, Source, Transaction, membership_id};
+
+/// The role of a membership.
+pub(crate) fn role_of(membership: &Row) -> Option<OrgRole> {
+    membership.text("role").and_then(OrgRole::of)
+}
+
+/// Returns true if the member has no SSH access to the nodes of clusters.
+pub(crate) fn is_read_only(membership: &Row) -> bool {
+    role_of(membership) == Some(OrgRole::ReadOnly)
+}
+
+/// The user, if the organization is the user's home: only there can others change the user.
+pub(crate) async fn at_home(source: &mut dyn Source, organization: &str, user: &str) -> Result<Row, Error> {
+    let row = source.existing(Kind::User, user).await?;
+    if row.organization_id == organization {
+        return Ok(row);
+    }
+    Err(
+        Refusal::forbidden("the user's home is another organization: only an owner there or the user can change this")
+            .into(),
+    )
+}
+
+pub(crate) fn only_owners_make_owners(asker: &Principal, organization: &str, role: OrgRole) -> Result<(), Refusal> {
+    if role == OrgRole::Owner && asker.role_in(uuid(organization)) != Some(OrgRole::Owner) {
+        return Err(Refusal::forbidden("only owners can add or remove owners"));
+    }
+    Ok(())
+}
+
+/// Returns the user's row if `asker` may act as that user, in effect: change the user's credentials.
+pub(crate) async fn may_act_for(
+    transaction: &mut Transaction,
+    asker: &Principal,
+    organization: &str,
+    user: &str,
+) -> Result<Row, Error> {
+    let row = at_home(transaction, organization, user).await?;
+    if asker.user().is_some_and(|asker| asker == uuid(user)) {
+        return Ok(row);
+    }
+    let membership = transaction
+        .get(Kind::Membership, &membership_id(organization, user))
+        .await?;
+    let role = membership.as_ref().and_then(role_of);
+    if role > asker.role_in(uuid(organization)) {
+        return Err(Refusal::forbidden(
+            "the user has more permissions than you: only an owner or the user can change this",
+        )
+        .into());
+    }
+    let elsewhere = transaction.using(Kind::Membership, Kind::User, user).await?.len() > 1;
+    if elsewhere || transaction.get(Kind::Operator, user).await?.is_some() {
+        let message = "the user also has permissions outside this organization, so only the user can change this";
+        return Err(Refusal::forbidden(message).into());
+    }
+    Ok(row)
+}
+
+pub(crate) async fn not_the_last_owner(
+    transaction: &mut Transaction,
+    organization: &str,
+    user: &str,
+) -> Result<(), Error> {
+    if transaction.has_owner_except(organization, user).await? {
+        return Ok(());
+    }
+    let message = format!("the organization {organization} would have no owner: make another user an owner first");
+    Err(Refusal::conflict(message).into())
+}

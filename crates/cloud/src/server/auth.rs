@@ -1,0 +1,5 @@
+//! Authentication: the callers of requests, and their passwords.
+
+pub(super) mod authenticator;
+pub(super) mod guesses;
+pub(super) mod passwords;

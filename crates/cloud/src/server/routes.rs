@@ -1,0 +1,54 @@
+//! The handlers of requests, and the table of routes: which handler serves which endpoint. A handler runs when its
+//! caller has the required permission.
+
+mod accounts;
+mod api_keys;
+mod catalogue;
+mod clusters;
+mod collection;
+mod documents;
+mod idempotency;
+mod kinds;
+mod lists;
+mod login;
+mod manifests;
+mod members;
+pub(super) mod observed;
+pub(super) mod old_paths;
+mod operators;
+pub(super) mod organizations;
+mod references;
+mod representation;
+mod roles;
+mod route;
+mod rules;
+mod script_templates;
+mod scripts;
+mod stored_scripts;
+mod stream;
+mod table;
+pub(super) mod users;
+
+use std::sync::LazyLock;
+
+use super::http::endpoint::Endpoint;
+use crate::models::Kind;
+pub use accounts::LONGEST_TOKEN;
+pub(super) use route::Route;
+
+/// Every endpoint, with its handler.
+pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
+    let mut all = Vec::new();
+    all.extend(table::accounts());
+    all.extend(table::organizations());
+    all.extend(table::operators());
+    all.extend(Kind::resources().flat_map(kinds::routes));
+    all.extend(table::clusters());
+    all.extend(table::catalogue());
+    all.extend(table::documents());
+    all
+});
+
+/// Every endpoint.
+pub static ENDPOINTS: LazyLock<Vec<Endpoint>> =
+    LazyLock::new(|| ROUTES.iter().map(|route| route.endpoint.clone()).collect());

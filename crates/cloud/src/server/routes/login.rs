@@ -1,0 +1,160 @@
+//! Logging in, with a password or as a cluster with its key, and the rows by which a token can be revoked.
+
+use axum::response::{IntoResponse as _, Response};
+use serde_json::{Value, json};
+
+use super::observed::failed_login;
+use crate::models::values::{ClusterId, UserId};
+use crate::models::{Kind, Login, Unknown, parse};
+use crate::server::Error;
+use crate::server::auth::passwords::verify;
+use crate::server::http::call::{Call, object, refuse_others};
+use crate::server::http::response::Reply;
+use crate::server::keys::hash::ApiKey;
+use crate::server::keys::token::{Claims, TokenUse};
+use crate::server::principal::Principal;
+use crate::server::refusal::Refusal;
+use crate::server::state::AppState;
+use crate::server::store::{Author, References, Row, Source, Transaction};
+
+/// The field of the document of a login, which a token for a program lacks. No response contains it.
+pub(super) const LOGIN: &str = "login";
+
+pub(super) async fn log_in(app: &AppState, call: &Call) -> Result<Response, Error> {
+    match call.word("method") {
+        // `email` is what the command line of the original service says.
+        "password" | "email" => with_password(app, call).await,
+        "api_key" => with_key(app, call).await,
+        _ => {
+            let message = "unknown login method; use password, email or api_key";
+            Err(Refusal::new(http::StatusCode::NOT_FOUND, message).into())
+        }
+    }
+}
+
+/// A wrong address and a wrong password give the same response, in the same time.
+async fn with_password(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let login: Login = parse(&call.body, Unknown::Refuse)?;
+    let email = login.email.as_str().to_lowercase();
+    let attempt = app.guesses.attempt(&email, call.client)?;
+    let user = (&mut &app.store).named(Kind::User, "", &email).await?;
+    let password = match &user {
+        Some(user) => app.store.get(Kind::Password, &user.id).await?,
+        None => None,
+    };
+    let stored = password.as_ref().map(|row| row.secret.0.clone());
+    let organization = user.as_ref().map_or("", |user| &user.organization_id);
+    if !verify(
+        &app.limits,
+        &*app.clock,
+        login.password.expose().to_owned(),
+        stored,
+        organization,
+        attempt,
+    )
+    .await?
+    {
+        failed_login(app, call, Kind::User, user.as_ref());
+        return Err(Refusal::new(
+            http::StatusCode::UNAUTHORIZED,
+            "the e-mail address or the password is wrong",
+        )
+        .into());
+    }
+    let password = password.ok_or_else(Refusal::not_found)?;
+    let token_use = TokenUse::User(UserId(crate::server::digest::uuid(&password.id)));
+    let claims = Claims::new(token_use, app.clock.now(), app.parts.lives.login);
+    let actor = format!("user:{}", password.id);
+    logged_in(app, call, actor, claims, password, Kind::User).await
+}
+
+/// Responds with a token, which belongs to the object of kind `below` with the id of `proof`. The credentials must be
+/// unchanged: changing a password invalidates pending logins with the old one. A key gets the token that it has, while
+/// that one lives for half of the life of a new one, so that a cluster stores nothing by logging in.
+async fn logged_in(
+    app: &AppState,
+    call: &Call,
+    actor: String,
+    claims: Claims,
+    proof: Row,
+    below: Kind,
+) -> Result<Response, Error> {
+    let token = app.sign(&claims)?;
+    let new = claims.clone();
+    let by = Author {
+        queue: proof.organization_id.clone(),
+        actor,
+        ..call.by()
+    };
+    let written = app.store.write(by, async move |transaction| {
+        let same = transaction.get(proof.kind, &proof.id).await? == Some(proof.clone());
+        let parent = transaction.get(below, &proof.id).await?.filter(|_| same);
+        let parent = parent.ok_or_else(Refusal::unauthenticated)?;
+        if parent.kind == Kind::User {
+            transaction.make_room_for_login(&parent.id).await?;
+        } else if let Some((expires_at, id)) = transaction.live_tokens(&parent.id).await?.last
+            && expires_at.duration_since(new.issued_at) * 2 >= new.expires_at.duration_since(new.issued_at)
+        {
+            let id = crate::server::digest::uuid(&id);
+            return Ok(Some(Claims { expires_at, id, ..new }));
+        }
+        add_token(transaction, &new, &parent, LOGIN, true).await?;
+        Ok(None)
+    });
+    let token = match written.await? {
+        Some(had) => app.sign(&had)?,
+        None => token,
+    };
+    Ok(Reply::ok(&json!({ "token": token })).into_response())
+}
+
+async fn with_key(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let mut body = object(&call.body)?;
+    let key = match body.remove("api_key") {
+        Some(Value::String(key)) => zeroize::Zeroizing::new(key),
+        _ => return Err(Refusal::field("api_key", "must be the API key of a cluster").into()),
+    };
+    refuse_others(&body)?;
+    let invalid = || Refusal::new(http::StatusCode::UNAUTHORIZED, "the API key is invalid or was deleted");
+    let key = ApiKey::parse(&key).map_err(|_| invalid())?;
+    let Some(principal) = app.authenticator.by_key(&key).await? else {
+        let row = app.store.get(Kind::ApiKey, &key.id().to_string()).await?;
+        failed_login(app, call, Kind::ApiKey, row.as_ref());
+        return Err(invalid().into());
+    };
+    let Principal::Cluster { id, .. } = principal else {
+        return Err(Refusal::not_found().into());
+    };
+    let claims = Claims::new(
+        TokenUse::Cluster(ClusterId(id)),
+        app.clock.now(),
+        app.parts.lives.cluster,
+    );
+    let row = app.store.get(Kind::ApiKey, &key.id().to_string()).await?;
+    let row = row.ok_or_else(Refusal::unauthenticated)?;
+    logged_in(app, call, principal.actor(), claims, row, Kind::ApiKey).await
+}
+
+/// Adds the row of a token, below the user or the key that it was issued for. Deleting it revokes the token.
+pub(super) async fn add_token(
+    transaction: &mut Transaction,
+    claims: &Claims,
+    parent: &Row,
+    name: &str,
+    is_login: bool,
+) -> Result<Row, Error> {
+    let mut spec = json!({ "name": name, "expires_at": claims.expires_at.to_string() });
+    if is_login {
+        spec[LOGIN] = Value::Bool(true);
+    }
+    let row = Row {
+        organization_id: parent.organization_id.clone(),
+        cluster_id: parent.cluster_id.clone(),
+        parent_id: parent.id.clone(),
+        owner_id: parent.id.clone(),
+        spec: spec.as_object().cloned().unwrap_or_default(),
+        ..Row::new(Kind::Token, claims.id.to_string())
+    };
+    let references = References::of_token(&parent.id, &row.id, claims.expires_at);
+    transaction.insert(row, &references).await
+}

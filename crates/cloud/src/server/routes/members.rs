@@ -1,0 +1,322 @@
+//! The users of an organization. A user's home is the organization that created the user: only its admins, and the
+//! user, can change the user.
+//!
+//! No caller gets more permissions over a user than the caller has: anyone who can set a password can act as that user.
+
+use std::collections::HashMap;
+
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::idempotency::{create_idempotent, write};
+use super::lists::{Page, cached};
+use super::references::{parse_update, resolve_references};
+use super::representation::{all_shown, shown, unix_millis};
+use super::users::{delete_user, join, join_existing, remove_member, replace_password, rewrite};
+use crate::models::Kind;
+use crate::server::Error;
+use crate::server::access::organizations::unlocked;
+use crate::server::access::resource_path::{ResourcePath, cluster};
+use crate::server::access::users::is_read_only;
+use crate::server::access::users::{at_home, may_act_for, not_the_last_owner, only_owners_make_owners, role_of};
+use crate::server::auth::passwords::hash_password;
+use crate::server::digest::uuid;
+use crate::server::http::call::{Call, object, refuse_others};
+use crate::server::http::list_cache::{CacheScope, CachedList};
+use crate::server::http::response::{Reply, respond, text};
+use crate::server::http::response_budget::Held;
+use crate::server::principal::{OrgRole, Principal};
+use crate::server::refusal::Refusal;
+use crate::server::state::AppState;
+use crate::server::store::{Listed, References, Row, Scope, SecretColumn, Source, membership_id};
+
+/// A member of an organization.
+struct Member {
+    membership: Row,
+    user: Row,
+    keys: Vec<Row>,
+}
+
+impl Member {
+    /// The representation of a member. A cluster does not receive the keys of read-only users.
+    fn shown(&self, app: &AppState, to: &Principal) -> Result<Map<String, Value>, Error> {
+        let mut item = shown(app, &self.user, false)?;
+        item.remove("phone");
+        item.insert("added_at".to_owned(), unix_millis(&self.membership.created_at));
+        let role = self.membership.spec.get("role").cloned().unwrap_or_default();
+        let hidden = matches!(to, Principal::Cluster { .. }) && is_read_only(&self.membership);
+        let keys = all_shown(app, self.keys.iter().filter(|_| !hidden), false)?;
+        item.insert("role".to_owned(), role);
+        item.insert("ssh_keys".to_owned(), json!(keys));
+        Ok(item)
+    }
+
+    async fn find(source: &mut dyn Source, organization: &str, user: &str) -> Result<Self, Error> {
+        let membership = source
+            .existing(Kind::Membership, &membership_id(organization, user))
+            .await?;
+        let row = source.existing(Kind::User, user).await?;
+        let keys = source.children(Kind::SshKey, user).await?;
+        Ok(Self {
+            membership,
+            user: row,
+            keys,
+        })
+    }
+}
+
+/// The users of an organization; below a cluster, only those who may log in on its nodes.
+pub(super) async fn list(app: &AppState, call: &Call, of_cluster: bool) -> Result<Response, Error> {
+    let organization = call.key("organization_id")?;
+    let to = &call.caller()?.principal;
+    let key = format!("{} {:?} {}", call.path, call.query, to.user().is_some());
+    cached(app, call, &key, CacheScope::Everything, || {
+        computed(app, call, &organization, of_cluster)
+    })
+    .await
+}
+
+async fn computed(
+    app: &AppState,
+    call: &Call,
+    organization: &str,
+    of_cluster: bool,
+) -> Result<(CachedList, Held), Error> {
+    let as_of = app.store.feed().latest();
+    if of_cluster {
+        cluster(&mut &app.store, &ResourcePath::of(call)?).await?;
+    }
+    let to = &call.caller()?.principal;
+    let listed = Listed::Children(Kind::Membership, organization);
+    let mut page = Page::begin(app, call, listed).await?;
+    loop {
+        let rows = page.next(app, listed).await?;
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+            break;
+        };
+        let range = (first.position, last.position);
+        for member in with_users(app, organization, range, rows).await? {
+            if !(of_cluster && is_read_only(&member.membership)) {
+                let item = member.shown(app, to)?;
+                page.push(&member.user.id, member.membership.position, &item)?;
+            }
+        }
+    }
+    let scope = |kind| Scope {
+        kind,
+        organization: uuid(organization),
+        cluster: Uuid::nil(),
+    };
+    let mut scopes = [Kind::User, Kind::SshKey, Kind::Membership].map(scope).to_vec();
+    if of_cluster {
+        // The cluster may be deleted, and a list that no longer exists is not an empty one.
+        scopes.push(Scope {
+            cluster: call.id("cluster_id")?,
+            ..scope(Kind::Cluster)
+        });
+    }
+    page.end(as_of, scopes)
+}
+
+/// The members whose memberships are `rows`, which have the positions of `range`.
+async fn with_users(
+    app: &AppState,
+    organization: &str,
+    range: (i64, i64),
+    rows: Vec<Row>,
+) -> Result<Vec<Member>, Error> {
+    let (users, all_keys) = app.store.members(organization, range).await?;
+    let mut users: HashMap<String, Row> = users.into_iter().map(|user| (user.id.clone(), user)).collect();
+    let mut keys: HashMap<String, Vec<Row>> = HashMap::new();
+    for key in all_keys {
+        keys.entry(key.parent_id.clone()).or_default().push(key);
+    }
+    let member = |membership: Row| {
+        let user = users.remove(membership.text("user_id")?)?;
+        let keys = keys.remove(&user.id).unwrap_or_default();
+        Some(Member { membership, user, keys })
+    };
+    Ok(rows.into_iter().filter_map(member).collect())
+}
+
+pub(super) async fn get(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let mut source = &app.store;
+    let member = Member::find(&mut source, &call.key("organization_id")?, &call.key("user_id")?).await?;
+    Ok(respond(call, &member.shown(app, &call.caller()?.principal)?))
+}
+
+/// The role in `body`.
+fn parse_role(body: &mut Map<String, Value>) -> Result<Option<OrgRole>, Refusal> {
+    let Some(sent) = body.remove("role") else {
+        return Ok(None);
+    };
+    let role = sent.as_str().and_then(OrgRole::of);
+    let words = OrgRole::ALL.map(OrgRole::word).join(", ");
+    role.map(Some)
+        .ok_or_else(|| Refusal::field("role", format!("must be one of {words}")))
+}
+
+pub(super) async fn create(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let mut body = object(&call.body)?;
+    let role = parse_role(&mut body)?.unwrap_or(OrgRole::Member);
+    let password = hash_password(
+        &app.limits,
+        &*app.clock,
+        &call.caller()?.principal,
+        &mut body,
+        "password",
+    )
+    .await?;
+    let document = Kind::User.read_value(&Value::Object(body))?;
+    let organization = call.key("organization_id")?;
+    let asker = call.caller()?.principal.clone();
+    only_owners_make_owners(&asker, &organization, role)?;
+    let (state, path, owner) = (app.clone(), call.path.clone(), call.owner());
+    create_idempotent(app, call, async move |transaction| {
+        unlocked(transaction, &organization).await?;
+        let references = resolve_references(transaction, Kind::User, &organization, &organization, &document).await?;
+        let id = Uuid::new_v4().to_string();
+        let row = |kind, parent: &str, spec, secret| Row {
+            organization_id: organization.clone(),
+            parent_id: parent.to_owned(),
+            owner_id: owner.clone(),
+            spec,
+            secret: SecretColumn(secret),
+            ..Row::new(kind, &id)
+        };
+        let user = row(Kind::User, &organization, document.spec, String::new());
+        let user = transaction.insert(user, &references).await?;
+        if let Some(hash) = password {
+            let password = row(Kind::Password, &id, Map::new(), hash);
+            transaction.insert(password, &References::default()).await?;
+        }
+        let membership = join(transaction, &organization, &id, role, &owner).await?;
+        let member = Member {
+            membership,
+            user,
+            keys: Vec::new(),
+        };
+        Ok(Reply::made(format!("{path}/{id}"), &member.shown(&state, &asker)?))
+    })
+    .await
+}
+
+pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let patch = call.is_patch();
+    let mut body = object(&call.body)?;
+    let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
+    let (asker, state, condition) = (call.caller()?.principal.clone(), app.clone(), call.condition());
+    write(app, call, async move |transaction| {
+        unlocked(transaction, &organization).await?;
+        let member = Member::find(transaction, &organization, &id).await?;
+        let seen = member.shown(&state, &asker)?;
+        condition.check(text(&seen).as_bytes())?;
+        may_act_for(transaction, &asker, &organization, &id).await?;
+        if let Some(role) = body.remove("role")
+            && seen.get("role") != Some(&role)
+        {
+            return Err(Refusal::field("role", "is changed with PUT …/role; omit it").into());
+        }
+        // The telephone number is not in `seen`: only the user can change it.
+        let mut public = member.user.clone();
+        let phone = public.spec.remove("phone");
+        let document = parse_update(&state, &public, &seen, body, patch)?;
+        let user = rewrite(transaction, &member.user, document, phone).await?;
+        let member = Member { user, ..member };
+        Ok(Reply::ok(&member.shown(&state, &asker)?))
+    })
+    .await
+}
+
+pub(super) async fn set_role(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let mut body = object(&call.body)?;
+    let role = parse_role(&mut body)?.ok_or_else(|| Refusal::field("role", "is missing"))?;
+    refuse_others(&body)?;
+    let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
+    let (asker, owner) = (call.caller()?.principal.clone(), call.owner());
+    only_owners_make_owners(&asker, &organization, role)?;
+    write(app, call, async move |transaction| {
+        unlocked(transaction, &organization).await?;
+        let membership = transaction
+            .get(Kind::Membership, &membership_id(&organization, &id))
+            .await?;
+        let row = if let Some(row) = membership {
+            if role_of(&row) == Some(OrgRole::Owner) && role != OrgRole::Owner {
+                only_owners_make_owners(&asker, &organization, OrgRole::Owner)?;
+                not_the_last_owner(transaction, &organization, &id).await?;
+            }
+            let mut spec = row.spec.clone();
+            spec.insert("role".to_owned(), Value::from(role.word()));
+            transaction
+                .update(&row, spec, String::new(), &References::to(Kind::User, &id))
+                .await?
+        } else {
+            let operator = matches!(asker, Principal::User { operator: true, .. });
+            let known = transaction.get(Kind::User, &id).await?;
+            // An admin must not learn whether the user exists in another organization.
+            known.filter(|_| operator).ok_or_else(Refusal::not_found)?;
+            join_existing(transaction, &organization, &id, role, &owner).await?
+        };
+        Ok(Reply::ok(&row.spec))
+    })
+    .await
+}
+
+pub(super) async fn set_password(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let mut body = object(&call.body)?;
+    let hash = hash_password(
+        &app.limits,
+        &*app.clock,
+        &call.caller()?.principal,
+        &mut body,
+        "password",
+    )
+    .await?;
+    let hash = hash.ok_or_else(|| Refusal::field("password", "is missing"))?;
+    refuse_others(&body)?;
+    let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
+    let asker = call.caller()?.principal.clone();
+    write(app, call, async move |transaction| {
+        unlocked(transaction, &organization).await?;
+        Member::find(transaction, &organization, &id).await?;
+        let user = may_act_for(transaction, &asker, &organization, &id).await?;
+        replace_password(transaction, &user, hash, None).await?;
+        Ok(Reply::nothing())
+    })
+    .await
+}
+
+/// Revokes all tokens of a user, also of one who has permissions elsewhere: it gives nobody more permissions.
+pub(super) async fn end_logins(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
+    write(app, call, async move |transaction| {
+        unlocked(transaction, &organization).await?;
+        Member::find(transaction, &organization, &id).await?;
+        let user = at_home(transaction, &organization, &id).await?;
+        transaction.remove_tokens(&user, None).await?;
+        Ok(Reply::nothing())
+    })
+    .await
+}
+
+pub(super) async fn delete(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
+    let (asker, state, condition) = (call.caller()?.principal.clone(), app.clone(), call.condition());
+    write(app, call, async move |transaction| {
+        unlocked(transaction, &organization).await?;
+        let member = Member::find(transaction, &organization, &id).await?;
+        condition.check(text(&member.shown(&state, &asker)?).as_bytes())?;
+        let role = role_of(&member.membership).unwrap_or(OrgRole::Owner);
+        only_owners_make_owners(&asker, &organization, role)?;
+        not_the_last_owner(transaction, &organization, &id).await?;
+        if member.user.organization_id == organization {
+            may_act_for(transaction, &asker, &organization, &id).await?;
+            delete_user(transaction, &member.user).await?;
+        } else {
+            remove_member(transaction, &member.membership).await?;
+        }
+        Ok(Reply::nothing())
+    })
+    .await
+}

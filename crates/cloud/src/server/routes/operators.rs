@@ -1,0 +1,83 @@
+//! Operators: users who administer all organizations.
+//!
+//! There is always one. Only operators add and remove operators, and delete an organization that is an operator's home.
+//! A user who cannot log in does not become one, because nobody else could set the password afterwards.
+
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::idempotency::write;
+use super::representation::unix_millis;
+use crate::models::Kind;
+use crate::server::Error;
+use crate::server::access::operators::keep_one;
+use crate::server::http::call::Call;
+use crate::server::http::response::{Reply, respond};
+use crate::server::refusal::Refusal;
+use crate::server::state::AppState;
+use crate::server::store::{References, Row, Source};
+
+fn shown(operator: &Row, user: &Row) -> Value {
+    let field_of_user = |field: &str| user.spec.get(field).cloned().unwrap_or_default();
+    json!({ "id": user.id, "name": field_of_user("name"), "email": field_of_user("email"), "added_at": unix_millis(&operator.created_at) })
+}
+
+/// The user in the path does not exist. Only an operator learns that.
+fn not_found(reason: &str) -> Refusal {
+    Refusal {
+        status: StatusCode::NOT_FOUND,
+        ..Refusal::field("user_id", reason)
+    }
+}
+
+pub(super) async fn list(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let mut items = Vec::new();
+    for operator in (&mut &app.store).of_kind(Kind::Operator).await? {
+        let user = app.store.get(Kind::User, &operator.id).await?;
+        items.extend(user.map(|user| shown(&operator, &user)));
+    }
+    Ok(respond(call, &items))
+}
+
+/// Makes a user an operator. The audit log of the user's home organization records it.
+pub(super) async fn add(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let (id, owner) = (call.key("user_id")?, call.owner());
+    write(app, call, async move |transaction| {
+        let user = transaction.get(Kind::User, &id).await?;
+        let user = user.ok_or_else(|| not_found("there is no such user"))?;
+        if let Some(operator) = transaction.get(Kind::Operator, &id).await? {
+            return Ok(Reply::ok(&shown(&operator, &user)));
+        }
+        if transaction.get(Kind::Password, &id).await?.is_none() {
+            let reason = "the user has no password and could not log in: set a password first";
+            return Err(Refusal {
+                status: StatusCode::CONFLICT,
+                ..Refusal::field("user_id", reason)
+            }
+            .into());
+        }
+        let row = Row {
+            parent_id: id.clone(),
+            organization_id: user.organization_id.clone(),
+            owner_id: owner,
+            ..Row::new(Kind::Operator, id)
+        };
+        let operator = transaction.insert(row, &References::default()).await?;
+        Ok(Reply::ok(&shown(&operator, &user)))
+    })
+    .await
+}
+
+/// Revokes a user's operator rights.
+pub(super) async fn remove(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let id = call.key("user_id")?;
+    write(app, call, async move |transaction| {
+        let operator = transaction.get(Kind::Operator, &id).await?;
+        let operator = operator.ok_or_else(|| not_found("the user is not an operator"))?;
+        keep_one(transaction, &id).await?;
+        transaction.remove(&operator).await?;
+        Ok(Reply::nothing())
+    })
+    .await
+}

@@ -1,0 +1,119 @@
+//! Organizations: the list for a caller, locking, and the audit log.
+
+use std::ops::ControlFlow;
+
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::idempotency::{create_idempotent, write};
+use super::lists::{PAGE, again, complete, link};
+use super::representation::{all_shown, shown};
+use super::users::join;
+use crate::models::Kind;
+use crate::server::Error;
+use crate::server::http::call::{Call, object, refuse_others};
+use crate::server::http::response::{Reply, respond};
+use crate::server::http::response_budget::Items;
+use crate::server::principal::{OrgRole, Principal};
+use crate::server::refusal::Refusal;
+use crate::server::state::AppState;
+use crate::server::store::{References, Row, Source, Transaction};
+
+/// The number of changes that are read at a time: one may have many megabytes.
+const BATCH: i64 = 20;
+
+pub(super) async fn organizations(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let Principal::User { memberships, .. } = &call.caller()?.principal else {
+        return Err(Refusal::not_found().into());
+    };
+    let mut rows = Vec::new();
+    for id in memberships.keys() {
+        rows.extend(app.store.get(Kind::Organization, &id.to_string()).await?);
+    }
+    rows.sort_by_key(|row| row.position);
+    let items = all_shown(app, &rows, false)?;
+    Ok(respond(call, &items))
+}
+
+pub(super) async fn create_organization(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let document = Kind::Organization.read(&call.body)?;
+    let (owner, state) = (call.owner(), app.clone());
+    create_idempotent(app, call, async move |transaction| {
+        let row = new_organization(transaction, document.spec, &owner).await?;
+        join(transaction, &row.id, &owner, OrgRole::Owner, &owner).await?;
+        Ok(Reply::made(
+            format!("/v3/organizations/{}", row.id),
+            &shown(&state, &row, false)?,
+        ))
+    })
+    .await
+}
+
+/// Creates an organization without members.
+pub(crate) async fn new_organization(
+    transaction: &mut Transaction,
+    spec: Map<String, Value>,
+    owner: &str,
+) -> Result<Row, Error> {
+    let id = Uuid::new_v4().to_string();
+    let row = Row {
+        organization_id: id.clone(),
+        owner_id: owner.to_owned(),
+        spec,
+        ..Row::new(Kind::Organization, &id)
+    };
+    transaction.insert(row, &References::default()).await
+}
+
+/// Locks an organization against changes, or unlocks it.
+pub(super) async fn lock(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let mut body = object(&call.body)?;
+    let locked = body.remove("locked").and_then(|locked| locked.as_bool());
+    let locked = locked.ok_or_else(|| Refusal::field("locked", "must be true or false"))?;
+    refuse_others(&body)?;
+    let (id, state) = (call.key("organization_id")?, app.clone());
+    write(app, call, async move |transaction| {
+        let row = transaction.existing(Kind::Organization, &id).await?;
+        let row = transaction.set_status(&row, json!({ "locked": locked })).await?;
+        Ok(Reply::ok(&shown(&state, &row, false)?))
+    })
+    .await
+}
+
+/// The audit log of an organization, in pages that also a size limits; without one in the path, of what belongs to
+/// none: the catalogue, and the organizations themselves.
+pub(super) async fn audit(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let organization = if call.has_parameter("organization_id") {
+        call.key("organization_id")?
+    } else {
+        String::new()
+    };
+    let limit = call.number("limit", 1_000)?.unwrap_or(100);
+    let mut before = call.number("before", u32::MAX)?.map_or(i64::MAX, i64::from);
+    let (mut items, mut count, mut is_full) = (Items::begin(&app.budget, call).await?, 0, false);
+    while !is_full {
+        let batch = i64::from(limit + 1).min(BATCH);
+        let mut read = 0;
+        let each = app.store.each_change(&organization, before, batch, |change| {
+            read += 1;
+            app.requests.rows.inc();
+            is_full = count == limit || (count > 0 && items.bytes() >= PAGE);
+            if is_full {
+                return Ok(ControlFlow::Break(()));
+            }
+            items.push(change)?;
+            (count, before) = (count + 1, change.id);
+            Ok(ControlFlow::Continue(()))
+        });
+        each.await?;
+        if read < batch {
+            break;
+        }
+    }
+    let mut response = complete(call, items)?;
+    if is_full {
+        link(&mut response, &again(call, "before", &before.to_string()));
+    }
+    Ok(response)
+}

@@ -1,0 +1,147 @@
+//! The spec in a request body for an existing object, and checks that all references exist.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use crate::models::{Document, Kind, TeamSpec, stored};
+use crate::server::Error;
+use crate::server::refusal::Refusal;
+use crate::server::state::AppState;
+use crate::server::store::{References, Row, Source, Transaction, membership_id};
+
+/// The maximum number of teams of a user in one organization. Each is named in the user's tokens for kube-apiservers.
+pub(super) const MAX_TEAMS: i64 = 80;
+/// The open object of a plugin.
+const CONFIGURATION: &str = "configuration";
+
+/// The unique names and references of `document`, if all referenced objects exist.
+pub(super) async fn resolve_references(
+    transaction: &mut Transaction,
+    kind: Kind,
+    parent: &str,
+    organization: &str,
+    document: &Document,
+) -> Result<References, Error> {
+    let users = document.uses.iter().filter(|used| used.kind == Kind::User);
+    let memberships: Vec<_> = users.map(|used| membership_id(organization, &used.id)).collect();
+    let members = transaction.existing_ids(Kind::Membership, &memberships).await?;
+    for used in &document.uses {
+        let there = match used.kind {
+            Kind::User => members.contains(&membership_id(organization, &used.id)),
+            Kind::PluginVersion => {
+                let version = transaction.get(Kind::PluginVersion, &used.id).await?;
+                version.is_some_and(|version| version.spec.get("disabled") != Some(&Value::Bool(true)))
+            }
+            _ => {
+                let row = transaction.get(used.kind, &used.id).await?;
+                row.is_some_and(|row| row.organization_id == organization)
+            }
+        };
+        if !there {
+            let of = if used.kind == Kind::PluginVersion {
+                "the catalogue"
+            } else {
+                "this organization"
+            };
+            let reason = format!("{} is not {} of {of}", used.id, used.kind.singular());
+            return Err(Refusal::field(used.field.clone(), reason).into());
+        }
+    }
+    let scope = match kind {
+        Kind::User => String::new(),
+        // The name of a Node is unique in its cluster, in whichever of its pools the node is.
+        Kind::Node => transaction.existing(Kind::NodePool, parent).await?.parent_id,
+        _ => parent.to_owned(),
+    };
+    Ok(References {
+        name: document.name.clone(),
+        scope,
+        uses: document.uses.iter().map(|used| (used.kind, used.id.clone())).collect(),
+    })
+}
+
+/// Checks that no user whom the team `document` adds is then in more than [`MAX_TEAMS`] of the organization. What is no
+/// team is not checked.
+pub(super) async fn bound_teams(
+    transaction: &mut Transaction,
+    organization: &str,
+    document: &Document,
+    before: Option<&Row>,
+) -> Result<(), Error> {
+    let Some(team) = document.typed::<TeamSpec>() else {
+        return Ok(());
+    };
+    let had = before.and_then(|row| stored::<TeamSpec>(&row.spec).ok());
+    let had = had.map(|team| team.user_ids).unwrap_or_default();
+    let had: HashSet<_> = had.into_iter().collect();
+    let added = team.user_ids.iter().enumerate().filter(|(_, user)| !had.contains(user));
+    let added: Vec<(usize, String)> = added.map(|(index, user)| (index, user.to_string())).collect();
+    let users: Vec<_> = added.iter().map(|(_, user)| user.clone()).collect();
+    let numbers = transaction.numbers_of_teams(&users).await?;
+    for (index, user) in added {
+        if numbers.get(&user).is_none_or(|teams| *teams < MAX_TEAMS) {
+            continue;
+        }
+        // Some of the teams may be of other organizations.
+        let teams = transaction.number_of_teams(organization, &user).await?;
+        if teams >= MAX_TEAMS {
+            let reason =
+                format!("the user {user} is in {teams} teams, the maximum; remove the user from another team first");
+            return Err(Refusal::field(format!("user_ids[{index}]"), reason).into());
+        }
+    }
+    Ok(())
+}
+
+/// The spec in the body for an existing object, with or without the fields that the server sets, which must be
+/// unchanged.
+pub(super) fn parse_update(
+    app: &AppState,
+    before: &Row,
+    seen: &Map<String, Value>,
+    mut body: Map<String, Value>,
+    patch: bool,
+) -> Result<Document, Error> {
+    let manifests: &[&str] = match before.kind {
+        Kind::Plugin => &["manifests", "jobs", "depends_on", "health_checks"],
+        _ => &[],
+    };
+    for field in before.kind.facts().generated.iter().chain(manifests) {
+        if let Some(value) = body.remove(*field)
+            && seen.get(*field) != Some(&value)
+        {
+            return Err(Refusal::field(*field, "is set by the server and cannot be changed; omit it").into());
+        }
+    }
+    if before.kind == Kind::Role {
+        super::roles::forget_ids(&mut body);
+    }
+    // Credentials are in no response and cannot be sent back: if omitted, they stay unchanged.
+    if !patch
+        && before.kind == Kind::Provider
+        && !body.contains_key("credentials")
+        && let Some(credentials) = app.credentials(before)?
+    {
+        body.insert("credentials".to_owned(), credentials);
+    }
+    let whole = if patch {
+        let mut whole = before.kind.current(before.spec.clone());
+        if let Some(credentials) = app.credentials(before)? {
+            whole.insert("credentials".to_owned(), credentials);
+        }
+        let mut whole = Value::Object(whole);
+        json_patch::merge(&mut whole, &Value::Object(body));
+        whole
+    } else {
+        Value::Object(body)
+    };
+    // What was stored before a rule about secrets existed does not prevent other changes.
+    if before.kind == Kind::Plugin && whole.get(CONFIGURATION) == before.spec.get(CONFIGURATION) {
+        let mut others = whole.clone();
+        others.as_object_mut().and_then(|others| others.remove(CONFIGURATION));
+        before.kind.read_changed(&others, &before.spec)?;
+        return Ok(before.kind.read_accepted(&whole)?);
+    }
+    Ok(before.kind.read_changed(&whole, &before.spec)?)
+}

@@ -1,0 +1,64 @@
+//! The settings of a server.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use jiff::SignedDuration;
+use url::Url;
+
+use super::http::limits::LimitSettings;
+use super::store::{Retention, StorageLimits};
+use crate::models::Kind;
+
+/// The parts of a server.
+#[derive(Clone, Debug)]
+pub struct ServerParts {
+    /// The database.
+    pub database: Url,
+    /// The address to listen on.
+    pub address: SocketAddr,
+    /// The files of the certificate and of its key; `None` for plain HTTP, which is permitted only on loopback.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// The public URL; the issuer of tokens.
+    pub issuer: Url,
+    /// The directory of the signing keys.
+    pub keys: PathBuf,
+    /// The file of the sealing keys.
+    pub sealing: PathBuf,
+    /// The files of the keys that sign the scripts of upgrades: secret keys of minisign without a password.
+    pub script_keys: Vec<PathBuf>,
+    /// The limits of requests.
+    pub limits: LimitSettings,
+    /// The quotas that differ from [`Facts::quota`](crate::models::Facts::quota).
+    pub quotas: BTreeMap<Kind, i64>,
+    /// The time for which changes stay in the audit log.
+    pub audit: Retention,
+    /// The bytes that are stored of each organization, cluster and caller.
+    pub storage: StorageLimits,
+    /// The maximum number of open connections, including streams.
+    pub connections: usize,
+    /// The lifetimes of tokens.
+    pub lives: TokenLifetimes,
+}
+
+/// The lifetimes of tokens.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenLifetimes {
+    /// A user's token, from a login.
+    pub login: SignedDuration,
+    /// A cluster's token.
+    pub cluster: SignedDuration,
+    /// A user's token for a kube-apiserver, which is not notified of a revocation.
+    pub kubernetes: SignedDuration,
+}
+
+impl Default for TokenLifetimes {
+    fn default() -> Self {
+        Self {
+            login: SignedDuration::from_hours(12),
+            cluster: SignedDuration::from_hours(1),
+            kubernetes: SignedDuration::from_mins(10),
+        }
+    }
+}
