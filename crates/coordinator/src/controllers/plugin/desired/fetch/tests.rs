@@ -63,7 +63,9 @@ async fn cloud(text: String) -> Client {
 #[tokio::test]
 async fn manifests_of_many_plugins_are_parsed_within_the_memory_of_the_container() {
     let own = std::env::current_exe().unwrap();
-    let inner = "controllers::plugin::fetch::tests::alone_in_a_process";
+    let (_, inner) = concat!(module_path!(), "::alone_in_a_process")
+        .split_once("::")
+        .unwrap();
     let inner = Command::new(own)
         .args(["--ignored", "--nocapture", "--exact", inner])
         .output()
