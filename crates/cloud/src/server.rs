@@ -3,7 +3,8 @@
 //! No error, `Debug` output or log line contains a key, a password or a token.
 //!
 //! Each room uses only those before it: `error` and `refusal`, `keys`, `principal`, `store`, `http`, `access`, `auth`,
-//! `openapi`, `state`, `routes`; then `router`, `serve` and `init`, which make a server of them.
+//! `openapi`, `state`, `routes`; then `router`, `serve` and `init`, which make a server of them. Only `error` names one
+//! that is behind it, the error of the store.
 
 mod access;
 mod auth;

@@ -2,9 +2,9 @@
 //! about a changed group.
 //!
 //! Labels come from the state store, or from the tags of the instance. An instance without such a tag for its group or
-//! role was not tagged by kOps: its Node keeps its labels, or gets those of the files. Labels from files are replaced by
-//! tags only if both are equal, or if the operator set `tags`: an instance has the tags of its launch, and the files may
-//! have changed since.
+//! role was not tagged by kOps: its Node keeps its labels, or gets those of the files. Labels from files are replaced
+//! by tags only if both are equal, or if the operator set `tags`: an instance has the tags of its launch, and the files
+//! may have changed since.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -225,10 +225,11 @@ fn of_tags(proven: Proven) -> Finding {
 /// Returns the finding of the Node of this uid, after the rule about a Node whose instance is in another group now than
 /// the one for which it was verified.
 ///
-/// Anyone who may change the group of an instance (its tag, its label, its managed instance group) would decide what its
-/// Node gets, so the Node is held: it is refused (`GroupChanged`), keeps what it has, and stays in its group on record.
-/// The operator may have Nodes follow such a change, but only to the labels of a file. The Node of a worker never becomes
-/// one of the control plane by itself, whatever the setting, and not by another tag: what ran on it stays there.
+/// Anyone who may change the group of an instance (its tag, its label, its managed instance group) would decide what
+/// its Node gets, so the Node is held: it is refused (`GroupChanged`), keeps what it has, and stays in its group on
+/// record. The operator may have Nodes follow such a change, but only to the labels of a file. The Node of a worker
+/// never becomes one of the control plane by itself, whatever the setting, and not by another tag: what ran on it stays
+/// there.
 #[must_use]
 pub(crate) fn judged(finding: Finding, record: Option<&Record>, uid: &str, policy: Policy) -> Finding {
     let (proven, labels) = match &finding {

@@ -1,7 +1,7 @@
 //! The pass over a plugin: decides which version is applied now, and lets it be applied as far as possible.
 //!
-//! - The cloud decides. A Plugin that the cloud does not list has no effect and is removed, and one that somebody deletes
-//!   in the cluster loses nothing.
+//! - The cloud decides. A Plugin that the cloud does not list has no effect and is removed, and one that somebody
+//!   deletes in the cluster loses nothing.
 //! - What is applied is the version of the cloud; or, until a person approves that, what is applied already; or the
 //!   version that a person went back to. A version with a refused object is not applied at all.
 //! - An approval names the digest of the diff. The diff is rendered again before the approval is recorded, and another

@@ -1,6 +1,8 @@
-//! The objects that a version of a plugin desires: fetched from the cloud, trusted, read, stored, rendered for approval.
+//! The objects that a version of a plugin desires: fetched from the cloud, trusted, read, stored, rendered for
+//! approval.
 //!
-//! An [`Object`] is as the manifests have it, under its [`ObjectId`]. A version that is [`Refused`] is not applied at all.
+//! An [`Object`] is as the manifests have it, under its [`ObjectId`]. A version that is [`Refused`] is not applied at
+//! all.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};

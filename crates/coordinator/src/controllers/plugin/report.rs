@@ -1,8 +1,8 @@
 //! Reports the state of a plugin: its history, its status and Events.
 //!
-//! The write of a status starts no pass. A pass that fails writes a status, and the API server may say something else each
-//! time: if the write started the next pass, a plugin that fails would not wait for its backoff. A status that somebody
-//! else wrote, or that is not the last one, starts a pass. So does every other change.
+//! The write of a status starts no pass. A pass that fails writes a status, and the API server may say something else
+//! each time: if the write started the next pass, a plugin that fails would not wait for its backoff. A status that
+//! somebody else wrote, or that is not the last one, starts a pass. So does every other change.
 
 use std::collections::BTreeMap;
 use std::pin::pin;

@@ -1,9 +1,9 @@
 //! The operator's settings for plugins. Pure.
 //!
-//! Some have a row for each plugin. The cloud says which type and implementation a plugin has, so it can choose among the
-//! rows: no row may permit more than the cloud may have. A row for an id is chosen by nobody, and a signature
-//! (`pluginTrust`) covers type and implementation. The service accounts are the operator's choice, because the cloud must
-//! not choose its own rights.
+//! Some have a row for each plugin. The cloud says which type and implementation a plugin has, so it can choose among
+//! the rows: no row may permit more than the cloud may have. A row for an id is chosen by nobody, and a signature
+//! (`pluginTrust`) covers type and implementation. The service accounts are the operator's choice, because the cloud
+//! must not choose its own rights.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};

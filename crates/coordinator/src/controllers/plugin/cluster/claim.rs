@@ -1,7 +1,8 @@
 //! The owner of an object that a plugin wants to have, and the owners of its fields.
 //!
 //! An object is the plugin's if it has the plugin's label: anyone who sets the label hands the object over. Without it,
-//! an object is adopted only if it is known to have been applied for the plugin. A name, or equal labels, prove nothing.
+//! an object is adopted only if it is known to have been applied for the plugin. A name, or equal labels, prove
+//! nothing.
 //!
 //! A field that two managers own stays when one of them does not apply it any more. So the fields of `kubectl apply`
 //! without `--server-side` become ours when an object becomes the plugin's: what a later version leaves out goes then.

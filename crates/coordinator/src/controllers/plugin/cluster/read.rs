@@ -1,11 +1,11 @@
 //! Reads the objects that are named, and no others: few of one kind in one namespace each by its name, many with a list
 //! by the label of the plugin.
 //!
-//! A list has no more pages than the named objects fill. What it does not show then is read by its name: others may have
-//! any number of objects with the label there.
+//! A list has no more pages than the named objects fill. What it does not show then is read by its name: others may
+//! have any number of objects with the label there.
 //!
-//! Occupants of the names that these lists do not show are looked for in the same way, no matter who owns them, and only
-//! their metadata is read: a plugin of 500 objects would ask 500 times before it creates them.
+//! Occupants of the names that these lists do not show are looked for in the same way, no matter who owns them, and
+//! only their metadata is read: a plugin of 500 objects would ask 500 times before it creates them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

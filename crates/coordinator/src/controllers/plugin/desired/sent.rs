@@ -3,10 +3,10 @@
 //! JSON takes up to twenty times the memory of its text when it becomes values, and hostile JSON takes a hundred times.
 //! So the text is divided into parts, which are texts, and one part at a time becomes values.
 //!
-//! A trusted key must have signed the manifests for this cluster, plugin and version. A signature that is older than the
-//! last accepted one is refused, because it could be that of an older version, or of older manifests of the same version:
-//! anyone who wants to go back signs again. The inventory remembers the time, so a plugin that is removed and added again
-//! is a new one.
+//! A trusted key must have signed the manifests for this cluster, plugin and version. A signature that is older than
+//! the last accepted one is refused, because it could be that of an older version, or of older manifests of the same
+//! version: anyone who wants to go back signs again. The inventory remembers the time, so a plugin that is removed and
+//! added again is a new one.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! The memory of plugins in `containership-core`: the inventory of each, and Secrets with the versions that were accepted
-//! and with the diff of the one that awaits approval.
+//! The memory of plugins in `containership-core`: the inventory of each, and Secrets with the versions that were
+//! accepted and with the diff of the one that awaits approval.
 //!
 //! The cloud serves its current version only, so what is accepted is stored before anything of it is applied: as the
 //! cloud sent it, with its signature, compressed. When it is read back, it is treated as if the cloud sent it now. A

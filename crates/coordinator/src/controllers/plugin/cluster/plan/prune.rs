@@ -1,14 +1,14 @@
 //! Plans the removal of what a release does not have, and the order of writes. Pure.
 //!
-//! A removal goes in phases, each of which waits until what it deletes is gone: webhooks first, so that none of them stands
-//! between the API server and the objects that follow when its workload is gone; then group by group, in the opposite
-//! order, as the version that had the object last arranged them; then definitions and namespaces. Within a group, what
-//! the workloads of the plugin serve or finalize goes before them. An object that may not be read or deleted keeps no
-//! other but the namespace that it is in and the definition of its kind.
+//! A removal goes in phases, each of which waits until what it deletes is gone: webhooks first, so that none of them
+//! stands between the API server and the objects that follow when its workload is gone; then group by group, in the
+//! opposite order, as the version that had the object last arranged them; then definitions and namespaces. Within a
+//! group, what the workloads of the plugin serve or finalize goes before them. An object that may not be read or
+//! deleted keeps no other but the namespace that it is in and the definition of its kind.
 //!
-//! Source of the order within a group: kustomize (`kubectl apply -k`) and Helm (`InstallOrder`, `UninstallOrder`). What an
-//! object needs is written before it, and deleted after it. Objects of kinds that are not named here, custom resources
-//! among them, come after the workloads that serve them, and go before them.
+//! Source of the order within a group: kustomize (`kubectl apply -k`) and Helm (`InstallOrder`, `UninstallOrder`). What
+//! an object needs is written before it, and deleted after it. Objects of kinds that are not named here, custom
+//! resources among them, come after the workloads that serve them, and go before them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
