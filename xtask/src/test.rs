@@ -295,3 +295,17 @@ fn print(text: std::fmt::Arguments<'_>) -> Result<()> {
 fn now() -> Instant {
     Instant::now()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::failed_tests;
+
+    #[test]
+    fn the_names_of_failed_tests_are_those_at_the_end() {
+        let output = "test a::b ... FAILED\n\nfailures:\n\n---- a::b stdout ----\n    not a name\n\n\nfailures:\n    a::b\n    c\n\n\
+            test result: FAILED. 1 passed; 2 failed\n";
+        assert_eq!(failed_tests(output), ["a::b", "c"]);
+        // The process was killed.
+        assert!(failed_tests("test a::b ... FAILED\n").is_empty());
+    }
+}

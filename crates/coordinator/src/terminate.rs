@@ -84,7 +84,7 @@ impl Termination {
     /// Records the request of `by`, and returns how far it is. A request that exists stays as it is.
     ///
     /// # Errors
-    /// When the API server does not accept it.
+    /// [`WriteError`], if the API server does not accept it.
     pub async fn request(&self, by: &str) -> Result<Progress, WriteError> {
         let marker = requested(by, self.clock.now());
         match self.writer.create(&marker).await {

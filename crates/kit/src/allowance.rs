@@ -19,7 +19,7 @@ impl Allowance {
     /// Takes a token at `now` from a bucket that is full at `full_at`. Returns the time at which it is full again.
     ///
     /// # Errors
-    /// When the bucket is empty: the time until it has a token.
+    /// The time until the bucket has a token, if it is empty.
     pub fn take(&self, full_at: Option<Duration>, now: Duration) -> Result<Duration, Duration> {
         let full_at = full_at.unwrap_or_default().max(now) + self.refill;
         let wait = full_at.saturating_sub(now + self.refill * self.burst);

@@ -118,7 +118,7 @@ impl Metrics {
     /// A new counter with labels, registered.
     ///
     /// # Errors
-    /// When the name is taken or is not a metric's name.
+    /// [`MetricsError`], if the name is taken or is not a metric's name.
     pub fn counter_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, MetricsError> {
         Maker(&self.registry).counter_vec(name, help, labels)
     }
@@ -126,7 +126,7 @@ impl Metrics {
     /// A counter whose value `count` gives on each scrape, registered. It must never decrease.
     ///
     /// # Errors
-    /// When the name is taken or is not a metric's name.
+    /// [`MetricsError`], if the name is taken or is not a metric's name.
     pub fn counter_of(
         &self,
         name: &str,
@@ -144,7 +144,7 @@ impl Metrics {
     /// A new gauge with labels, registered.
     ///
     /// # Errors
-    /// When the name is taken or is not a metric's name.
+    /// [`MetricsError`], if the name is taken or is not a metric's name.
     pub fn gauge_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, MetricsError> {
         Maker(&self.registry).int_gauge_vec(name, help, labels)
     }
@@ -152,7 +152,7 @@ impl Metrics {
     /// A new gauge without labels, registered.
     ///
     /// # Errors
-    /// When the name is taken or is not a metric's name.
+    /// [`MetricsError`], if the name is taken or is not a metric's name.
     pub fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, MetricsError> {
         Maker(&self.registry).gauge(name, help)
     }
@@ -160,7 +160,7 @@ impl Metrics {
     /// A new histogram with labels, registered; `buckets` are upper bounds in the metric's unit, ascending.
     ///
     /// # Errors
-    /// When the name is taken or is not a metric's name.
+    /// [`MetricsError`], if the name is taken or is not a metric's name.
     pub fn histogram_vec(
         &self,
         name: &str,

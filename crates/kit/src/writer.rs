@@ -124,7 +124,7 @@ impl Writer {
     /// must come from [`slim::for_writer`].
     ///
     /// # Errors
-    /// When the API server does not accept it.
+    /// [`WriteError`], if the API server does not accept it.
     pub async fn apply<K>(&self, desired: &K, cached: Option<&K>) -> Result<Option<ObjectMeta>, WriteError>
     where
         K: Resource<DynamicType = ()> + Serialize,
@@ -146,7 +146,7 @@ impl Writer {
     /// not show our last write yet.
     ///
     /// # Errors
-    /// When the API server does not accept it.
+    /// [`WriteError`], if the API server does not accept it.
     pub async fn apply_over<K>(&self, desired: &K, seen: &ObjectMeta) -> Result<ObjectMeta, WriteError>
     where
         K: Resource<DynamicType = ()> + Serialize,

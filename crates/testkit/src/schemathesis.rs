@@ -110,7 +110,7 @@ impl Report {
     /// Expects that every operation was called and that all is as described.
     ///
     /// # Panics
-    /// When it is not, with the output of Schemathesis.
+    /// Panics with the output of Schemathesis, if it is not.
     pub fn assert_clean(&self) {
         assert!(self.failures.is_empty() && self.errors.is_empty(), "{}", self.text);
         let Operations { total, tested } = self.operations;

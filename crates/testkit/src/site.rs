@@ -64,7 +64,7 @@ fn instances() -> usize {
 /// permit is dropped.
 ///
 /// # Panics
-/// When the machine can never have that many.
+/// Panics if the machine can never have that many.
 pub async fn room(nodes: usize) -> SemaphorePermit<'static> {
     assert!(
         nodes <= *NODES,

@@ -219,8 +219,8 @@ pub struct Node {
     pub ready_changed: Option<Timestamp>,
     /// The time when the Node was created: one that registers again has lost what its agent reported.
     pub created: Option<Timestamp>,
-    /// The time when its kubelet last renewed the Lease of the Node, by the clock of the node; None if there is none,
-    /// or it was not read.
+    /// The time when its kubelet last renewed the Lease of the Node, by the clock of the node. None without a
+    /// Lease, or if it was not read.
     pub renewed: Option<Timestamp>,
     /// The report of its host on the upgrade.
     pub host: HostReport,

@@ -38,8 +38,8 @@ pub(crate) struct Target<'a> {
     pub(crate) owner: Owner,
 }
 
-/// `last_written` is None for the first look after a start, when nobody knows who changed what. `late` has the lines
-/// that were written to files after they had been replaced. A file that is too large is reported in the first look as
+/// `last_written` is None in the first pass after a start: a change cannot be attributed yet. `late` has the lines
+/// that were written to files after they had been replaced. A file that is too large is reported in the first pass as
 /// well, because lines are removed that would have stayed.
 pub(crate) fn plan(target: Target<'_>, found: &Found, last_written: Option<&LastWritten>, late: &[Parts]) -> Plan {
     let content = match found {

@@ -222,9 +222,9 @@ async fn answer(
 
 /// The caller. One that is not cached is looked up with a permit, so that many who connect at once leave connections of
 /// the database to others. A token that proves nothing by itself is counted by address before that, because anybody can
-/// invent one, and has the permits of unauthenticated clients; so invented tokens take nothing from clients with a valid
-/// one. The same applies beyond the limit of what a token proves, which others can use up who have the id of a key or a
-/// revoked token.
+/// invent one, and has the permits of unauthenticated clients; so invented tokens take nothing from clients with a
+/// valid one. The same applies beyond the limit of what a token proves, which others can use up who have the id of a
+/// key or a revoked token.
 async fn authenticate(
     app: &AppState,
     endpoint: &Endpoint,

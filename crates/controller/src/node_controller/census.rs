@@ -1,5 +1,5 @@
-//! The number of Nodes that are refused for forgery, and of all Nodes; and the brake of quarantine: too many forged Nodes
-//! are no longer believed.
+//! The number of Nodes that are refused for forgery, and of all Nodes; and the brake of quarantine, which stops it when
+//! too many Nodes look forged.
 //!
 //! Kept by the changes of the Node cache and by the result of each pass. A Node keeps its classification while the
 //! cloud cannot be asked; a Node that is created again under its name is another Node, without one. Whenever the brake

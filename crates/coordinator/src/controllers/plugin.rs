@@ -1,8 +1,8 @@
 //! Plugin controller: applies the manifests of each Plugin, removes what they do not have any more, and says how it is.
 //!
 //! Three rooms: `desired` has the versions (fetch, trust, read, store, render), `cluster` their objects (observe, plan,
-//! apply, remove, follow), `report` what is told (status, problems, Events). `controller` decides which version is
-//! applied, and nothing else does.
+//! apply, remove, follow), `report` the status, problems and Events. Only `controller` decides which version is
+//! applied.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -90,7 +90,7 @@ async fn a_plugin_waits_for_those_that_it_depends_on_and_goes_before_them() {
     running.stop().await;
 }
 
-/// What it waited for is over when its first write hangs, for example in an admission webhook.
+/// The condition about the dependency is replaced when the first write hangs, for example in an admission webhook.
 #[tokio::test]
 async fn a_plugin_that_has_waited_says_that_it_is_applied_slowly() {
     let world = World::start().await;

@@ -134,7 +134,7 @@ impl<C: Cacheable> Everywhere<C> {
         self.ensure_in(writer, &namespace, desired, unwanted).await
     }
 
-    /// As [`Everywhere::ensure`], in a namespace that is known to exist, whatever the object of the pass is.
+    /// Does the same as [`Everywhere::ensure`] in a namespace that is known to exist. The object of the pass stays.
     ///
     /// # Errors
     /// [`ChildrenError`], after every write was tried.

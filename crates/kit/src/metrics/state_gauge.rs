@@ -24,7 +24,7 @@ impl<T> StateGauge<T> {
     /// an entry is counted: one, or one for each of its parts.
     ///
     /// # Errors
-    /// When the name is taken or is not a metric's name.
+    /// [`MetricsError`], if the name is taken or is not a metric's name.
     pub fn new(
         metrics: &Metrics,
         [name, help, label]: [&str; 3],
@@ -44,20 +44,18 @@ impl<T> StateGauge<T> {
     /// Sets the entry of an object, or removes it when the object is gone.
     pub fn set(&self, key: &Key, entry: Option<T>) {
         let mut entries = self.entries.lock();
-        let count = |entry: &T, by: i64| {
-            for state in (self.states_of)(entry) {
-                self.gauge.with_label_values(&[*state]).add(by);
+        let before = entries.remove(key);
+        let [old, new] = [&before, &entry].map(|entry| entry.as_ref().map_or(&[][..], self.states_of));
+        // An object whose state stays is never counted twice or not at all.
+        if old != new {
+            for (states, by) in [(new, 1), (old, -1)] {
+                for state in states {
+                    self.gauge.with_label_values(&[*state]).add(by);
+                }
             }
-        };
-        if let Some(entry) = &entry {
-            count(entry, 1);
         }
-        let before = match entry {
-            Some(entry) => entries.insert(key.clone(), entry),
-            None => entries.remove(key),
-        };
-        if let Some(before) = before {
-            count(&before, -1);
+        if let Some(entry) = entry {
+            entries.insert(key.clone(), entry);
         }
     }
 

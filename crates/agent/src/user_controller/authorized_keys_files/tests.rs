@@ -433,7 +433,7 @@ fn a_fight_is_slowed() {
         }
         restores += 1;
     };
-    assert!((40..=60).contains(&restores), "{restores}");
+    assert_eq!((restores, wait), (50, Duration::from_millis(200)));
     assert!(!world.file().exists());
     let later = Input {
         now: NOW + wait,

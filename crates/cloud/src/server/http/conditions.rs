@@ -33,7 +33,8 @@ impl Condition {
     }
 }
 
-/// Returns true if a list of ETags has `etag`. A compressing proxy turns a strong tag into a weak one, which is sufficient to see that nothing changed.
+/// Returns true if a list of ETags has `etag`. A compressing proxy turns a strong tag into a weak one, which is
+/// sufficient to see that nothing changed.
 pub(crate) fn matches(list: &str, etag: &str, weak: bool) -> bool {
     list.split(',').map(str::trim).any(|one| {
         let one = if weak {

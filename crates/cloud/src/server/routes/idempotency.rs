@@ -21,7 +21,7 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Applies the change that `call` requests completely or not at all, and responds with its reply.
 ///
 /// # Errors
-/// As [`Store::write`](crate::server::store::Store::write).
+/// The error of `change`, or of [`Store::write`](crate::server::store::Store::write).
 pub(super) async fn write<F>(app: &AppState, call: &Call, change: F) -> Result<Response, Error>
 where
     F: AsyncFnOnce(&mut Transaction) -> Result<Reply, Error> + for<'t> Change<'t, Reply>,

@@ -176,7 +176,7 @@ impl PluginController {
         }
         if self.settings.approval.of(&goal.identity) == Approval::Automatic {
             if work.record.revision().is_empty() {
-                // What is there of a first version is known before anything of it is accepted.
+                // The objects of a first version that exist already are known before it is accepted.
                 let observed = self.applier.observe(goal, &work.record).await?;
                 let cluster = self.applier.clusters.of(&goal.identity)?;
                 let changes = self

@@ -3,7 +3,7 @@
 //! An object is in the inventory before it is created. Few requests of one plugin are under way at first, and one more
 //! with each that ends. Reads begin with more, because admission webhooks do not keep them waiting. A plugin whose
 //! requests hang, at a webhook for example, takes few permits from the other plugins. One whose requests are answered
-//! has so many under way that the API server is not waiting for it.
+//! gets enough permits to keep the API server busy.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Kinds and namespaces that a plugin brings and others use: the versions in which a definition serves its kind, and
 //! the objects of others that would be deleted with the definition or the namespace.
 //!
-//! What was applied in a version that is not served any more is still there. After a change of a definition, the API
-//! server's lists of what it serves lag behind what it serves, for some seconds if it is busy. So the definitions are
-//! read, and objects that they serve are not gone.
+//! An object that was applied in a version that is not served any more still exists. After a change of a definition,
+//! the API server's lists of what it serves lag behind what it serves, for some seconds if it is busy. So the
+//! definitions are read, and objects that they serve are not gone.
 
 use std::collections::HashMap;
 

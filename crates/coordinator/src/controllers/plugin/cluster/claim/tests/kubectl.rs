@@ -42,7 +42,7 @@ fn the_fields_of_kubectl_become_ours_and_those_of_others_stay() {
             expected.map(|(name, fields)| (name.to_owned(), fields))
         );
     }
-    // Afterwards there are none left.
+    // Our own entry is not one of kubectl's.
     let entries = json!([entry("tidewaiter/plugin", "Apply", "", &annotated(json!({})))]);
     assert!(!has_fields(&object(&entries)));
 }
