@@ -52,7 +52,7 @@ pub use label::{
     CLUSTER_LABEL_PREFIX, ClusterLabel, ClusterLabelSpec, NODE_POOL_LABEL_PREFIX, NodePoolLabel, NodePoolLabelSpec,
 };
 pub use login::{Accepted, Login, Token};
-pub use manifests::{HealthCheck, Job, Jobs, Manifest, PluginManifests};
+pub use manifests::{Job, Jobs, Manifest, PluginManifests};
 pub use node::{Node, NodeSpec, NodeStatusReport};
 pub use node_pool::{Autoscaling, KubernetesMode, NodePool, NodePoolChange, NodePoolSpec, ScalingStrategy};
 pub use open_object::OpenObject;

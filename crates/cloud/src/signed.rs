@@ -8,9 +8,9 @@
 //!   same version, need a new signature.
 //!
 //! The digest is over a canonical form and not over the bytes of a response, because the cloud stores JSON, not text:
-//! the compact JSON of an object with the members `depends_on`, `health_checks`, `manifests`, `post_apply` and
-//! `pre_apply`, each a list. A list that is missing or `null` is empty there. The keys of objects are sorted by their
-//! bytes, numbers are written as in the shortest form that is read as the same number.
+//! the compact JSON of an object with the members `depends_on`, `manifests`, `post_apply` and `pre_apply`, each a list.
+//! A list that is missing or `null` is empty there. The keys of objects are sorted by their bytes, numbers are written
+//! as in the shortest form that is read as the same number.
 
 use serde_json::Value;
 pub use tidewaiter_signature::{SignatureError, SigningKey, TrustedKey};
@@ -59,8 +59,6 @@ impl Statement<'_> {
 pub struct SignedLists {
     /// `depends_on`.
     pub depends_on: String,
-    /// `health_checks`.
-    pub health_checks: String,
     /// `manifests`.
     pub manifests: String,
     /// `jobs.post_apply`.
@@ -75,13 +73,12 @@ impl SignedLists {
     pub fn digest(&self) -> String {
         let Self {
             depends_on,
-            health_checks,
             manifests,
             post_apply,
             pre_apply,
         } = self;
         let canonical = format!(
-            r#"{{"depends_on":{depends_on},"health_checks":{health_checks},"manifests":{manifests},"post_apply":{post_apply},"pre_apply":{pre_apply}}}"#
+            r#"{{"depends_on":{depends_on},"manifests":{manifests},"post_apply":{post_apply},"pre_apply":{pre_apply}}}"#
         );
         sha256(canonical.as_bytes())
     }
@@ -97,7 +94,6 @@ pub fn manifests_digest(manifests: &Value) -> String {
     };
     let lists = SignedLists {
         depends_on: list(manifests.get("depends_on")),
-        health_checks: list(manifests.get("health_checks")),
         manifests: list(manifests.get("manifests")),
         post_apply: list(jobs.get("post_apply")),
         pre_apply: list(jobs.get("pre_apply")),

@@ -7,7 +7,7 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::fields::{At, Read, model};
-use super::values::{HealthExpression, PluginReference, ResourceWord};
+use super::values::PluginReference;
 use super::{Fields, InvalidField, Model, OpenObject, schema};
 
 /// The maximum depth of a manifest: the schema of a custom resource is deeper than what people write.
@@ -27,27 +27,6 @@ pub struct PluginManifests {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Option<Vec<PluginReference>>)]
     pub depends_on: Vec<PluginReference>,
-    /// How objects of some kinds are judged, in the form of `healthCheckExprs` of Flux.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Option<Vec<HealthCheck>>)]
-    pub health_checks: Vec<HealthCheck>,
-}
-
-model! {
-    /// How objects of a kind are judged: expressions in CEL over the fields of the object. Tried in the order in progress, failed, current.
-    HealthCheck, "a health check" =>
-    /// The group and version, for example `example.com/v1`.
-    required api_version = "apiVersion": ResourceWord,
-    /// The kind.
-    required kind: ResourceWord,
-    /// True if the object is as it should be.
-    required current: HealthExpression,
-    /// True if the object is on the way.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    optional in_progress = "inProgress": Option<HealthExpression>,
-    /// True if the object will not get there by itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    optional failed: Option<HealthExpression>,
 }
 
 model! {
@@ -148,7 +127,6 @@ impl Model for PluginManifests {
             manifests: fields.required("manifests")?,
             jobs: fields.or_default("jobs")?,
             depends_on: fields.or_default("depends_on")?,
-            health_checks: fields.or_default("health_checks")?,
         })
     }
 }

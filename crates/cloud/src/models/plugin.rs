@@ -6,7 +6,7 @@ use super::fields::model;
 use super::values::{
     ClusterId, Description, DetachedSignature, OrganizationId, PluginId, PluginReference, Slug, UnixMillis, Version,
 };
-use super::{Body, Facts, HealthCheck, Jobs, Kind, Manifest, OpenObject, Parameter, ParameterType, Resource, Use};
+use super::{Body, Facts, Jobs, Kind, Manifest, OpenObject, Parameter, ParameterType, Resource, Use};
 
 model! {
     /// The settings of a plugin.
@@ -48,9 +48,6 @@ struct PluginWithManifests {
     /// The plugins of the cluster that must be ready before.
     #[schema(nullable = false)]
     depends_on: Option<Vec<PluginReference>>,
-    /// How objects of some kinds are judged.
-    #[schema(nullable = false)]
-    health_checks: Option<Vec<HealthCheck>>,
 }
 
 model! {

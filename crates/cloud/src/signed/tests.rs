@@ -101,7 +101,7 @@ fn the_digest_is_over_what_is_applied_and_not_over_how_it_is_written() {
     // As docs/design/plugins.md says it, so that others can compute it.
     assert_eq!(
         digest,
-        "a1096215de43dc0acf1d59601b26660daec01b0d32db7ea2e921e5f5d62ccec9"
+        "17c8c07a2e4cdf6b66928fc797fd61e4d7686841b6fdca1fafc6de3ca9f84b1e"
     );
     let same = r#"{ "id": "x", "version": "9", "jobs": {"post_apply": null, "pre_apply": [{"kind":"Job"}]}, "depends_on": null,
         "manifests": [[{"metadata":{"name":"\u0061"}, "apiVersion": "v1", "kind": "ConfigMap"}]]}"#;
@@ -117,11 +117,9 @@ fn the_digest_is_over_what_is_applied_and_not_over_how_it_is_written() {
         *other.pointer_mut(pointer).unwrap() = value;
         assert_ne!(manifests_digest(&other), digest, "{pointer}");
     }
-    for field in ["depends_on", "health_checks"] {
-        let mut other = base.clone();
-        other[field] = json!(["a"]);
-        assert_ne!(manifests_digest(&other), digest, "{field}");
-    }
+    let mut other = base.clone();
+    other["depends_on"] = json!(["a"]);
+    assert_ne!(manifests_digest(&other), digest);
     // A job before is not a job after.
     let mut moved = base.clone();
     moved["jobs"] = json!({"post_apply": [{"kind": "Job"}], "pre_apply": []});

@@ -229,8 +229,7 @@ fn plugins() -> Vec<Kind> {
         kind::<PluginManifests>(
             "manifests",
             json!({"manifests": [[{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}], []],
-                "jobs": {"pre_apply": [job], "post_apply": []}, "depends_on": ["CNI", "metrics/prometheus"],
-                "health_checks": [{"apiVersion": "example.com/v1", "kind": "Widget", "current": "status.ready", "failed": "status.failed"}]}),
+                "jobs": {"pre_apply": [job], "post_apply": []}, "depends_on": ["CNI", "metrics/prometheus"]}),
         ),
     ]
 }

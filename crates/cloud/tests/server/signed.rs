@@ -16,7 +16,7 @@ const SIGNATURE: &str = "untrusted comment: signature from a key\nRUQf6LRCGA9i55
 async fn the_digest_of_manifests_and_their_signature_stay_as_they_were_sent(world: World) {
     let fixture = Fixture::new(world).await;
     let (world, owner) = (&fixture.world, fixture.token("owner"));
-    let text = r#"{"depends_on": ["CNI", "logs/fluentd"], "jobs": null, "health_checks": [{"kind": "Widget", "apiVersion": "example.com/v1", "current": "status.ready"}], "manifests": [[{"kind": "Widget", "apiVersion": "example.com/v1",
+    let text = r#"{"depends_on": ["CNI", "logs/fluentd"], "jobs": null, "manifests": [[{"kind": "Widget", "apiVersion": "example.com/v1",
         "metadata": {"name": "w"}, "spec": {"z": 1e2, "a": 18446744073709551615, "f": 0.1, "s": "\u00e4\u2028\\", "n": null, "e": []}}]]}"#;
     let sent: Value = serde_json::from_str(text).unwrap();
     let path = "/v3/plugins/metrics/implementations/prometheus/versions/1.0.0/manifests";

@@ -10,7 +10,6 @@
 mod adoption;
 mod answers;
 mod approval;
-mod checks;
 #[allow(dead_code, reason = "the other tests of this crate use the rest")]
 #[path = "../shared/cluster.rs"]
 mod cluster;

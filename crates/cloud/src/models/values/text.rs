@@ -41,18 +41,6 @@ text_value! {
     "must be TYPE or TYPE/IMPLEMENTATION of a plugin, for example metrics/prometheus"
 }
 text_value! {
-    /// A kind, or a group and version.
-    #[schema(max_length = 253, pattern = r"^[A-Za-z0-9][A-Za-z0-9./\-]*$", examples("apps/v1"))]
-    ResourceWord, "kind or API version", resource_word,
-    "must be 1 to 253 ASCII letters, digits, '.', '/' and '-', and begin with a letter or digit"
-}
-text_value! {
-    /// An expression in CEL: at most 512 characters on one line.
-    #[schema(min_length = 1, max_length = 512, pattern = r"^[!-~]([ -~]*[!-~])?$", examples("status.phase == 'Running'"))]
-    HealthExpression, "health expression", health_expression,
-    "must be an expression in CEL of 1 to 512 ASCII characters on one line, without spaces around it"
-}
-text_value! {
     /// A signature of minisign, detached: its four lines.
     #[schema(max_length = 2400, pattern = r"^untrusted comment: [\t -~]{0,1000}\n[A-Za-z0-9+/]{99}=\ntrusted comment: [\t -~]{0,1000}\n[A-Za-z0-9+/]{86}==\n?$", examples("untrusted comment: signature from a key\nRUQf6LRCGA9i559r3g7V1qNyJDApGip8MfqcadIgT9CuhV3EMhHoN1mGTkUidF/z7SrlQgXdy8ofjb7bNJJylDOocrCo8KLzZwo=\ntrusted comment: timestamp:1790000000\tfile:plugin-metrics-1.0.0\ny/rUw2y8/hOUYjZU71eHp/Wo1KZ40fGy2VJEDl34XMJM+TX48Ss/17u3IvIfbVR1FkZZSNCisQbuQY+bHwhEBg=="))]
     DetachedSignature, "signature", detached_signature,
@@ -150,17 +138,6 @@ fn namespace(text: &str) -> bool {
 fn plugin_reference(text: &str) -> bool {
     let (plugin_type, implementation) = text.split_once('/').unwrap_or((text, "any"));
     slug(plugin_type) && slug(implementation)
-}
-
-fn resource_word(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    (1..=253).contains(&bytes.len())
-        && bytes[0].is_ascii_alphanumeric()
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"./-".contains(b))
-}
-
-fn health_expression(text: &str) -> bool {
-    (1..=512).contains(&text.len()) && text.bytes().all(|b| (b' '..=b'~').contains(&b)) && text.trim() == text
 }
 
 fn detached_signature(text: &str) -> bool {

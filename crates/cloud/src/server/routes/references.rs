@@ -104,7 +104,7 @@ pub(super) fn parse_update(
     patch: bool,
 ) -> Result<Document, Error> {
     let manifests: &[&str] = match before.kind {
-        Kind::Plugin => &["manifests", "jobs", "depends_on", "health_checks"],
+        Kind::Plugin => &["manifests", "jobs", "depends_on"],
         _ => &[],
     };
     for field in before.kind.facts().generated.iter().chain(manifests) {

@@ -19,7 +19,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tidewaiter_kit::client::{optional, path_segment};
 use tidewaiter_kit::writer::NO_VERSION;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
 use super::settings::{ByPlugin, Identity, PluginAccount};
@@ -33,7 +33,6 @@ mod claim;
 mod definitions;
 mod follow;
 mod health;
-mod health_check;
 mod observe;
 mod plan;
 mod read;
@@ -43,7 +42,6 @@ mod wake;
 pub(super) use apply::{Applier, Performed, Work, perform_writes};
 pub(super) use follow::Followed;
 pub(super) use health::{Health, JobState};
-pub(super) use health_check::{HealthCheck, health_checks};
 pub(super) use observe::{Claim, Live, Observed, Seen};
 pub(super) use plan::{Waits, plan, runs_again};
 pub(crate) use remove::PluginRemoval;
@@ -288,24 +286,7 @@ pub(crate) fn with_metadata(metadata: ObjectMeta) -> DynamicObject {
     }
 }
 
-/// The objects, judged by the plugin's own expression if it has one for the kind: that may take some seconds, so it
-/// blocks a thread of its own.
-async fn all_live(
-    kind: &Kind,
-    objects: Vec<DynamicObject>,
-    check: Option<&HealthCheck>,
-) -> Result<Vec<(ObjectId, Live)>, Error> {
-    let Some(check) = check.cloned() else {
-        return Ok(objects.iter().map(|object| live(kind, object, None)).collect());
-    };
-    let kind = kind.clone();
-    let judge = move || objects.iter().map(|object| live(&kind, object, Some(&check))).collect();
-    spawn_blocking(judge)
-        .await
-        .map_err(|error| Error::Service(error.into()))
-}
-
-pub(crate) fn live(kind: &Kind, object: &DynamicObject, check: Option<&HealthCheck>) -> (ObjectId, Live) {
+pub(crate) fn live(kind: &Kind, object: &DynamicObject) -> (ObjectId, Live) {
     let ApiResource { group, kind, .. } = &kind.resource;
     let meta = &object.metadata;
     let id = ObjectId {
@@ -322,10 +303,10 @@ pub(crate) fn live(kind: &Kind, object: &DynamicObject, check: Option<&HealthChe
         finalizers: meta.finalizers.clone().unwrap_or_default(),
         fields: our_fields(meta),
         writes: writes(meta),
-        health: match check {
-            Some(check) => check.health(&value()),
-            None if is_inert(group, kind) => Health::Current,
-            None => health(group, kind, &value()),
+        health: if is_inert(group, kind) {
+            Health::Current
+        } else {
+            health(group, kind, &value())
         },
         job: is_job.then(|| JobState::of(&value())),
         is_kubectls: has_fields(meta),

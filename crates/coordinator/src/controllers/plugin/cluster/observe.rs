@@ -189,10 +189,8 @@ impl Cluster {
             !absent.contains(namespace.as_str())
         };
         let reads = expected.iter().flat_map(|Expected { place, ids }| {
-            let resource = &place.kind.resource;
-            let check = release.health_check(&resource.group, &resource.version, &resource.kind);
             let named = ids.iter().map(|(id, object)| (id, *object));
-            Read::all(place, check, named.filter(|(id, _)| may_exist(id)).collect())
+            Read::all(place, named.filter(|(id, _)| may_exist(id)).collect())
         });
         let reads: Vec<Read<'_>> = reads.collect();
         let incomplete = self.read_all(&reads, claimant, &mut observed).await?;

@@ -19,16 +19,13 @@ use super::apply::perform_reads;
 use super::claim::Claimant;
 use super::definitions::not_yet;
 use super::health::is_inert;
-use super::health_check::HealthCheck;
 use super::observe::{Live, Observed, Seen};
-use super::{Cluster, Kind, PAGE, Place, all_live, is_forbidden, live, with_metadata};
+use super::{Cluster, Kind, PAGE, Place, is_forbidden, live, with_metadata};
 use crate::controllers::plugin::desired::{Object, ObjectId};
 
 /// Named objects in one place that are read with one request, or a few pages.
 pub(crate) struct Read<'a> {
     pub(crate) place: &'a Place,
-    /// The plugin's health check of the kind, if there is one.
-    pub(crate) check: Option<&'a HealthCheck>,
     /// Each with its manifest if the version has it.
     pub(crate) named: Vec<(&'a ObjectId, Option<&'a Object>)>,
 }
@@ -50,12 +47,8 @@ struct Listed {
 
 impl<'a> Read<'a> {
     /// The reads for these objects of a place.
-    pub(crate) fn all(
-        place: &'a Place,
-        check: Option<&'a HealthCheck>,
-        named: Vec<(&'a ObjectId, Option<&'a Object>)>,
-    ) -> Vec<Self> {
-        let read = |named| Self { place, check, named };
+    pub(crate) fn all(place: &'a Place, named: Vec<(&'a ObjectId, Option<&'a Object>)>) -> Vec<Self> {
+        let read = |named| Self { place, named };
         if named.len() < MANY {
             named.into_iter().map(|one| read(vec![one])).collect()
         } else {
@@ -68,7 +61,6 @@ impl<'a> Read<'a> {
         let unseen = self.named.iter().filter(|(id, _)| !observed.seen.contains_key(*id));
         let by_name = |one: &(&'a ObjectId, Option<&'a Object>)| Self {
             place,
-            check: self.check,
             named: vec![*one],
         };
         unseen.map(by_name).collect()
@@ -135,10 +127,7 @@ impl Cluster {
             Err(error) => return Err(error),
         };
         let metadata = found.metadata.clone();
-        let live = all_live(kind, vec![found], read.check).await?;
-        let Some((_, live)) = live.into_iter().next() else {
-            return Ok(None);
-        };
+        let (_, live) = live(kind, &found);
         let seen = match object {
             Some(object) => claimant.judge(id, object, &metadata, live),
             None => {
@@ -201,7 +190,7 @@ impl Cluster {
                 Err(error) => return Err(error),
             };
             page.retain(|object: &DynamicObject| is_named(&object.metadata));
-            objects.extend(all_live(kind, page, read.check).await?);
+            objects.extend(page.iter().map(|object| live(kind, object)));
             params.continue_token = metadata.continue_.filter(|next| !next.is_empty());
             if params.continue_token.is_none() || objects.len() == names.len() {
                 break;
@@ -218,7 +207,7 @@ impl Cluster {
 /// Returns true if the health of the objects depends on more than their metadata.
 fn needs_content(read: &Read<'_>) -> bool {
     let resource = &read.place.kind.resource;
-    read.check.is_some() || !is_inert(&resource.group, &resource.kind)
+    !is_inert(&resource.group, &resource.kind)
 }
 
 /// Returns true if the API server has no object of this name. Without the name, the response may be about the kind.
@@ -346,7 +335,7 @@ fn seen_as(
 ) -> Option<(ObjectId, Seen)> {
     // One with the label appeared after the list: it is seen with its content at the next pass.
     let found = with_metadata(metadata);
-    let live = live(kind, &found, None).1;
+    let live = live(kind, &found).1;
     let seen = match object {
         Some(object) => claimant.judge(id, object, &found.metadata, live),
         None => claimant.judge_surplus(id, &found.metadata, live)?,

@@ -13,7 +13,6 @@ use tidewaiter_api::values::quoted;
 
 use super::sent::{Part, Sent};
 use super::{Manifest, Object, ObjectId, Refused, refused};
-use crate::controllers::plugin::cluster::{HealthCheck, health_checks};
 use crate::controllers::plugin::settings::is_key;
 use crate::digest::digest;
 use manifest::{annotation, as_stored, check_secret, identity, is_tidewaiters};
@@ -57,8 +56,6 @@ pub(crate) struct Release {
     pub(crate) after: Vec<Object>,
     /// The plugins that must be ready before: ids, `TYPE/IMPLEMENTATION` or `TYPE`.
     pub(crate) depends_on: Vec<String>,
-    /// The health checks of some kinds.
-    pub(crate) health_checks: Vec<HealthCheck>,
     /// The time when the manifests were signed, in seconds since 1970, if a signature was needed.
     pub(crate) signed_at: Option<i64>,
     /// The kinds that its definitions define.
@@ -84,7 +81,6 @@ impl Release {
         };
         let jobs = sent.jobs()?;
         let depends_on = sent.depends_on.as_ref().map(|part| part.read("depends_on"));
-        let checks = sent.health_checks.as_ref().map(|part| part.read("health_checks"));
         let mut reader = Reader {
             plugin,
             version,
@@ -95,7 +91,6 @@ impl Release {
         let mut release = Self {
             before: reader.jobs("jobs.pre_apply", version, jobs.pre_apply.as_ref())?,
             depends_on: dependencies(depends_on.transpose()?)?,
-            health_checks: health_checks(checks.transpose()?)?,
             ..Self::default()
         };
         for (number, group) in groups.items("manifests")?.into_iter().enumerate() {
@@ -128,16 +123,10 @@ impl Release {
 
     /// Of everything that the plugin says with this version.
     fn digest(&self, version: &str) -> String {
-        let rest = json!([version, self.depends_on, self.health_checks]).to_string();
+        // The empty list stands where earlier builds had health checks: with the same revision, no job runs again.
+        let rest = json!([version, self.depends_on, []]).to_string();
         let objects = self.all().map(|object| object.sent.as_str());
         digest(std::iter::once(rest.as_str()).chain(objects))
-    }
-
-    /// The health check of this kind, if the plugin has one.
-    pub(crate) fn health_check(&self, group: &str, version: &str, kind: &str) -> Option<&HealthCheck> {
-        self.health_checks
-            .iter()
-            .find(|check| check.is_for(group, version, kind))
     }
 
     /// The memory of its manifests, in bytes.

@@ -50,7 +50,6 @@ pub(crate) struct Sent {
     pub(crate) manifests: Option<Part>,
     jobs: Option<Part>,
     pub(crate) depends_on: Option<Part>,
-    pub(crate) health_checks: Option<Part>,
 }
 
 /// The jobs of a version.
@@ -108,7 +107,6 @@ impl Sent {
             |part: &Part| part.canonical_list("manifests", |group, at| group.canonical_list(at, Part::canonical));
         let lists = SignedLists {
             depends_on: whole("depends_on", &self.depends_on)?,
-            health_checks: whole("health_checks", &self.health_checks)?,
             manifests: list(self.manifests.as_ref(), groups)?,
             post_apply: each("jobs.post_apply", &jobs.post_apply)?,
             pre_apply: each("jobs.pre_apply", &jobs.pre_apply)?,
