@@ -26,7 +26,7 @@ pub(crate) use authorization_role_binding::Wait;
 pub(crate) use containership::{Account, detached};
 pub use plugin::{
     Approval, ByPlugin, DIFF_KEY, Difference, ObjectChange, Operation, PluginAccount, PluginApproval, PluginDiff,
-    PluginDrift, PluginNamespaces, PluginSettings, PluginSync,
+    PluginDrift, PluginSettings, PluginSync,
 };
 pub(crate) use plugin::{PluginError, PluginRemoval};
 pub use rbac::RbacSettings;

@@ -369,7 +369,7 @@ fn allowed<T: Extract>(figment: &Figment, path: Vec<String>) -> Option<&'static 
 }
 
 /// A key that cannot be a setting is a line of another file, which may be secret. What is below a setting may be named
-/// as the user likes (`pluginNamespaces`), with a slash as well.
+/// as the user likes (`pluginServiceAccounts`), with a slash as well.
 fn name_shown(key: String) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-');
     let (setting, below) = key.split_once('.').unwrap_or((&key, ""));

@@ -28,7 +28,7 @@ pub(crate) use cluster::PluginRemoval;
 pub use desired::{DIFF_KEY, Difference, ObjectChange, Operation, PluginDiff};
 pub(crate) use report::PluginError;
 pub use settings::{
-    Approval, ByPlugin, PluginAccount, PluginApproval, PluginDrift, PluginNamespaces, PluginSettings, PluginSync,
+    Approval, ByPlugin, PluginAccount, PluginApproval, PluginDrift, PluginSettings, PluginSync,
 };
 
 use super::listed::Listed;
@@ -87,7 +87,6 @@ pub(super) fn start(
         clusters: Clusters::new(&client, settings.accounts.clone()),
         plugins: plugins.clone(),
         inventories: inventories.clone(),
-        namespaces: settings.namespaces.clone(),
         drift: settings.drift,
         followed: Followed::start(wakes.clone(), clock(), tasks),
         wakes,

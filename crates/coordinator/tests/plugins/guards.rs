@@ -1,10 +1,10 @@
-//! The objects that a plugin may touch, and the identity that it uses.
+//! The identity that a plugin uses.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
-use tidewaiter_coordinator::controllers::{ByPlugin, PluginNamespaces, PluginSettings};
+use tidewaiter_coordinator::controllers::{ByPlugin, PluginSettings};
 use tidewaiter_testkit::eventually;
 
 use crate::cluster::{SOON, coordinator, deploy};
@@ -27,49 +27,6 @@ fn bindings(world: &World) -> Api<DynamicObject> {
         "ClusterRoleBinding",
         None,
     )
-}
-
-#[tokio::test]
-async fn a_plugin_has_objects_in_its_namespaces_alone() {
-    let world = World::start().await;
-    let row = PluginNamespaces {
-        namespaces: vec!["default".to_owned()],
-        cluster_scoped: Vec::new(),
-    };
-    let settings = PluginSettings {
-        namespaces: ByPlugin::from([("CNI/calico", row)]),
-        ..PluginSettings::default()
-    };
-    let outside = config_in("kube-system", "outside", "1");
-    world.offer(1, "1.0.0", &json!([[config("inside", "1")], [outside]]));
-    world.offer(2, "1.0.0", &json!([[config("beside", "1"), admin_of_all()]]));
-    let running = world.run(settings).await;
-    for (number, object, remedy) in [
-        (
-            1,
-            "ConfigMap kube-system/outside",
-            "add kube-system to pluginNamespaces",
-        ),
-        (
-            2,
-            "ClusterRoleBinding.rbac.authorization.k8s.io all",
-            "to clusterScoped",
-        ),
-    ] {
-        let message = world
-            .condition(number, "1.0.0", "Stalled", "True ManifestsRefused")
-            .await;
-        assert!(message.contains(object) && message.contains(remedy), "{message}");
-    }
-    // Nothing of a refused version is applied.
-    world.config_is("inside", None).await;
-    world.config_is("beside", None).await;
-    world.shows(&bindings(&world), "all", Value::is_null).await;
-
-    world.offer(1, "1.0.1", &json!([[config("inside", "1")]]));
-    world.is_ready(1, "1.0.1").await;
-    world.config_is("inside", Some("1")).await;
-    running.stop().await;
 }
 
 #[tokio::test]

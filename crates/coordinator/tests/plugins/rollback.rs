@@ -6,7 +6,7 @@ use serde_json::json;
 use tidewaiter_api::AcceptedRelease;
 use tidewaiter_api::containership::plugin::{READY, STALLED};
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, plugin_release_secret};
-use tidewaiter_coordinator::controllers::{ByPlugin, PluginNamespaces, PluginSettings};
+use tidewaiter_coordinator::controllers::PluginSettings;
 
 use crate::approval::manual;
 use crate::trust::{Signer, TIME};
@@ -132,15 +132,13 @@ async fn what_is_not_permitted_today_does_not_come_back() {
     let world = World::start().await;
     let (old, new) = (Signer::new(), Signer::new());
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"a": "1"}});
-    let mut elsewhere = config("elsewhere", "1");
-    elsewhere["metadata"]["namespace"] = json!("kube-system");
-    let firsts = [json!([[secret]]), json!([[elsewhere]]), json!([[config("third", "1")]])];
+    let firsts = [json!([[secret]]), json!([[config("second", "1")]])];
     for (number, manifests) in (1..).zip(&firsts) {
         let body = old.signed(number, "1.0.0", manifests, TIME);
         world.offer_text(number, "1.0.0", body.to_string());
     }
     let running = world.run(Signer::settings(&[&old, &new])).await;
-    for number in 1..=3 {
+    for number in 1..=2 {
         world.is_ready(number, "1.0.0").await;
         let manifests = json!([[config(&format!("new-{number}"), "1")]]);
         let body = new.signed(number, "2.0.0", &manifests, TIME + 100);
@@ -151,46 +149,29 @@ async fn what_is_not_permitted_today_does_not_come_back() {
 
     let limited = PluginSettings {
         deny: vec!["Secret".to_owned()],
-        namespaces: ByPlugin::from([(
-            "*",
-            PluginNamespaces {
-                namespaces: vec!["default".to_owned()],
-                cluster_scoped: Vec::new(),
-            },
-        )]),
         ..Signer::settings(&[&new])
     };
     let running = world.run(limited).await;
-    for number in 1..=3 {
+    for number in 1..=2 {
         world.is_ready(number, "2.0.0").await;
         world.roll_back(number, "2.0.0", "1.0.0").await;
     }
     // The signature is verified first.
-    for number in 1..=3 {
+    for number in 1..=2 {
         world.refuses(number, "2.0.0", "which is not trusted").await;
     }
     running.stop().await;
     let limited = PluginSettings {
         trust: Signer::settings(&[&old, &new]).trust,
         deny: vec!["Secret".to_owned()],
-        namespaces: ByPlugin::from([(
-            "*",
-            PluginNamespaces {
-                namespaces: vec!["default".to_owned()],
-                cluster_scoped: Vec::new(),
-            },
-        )]),
         ..PluginSettings::default()
     };
     let running = world.run(limited).await;
     // However old its signature is, a version with one comes back.
-    world.condition(3, "2.0.0", READY, "True RolledBack").await;
-    world.config_is("third", Some("1")).await;
+    world.condition(2, "2.0.0", READY, "True RolledBack").await;
+    world.config_is("second", Some("1")).await;
     world.refuses(1, "2.0.0", "pluginDeny has Secret").await;
-    world.refuses(2, "2.0.0", "add kube-system to pluginNamespaces").await;
-    for number in 1..=2 {
-        world.config_is(&format!("new-{number}"), Some("1")).await;
-    }
+    world.config_is("new-1", Some("1")).await;
     running.stop().await;
 }
 

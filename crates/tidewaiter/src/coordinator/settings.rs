@@ -15,7 +15,7 @@ use tidewaiter_api::values::quoted;
 use tidewaiter_cloud::client::{BaseUrl, Client, ClientSettings, CloudEnvironment, SettingsError};
 use tidewaiter_cloud::signed::TrustedKey;
 use tidewaiter_coordinator::controllers::{
-    ByPlugin, Decisions, PluginAccount, PluginApproval, PluginDrift, PluginNamespaces, PluginSettings, PluginSync,
+    ByPlugin, Decisions, PluginAccount, PluginApproval, PluginDrift, PluginSettings, PluginSync,
     RbacSettings, RegistrySettings, Upgrades,
 };
 use tidewaiter_coordinator::mirror::{BINDINGS_PER_SYNC, MassDeletion};
@@ -69,8 +69,6 @@ pub(super) struct CoordinatorSettings {
     plugin_deny: Vec<String>,
     /// The public keys of which one must have signed the manifests of a plugin.
     plugin_trust: Vec<TrustedKey>,
-    /// In which namespaces plugins may have objects.
-    plugin_namespaces: ByPlugin<PluginNamespaces>,
     /// The service accounts with which the objects of plugins are read and written.
     plugin_service_accounts: ByPlugin<PluginAccount>,
     /// The switch for upgrades of nodes, as `ClusterUpgrade`s say.
@@ -156,7 +154,6 @@ impl Default for CoordinatorSettings {
             plugin_approval: PluginApproval::default(),
             plugin_deny: Vec::new(),
             plugin_trust: Vec::new(),
-            plugin_namespaces: ByPlugin::default(),
             plugin_service_accounts: ByPlugin::default(),
             upgrades: Upgrades::default(),
         }
@@ -199,7 +196,6 @@ impl CoordinatorSettings {
                 approval: self.plugin_approval.clone(),
                 deny: self.plugin_deny.clone(),
                 trust: self.plugin_trust.clone(),
-                namespaces: self.plugin_namespaces.clone(),
                 accounts: self.plugin_service_accounts.clone(),
             },
             upgrades: self.upgrades,
@@ -231,13 +227,10 @@ impl CoordinatorSettings {
                 quoted(name)
             );
         }
-        let denied = self.plugin_deny.iter().map(|kind| ("pluginDeny", kind));
-        let rows = self.plugin_namespaces.rows();
-        let permitted = rows.flat_map(|(_, row)| row.cluster_scoped.iter().map(|kind| ("pluginNamespaces", kind)));
-        if let Some((setting, kind)) = denied.chain(permitted).find(|(_, kind)| !is_kind(kind)) {
+        if let Some(kind) = self.plugin_deny.iter().find(|kind| !is_kind(kind)) {
             bail!(
-                "{}: {setting} has {}, must be kinds, for example ClusterRoleBinding.rbac.authorization.k8s.io, or Secret for one without a group or of any",
-                origins.of(setting),
+                "{}: pluginDeny has {}, must be kinds, for example ClusterRoleBinding.rbac.authorization.k8s.io, or Secret for one without a group or of any",
+                origins.of("pluginDeny"),
                 quoted(kind)
             );
         }

@@ -180,10 +180,9 @@ async fn what_the_schema_accepts_is_rendered_and_accepted_by_the_api_server() {
 }
 
 /// The objects that permit keys that the schema does not know: rows by plugin or kind, and what Helm sets.
-const OPEN: [&str; 5] = [
+const OPEN: [&str; 4] = [
     "/cloud/settings/quotas",
     "/coordinator/settings/pluginApproval",
-    "/coordinator/settings/pluginNamespaces",
     "/coordinator/settings/pluginServiceAccounts",
     "/global",
 ];

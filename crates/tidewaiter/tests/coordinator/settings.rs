@@ -302,25 +302,15 @@ fn what_limits_plugins_is_read_from_the_file_and_the_environment() {
     write(
         &file,
         &format!(
-            "pluginTrust: [{TRUSTED}]\npluginNamespaces: {{metrics/prometheus: {{namespaces: [monitoring], clusterScoped: \
-             [CustomResourceDefinition.apiextensions.k8s.io]}}}}\npluginServiceAccounts: {{'*': containership-core/plugins}}\npluginApproval: {{metrics/prometheus: manual}}\n"
+            "pluginTrust: [{TRUSTED}]\npluginServiceAccounts: {{'*': containership-core/plugins}}\npluginApproval: {{metrics/prometheus: manual}}\n"
         ),
     );
     let variables = [
-        ("TIDEWAITER_PLUGIN_NAMESPACES", r#"{"*"={namespaces=["others"]}}"#),
         ("TIDEWAITER_PLUGIN_SERVICE_ACCOUNTS__LOGS", "containership-core/logs"),
         ("TIDEWAITER_PLUGIN_APPROVAL__LOGS", "automatic"),
     ];
     let text = printed(&[&settings], &variables).out;
-    for words in [
-        TRUSTED,
-        "metrics/prometheus",
-        "monitoring",
-        "CustomResourceDefinition.apiextensions.k8s.io",
-        "others",
-    ] {
-        assert!(text.contains(words), "{words} in {text}");
-    }
+    assert!(text.contains(TRUSTED), "{text}");
     assert!(text.contains("logs: containership-core/logs"), "{text}");
     assert!(text.contains("containership-core/plugins"), "{text}");
     assert!(
@@ -339,13 +329,7 @@ fn what_limits_plugins_is_read_from_the_file_and_the_environment() {
             "systemNamespaces: ['*']",
             "systemNamespaces has \"*\", must be names of namespaces",
         ),
-        ("pluginNamespaces: {a/b/c: {namespaces: []}}", "TYPE/IMPLEMENTATION"),
-        ("pluginNamespaces: {a: {namespaces: [A_b]}}", "is no namespace"),
-        (
-            "pluginNamespaces: {a: {namespaces: [], clusterScoped: [secret]}}",
-            "must be kinds, for example",
-        ),
-        ("pluginNamespaces: {a: {names: []}}", "namespaces"),
+        ("pluginServiceAccounts: {a/b/c: d/e}", "TYPE/IMPLEMENTATION"),
         ("pluginDeny: [Secret.v1]", "must be kinds, for example"),
         ("pluginServiceAccounts: {a: default}", "write NAMESPACE/NAME"),
         ("pluginApproval: auto", "manual"),

@@ -15,7 +15,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use tidewaiter_api::containership::PluginSpec;
 use tidewaiter_api::values::quoted;
-use tidewaiter_api::{InvalidValue, ServiceAccountName};
+use tidewaiter_api::ServiceAccountName;
 use tidewaiter_cloud::models::values::Namespace;
 use tidewaiter_cloud::signed::TrustedKey;
 use tidewaiter_kit::client::impersonate;
@@ -60,8 +60,6 @@ pub struct PluginSettings {
     pub deny: Vec<String>,
     /// The keys of which one must have signed the manifests. Without keys, none needs a signature.
     pub trust: Vec<TrustedKey>,
-    /// In which namespaces plugins may have objects. Once it is set, a plugin without a row may have none.
-    pub namespaces: ByPlugin<PluginNamespaces>,
     /// The identities by which the objects of plugins are read and written. Once it is set, a plugin without a row is
     /// not applied.
     pub accounts: ByPlugin<PluginAccount>,
@@ -309,27 +307,6 @@ pub(super) fn is_key(text: &str) -> bool {
                 .all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
     };
     text.split('/').count() <= 2 && text.split('/').all(is_word)
-}
-
-/// The namespaces and cluster-wide objects that a plugin may have.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct PluginNamespaces {
-    /// The namespaces. The plugin may have these Namespaces themselves, too.
-    #[serde(deserialize_with = "names")]
-    pub namespaces: Vec<String>,
-    /// The cluster-scoped kinds, besides Namespaces: `CustomResourceDefinition.apiextensions.k8s.io`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub cluster_scoped: Vec<String>,
-}
-
-fn names<'de, D: Deserializer<'de>>(value: D) -> Result<Vec<String>, D::Error> {
-    let names = Vec::<String>::deserialize(value).map_err(|_| D::Error::custom("must be a list of namespaces"))?;
-    let invalid = |InvalidValue { shown, rule, .. }| D::Error::custom(format!("{shown} is no namespace: {rule}"));
-    for name in &names {
-        name.parse::<Namespace>().map_err(invalid)?;
-    }
-    Ok(names)
 }
 
 #[cfg(test)]

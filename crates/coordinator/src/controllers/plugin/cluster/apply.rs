@@ -16,7 +16,7 @@ use tidewaiter_kit::{Cache, Key, WriteLimits};
 
 use super::claim::Claimant;
 use super::follow::Followed;
-use super::observe::{Claim, Live, Observed, Seen, check_namespaces, check_scope, unhealthy};
+use super::observe::{Claim, Live, Observed, Seen, check_scope, unhealthy};
 use super::plan::{Action, End, Waits, plan, tiers};
 use super::remove::Removed;
 use super::wake::Wakes;
@@ -24,7 +24,7 @@ use super::{Cluster, Clusters, Written};
 use crate::controllers::listed::Listed;
 use crate::controllers::plugin::desired::{Goal, Object, ObjectId, Record, Saved, Store};
 use crate::controllers::plugin::report::{CHANGED_OFTEN, Facts, PluginError, Problem, Reporter, State, is_immutable};
-use crate::controllers::plugin::settings::{ByPlugin, Identity, PluginDrift, PluginNamespaces};
+use crate::controllers::plugin::settings::{Identity, PluginDrift};
 
 /// The number of times that one pass may observe and write: each job is one of them.
 const ROUNDS: usize = 100;
@@ -34,7 +34,6 @@ pub(crate) struct Applier {
     pub(crate) clusters: Clusters,
     pub(crate) plugins: Listed<Plugin>,
     pub(crate) inventories: Cache<PluginInventory>,
-    pub(crate) namespaces: ByPlugin<PluginNamespaces>,
     pub(crate) drift: PluginDrift,
     pub(crate) followed: Followed,
     pub(crate) wakes: Wakes,
@@ -77,9 +76,7 @@ impl Applier {
         self.wakes.observes(&key, record.lacks(release));
         let observed = cluster.observe(release, claimant).await;
         let (observed, places) = observed.map_err(PluginError::Read)?;
-        check_scope(release, &observed)
-            .and_then(|()| check_namespaces(&self.namespaces, identity, release, &observed))
-            .map_err(|refused| goal.refused(record, &refused))?;
+        check_scope(release, &observed).map_err(|refused| goal.refused(record, &refused))?;
         // A watch that begins wakes the plugin.
         self.wakes.obstructed(&key, observed.obstacles());
         self.followed.add_all(&goal.spec.id, cluster, &places);

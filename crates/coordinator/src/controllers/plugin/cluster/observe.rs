@@ -1,8 +1,5 @@
 //! The cluster, as far as a plugin is concerned: the objects that its version and its inventory name, who has them, and
 //! the objects that the version may not have there. In a namespace that does not exist, there is nothing.
-//!
-//! `pluginNamespaces` refuses a whole version before anything of it is written. It says what is applied, not what the
-//! applied objects do: a pod in a permitted namespace has the rights of its service account.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +14,6 @@ use super::read::{Read, Wanted};
 use super::{Cluster, Place};
 use crate::controllers::plugin::desired::{Object, ObjectId, Record, Refused, Release, refused};
 use crate::controllers::plugin::report::Problem;
-use crate::controllers::plugin::settings::{ByPlugin, Identity, PluginNamespaces};
 
 /// An object of the plugin in the cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -310,55 +306,3 @@ pub(crate) fn check_scope(release: &Release, observed: &Observed) -> Result<(), 
         Err(refused(object.id.to_string(), why))
     })
 }
-
-/// Refuses the release for the first object that the plugin may not have.
-pub(crate) fn check_namespaces(
-    limits: &ByPlugin<PluginNamespaces>,
-    plugin: &Identity,
-    release: &Release,
-    observed: &Observed,
-) -> Result<(), Refused> {
-    if limits.is_empty() {
-        return Ok(());
-    }
-    let Some(row) = limits.of(plugin) else {
-        let why = "pluginNamespaces has no row for it: add one, or one for *";
-        return Err(refused(format!("plugin {plugin}"), why));
-    };
-    release.all().try_for_each(|object| {
-        let why = refusal(row, object, observed.scope(object, release));
-        why.map_or(Ok(()), |why| Err(refused(object.id.to_string(), why)))
-    })
-}
-
-fn refusal(row: &PluginNamespaces, object: &Object, namespaced: Option<bool>) -> Option<String> {
-    let kind = object.id.kind_name();
-    let place = namespaced.map_or_else(|| object.id.clone(), |namespaced| object.id.in_scope(namespaced));
-    let permits = |namespace: &str| row.namespaces.iter().any(|permitted| permitted == namespace);
-    let elsewhere = |namespace: &str| {
-        let permitted = row.namespaces.join(", ");
-        format!(
-            "pluginNamespaces permits the plugin the namespaces {permitted}: move the object there, or add {namespace} to pluginNamespaces"
-        )
-    };
-    match (place.namespace.as_str(), namespaced) {
-        // Its kind is not served, and nothing of the release defines it: it cannot be applied.
-        ("", None) => None,
-        ("", Some(_)) if kind == "Namespace" => {
-            let name = object.id.name.as_str();
-            (!permits(name)).then(|| elsewhere(name))
-        }
-        ("", Some(_)) => {
-            let permitted = row.cluster_scoped.iter().any(|other| other.eq_ignore_ascii_case(&kind));
-            (!permitted).then(|| {
-                format!(
-                    "pluginNamespaces limits the plugin to namespaces, and the object is in none: leave it out, or add {kind} to clusterScoped"
-                )
-            })
-        }
-        (namespace, _) => (!permits(namespace)).then(|| elsewhere(namespace)),
-    }
-}
-
-#[cfg(test)]
-mod tests;
