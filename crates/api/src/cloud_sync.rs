@@ -28,7 +28,7 @@ pub const CLOUD_SYNC: &str = "cloud";
 /// (`kubectl wait --for=condition=Synced`).
 pub const SYNCED: &str = "Synced";
 
-/// Condition type: whether the brake holds deletions or additions of any kind.
+/// Condition type: whether the brake holds deletions of any kind.
 pub const HELD: &str = "Held";
 
 /// Annotation of the `CloudSync` whose value is the revision for which the brake releases what it holds.
@@ -73,7 +73,7 @@ pub const UNREADABLE_LIST: &str =
         name = "Held",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Held\")].status",
-        description = "Whether the brake holds deletions or additions"
+        description = "Whether the brake holds deletions"
     ),
     printcolumn(
         name = "Since",

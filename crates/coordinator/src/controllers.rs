@@ -51,8 +51,6 @@ use tidewaiter_cloud::models::Kind;
 pub struct Decisions {
     /// The condition under which a mass deletion takes place.
     pub mass_deletion: MassDeletion,
-    /// The number of role bindings that the cloud may add within one sync interval before they are held.
-    pub bindings_per_sync: u32,
     /// Pull secrets, and where the credentials of registries are stored.
     pub registries: RegistrySettings,
     /// The source of each Node's node pool.

@@ -2,8 +2,8 @@
 //!
 //! The change stream of the cloud wakes the loops; each polls besides. A loop (`lister`) asks the cloud and keeps its
 //! last complete response. A controller (`sync`) makes the objects of the cluster as that response, whichever of the
-//! two changed. What it would delete, and many role bindings at once, pass the brake (`brake`). The state of all loops
-//! is one object, `CloudSync` (`cloud_sync`).
+//! two changed. What it would delete passes the brake (`brake`). The state of all loops is one object, `CloudSync`
+//! (`cloud_sync`).
 
 mod board;
 mod brake;
@@ -60,9 +60,6 @@ pub(crate) use shown_upgrades::MirroredUpgrades;
 use stored::StoredList;
 use sync::SyncController;
 
-/// The number of role bindings that a sync may add, unless a setting says otherwise.
-pub const BINDINGS_PER_SYNC: u32 = 10;
-
 /// The settings of the mirror.
 #[derive(Clone, Debug)]
 pub struct MirrorSettings {
@@ -74,8 +71,6 @@ pub struct MirrorSettings {
     pub interval: std::time::Duration,
     /// The condition under which a mass deletion takes place.
     pub mass_deletion: MassDeletion,
-    /// The number of role bindings that may be added within one sync interval before they are held.
-    pub bindings_per_sync: u32,
     /// The place in which the credentials of registries are stored.
     pub registry_credentials: RegistryCredentialsIn,
     /// The setting of node upgrades.
@@ -142,7 +137,7 @@ pub fn start(
     tasks: &mut Tasks,
 ) -> Result<CloudLists, MetricsError> {
     let credentials = settings.registry_credentials;
-    let (per_sync, upgrades) = (settings.bindings_per_sync, settings.upgrades);
+    let upgrades = settings.upgrades;
     let mut mirror = Mirror::new(settings, changes, clients, context, tasks)?;
     let users = mirror.register(kinds::Users).list;
     let registry_credentials = mirror.register(kinds::RegistryCredentials(credentials)).list;
@@ -152,7 +147,6 @@ pub fn start(
     let node_pool_labels = mirror.register(kinds::NodePoolLabels);
     let roles = mirror.register(kinds::Roles);
     let role_bindings = mirror.register(kinds::RoleBindings {
-        per_sync,
         roles: roles.list.clone(),
         users,
     });

@@ -59,7 +59,6 @@ pub fn start(cloud: &Cloud, decisions: &Decisions, port: Port, mut role: Role<'_
         cluster,
         interval: cloud.interval,
         mass_deletion: decisions.mass_deletion,
-        bindings_per_sync: decisions.bindings_per_sync,
         registry_credentials: decisions.registries.registry_credentials,
         upgrades: decisions.upgrades,
     };

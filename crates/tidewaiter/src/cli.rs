@@ -119,8 +119,7 @@ pub(crate) enum Command {
     /// On a node, as root: installs and runs the upgrade scripts that the agent offers
     #[command(subcommand)]
     Host(HostCommand),
-    /// Releases changes that the coordinator holds: deletions of most objects of a kind, and additions of many role
-    /// bindings at once
+    /// Releases changes that the coordinator holds, such as deletions of most objects of a kind
     Release(ReleaseArgs),
     /// Shows and approves versions of plugins, and goes back to earlier ones
     #[command(subcommand)]

@@ -1,4 +1,4 @@
-//! The brake: a wrong response must neither delete what the cloud has, nor give many people new permissions. Pure.
+//! The brake: a wrong response must not delete what the cloud has. Pure.
 //!
 //! It counts the objects that the cloud listed before: at the start of the process those of the stored list and,
 //! without one, those of the cluster whose name is one of the cloud. Another object of the cluster is neither counted
@@ -8,12 +8,11 @@
 //! | --- | --- |
 //! | deletes an object that the cloud's record of deletions does not name | the record names it; the others go |
 //! | deletes, within ten sync intervals, more than half of more than `few` objects | the rule lets it pass |
-//! | adds, within one sync interval, more than the bound of a kind that has one | the rule lets it pass |
 //!
 //! A record that cannot be read names nothing. The rule is [`MassDeletion`]. With `Confirm`, a later response confirms
-//! a list: at least one sync interval after it, and with no deletion or addition that the first one did not have. It
-//! confirms nothing that the record does not name. Of kinds that only a person releases, deletions have the rule
-//! `Release`. A person can always release a list, by its revision.
+//! a list: at least one sync interval after it, and with no deletion that the first one did not have. It confirms
+//! nothing that the record does not name. Kinds that only a person releases have the rule `Release`. A person can
+//! always release a list, by its revision.
 //!
 //! An older cloud has no record. Then
 //!
@@ -25,7 +24,7 @@
 //! A list that itself lacks more than half, or the last objects, and of which deletions are held, adds nothing. While
 //! more than half of the window is missing and some of it is held, the window does not slide. It outlasts the process.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -35,7 +34,7 @@ use tidewaiter_kit::Key;
 use super::record::Record;
 use super::window::{Extent, Moment, Remembered, Scoped, Window};
 
-/// The condition under which a mass deletion, or many additions, take place.
+/// The condition under which a mass deletion takes place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum MassDeletion {
@@ -49,25 +48,19 @@ pub enum MassDeletion {
 /// The memory of the brake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Brake {
-    deletions: Holding<Key>,
-    additions: Holding<(Key, String)>,
+    deletions: Holding,
     window: Window,
     /// True if the window stands still, because too much is missing and held.
     holds_list: bool,
     /// The time when it began to hold what it holds.
     since: Option<Timestamp>,
-    /// The rights that each object gave which the cloud listed before; None before the first response, and without a
-    /// bound.
-    given: Option<BTreeMap<Key, String>>,
-    /// The times when objects were added that were not held, one for each object.
-    added: Vec<Duration>,
 }
 
-/// The first of the consecutive responses with the same held items, and its time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Holding<T>(Option<(BTreeSet<T>, Duration)>);
+/// The first of the consecutive responses with the same held deletions, and its time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Holding(Option<(BTreeSet<Key>, Duration)>);
 
-/// A response that would delete or add objects, and the rule for it.
+/// A response that would delete objects, and the rule for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Response {
     /// The time when the cloud last sent it.
@@ -78,25 +71,6 @@ pub(super) struct Response {
     pub(super) rule: MassDeletion,
     /// The sync interval.
     pub(super) interval: Duration,
-}
-
-/// The additions that are held.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Additions {
-    /// The objects that the cloud did not list before.
-    pub(super) new: BTreeSet<Key>,
-    /// The objects that would give something else than before.
-    pub(super) changed: BTreeSet<Key>,
-}
-
-impl Additions {
-    pub(super) fn is_empty(&self) -> bool {
-        self.new.is_empty() && self.changed.is_empty()
-    }
-
-    pub(super) fn contain(&self, key: &Key) -> bool {
-        self.new.contains(key) || self.changed.contains(key)
-    }
 }
 
 /// The held part of the deletions of a list.
@@ -156,11 +130,6 @@ impl Brake {
     /// The objects that it protects: at the first response of the process those that were listed `before`.
     pub(super) fn protected(&mut self, before: impl FnOnce() -> Scoped) -> &Scoped {
         self.window.protected(before)
-    }
-
-    /// The rights that each object gave which the cloud listed before this process, if that is known.
-    pub(super) fn remember(&mut self, given: impl FnOnce() -> BTreeMap<Key, String>) {
-        self.given.get_or_insert_with(given);
     }
 
     /// A list that cannot be read completely confirms no deletion.
@@ -230,8 +199,7 @@ impl Brake {
     }
 
     /// The list is in force but for what is held; `holds_mass` says whether that is a mass deletion. From now on the
-    /// brake protects `objects`. It remembers what they gave, and what recently deleted objects gave: a list that
-    /// brings these back adds nothing.
+    /// brake protects `objects`.
     pub(super) fn protect(&mut self, objects: Scoped, holds_mass: bool, now: Duration) {
         // Deletions that were confirmed, recorded or released count no more.
         if !holds_mass && self.deletions.0.take().is_some() {
@@ -239,81 +207,19 @@ impl Brake {
         } else {
             self.window.accept(objects, now);
         }
-        if let Some(given) = &mut self.given {
-            given.retain(|key, _| self.window.contains(key));
-        }
-    }
-
-    /// All additions of a response whose deletions are held: what is not protected, and what would give something else
-    /// than before. `listed` is what each object gives.
-    pub(super) fn all_additions(&mut self, listed: &BTreeMap<Key, String>) -> Additions {
-        let protected = self.window.protected(Scoped::new);
-        let (old, new): (BTreeSet<&Key>, BTreeSet<&Key>) = listed.keys().partition(|key| protected.contains_key(*key));
-        let is_changed = |key: &&&Key| {
-            let before = self.given.as_ref().and_then(|given| given.get(**key));
-            before.is_some_and(|before| listed.get(**key) != Some(before))
-        };
-        Additions {
-            changed: old.iter().filter(is_changed).map(|key| (*key).clone()).collect(),
-            new: new.into_iter().cloned().collect(),
-        }
-    }
-
-    /// The additions of a response that are held because there are more than `bound` of them within one sync interval.
-    /// `listed` is what each object gives. Without a stored list, the first response of the process is compared with
-    /// what was listed `before`, by name; if that is nothing, everything may be added.
-    pub(super) fn held_additions(
-        &mut self,
-        listed: BTreeMap<Key, String>,
-        before: impl FnOnce() -> BTreeSet<Key>,
-        bound: usize,
-        response: Response,
-    ) -> Additions {
-        let mut given = self.given.take().unwrap_or_else(|| {
-            let present = before();
-            let known = listed
-                .iter()
-                .filter(|(key, _)| present.is_empty() || present.contains(*key));
-            known.map(|(key, gives)| (key.clone(), gives.clone())).collect()
-        });
-        let added: BTreeSet<(Key, String)> = listed
-            .into_iter()
-            .filter(|(key, gives)| given.get(key) != Some(gives))
-            .collect();
-        let recent = |at: &Duration| at.saturating_add(response.interval) > response.confirmed;
-        self.added.retain(recent);
-        let mut held = Additions::default();
-        if self.added.len() + added.len() <= bound {
-            self.additions = Holding::default();
-            self.added.extend(added.iter().map(|_| response.confirmed));
-            given.extend(added);
-        } else if self.additions.lets(&added, response) {
-            given.extend(added);
-        } else {
-            let keys = added.into_iter().map(|(key, _)| key);
-            (held.changed, held.new) = keys.partition(|key| given.contains_key(key));
-        }
-        self.given = Some(given);
-        held
     }
 }
 
-impl<T> Default for Holding<T> {
-    fn default() -> Self {
-        Self(None)
-    }
-}
-
-impl<T: Ord + Clone> Holding<T> {
-    /// Returns true if the response may change these.
-    fn lets(&mut self, items: &BTreeSet<T>, response: Response) -> bool {
+impl Holding {
+    /// Returns true if the response may delete these.
+    fn lets(&mut self, deletions: &BTreeSet<Key>, response: Response) -> bool {
         if response.released {
-            self.0 = Some((items.clone(), response.confirmed));
+            self.0 = Some((deletions.clone(), response.confirmed));
             return true;
         }
-        let known = self.0.as_ref().filter(|(held, _)| items.is_subset(held));
+        let known = self.0.as_ref().filter(|(held, _)| deletions.is_subset(held));
         let Some((_, since)) = known else {
-            self.0 = Some((items.clone(), response.confirmed));
+            self.0 = Some((deletions.clone(), response.confirmed));
             return false;
         };
         response.rule == MassDeletion::Confirm && response.confirmed >= since.saturating_add(response.interval)
@@ -700,114 +606,5 @@ mod tests {
         let mut next = restarted(brake, 60);
         assert_eq!(next.held_since(true, Timestamp::from_second(60).unwrap()), Some(begun));
         assert_eq!(next.held_since(false, begun), None);
-    }
-
-    #[test]
-    fn a_list_whose_deletions_are_held_adds_nothing() {
-        let mut brake = Brake::default();
-        let listed = |letters: &str, gives: &str| -> BTreeMap<Key, String> {
-            scoped(letters).into_keys().map(|key| (key, gives.to_owned())).collect()
-        };
-        brake.protected(|| scoped("ab"));
-        brake.held_additions(listed("ab", "read"), BTreeSet::new, 10, response(0, Confirm));
-        let found = brake.all_additions(&listed("bxy", "write"));
-        let names = |keys: &BTreeSet<Key>| keys.iter().map(Key::name).collect::<String>();
-        assert_eq!((&*names(&found.new), &*names(&found.changed)), ("xy", "b"));
-        assert!(brake.all_additions(&listed("ab", "read")).is_empty());
-    }
-
-    /// The cloud's list at a second: a letter for each object, in upper case when it gives something else.
-    type Listed = (u64, &'static str);
-
-    /// After each response, what is held: the new ones, and those that changed.
-    fn held_of(cluster: &str, responses: &[Listed], rule: MassDeletion) -> Vec<String> {
-        let mut brake = Brake::default();
-        let key = |letter: char| Key::new(&letter.to_ascii_lowercase().to_string());
-        let words = |keys: &BTreeSet<Key>| keys.iter().map(Key::name).collect::<String>();
-        let holds = responses.iter().map(|(second, letters)| {
-            let listed: BTreeMap<Key, String> = letters
-                .chars()
-                .map(|letter| (key(letter), letter.to_string()))
-                .collect();
-            let present = || cluster.chars().map(key).collect();
-            let stays: BTreeSet<Key> = listed.keys().cloned().collect();
-            let held = brake.held_additions(listed, present, 3, response(*second, rule));
-            let stays = stays.difference(&held.new).map(|key| (key.clone(), String::new()));
-            brake.protect(stays.collect(), false, Duration::from_secs(*second));
-            format!("{}/{}", words(&held.new), words(&held.changed))
-        });
-        holds.collect()
-    }
-
-    #[test]
-    fn more_additions_than_the_bound_are_held_until_they_are_confirmed() {
-        for (cluster, responses, expected) in [
-            // The first response: into an empty cluster, and after a restart.
-            ("", &[(0, "abcdef")][..], &["/"][..]),
-            ("ab", &[(0, "abcde")], &["/"]),
-            ("ab", &[(0, "abcdef")], &["cdef/"]),
-            // What an edit in the cluster changed is put right: the first response is not compared with what objects
-            // give there.
-            ("abcdef", &[(0, "ABCDEF")], &["/"]),
-            // Up to the bound, and beyond it.
-            ("a", &[(0, "a"), (1, "abcd")], &["/", "/"]),
-            ("a", &[(0, "a"), (1, "abcde")], &["/", "bcde/"]),
-            ("abcd", &[(0, "abcd"), (1, "ABCd")], &["/", "/"]),
-            ("abcd", &[(0, "abcd"), (1, "ABCDe")], &["/", "e/abcd"]),
-            // Within one interval, however many responses there are.
-            ("a", &[(0, "a"), (1, "abcd"), (30, "abcde")], &["/", "/", "e/"]),
-            ("a", &[(0, "a"), (1, "abcd"), (31, "abcde")], &["/", "/", "/"]),
-            // Confirmed one interval later, unless there are more.
-            ("a", &[(0, "a"), (1, "abcde"), (30, "abcde")], &["/", "bcde/", "bcde/"]),
-            (
-                "a",
-                &[(0, "a"), (1, "abcde"), (31, "abcde"), (32, "abcdefg")],
-                &["/", "bcde/", "/", "/"],
-            ),
-            (
-                "a",
-                &[(0, "a"), (1, "abcde"), (31, "abcdef")],
-                &["/", "bcde/", "bcdef/"],
-            ),
-            // Another list in between ends it.
-            (
-                "a",
-                &[(0, "a"), (1, "abcde"), (2, "a"), (31, "abcde")],
-                &["/", "bcde/", "/", "bcde/"],
-            ),
-            // What a list deleted comes back, if it gives the same.
-            ("abcde", &[(0, "abcde"), (100, "a"), (150, "abcde")], &["/", "/", "/"]),
-            (
-                "abcde",
-                &[(0, "abcde"), (100, "a"), (150, "aBCDE")],
-                &["/", "/", "/bcde"],
-            ),
-        ] {
-            let found = held_of(cluster, responses, MassDeletion::Confirm);
-            assert_eq!(found, expected, "{responses:?} into {cluster:?}");
-        }
-    }
-
-    #[test]
-    fn with_release_only_a_person_lets_additions_pass() {
-        let responses = [(0, "a"), (1, "abcde"), (1_000, "abcde")];
-        let found = held_of("a", &responses, MassDeletion::Release);
-        assert_eq!(found, ["/", "bcde/", "bcde/"]);
-        let mut brake = Brake::default();
-        let listed = || ["a", "b"].map(|name| (Key::new(name), String::new())).into();
-        let released = Response {
-            released: true,
-            ..response(2, MassDeletion::Release)
-        };
-        let cluster = || [Key::new("z")].into();
-        let held = brake.held_additions(listed(), cluster, 1, response(1, MassDeletion::Release));
-        assert_eq!(held.new.len(), 2);
-        assert_eq!(
-            brake.held_additions(listed(), cluster, 1, released),
-            Additions::default()
-        );
-        // It was used, and they are not new any more.
-        let again = brake.held_additions(listed(), cluster, 1, response(3, MassDeletion::Release));
-        assert_eq!(again, Additions::default());
     }
 }

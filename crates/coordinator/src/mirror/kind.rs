@@ -93,12 +93,6 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
         items
     }
 
-    /// The number of objects that may be added within one sync interval before the brake holds them; None for a kind
-    /// without a bound.
-    fn bound(&self) -> Option<usize> {
-        None
-    }
-
     /// The largest number of objects of which more than half may be deleted if the cloud's record names them.
     fn few(&self) -> usize {
         FEW
@@ -115,7 +109,7 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
         String::new()
     }
 
-    /// The right that a resource gives: one that gives something else counts as added. Only of a kind with a bound.
+    /// The right that a resource gives: a list that lacks most of the kind, and is held, changes none.
     fn gives(&self, _resource: &Self::Resource) -> String {
         String::new()
     }

@@ -1,6 +1,6 @@
 //! The changes that make the cluster as the cloud says, for one kind. Pure, but for the memory of the brake.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tidewaiter_api::cloud_sync::UNREADABLE_LIST;
 use tidewaiter_kit::Key;
 use tidewaiter_kit::children::{Changes, compare};
 
-use super::brake::{Additions, Brake, DeletionHold, MassDeletion, Response, TooMany};
+use super::brake::{Brake, DeletionHold, MassDeletion, Response, TooMany};
 use super::cloud_list::Specs;
 use super::listing::Listing;
 use super::record::Record;
@@ -36,23 +36,22 @@ pub(super) struct Rules<'a> {
     pub(super) record: &'a Record,
     /// True if only a person releases deletions, whatever `mass_deletion` is.
     pub(super) by_person: bool,
-    /// The number of objects that may be added within one sync interval; None for a kind without a bound.
-    pub(super) bound: Option<usize>,
     /// The largest number of objects of which more than half may be deleted if the cloud's record names them.
     pub(super) few: usize,
 }
 
 /// The traits of a kind in a plan.
 pub(super) struct Traits<'a, R> {
-    /// The list that an earlier process stored, if there is one and the cloud has listed nothing since.
-    pub(super) stored: Option<&'a Specs<R>>,
+    /// The list that was in force before, if there is one: for the first list of the cloud, the one that an earlier
+    /// process stored.
+    pub(super) before: Option<&'a Specs<R>>,
     /// The memory of that process besides.
     pub(super) remembered: Option<&'a Remembered>,
     /// True if an object of the cloud can have this name.
     pub(super) is_name: &'a dyn Fn(&str) -> bool,
     /// True if the mirror may change and delete an object of the cluster.
     pub(super) ours: &'a dyn Fn(&R) -> bool,
-    /// The right that an object gives: one that gives something else counts as added.
+    /// The right that an object gives: a list that adds nothing changes none.
     pub(super) gives: &'a dyn Fn(&R) -> String,
     /// The scope of an object, which a list must not empty.
     pub(super) scope: &'a dyn Fn(&R) -> String,
@@ -68,22 +67,37 @@ pub(super) struct Plan<R> {
     pub(super) lost: BTreeSet<Key>,
 }
 
-/// Deletions and additions that are held.
+/// Deletions that are held, and the additions of the same list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hold {
     /// The objects that would be deleted.
     pub(super) deletions: BTreeSet<Key>,
-    /// The objects that would be created, or changed so that they give something else.
+    /// The additions, if the list lacks too much to be right.
     pub(super) additions: Additions,
     /// The number of objects deleted within the last ten sync intervals that count with these.
     pub(super) counted: usize,
-    /// The reason: that of the deletions, if any are held.
+    /// The reason for the hold.
     pub(super) reason: HoldReason,
     /// The display names of the first objects.
     pub(super) names: Vec<String>,
 }
 
-/// The reason why something is held.
+/// The additions of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Additions {
+    /// The objects that are not protected.
+    pub(super) new: BTreeSet<Key>,
+    /// The objects that would give another right than before.
+    pub(super) changed: BTreeSet<Key>,
+}
+
+impl Additions {
+    fn contain(&self, key: &Key) -> bool {
+        self.new.contains(key) || self.changed.contains(key)
+    }
+}
+
+/// The reason why deletions are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HoldReason {
     /// The cloud's record of deletions does not name them.
@@ -96,8 +110,6 @@ pub(super) enum HoldReason {
     MostObjects,
     /// The response contains an object without a valid id, which may be any of those that are missing from it.
     Unreadable,
-    /// More objects would be added than may be within one sync interval.
-    ManyAdditions,
 }
 
 impl HoldReason {
@@ -111,7 +123,6 @@ impl HoldReason {
             }
             Self::MostObjects => "more than half of the objects would be deleted within ten sync intervals",
             Self::Unreadable => UNREADABLE_LIST,
-            Self::ManyAdditions => "more would be added within one sync interval than bindingsPerSync permits",
         }
     }
 }
@@ -176,7 +187,11 @@ pub(super) fn plan<R: Resource + Clone>(
         changes.hold(reason.text(), |object| deletions.contains(&Key::of(object)));
     }
     stays.retain(|key, _| listing.contains(key) || deletions.contains(key));
-    let additions = held_additions(listing, actual, traits, brake, rules, holds_additions);
+    let additions = if holds_additions {
+        all_additions(listing, &stays, traits)
+    } else {
+        Additions::default()
+    };
     changes.create.retain(|object| !additions.contain(&Key::of(object)));
     changes
         .update
@@ -184,9 +199,8 @@ pub(super) fn plan<R: Resource + Clone>(
     let let_through = listing.desired.iter().filter(|(key, _)| !additions.new.contains(*key));
     stays.extend(let_through.map(|(key, object)| (key.clone(), (traits.scope)(object))));
     brake.protect(stays, too_many.is_some(), rules.confirmed);
-    let many = (!additions.is_empty()).then_some(HoldReason::ManyAdditions);
     let lost = missing.difference(&deletions).cloned().collect();
-    let hold = reason.or(many).map(|reason| Hold {
+    let hold = reason.map(|reason| Hold {
         deletions,
         additions,
         counted,
@@ -196,36 +210,27 @@ pub(super) fn plan<R: Resource + Clone>(
     Plan { changes, hold, lost }
 }
 
-/// The additions that are held: all of a list that lacks too much, if `all`, and those beyond the bound of the kind.
-fn held_additions<R: Resource + Clone>(
-    listing: &Listing<R>,
-    actual: &[Arc<R>],
-    traits: &Traits<'_, R>,
-    brake: &mut Brake,
-    rules: Rules<'_>,
-    all: bool,
-) -> Additions {
-    let effects = listing.desired.iter();
-    let effects: BTreeMap<Key, String> = effects
-        .map(|(key, object)| (key.clone(), (traits.gives)(object)))
-        .collect();
-    if let (Some(_), Some(stored)) = (rules.bound, traits.stored) {
-        let gives = |object: &Arc<R>| (Key::of(&**object), (traits.gives)(object));
-        brake.remember(|| stored.values().flatten().map(gives).collect());
+/// The additions of a list: what is not `protected`, and what would give another right than as it was listed before.
+fn all_additions<R: Resource>(listing: &Listing<R>, protected: &Scoped, traits: &Traits<'_, R>) -> Additions {
+    let (old, new): (Vec<_>, Vec<_>) = listing
+        .desired
+        .iter()
+        .partition(|(key, _)| protected.contains_key(*key));
+    let is_changed = |(key, object): &(&Key, &R)| {
+        let before = traits.before.and_then(|before| before.get(key.name())?.as_ref());
+        before.is_some_and(|before| (traits.gives)(before) != (traits.gives)(object))
+    };
+    let changed = old.into_iter().filter(is_changed);
+    Additions {
+        new: new.into_iter().map(|(key, _)| key.clone()).collect(),
+        changed: changed.map(|(key, _)| key.clone()).collect(),
     }
-    if all {
-        return brake.all_additions(&effects);
-    }
-    rules.bound.map_or_else(Additions::default, |bound| {
-        let before = || listed_before(actual, traits).into_keys().collect();
-        brake.held_additions(effects, before, bound, rules.response(&listing.revision))
-    })
 }
 
 /// The objects that the cloud listed before this process: those of the stored list. Without one, those of the cluster
 /// that may come from it: anyone who may write objects could otherwise have the first list held.
 fn listed_before<R: Resource>(actual: &[Arc<R>], traits: &Traits<'_, R>) -> Scoped {
-    if let Some(stored) = traits.stored {
+    if let Some(stored) = traits.before {
         let stored: Vec<_> = stored.values().flatten().cloned().collect();
         let mut before = scoped(&stored, |_| true, traits);
         let unstored = traits
@@ -377,7 +382,7 @@ mod tests {
     }
 
     const TRAITS: Traits<'static, ServiceAccount> = Traits {
-        stored: None,
+        before: None,
         remembered: None,
         is_name: &|name| name.len() == 1,
         ours: &|_| true,
@@ -394,7 +399,6 @@ mod tests {
             released: None,
             record: &ABSENT,
             by_person: false,
-            bound: None,
             few: FEW,
         }
     }
@@ -517,9 +521,9 @@ mod tests {
     #[test]
     fn at_the_first_list_only_what_the_cloud_may_have_listed_is_protected() {
         let all = ["a", "b", "forged-1", "forged-2", "forged-3", "x", "y", "z"];
-        let first = |listed: &[&str], stored: Option<&Specs<ServiceAccount>>| {
+        let first = |listed: &[&str], before: Option<&Specs<ServiceAccount>>| {
             let actual: Vec<_> = all.iter().map(|name| Arc::new(object(name))).collect();
-            let traits = Traits { stored, ..TRAITS };
+            let traits = Traits { before, ..TRAITS };
             let plan = plan(&listing(listed, &[]), &actual, &traits, &mut Brake::default(), rules(0));
             let held = plan.hold.map(|hold| hold.deletions.len()).unwrap_or_default();
             (plan.changes.delete.len(), held)
@@ -533,41 +537,33 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stored_list_gave_is_added_by_no_list_and_all_else_is() {
+    fn a_list_that_lacks_most_adds_nothing_and_gives_no_other_right() {
         let gives = |object: &ServiceAccount| object.metadata.generate_name.clone().unwrap_or_default();
-        let stored = ["a", "b"].map(|name| (name.to_owned(), Some(Arc::new(object(name)))));
-        let stored = Specs::from(stored);
+        let before = ["a", "b", "d", "e", "f"].map(|name| (name.to_owned(), Some(Arc::new(object(name)))));
+        let before = Specs::from(before);
         let traits = Traits {
-            stored: Some(&stored),
+            before: Some(&before),
             gives: &gives,
             ..TRAITS
         };
-        let mut listed = listing(&["a", "b", "c"], &[]);
-        listed.desired.get_mut(&Key::new("b")).unwrap().metadata.generate_name = Some("more".to_owned());
-        let rules = Rules {
-            bound: Some(1),
-            ..rules(0)
+        // The cluster has both, by somebody who forged them.
+        let more = |name| {
+            let mut object = object(name);
+            object.metadata.generate_name = Some("more".to_owned());
+            object
         };
-        // The cluster has it, by somebody who forged it.
-        let actual = ["b", "c"].map(|name| Arc::new(object(name)));
-        let hold = plan(&listed, &actual, &traits, &mut Brake::default(), rules)
-            .hold
-            .unwrap();
-        assert_eq!(hold.additions.new, [Key::new("c")].into());
-        assert_eq!(hold.additions.changed, [Key::new("b")].into());
-    }
-
-    #[test]
-    fn a_forged_object_has_none_of_the_first_additions_held() {
-        for (present, held) in [(&[][..], 0), (&["forged-1", "forged-2"], 0), (&["a"], 2)] {
-            let actual: Vec<_> = present.iter().map(|name| Arc::new(object(name))).collect();
-            let rules = Rules {
-                bound: Some(1),
-                ..rules(0)
-            };
-            let listed = listing(&["a", "b", "c"], &[]);
-            let hold = plan(&listed, &actual, &TRAITS, &mut Brake::default(), rules).hold;
-            assert_eq!(hold.map_or(0, |hold| hold.additions.new.len()), held, "{present:?}");
+        let actual = [object("a"), more("b"), object("c")].map(Arc::new);
+        for (names, expected, new, changed) in [
+            (&["a", "b", "c"][..], "+ =a - held 3+2 MostObjects", "c", "b"),
+            (&["a", "b", "c", "d", "e"], "+de =abc - held nothing", "", ""),
+        ] {
+            let mut listed = listing(names, &[]);
+            listed.desired.insert(Key::new("b"), more("b"));
+            let plan = plan(&listed, &actual, &traits, &mut Brake::default(), rules(0));
+            let held = plan.hold.clone().map(|hold| hold.additions).unwrap_or_default();
+            let text = |keys: &BTreeSet<Key>| keys.iter().map(Key::name).collect::<String>();
+            assert_eq!((&*text(&held.new), &*text(&held.changed)), (new, changed), "{names:?}");
+            assert_eq!(shown(plan), expected, "{names:?}");
         }
     }
 
@@ -641,51 +637,6 @@ mod tests {
         assert!(planned(&listing(&[], &[]), &actual, &mut brake, 0, None).contains("held 6"));
         assert!(planned(&listing(&actual, &[]), &actual, &mut brake, 10, None).contains("held nothing"));
         assert!(planned(&listing(&[], &[]), &actual, &mut brake, 40, None).contains("held 6"));
-    }
-
-    #[test]
-    fn held_additions_are_neither_created_nor_changed_and_are_not_protected() {
-        let gives = |object: &ServiceAccount| {
-            let annotations = object.metadata.annotations.iter().flatten();
-            annotations.map(|(_, value)| value.clone()).collect()
-        };
-        let mut brake = Brake::default();
-        let mut step = |names: &[&str], changed: &[&str], second: u64, bound: Option<usize>| {
-            let mut listed = listing(names, &[]);
-            for name in changed {
-                let object = listed.desired.get_mut(&Key::new(name)).unwrap();
-                object.metadata.annotations = Some([("role".to_owned(), "admin".to_owned())].into());
-            }
-            let actual: Vec<_> = ["a", "b"].map(|name| Arc::new(object(name))).into();
-            let rules = Rules {
-                mass_deletion: MassDeletion::Release,
-                bound,
-                ..rules(second)
-            };
-            let traits = Traits {
-                gives: &gives,
-                ..TRAITS
-            };
-            let Plan { changes, hold, .. } = plan(&listed, &actual, &traits, &mut brake, rules);
-            let named = |objects: Vec<&ServiceAccount>| -> String {
-                objects.iter().filter_map(|it| it.metadata.name.clone()).collect()
-            };
-            let held = hold.map(|hold| format!("{} {:?}", hold.count(), hold.reason));
-            (
-                named(changes.create.iter().collect()),
-                named(changes.update.iter().map(|(desired, _)| desired).collect()),
-                held.unwrap_or_default(),
-            )
-        };
-        let of = |create: &str, update: &str, held: &str| (create.to_owned(), update.to_owned(), held.to_owned());
-        assert_eq!(step(&["a", "b"], &[], 0, Some(1)), of("", "ab", ""));
-        let many = ["a", "b", "c", "d", "e", "f"];
-        let held = of("", "b", "5 ManyAdditions");
-        assert_eq!(step(&many, &["a"], 1, Some(1)), held);
-        assert_eq!(step(&many, &["a"], 1_000, Some(1)), held);
-        // They were never there, so their absence is no mass deletion.
-        assert_eq!(step(&["a", "b"], &[], 1_001, Some(1)), of("", "ab", ""));
-        assert_eq!(step(&many, &[], 1_100, None), of("cdef", "ab", ""));
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
     }
 
     /// The stored list, as far as it is known.
-    pub(super) fn known(&self) -> Option<Arc<Specs<R>>> {
+    fn known(&self) -> Option<Arc<Specs<R>>> {
         match &*self.stored.lock() {
             Stored::List(list) => Some(Arc::clone(list)),
             Stored::Unread | Stored::Nothing => None,

@@ -143,11 +143,10 @@ impl<K: MirroredKind> SyncController<K> {
             return result.map(|()| Next::UntilChanged);
         }
         // That deletions are held is an error, too, and shown otherwise.
-        let holds_deletions = hold.as_ref().is_some_and(|hold| !hold.deletions.is_empty());
         let failed = result
             .as_ref()
             .err()
-            .filter(|error| !holds_deletions || !error.is_refusal());
+            .filter(|error| hold.is_none() || !error.is_refusal());
         let error = failed.map(|error| Chain(error).to_string());
         let since = self.brake.lock().held_since(hold.is_some(), clock.now());
         self.board.applied(
@@ -287,13 +286,12 @@ impl<K: MirroredKind> SyncController<K> {
             released: released.as_deref(),
             record: &known.record,
             by_person: kind.is_released_by_person(),
-            bound: kind.bound(),
             few: kind.few(),
         };
-        let stored = self.stored.known().filter(|_| !self.shared.list.is_current());
+        let before = self.stored.before(&self.shared.list);
         let remembered = self.stored.remembered();
         let traits = Traits {
-            stored: stored.as_deref(),
+            before: before.as_deref(),
             remembered: Some(&remembered),
             is_name: &K::is_name,
             ours: &ours,

@@ -129,15 +129,6 @@ impl Window {
         self.protected.get_or_insert_with(before)
     }
 
-    /// Returns true if the object is protected, or was deleted within the window.
-    pub(super) fn contains(&self, key: &Key) -> bool {
-        let is_protected = self
-            .protected
-            .as_ref()
-            .is_some_and(|protected| protected.contains_key(key));
-        is_protected || self.deleted.contains_key(key)
-    }
-
     /// Forgets what happened before the window that ends `now`.
     pub(super) fn slide(&mut self, now: Duration, length: Duration) {
         let is_recent = |at: &Duration| at.saturating_add(length) > now;

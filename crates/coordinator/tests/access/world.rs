@@ -252,7 +252,6 @@ fn mirror_of(cloud: &Script, role: &mut Wiring) -> CloudLists {
         cluster,
         interval: INTERVAL,
         mass_deletion: MassDeletion::Release,
-        bindings_per_sync: mirror::BINDINGS_PER_SYNC,
         registry_credentials: RegistryCredentialsIn::Secret,
         upgrades: Upgrades::default(),
     };

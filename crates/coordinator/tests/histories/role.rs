@@ -64,7 +64,6 @@ pub async fn run(parts: RoleParts) -> Result<(), TaskEnded> {
         cluster,
         interval: INTERVAL,
         mass_deletion,
-        bindings_per_sync: mirror::BINDINGS_PER_SYNC,
         registry_credentials: RegistryCredentialsIn::Secret,
         upgrades: Upgrades::default(),
     };

@@ -96,7 +96,6 @@ impl World {
             cluster,
             interval: self.interval,
             mass_deletion: self.mass_deletion,
-            bindings_per_sync: mirror::BINDINGS_PER_SYNC,
             registry_credentials: self.credentials,
             upgrades: Upgrades::default(),
         };

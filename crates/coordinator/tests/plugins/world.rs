@@ -163,7 +163,6 @@ impl World {
             cluster,
             interval: INTERVAL,
             mass_deletion: MassDeletion::Confirm,
-            bindings_per_sync: mirror::BINDINGS_PER_SYNC,
             registry_credentials: RegistryCredentialsIn::Secret,
             upgrades: Upgrades::default(),
         };

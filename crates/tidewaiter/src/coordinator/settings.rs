@@ -18,7 +18,7 @@ use tidewaiter_coordinator::controllers::{
     ByPlugin, Decisions, PluginAccount, PluginApproval, PluginDrift, PluginSettings, PluginSync,
     RbacSettings, RegistrySettings, Upgrades,
 };
-use tidewaiter_coordinator::mirror::{BINDINGS_PER_SYNC, MassDeletion};
+use tidewaiter_coordinator::mirror::MassDeletion;
 use tidewaiter_coordinator::node_pools::NodePools;
 use tidewaiter_kit::SystemClock;
 use tidewaiter_kit::files;
@@ -30,9 +30,6 @@ use super::environment::{ALIASES, API_KEY};
 use crate::controller::environment::{Variables, variable};
 use crate::settings::LeasePlace;
 
-/// The highest value of `bindingsPerSync`: more bindings than a cluster has.
-const MAX_BINDINGS: u32 = 10_000;
-
 /// The settings of the coordinator, besides those of every role.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
@@ -43,9 +40,6 @@ pub(super) struct CoordinatorSettings {
     pub(super) endpoints: EndpointSettings,
     /// The condition under which a mass deletion takes place.
     mass_deletion: MassDeletion,
-    /// The number of role bindings that the cloud may add within one sync interval before they are held.
-    #[serde(deserialize_with = "bindings")]
-    bindings_per_sync: u32,
     /// The source of a Node's node pool.
     node_pools: NodePools,
     /// The Lease of the leader.
@@ -111,13 +105,6 @@ fn duration_text<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, 
         .map_err(|_| D::Error::custom("must be a duration with a unit, from 1s to 24h, for example 30s"))
 }
 
-/// Anyone who wants no bound sets the highest one.
-fn bindings<'de, D: Deserializer<'de>>(value: D) -> Result<u32, D::Error> {
-    let number = u32::deserialize(value).ok();
-    let valid = number.filter(|number| (1..=MAX_BINDINGS).contains(number));
-    valid.ok_or_else(|| D::Error::custom(format!("must be a whole number from 1 to {MAX_BINDINGS}")))
-}
-
 /// The port for `/metadata` and `/terminate`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
@@ -139,7 +126,6 @@ impl Default for CoordinatorSettings {
             cloud: CloudSettings::default(),
             endpoints: EndpointSettings::default(),
             mass_deletion: MassDeletion::default(),
-            bindings_per_sync: BINDINGS_PER_SYNC,
             node_pools: NodePools::default(),
             lease: LeasePlace {
                 namespace: CONTAINERSHIP_NAMESPACE.to_owned(),
@@ -182,7 +168,6 @@ impl CoordinatorSettings {
     pub(super) fn decisions(&self) -> Decisions {
         Decisions {
             mass_deletion: self.mass_deletion,
-            bindings_per_sync: self.bindings_per_sync,
             registries: self.registries.clone(),
             node_pools: self.node_pools,
             rbac: RbacSettings {

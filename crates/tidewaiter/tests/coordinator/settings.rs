@@ -175,9 +175,6 @@ fn what_is_printed_is_a_settings_file_that_the_variables_override() {
     write(&file, &text);
     let settings = format!("--settings={}", file.display());
     assert_eq!(printed(&[&settings], &[]).out, text);
-    assert!(text.contains("bindingsPerSync: 10\n"), "{text}");
-    let set = printed(&[&settings], &[("TIDEWAITER_BINDINGS_PER_SYNC", "25")]).out;
-    assert!(set.contains("bindingsPerSync: 25\n"), "{set}");
     let both = [
         ("CONTAINERSHIP_CLOUD_SYNC_INTERVAL_SEC", "50s"),
         ("CONTAINERSHIP_CLOUD_CLUSTER_ID", ORGANIZATION),
@@ -251,20 +248,6 @@ fn a_wrong_value_is_named_with_its_source_and_what_is_allowed() {
         "{}",
         ran.err
     );
-    for wrong in ["0", "-1", "10001", "1.5", "many", "[]"] {
-        write(&file, &format!("bindingsPerSync: {wrong}\n"));
-        let ran = run(&["--print-config", &settings], &[]);
-        let words = [
-            "settings.yaml",
-            "bindingsPerSync",
-            "must be a whole number from 1 to 10000",
-        ];
-        assert!(
-            ran.code == Some(2) && words.iter().all(|word| ran.err.contains(word)),
-            "{wrong}: {}",
-            ran.err
-        );
-    }
     write(&file, "cloud: {organizationId: acme}\n");
     let ran = run(&[&settings], &[]);
     assert!(

@@ -30,9 +30,6 @@ const CONFIRMED_EVERY: SignedDuration = SignedDuration::from_hours(1);
 /// The reason of the conditions while deletions are held.
 const DELETIONS_HELD: &str = "DeletionsHeld";
 
-/// The reason while only additions are held.
-const ADDITIONS_HELD: &str = "AdditionsHeld";
-
 /// The reason while only `ClusterRoles` of another coordinator are held.
 const ROLES_HELD: &str = "RolesHeld";
 
@@ -201,7 +198,6 @@ fn headline(condition: &Condition) -> &str {
         "Applying" => "the last list of the cloud is being written to the cluster.",
         "ObjectsRefused" => "the cloud lists malformed objects, which are not mirrored.",
         DELETIONS_HELD => "deletions are held; see the status for how to release them.",
-        ADDITIONS_HELD => "additions are held; see the status for how to release them.",
         ROLES_HELD => {
             "ClusterRoles of another coordinator are held; see the status for how to keep or release their rules."
         }
@@ -224,8 +220,7 @@ fn synced(loops: &[LoopState], before: &[Condition], now: Timestamp) -> Conditio
             "Applying",
             failed(&|state| state.is_writing.then(|| "is being written to the cluster".to_owned())),
         ),
-        (DELETIONS_HELD, failed(&|state| held_because(state, false))),
-        (ADDITIONS_HELD, failed(&|state| held_because(state, true))),
+        (DELETIONS_HELD, failed(&held_because)),
         (
             "ObjectsRefused",
             failed(&|state| {

@@ -16,8 +16,6 @@ use crate::mirror::kind::{CALLED, Listed, MirroredKind, Source, kept};
 
 /// The role bindings that apply to the cluster.
 pub(crate) struct RoleBindings {
-    /// The number that may be added within one sync interval.
-    pub(crate) per_sync: u32,
     /// The roles, which have names.
     pub(crate) roles: CloudList<AuthorizationRole>,
     /// The users with access to the nodes: of the others, and of teams, only the ids are known.
@@ -49,10 +47,6 @@ impl MirroredKind for RoleBindings {
     fn belongs(&self, binding: &models::RoleBinding, source: &Source) -> bool {
         let cluster = source.cluster;
         binding.organization_id == cluster.organization && binding.spec.cluster_id.is_none_or(|id| id == cluster.id)
-    }
-
-    fn bound(&self) -> Option<usize> {
-        Some(usize::try_from(self.per_sync).unwrap_or(usize::MAX))
     }
 
     fn gives(&self, binding: &AuthorizationRoleBinding) -> String {

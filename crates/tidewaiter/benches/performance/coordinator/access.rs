@@ -30,9 +30,6 @@ const ROLES: usize = 200;
 const USERS: usize = 5;
 const BINDINGS: usize = ROLES * USERS;
 
-/// No addition is held: each permission is given by a new binding.
-pub const NO_BRAKE: [(&str, &str); 1] = [("TIDEWAITER_BINDINGS_PER_SYNC", "10000")];
-
 /// The interval of the changes. The coordinator lists a kind twice a second at most.
 const CHANGE_INTERVAL: Duration = Duration::from_millis(600);
 /// The interval of the reviews.
@@ -93,7 +90,7 @@ impl Synced {
         let role = fill(&bed).await?;
         note("access: the coordinator");
         let mark = bed.cluster.audit_mark().await;
-        let coordinator = bed.coordinator_with(&NO_BRAKE);
+        let coordinator = bed.coordinator();
         bound(&coordinator).await;
         settle(&coordinator).await?;
         let (memory, cpu_seconds) = (coordinator.memory(), coordinator.cpu_seconds());
@@ -116,7 +113,7 @@ async fn afterwards(synced: &Synced, permissions: usize) -> Result<Found> {
     let bed = &synced.bed;
     note("access: a second pass");
     let mark = bed.cluster.audit_mark().await;
-    let coordinator = bed.coordinator_with(&NO_BRAKE);
+    let coordinator = bed.coordinator();
     let all = count(ROLES + BINDINGS);
     eventually("a pass over every role and binding", LONG, async || {
         match passes(&coordinator).await {

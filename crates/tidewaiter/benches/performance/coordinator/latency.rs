@@ -122,15 +122,15 @@ impl Found {
 }
 
 async fn rounds_and_end(bed: &Bed, rounds: usize) -> Result<Found> {
-    let (found, coordinator) = rounds_of(bed, &[], rounds).await?;
+    let (found, coordinator) = rounds_of(bed, rounds).await?;
     coordinator.stop().await;
     Ok(found)
 }
 
-/// One change of each kind in each round, one after the other, beside a coordinator with these settings, which goes on.
-pub async fn rounds_of(bed: &Bed, settings: &[(&str, &str)], rounds: usize) -> Result<(Found, Role)> {
+/// One change of each kind in each round, one after the other, beside a coordinator, which goes on.
+pub async fn rounds_of(bed: &Bed, rounds: usize) -> Result<(Found, Role)> {
     let mut effects = Effects::start(bed).await?;
-    let coordinator = bed.coordinator_with(settings);
+    let coordinator = bed.coordinator();
     effects.pull_secret.until(PASSWORD).await?;
     let mut wire = Wire::open(bed.cloud.address).await?;
     let mut found = Found::default();

@@ -13,7 +13,7 @@ use serde_json::json;
 use tidewaiter_api::names::PLUGIN_LABEL;
 use tokio::task::JoinSet;
 
-use super::access::{self, NO_BRAKE};
+use super::access;
 use super::bed::{Bed, copy, numbered, seen};
 use super::{Sizes, latency, now, pause, plugins};
 use crate::cloud::wire::Wire;
@@ -38,7 +38,7 @@ pub async fn measure(program: &Path, sizes: &Sizes) -> Result<Chapter> {
     flood(&bed, &plugin, strangers).await?;
     let mut edits = JoinSet::new();
     edits.spawn(edit(bed.admin()));
-    let (found, coordinator) = latency::rounds_of(&bed, &NO_BRAKE, ROUNDS).await?;
+    let (found, coordinator) = latency::rounds_of(&bed, ROUNDS).await?;
     plugins::applied(&bed, &[plugin]).await;
     let role = access::measured_role(&bed, &mut wire).await?;
     let (given, taken) = access::changes(&bed, &role, ROUNDS).await?;

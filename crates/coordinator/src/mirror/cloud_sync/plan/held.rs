@@ -4,14 +4,14 @@ use jiff::Timestamp;
 use tidewaiter_api::cloud_sync::{CLUSTER_ROLE, HELD};
 use tidewaiter_api::{CloudSyncStatus, Condition, ConditionStatus, KindSync};
 
-use super::{ADDITIONS_HELD, DELETIONS_HELD, ROLES_HELD, earlier, joined, revision, whole_seconds};
+use super::{DELETIONS_HELD, ROLES_HELD, earlier, joined, revision, whole_seconds};
 use crate::mirror::board::LoopState;
 use crate::mirror::plan::HoldReason;
 
-/// The reason why something of the kind is held: only additions, or deletions as well.
-pub(super) fn held_because(state: &LoopState, only_additions: bool) -> Option<String> {
+/// The reason why deletions of the kind are held.
+pub(super) fn held_because(state: &LoopState) -> Option<String> {
     let (hold, _) = state.held.as_ref()?;
-    (hold.deletions.is_empty() == only_additions).then(|| hold.reason.text().to_owned())
+    Some(hold.reason.text().to_owned())
 }
 
 /// The condition `Held`, with the way to release it.
@@ -34,12 +34,12 @@ pub(super) fn held(loops: &[LoopState], apart: &[KindSync], status: &CloudSyncSt
         let message = "nothing is held";
         return Condition::new(HELD, ConditionStatus::False, "NothingHeld", message, before, now);
     }
-    let holds = |additions| loops.iter().any(|state| held_because(state, additions).is_some());
+    let holds_objects = loops.iter().any(|state| state.held.is_some());
     let holds_nodes = held_apart.clone().any(|kind| kind.kind != CLUSTER_ROLE);
-    let reason = match (holds(false) || holds_nodes, holds(true)) {
-        (true, _) => DELETIONS_HELD,
-        (false, true) => ADDITIONS_HELD,
-        (false, false) => ROLES_HELD,
+    let reason = if holds_objects || holds_nodes {
+        DELETIONS_HELD
+    } else {
+        ROLES_HELD
     };
     Condition::new(HELD, ConditionStatus::True, reason, &joined(&told), before, now)
 }
@@ -49,39 +49,30 @@ fn what_is_held(state: &LoopState) -> Option<String> {
     let (hold, since) = state.held.as_ref()?;
     let (deleted, added) = (hold.deletions.len(), hold.count() - hold.deletions.len());
     let (resource, since) = (&state.resource, whole_seconds(*since));
-    let many = format!("{added} {resource} would be added within one sync interval, more than bindingsPerSync permits");
-    let what = match hold.reason {
-        HoldReason::Unrecorded | HoldReason::Unread | HoldReason::Emptied | HoldReason::MostObjects => {
-            let and = match added {
-                0 => String::new(),
-                _ => format!(", and {added} added"),
-            };
-            let counted = match (hold.reason, hold.counted) {
-                (HoldReason::MostObjects | HoldReason::Emptied, 1..) => format!(
-                    ", after {} that were deleted within the last ten sync intervals: more than half together",
-                    hold.counted
-                ),
-                _ => String::new(),
-            };
-            let why = match hold.reason {
-                HoldReason::Unrecorded => ", which the record of deletions in the cloud does not name",
-                HoldReason::Emptied => " without a record of deletions in the cloud",
-                HoldReason::Unread => ", and the record of deletions in the cloud cannot be read",
-                _ => "",
-            };
-            let objects = state.objects;
-            format!("{deleted} of {objects} {resource} would be deleted{and}{why}{counted}, held since {since}")
-        }
+    let why = match hold.reason {
         HoldReason::Unreadable => {
-            let and = if added == 0 { String::new() } else { format!("; {many}") };
             return Some(format!(
-                "{deleted} {resource} would be deleted, held since {since}, but the list contains an object without a valid id. Correct it in the cloud{and}"
+                "{deleted} {resource} would be deleted, held since {since}, but the list contains an object without a valid id. Correct it in the cloud"
             ));
         }
-        HoldReason::ManyAdditions => format!("{many}, held since {since}"),
+        HoldReason::Unrecorded => ", which the record of deletions in the cloud does not name",
+        HoldReason::Unread => ", and the record of deletions in the cloud cannot be read",
+        HoldReason::Emptied => " without a record of deletions in the cloud",
+        HoldReason::MostObjects => "",
     };
+    let and = match added {
+        0 => String::new(),
+        _ => format!(", and {added} added"),
+    };
+    let counted = match (hold.reason, hold.counted) {
+        (HoldReason::MostObjects | HoldReason::Emptied, 1..) => format!(
+            ", after {} that were deleted within the last ten sync intervals: more than half together",
+            hold.counted
+        ),
+        _ => String::new(),
+    };
+    let (objects, revision) = (state.objects, revision(state));
     Some(format!(
-        "{what}. If that is right: `tidewaiter release {resource}` (revision {})",
-        revision(state)
+        "{deleted} of {objects} {resource} would be deleted{and}{why}{counted}, held since {since}. If that is right: `tidewaiter release {resource}` (revision {revision})"
     ))
 }

@@ -1,12 +1,9 @@
-use std::collections::BTreeSet;
-
 use tidewaiter_kit::Key;
 use tidewaiter_kit::cache::{TroubleCause, WatchTrouble};
 
 use super::*;
 use crate::mirror::board::Contents;
-use crate::mirror::brake::Additions;
-use crate::mirror::plan::{Hold, HoldReason};
+use crate::mirror::plan::{Additions, Hold, HoldReason};
 
 const REVISION: &str = "0123456789ab";
 
@@ -38,28 +35,12 @@ fn with(resource: &'static str, change: impl FnOnce(&mut LoopState)) -> LoopStat
 
 fn holds(reason: HoldReason) -> impl FnOnce(&mut LoopState) {
     move |state| {
-        let keys = |names: &[&str]| names.iter().map(|name| Key::new(name)).collect::<BTreeSet<_>>();
-        let is_addition = reason == HoldReason::ManyAdditions;
         let hold = Hold {
-            deletions: if is_addition {
-                BTreeSet::new()
-            } else {
-                keys(&["a", "b"])
-            },
-            additions: Additions {
-                new: if is_addition {
-                    keys(&["c", "d"])
-                } else {
-                    BTreeSet::new()
-                },
-                changed: if is_addition { keys(&["e"]) } else { BTreeSet::new() },
-            },
+            deletions: ["a", "b"].map(Key::new).into(),
+            additions: Additions::default(),
             counted: 0,
             reason,
-            names: if is_addition { &["c", "d", "e"][..] } else { &["a", "b"] }
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
+            names: ["a", "b"].map(str::to_owned).into(),
         };
         state.held = Some((hold, now()));
     }
@@ -165,17 +146,6 @@ fn the_first_trouble_decides_the_reason() {
             "Synced=False/ListFailed Held=True/DeletionsHeld",
         ),
         (
-            vec![with("User", refuses), with("Plugin", holds(HoldReason::ManyAdditions))],
-            "Synced=False/AdditionsHeld Held=True/AdditionsHeld",
-        ),
-        (
-            vec![
-                with("User", holds(HoldReason::ManyAdditions)),
-                with("Plugin", holds(HoldReason::MostObjects)),
-            ],
-            "Synced=False/DeletionsHeld Held=True/DeletionsHeld",
-        ),
-        (
             vec![with("User", refuses)],
             "Synced=False/ObjectsRefused Held=False/NothingHeld",
         ),
@@ -261,20 +231,20 @@ fn what_is_held_is_named_with_what_to_do() {
     let unreadable = standing(&[with("User", holds(HoldReason::Unreadable))]);
     let message = &unreadable.condition(HELD).unwrap().message;
     assert!(message.contains("Correct it in the cloud"), "{message}");
-    let many = standing(&[with("AuthorizationRoleBinding", holds(HoldReason::ManyAdditions))]);
-    let message = &many.condition(HELD).unwrap().message;
+    let adds = standing(&[with("User", |state| {
+        holds(HoldReason::MostObjects)(state);
+        let additions = &mut state.held.as_mut().unwrap().0.additions;
+        additions.new = ["c", "d"].map(Key::new).into();
+        additions.changed = [Key::new("e")].into();
+    })]);
+    let message = &adds.condition(HELD).unwrap().message;
     assert!(
-        message.contains("3 AuthorizationRoleBinding would be added within one sync interval")
-            && message.contains("bindingsPerSync")
-            && message.contains("(revision 0123456789ab)"),
+        message.contains("2 of 7 User would be deleted, and 3 added, held since"),
         "{message}"
     );
-    let status = many.status.unwrap();
+    let status = adds.status.unwrap();
     let held = status.kinds[0].held.as_ref().unwrap();
-    assert_eq!(
-        (held.objects, held.additions, held.names.join(" ")),
-        (0, 3, "c d e".to_owned())
-    );
+    assert_eq!((held.objects, held.additions), (2, 3));
 }
 
 #[test]
