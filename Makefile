@@ -6,23 +6,29 @@ SHELL := bash
 # Warnings are errors here, not in the source.
 STRICT := -D warnings
 
-.PHONY: help demo test thorough bench fmt lint docs compile unit nodes assets node-assets deny image
+.PHONY: help demo demo-assets demo-binaries test thorough bench fmt lint docs compile unit nodes assets node-assets deny image
 
 help: ## What can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
-# One build for the demo and the benchmarks: the released binary and what drives it.
-RELEASE := --release --package tidewaiter --bins --example demo
-
 # What real nodes run, and what makes the image that they run. The demo says what is missing, and goes on without nodes.
 NODE_ASSETS := hack/image/tools && hack/node-assets/build >/dev/null
 
-demo: assets ## See it work, on a real API server and a stand-in for AWS (KEEP=1 leaves it running, AUDIT=file lists the writes; NODES=2: on real nodes, NODES=3: upgrades them)
-	$(if $(NODES),$(NODE_ASSETS) || true)
-	cargo build $(RELEASE)
-	target/release/examples/demo $(if $(NODES),--nodes $(NODES)) $(if $(KEEP),--keep) $(if $(AUDIT),--audit $(AUDIT))
-
 # The assets are built beside what cargo compiles: each uses the core that the other one leaves idle.
+demo: ## See it work, on a real API server and a stand-in for AWS (KEEP=1 leaves it running, AUDIT=file lists the writes; NODES=2: on real nodes, NODES=3: upgrades them)
+	$(MAKE) --jobs 2 --no-print-directory demo-assets demo-binaries
+	target/debug/examples/demo $(if $(NODES),--nodes $(NODES)) $(if $(KEEP),--keep) $(if $(AUDIT),--audit $(AUDIT))
+
+demo-assets:
+	hack/kube-assets/build
+	hack/moto
+	$(if $(NODES),hack/helm/build)
+	$(if $(NODES),$(NODE_ASSETS) || true)
+
+# Of the whole workspace, so that cargo resolves the same features as for the tests, and `make test` builds none of it again.
+demo-binaries:
+	cargo build --workspace --bins --example demo
+
 test: ## Everything that CI runs
 	$(MAKE) --jobs 2 --no-print-directory node-assets fmt lint compile
 	$(MAKE) --no-print-directory unit

@@ -6,7 +6,7 @@
 //!
 //! A few tests that fail are run again, one at a time, when nothing runs beside them: on a machine with much other
 //! work, a deadline of a test or of a program may pass for that work alone. Those that pass then are named as flaky at
-//! the end: each is a defect of the test.
+//! the end: each is a defect of the test. The slowest tests are listed, too.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -54,6 +54,14 @@ const LONGEST: [&str; 27] = [
 /// The maximum number of failed tests that are run again. When more fail, something is broken.
 const MAX_RERUN: usize = 4;
 
+/// The number of slow tests that are listed.
+const SLOWEST: usize = 20;
+
+/// The arguments of a test binary that make it print the time of each test, and the variable that permits them.
+/// `cargo test` and stable compilers have no other way.
+const REPORT_TIME: [&str; 3] = ["-Z", "unstable-options", "--report-time"];
+const PERMITS_UNSTABLE: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
+
 /// The limits of what runs at the same time.
 #[derive(clap::Args)]
 pub struct Options {
@@ -79,6 +87,7 @@ struct Job {
     title: String,
     program: PathBuf,
     args: Vec<&'static str>,
+    envs: Option<(&'static str, &'static str)>,
     folder: PathBuf,
     /// The order in which jobs start.
     rank: usize,
@@ -110,8 +119,9 @@ pub fn run(options: &Options) -> Result<()> {
     let count = jobs.len();
     let queue = Mutex::new(VecDeque::from(jobs));
     let next = || queue.lock().pop_front();
+    let times = Mutex::new(Vec::new());
     let work = || -> Result<Vec<Failed>> {
-        let ends = std::iter::from_fn(next).map(|job| job.run(options.threads, &[]));
+        let ends = std::iter::from_fn(next).map(|job| job.run(options.threads, &[], &times));
         ends.filter_map(Result::transpose).collect()
     };
     let results: Vec<_> = thread::scope(|scope| {
@@ -122,6 +132,14 @@ pub fn run(options: &Options) -> Result<()> {
     for result in results {
         failed.extend(result.map_err(|_| anyhow::anyhow!("a worker panicked"))??);
     }
+    let mut times = times.into_inner();
+    times.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    let slowest: Vec<_> = times
+        .iter()
+        .take(SLOWEST)
+        .map(|(took, test)| format!("{took:>7.1} s {test}"))
+        .collect();
+    print(format_args!("the slowest tests:\n{}\n", slowest.join("\n")))?;
     let (failed, flaky) = run_again(failed)?;
     if !flaky.is_empty() {
         print(format_args!(
@@ -155,7 +173,7 @@ fn run_again(failed: Vec<Failed>) -> Result<(Vec<Failed>, Vec<String>)> {
     }
     let (mut still, mut flaky) = (Vec::new(), Vec::new());
     for Failed { job, tests } in failed {
-        match job.run(1, &tests)? {
+        match job.run(1, &tests, &Mutex::default())? {
             Some(failed) => still.push(failed),
             None => flaky.extend(tests),
         }
@@ -164,8 +182,9 @@ fn run_again(failed: Vec<Failed>) -> Result<(Vec<Failed>, Vec<String>)> {
 }
 
 impl Job {
-    /// Runs it to its end, all its tests or only these, and prints its output. Returns what failed.
-    fn run(self, threads: usize, only: &[String]) -> Result<Option<Failed>> {
+    /// Runs it to its end, all its tests or only these, and prints its output. Adds the seconds of its tests to `times`.
+    /// Returns what failed.
+    fn run(self, threads: usize, only: &[String], times: &Mutex<Vec<(f64, String)>>) -> Result<Option<Failed>> {
         let start = now();
         let (mut output, write) = io::pipe().context("a pipe")?;
         let mut command = Command::new(&self.program);
@@ -174,6 +193,7 @@ impl Job {
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
             .args(&self.args)
+            .envs(self.envs)
             .env("RUST_TEST_THREADS", threads.to_string())
             .stdin(Stdio::null())
             .stdout(write.try_clone().context("a pipe")?)
@@ -195,6 +215,11 @@ impl Job {
             "{:>12} {}\n{text}{verdict:>12} {} in {took:.1} s{cpu} ({status})\n",
             "Running", self.title, self.title
         ))?;
+        times.lock().extend(
+            text.lines()
+                .filter_map(timed)
+                .map(|(took, test)| (took, format!("{}: {test}", self.name))),
+        );
         let tests = failed_tests(&text);
         Ok((!status.success()).then_some(Failed { job: self, tests }))
     }
@@ -207,6 +232,13 @@ fn failed_tests(output: &str) -> Vec<String> {
     };
     let lines = list.lines().map_while(|line| line.strip_prefix("    "));
     lines.map(str::to_owned).collect()
+}
+
+/// Returns the seconds and the name of the test that this line of the output is about.
+fn timed(line: &str) -> Option<(f64, &str)> {
+    let (test, outcome) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+    let (_, took) = outcome.strip_suffix("s>")?.split_once('<')?;
+    Some((took.parse().ok()?, test))
 }
 
 /// Returns the CPU time of a process that has not been waited for, and of those that it has waited for. None where
@@ -260,7 +292,8 @@ fn job(message: &Value) -> Option<Job> {
         name: name.to_owned(),
         title: format!("{}", shown.display()),
         program: executable.into(),
-        args: Vec::new(),
+        args: REPORT_TIME.to_vec(),
+        envs: Some(PERMITS_UNSTABLE),
         folder: folder.to_owned(),
         rank: LONGEST
             .iter()
@@ -275,6 +308,7 @@ fn documentation_tests() -> Job {
         title: "documentation tests".to_owned(),
         program: "cargo".into(),
         args: vec!["test", "--workspace", "--doc", "--quiet", "--"],
+        envs: None,
         folder: repository(),
         rank: LONGEST.len(),
     }
@@ -298,7 +332,7 @@ fn now() -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use super::failed_tests;
+    use super::{failed_tests, timed};
 
     #[test]
     fn the_names_of_failed_tests_are_those_at_the_end() {
@@ -307,5 +341,18 @@ mod tests {
         assert_eq!(failed_tests(output), ["a::b", "c"]);
         // The process was killed.
         assert!(failed_tests("test a::b ... FAILED\n").is_empty());
+    }
+
+    #[test]
+    fn the_time_of_a_test_stands_behind_its_outcome() {
+        assert_eq!(timed("test a::b ... ok <1.250s>"), Some((1.25, "a::b")));
+        assert_eq!(timed("test c ... FAILED <0.001s>"), Some((0.001, "c")));
+        for other in [
+            "test d ... ok",
+            "test result: ok. 1 passed; finished in 0.00s",
+            "running 2 tests",
+        ] {
+            assert_eq!(timed(other), None);
+        }
     }
 }

@@ -30,9 +30,9 @@ pub(crate) use actions::{
     ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, TokensCommand, UpgradeArgs, VersionArgs,
 };
 pub(crate) use cloud::{
-    AccountPlace, ApplyArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, ClusterPlace, Confirmation,
-    ContextCommand, CreateArgs, CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, GetArgs, LoginArgs, LogoutArgs,
-    NodePoolPlace, ObjectArgs, OrganizationPlace, Place as CloudPlace, WhoamiArgs,
+    AccountPlace, ApplyArgs, AttachArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, ClusterPlace,
+    Confirmation, ContextCommand, CreateArgs, CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, GetArgs, LoginArgs,
+    LogoutArgs, NodePoolPlace, ObjectArgs, OrganizationPlace, Place as CloudPlace, WhoamiArgs,
 };
 pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
 pub(crate) use explain::{

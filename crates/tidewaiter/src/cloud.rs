@@ -6,6 +6,7 @@
 mod actions;
 mod api_document;
 mod apply;
+mod attach;
 mod catalogue;
 mod contexts;
 mod credential;
@@ -45,6 +46,7 @@ pub(crate) fn main(command: &ClientCommand) -> Result<ExitCode, Failure> {
             ClientCommand::Get(args) => objects::get(args).await.map(done),
             ClientCommand::Describe(args) => objects::describe(args).await.map(done),
             ClientCommand::Create(args) => objects::create(args).await.map(done),
+            ClientCommand::Attach(args) => attach::attach(args).await.map(done),
             ClientCommand::Apply(args) => apply::apply(args).await.map(done),
             ClientCommand::Diff(args) => apply::diff(args).await,
             ClientCommand::Edit(args) => objects::edit(args).await.map(done),

@@ -54,7 +54,9 @@ impl BaseUrl {
         self.0.scheme() == "http"
     }
 
-    pub(super) fn is_loopback(&self) -> bool {
+    /// Returns true if it is an address of this machine.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
         match self.0.host() {
             Some(Host::Domain(name)) => name == "localhost",
             Some(Host::Ipv4(address)) => address.is_loopback(),

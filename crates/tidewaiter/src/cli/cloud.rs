@@ -39,6 +39,8 @@ pub(crate) enum ClientCommand {
     Describe(ObjectArgs),
     /// Creates one object from a file
     Create(CreateArgs),
+    /// Creates a cluster, or an API key of an existing one, and prints the manifests of its coordinator for `kubectl apply --server-side -f -`
+    Attach(AttachArgs),
     /// Applies files to the cloud, after showing exactly what will change
     Apply(ApplyArgs),
     /// Shows what apply would change; exits with 1 if there are changes
@@ -199,6 +201,28 @@ pub(crate) struct CreateArgs {
     /// The output format. For a cluster, the output contains its API key, which is shown only once
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
     pub(crate) output: CloudFormat,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AttachArgs {
+    /// The cluster, by name or id
+    #[arg(value_name = "CLUSTER")]
+    pub(crate) cluster: String,
+
+    /// The image of Tidewaiter in a registry from which the cluster pulls
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: String,
+
+    /// The URL of the cloud for the cluster [default: that of the context]
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<BaseUrl>,
+
+    /// Permits the coordinator to apply plugins, as cluster-admin
+    #[arg(long)]
+    pub(crate) plugins: bool,
+
+    #[command(flatten)]
+    pub(crate) place: OrganizationPlace,
 }
 
 #[derive(Debug, Args)]

@@ -22,6 +22,7 @@ pub(super) struct Session {
     client: Client,
     /// The name of its context.
     context: String,
+    login: Login,
     organization: Option<String>,
     place: Place,
 }
@@ -54,6 +55,7 @@ impl Session {
         Ok(Self {
             client: Client::new(&settings, SystemClock::shared())?,
             context: name.to_owned(),
+            login: login.clone(),
             organization: organization.or_else(|| login.organization.clone()),
             place,
         })
@@ -64,15 +66,23 @@ impl Session {
         &self.place
     }
 
-    /// The path of the organization.
-    pub(super) fn organization(&self) -> Result<Path> {
-        let organization = self.organization.as_ref();
-        let id = organization.ok_or_else(|| {
+    /// The login of the context.
+    pub(super) fn login(&self) -> &Login {
+        &self.login
+    }
+
+    /// The id of the organization.
+    pub(super) fn organization_id(&self) -> Result<&str> {
+        self.organization.as_deref().ok_or_else(|| {
             anyhow!(
                 "no organization is selected: use --organization ID or tidewaiter cloud context set --organization ID"
             )
-        })?;
-        Ok(Path::new(["organizations"]).below(id))
+        })
+    }
+
+    /// The path of the organization.
+    pub(super) fn organization(&self) -> Result<Path> {
+        Ok(Path::new(["organizations"]).below(self.organization_id()?))
     }
 
     /// The path of a cluster.
@@ -116,9 +126,15 @@ impl Session {
 
     /// The id of the object in `list` with this name or id.
     pub(super) async fn id(&self, kind: Kind, list: &Path, name: &str) -> Result<String> {
+        let found = self.find(kind, list, name).await?;
+        found.ok_or_else(|| anyhow!("there is no {} {name:?}", kind.name()))
+    }
+
+    /// The id of the object in `list` with this name or id, if there is one of this name.
+    pub(super) async fn find(&self, kind: Kind, list: &Path, name: &str) -> Result<Option<String>> {
         // Every id is a UUID, whatever it is of.
         if name.parse::<UserId>().is_ok() {
-            return Ok(name.to_lowercase());
+            return Ok(Some(name.to_lowercase()));
         }
         let found: Vec<Value> = self.list(list.clone()).await?;
         let called = |object: &&Value| is_called(kind, object, name);
@@ -128,8 +144,8 @@ impl Session {
             .filter_map(|object| object.get("id")?.as_str())
             .collect();
         match ids[..] {
-            [id] => Ok(id.to_owned()),
-            [] => bail!("there is no {} {name:?}", kind.name()),
+            [id] => Ok(Some(id.to_owned())),
+            [] => Ok(None),
             _ => bail!(
                 "{} objects of kind {} are named {name:?}: use an id",
                 ids.len(),

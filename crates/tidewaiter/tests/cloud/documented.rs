@@ -122,14 +122,23 @@ impl Newcomer {
         .await;
         newcomer
     }
+
+    /// Logs in, and has the cluster `production`. What would be applied.
+    async fn attaches(&self) -> String {
+        let typed = block("tidewaiter cloud attach");
+        // The server listens on this machine alone.
+        let url = " --url https://cloud.example.com";
+        self.types_all(&typed.replace(" | kubectl apply --server-side -f -", url))
+            .await
+    }
 }
 
 #[tokio::test]
 async fn a_newcomer_types_the_page() {
     let newcomer = Newcomer::begin().await;
     let person = &newcomer.person;
-    let attached = newcomer.types_all(block("tidewaiter cloud create cluster")).await;
-    assert!(attached.contains("api_key: twk_"), "{attached}");
+    let attached = newcomer.attaches().await;
+    assert!(attached.contains("api-key: twk_"), "{attached}");
 
     let sample = block("kind: RoleBinding");
     person.file("team/acme.yaml", sample);
@@ -176,7 +185,7 @@ async fn a_newcomer_types_the_page() {
 async fn an_operator_types_the_pages_on_upgrades_and_signatures() {
     let newcomer = Newcomer::begin().await;
     let person = &newcomer.person;
-    let attached = newcomer.types_all(block("tidewaiter cloud create cluster")).await;
+    newcomer.attaches().await;
     let context = "tidewaiter cloud context set --cluster production";
     newcomer.types_all(context).await;
     person.file("node-pool.yaml", block("# node-pool.yaml"));
@@ -186,7 +195,8 @@ async fn an_operator_types_the_pages_on_upgrades_and_signatures() {
     person.file(".minisign/minisign.key", &pair.sk.to_box(None).unwrap().into_string());
     let (upgrades, coordinator) = (page("upgrades.md"), page("coordinator.md"));
 
-    let cluster = id(&attached);
+    let described = newcomer.types_all("tidewaiter cloud describe cluster production").await;
+    let cluster = id(&described);
     for (file, commands) in [
         ("policy: {drain: true", "tidewaiter cloud pause-upgrade"),
         ("policy: {paused: true}", "tidewaiter cloud sign-script"),
@@ -224,7 +234,7 @@ fn id(printed: &str) -> &str {
 #[tokio::test]
 async fn what_the_pages_name_reads() {
     let newcomer = Newcomer::begin().await;
-    newcomer.types_all(block("tidewaiter cloud create cluster")).await;
+    newcomer.attaches().await;
     newcomer
         .types_all("tidewaiter cloud context set --cluster production")
         .await;

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::Api;
 use serde_json::Value;
 use tidewaiter_cloud::client::{Client, ClientError, ClientSettings, Cluster, Fetched, Listing, Wake};
 use tidewaiter_cloud::models::{ClusterLabel, Kind, Registry, Role, RoleBinding, User};
 use tidewaiter_kit::{Clock as _, SystemClock};
-use tidewaiter_testkit::{Process, Program, Scratch, eventually, free_port};
+use tidewaiter_testkit::{ControlPlane, Identity, Process, Program, Scratch, eventually, free_port};
 
 use crate::world::{PASSWORD, Person};
 
@@ -129,6 +131,59 @@ async fn the_folder_of_examples_can_be_applied() {
         "Plugin logs fluentd",
     ] {
         assert!(out.contains(&format!("+ {object}")), "{object}: {out}");
+    }
+}
+
+#[tokio::test]
+async fn one_command_attaches_a_cluster_and_may_be_repeated() {
+    let real = real().await;
+    let (person, cluster) = (&real.person, ControlPlane::start().await);
+    let attach = ["cloud", "attach", "staging", "--image", "registry.test/tidewaiter:1"];
+    let refused = person.run(&attach).await;
+    refused.refused(1, &["pods cannot reach", "--url"]);
+    let staging = async || {
+        let found = person.run(&["cloud", "get", "clusters", "-o", "json"]).await.well();
+        let found: Vec<Value> = serde_json::from_str(&found).unwrap();
+        let mut ids = found
+            .iter()
+            .filter(|found| found["name"] == "staging")
+            .map(|found| found["id"].clone());
+        (ids.next(), ids.next())
+    };
+    assert_eq!(staging().await, (None, None), "nothing is created before all is known");
+
+    let attach = [&attach[..], &["--url", &real.url]].concat();
+    let mut keys = Vec::new();
+    for _ in 0..2 {
+        let manifests = person.run_open(&attach, &[]).await.well();
+        let file = person.file("attached.yaml", &manifests);
+        let apply = ["apply", "--server-side", "-f", &file];
+        let ran = cluster.kubectl(&Identity::Admin).args(apply).output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let client = cluster.client(&Identity::Admin);
+        let secrets = Api::<Secret>::namespaced(client, "containership-core");
+        let secret = secrets.get("tidewaiter-coordinator-cloud").await.unwrap();
+        keys.push(String::from_utf8(secret.data.unwrap()["api-key"].0.clone()).unwrap());
+    }
+    let (Some(id), None) = staging().await else {
+        panic!("one cluster");
+    };
+    assert_ne!(keys[0], keys[1]);
+    let attached = Cluster {
+        organization: real.id("organization_id"),
+        id: id.as_str().unwrap().parse().unwrap(),
+    };
+    for key in keys {
+        let labels: Listing<ClusterLabel> = real.client(&key).list(attached.labels(), None).await.unwrap();
+        assert!(matches!(labels, Fetched::Complete { .. }));
+    }
+    let settings = Api::<ConfigMap>::namespaced(cluster.client(&Identity::Admin), "containership-core");
+    let settings = settings.get("tidewaiter-coordinator").await.unwrap().data.unwrap();
+    let settings = person.file("settings.yaml", &settings["settings.yaml"]);
+    let settings = format!("--settings={settings}");
+    let printed = person.run(&["coordinator", &settings, "--print-config"]).await.well();
+    for words in [&real.url, id.as_str().unwrap(), &attached.organization.to_string()] {
+        assert!(printed.contains(words), "{words}: {printed}");
     }
 }
 
