@@ -6,7 +6,7 @@ SHELL := bash
 # Warnings are errors here, not in the source.
 STRICT := -D warnings
 
-.PHONY: help demo demo-assets demo-binaries test thorough bench fmt lint docs compile unit nodes assets node-assets deny image
+.PHONY: help demo demo-assets demo-binaries test thorough bench fmt lint docs compile unit nodes assets node-assets deny image release
 
 help: ## What can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -87,3 +87,8 @@ image: ## The image with its digest, SBOM and licences, in dist/ (BINARY=file pa
 	command -v cargo-about >/dev/null || cargo install --locked --features cli cargo-about
 	$(if $(BINARY),,cargo build --locked --release --package tidewaiter)
 	image=$$(hack/image/build $(BINARY)) && hack/image/bill "$$image"
+
+release: ## All files of a release, in dist/ (BINARY=file packs that binary; MINISIGN_KEY=file signs the checksums)
+	rm -rf dist
+	$(if $(BINARY),,cargo build --locked --release --package tidewaiter)
+	hack/release $(or $(BINARY),target/release/tidewaiter) dist

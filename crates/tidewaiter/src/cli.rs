@@ -147,6 +147,12 @@ pub(crate) enum Command {
         /// The shell
         shell: Shell,
     },
+    /// Writes the manual pages into a folder
+    #[command(hide = true)]
+    Manual {
+        /// The folder
+        folder: PathBuf,
+    },
 }
 
 /// A role that has CustomResourceDefinitions.

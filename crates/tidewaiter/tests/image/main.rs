@@ -2,6 +2,8 @@
 //! runtime is needed.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+mod release;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
