@@ -27,9 +27,7 @@ mod settings;
 pub(crate) use cluster::PluginRemoval;
 pub use desired::{DIFF_KEY, Difference, ObjectChange, Operation, PluginDiff};
 pub(crate) use report::PluginError;
-pub use settings::{
-    Approval, ByPlugin, PluginAccount, PluginApproval, PluginDrift, PluginSettings, PluginSync,
-};
+pub use settings::{Approval, ByPlugin, PluginAccount, PluginApproval, PluginDrift, PluginSettings, PluginSync};
 
 use super::listed::Listed;
 use crate::cloud::Cloud;

@@ -278,7 +278,10 @@ fn a_variable_of_another_program_overrides_the_file_and_not_our_own_variables() 
 fn a_key_is_shown_unless_it_may_be_a_line_of_another_file() {
     for (key, shown) in [
         ("adminAdress", "adminAdress"),
-        ("pluginApproval.logs/fluentd.manual", "pluginApproval.logs/fluentd.manual"),
+        (
+            "pluginApproval.logs/fluentd.manual",
+            "pluginApproval.logs/fluentd.manual",
+        ),
         ("c2VjcmV0/IA==", "with a name of 13 characters"),
         ("c2VjcmV0/IA", "with a name of 11 characters"),
         ("lease.c2VjcmV0IA==", "with a name of 18 characters"),

@@ -33,7 +33,7 @@ pub(super) async fn attach(args: &AttachArgs) -> Result<()> {
             "the manifests contain the API key of the cluster: pipe them into kubectl apply --server-side -f -, or into a file that only you can read"
         );
     }
-    let session = Session::open(args.place.clone())?;
+    let session = Session::open(&args.place)?;
     let login = session.login();
     let url = match &args.url {
         Some(url) => url.clone(),

@@ -15,8 +15,8 @@ use tidewaiter_api::values::quoted;
 use tidewaiter_cloud::client::{BaseUrl, Client, ClientSettings, CloudEnvironment, SettingsError};
 use tidewaiter_cloud::signed::TrustedKey;
 use tidewaiter_coordinator::controllers::{
-    ByPlugin, Decisions, PluginAccount, PluginApproval, PluginDrift, PluginSettings, PluginSync,
-    RbacSettings, RegistrySettings, Upgrades,
+    ByPlugin, Decisions, PluginAccount, PluginApproval, PluginDrift, PluginSettings, PluginSync, RbacSettings,
+    RegistrySettings, Upgrades,
 };
 use tidewaiter_coordinator::mirror::MassDeletion;
 use tidewaiter_coordinator::node_pools::NodePools;
