@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rustix::fs::{Access, FlockOperation, access, flock};
+use rustix::io::Errno;
 use sqlx::any::AnyPoolOptions;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{AnyConnection, AnyPool, Connection as _, Executor as _, Row as _};
@@ -147,9 +148,26 @@ fn unwritable(path: &Path, source: io::Error) -> StoreError {
 struct Sqlite {
     path: PathBuf,
     url: String,
-    /// Locked for the life of the process: the caches are correct only while no other process writes.
-    _lock: Option<File>,
+    /// The caches are correct only while no other process writes.
+    _lock: Option<Lock>,
     place: Arc<Place>,
+}
+
+/// A locked file. It is unlocked and not only closed: a child process between its fork and its exec has it open, too,
+/// and would keep the lock.
+struct Lock(File);
+
+impl Lock {
+    fn of(file: File) -> Result<Self, Errno> {
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map(|()| Self(file))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // It fails only for what is no open file.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 /// The file and its lock, each with its device and inode.
@@ -191,14 +209,13 @@ impl Sqlite {
         let mut opened = Vec::new();
         let lock = if writes {
             let lock_path = path.with_added_extension("lock");
-            let lock = file(&lock_path)?;
-            flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            let lock = Lock::of(file(&lock_path)?).map_err(|_| {
                 StoreError::Setting(format!(
                     "database is {}, which another process uses; stop that process, or use PostgreSQL for several replicas",
                     path.display()
                 ))
             })?;
-            for (path, file) in [(&path, &file(&path)?), (&lock_path, &lock)] {
+            for (path, file) in [(&path, &file(&path)?), (&lock_path, &lock.0)] {
                 let metadata = file.metadata().map_err(|source| unwritable(path, source))?;
                 opened.push((path.clone(), identity(&metadata)));
             }
@@ -358,6 +375,18 @@ mod tests {
             let url = Url::parse(&format!("postgres://user@host/team{end}")).unwrap();
             assert!(of(&url).is_err() && open_for_reading(&url).is_err(), "{url}");
         }
+    }
+
+    #[test]
+    fn a_child_that_begins_keeps_no_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let lock = Lock::of(File::create(&path).unwrap()).unwrap();
+        assert!(Lock::of(File::open(&path).unwrap()).is_err());
+        // As a child has it between its fork and its exec.
+        let _child = lock.0.try_clone().unwrap();
+        drop(lock);
+        assert!(Lock::of(File::open(&path).unwrap()).is_ok());
     }
 
     #[tokio::test]
