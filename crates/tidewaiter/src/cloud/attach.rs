@@ -62,11 +62,11 @@ pub(super) async fn attach(args: &AttachArgs) -> Result<()> {
     let deployment = deployment(&args.image, &url, session.organization_id()?, &id, ca.is_some());
     let secret = yaml(&secret(text(&created, "api_key"), ca))?;
     let plugins = args.plugins.then_some(PLUGINS);
-    let parts = [&deployment, RBAC, ADMISSION]
+    let mut parts = [&deployment, RBAC, ADMISSION]
         .into_iter()
         .chain(plugins)
         .chain([&*secret]);
-    parts.map(|part| print(&format!("---\n{part}"))).collect()
+    parts.try_for_each(|part| print(&format!("---\n{part}")))
 }
 
 /// The address of the context, if pods can reach it.

@@ -75,7 +75,10 @@ fn a_release_has_what_each_installation_needs() {
     );
     assert_eq!(names, expected);
 
-    for file in names.lines().filter(|name| name.ends_with(".yaml")) {
+    for file in names
+        .lines()
+        .filter(|name| Path::new(name).extension().is_some_and(|end| end == "yaml"))
+    {
         let text = fs::read_to_string(input.path().join("dist").join(file)).unwrap();
         let objects: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
         assert!(
