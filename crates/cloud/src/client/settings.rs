@@ -50,7 +50,9 @@ impl BaseUrl {
         self.0.as_str()
     }
 
-    pub(super) fn is_plain(&self) -> bool {
+    /// Returns true without TLS.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
         self.0.scheme() == "http"
     }
 

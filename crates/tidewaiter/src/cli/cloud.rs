@@ -210,7 +210,7 @@ pub(crate) struct AttachArgs {
     pub(crate) cluster: String,
 
     /// The image of Tidewaiter in a registry from which the cluster pulls
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = image)]
     pub(crate) image: String,
 
     /// The URL of the cloud for the cluster [default: that of the context]
@@ -223,6 +223,18 @@ pub(crate) struct AttachArgs {
 
     #[command(flatten)]
     pub(crate) place: OrganizationPlace,
+}
+
+/// Refuses what no runtime takes for the name of an image, before a key is made for it.
+fn image(text: &str) -> Result<String, &'static str> {
+    let is_part = |part: &str| {
+        part.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '[')
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-:@[]".contains(c))
+    };
+    let is_image = text.len() <= 512 && text.split('/').all(is_part);
+    is_image
+        .then(|| text.to_owned())
+        .ok_or("must name an image, for example registry.example.com/tidewaiter:0.1.0")
 }
 
 #[derive(Debug, Args)]

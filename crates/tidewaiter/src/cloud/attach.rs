@@ -2,15 +2,17 @@
 
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use tidewaiter_api::Role;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_cloud::client::{BaseUrl, Method, Request};
 use tidewaiter_cloud::models::Kind;
 
-use super::output::{print, yaml};
+use super::output::yaml;
 use super::session::{Session, request, text};
 use crate::cli::AttachArgs;
 
@@ -26,6 +28,11 @@ const URL: &str = "apiBaseUrl: https://cloud.example.com\n";
 const CLUSTER: &str = "clusterId: 00000000-0000-4000-8000-000000000000";
 const ORGANIZATION: &str = "organizationId: 00000000-0000-4000-8000-000000000000";
 
+/// What the pods are started anew for: they read their settings once.
+const TEMPLATE: &str = "  template:\n    metadata:\n";
+
+const CERTIFICATE: (&str, &str) = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----");
+
 /// Creates the cluster, or an API key if it exists, and prints the manifests with it.
 pub(super) async fn attach(args: &AttachArgs) -> Result<()> {
     if io::stdout().is_terminal() {
@@ -35,75 +42,124 @@ pub(super) async fn attach(args: &AttachArgs) -> Result<()> {
     }
     let session = Session::open(&args.place)?;
     let login = session.login();
-    let url = match &args.url {
-        Some(url) => url.clone(),
-        None => cluster_url(&login.server)?,
-    };
-    let ca = login.ca_file.as_ref().map(fs::read_to_string).transpose();
-    let ca = ca.context("the certificates of the context")?;
+    let context = || login.server.parse().context("the server of the context");
+    let url = usable(args.url.clone().map_or_else(context, Ok)?)?;
+    let ca = login.ca_file.as_deref().map(certificates).transpose()?;
     let clusters = session.organization()?.below("clusters");
-    let (id, created) = if let Some(id) = session.find(Kind::Cluster, &clusters, &args.cluster).await? {
+    let name = &args.cluster;
+    let (id, key) = if let Some(id) = session.find(Kind::Cluster, &clusters, name).await? {
         let keys = clusters.below(&id).below("api-keys");
-        (id, session.send(&Request::new(Method::POST, keys)).await?)
+        let key = session.send(&Request::new(Method::POST, keys)).await?;
+        say(&format!(
+            "the cluster {name} ({id}) exists, and has one more API key; if these manifests are not applied: tidewaiter cloud api-keys delete {} --cluster {id}",
+            text(&key, "id")
+        ));
+        (id, key)
     } else {
-        let created = session
-            .send(&request(Method::POST, clusters, json!({ "name": args.cluster }), None))
-            .await?;
-        (text(&created, "id").to_owned(), created)
+        let body = json!({ "name": name });
+        let created = session.send(&request(Method::POST, clusters, body, None)).await?;
+        let id = text(&created, "id").to_owned();
+        say(&format!(
+            "created the cluster {name} ({id}); if these manifests are not applied: tidewaiter cloud delete cluster {id}"
+        ));
+        (id, created)
     };
-    let _ = writeln!(
-        io::stderr(),
-        "a new API key for the cluster {} ({id}); without the Secret below, delete the key: tidewaiter cloud api-keys list --cluster {id}",
-        args.cluster
-    );
+    let mut manifests = String::new();
     for crd in Role::Coordinator.crds() {
-        print(&format!("---\n{}", yaml(&json!(crd))?))?;
+        manifests += &format!("---\n{}", yaml(&json!(crd))?);
     }
     let deployment = deployment(&args.image, &url, session.organization_id()?, &id, ca.is_some());
-    let secret = yaml(&secret(text(&created, "api_key"), ca))?;
+    let secret = yaml(&secret(text(&key, "api_key"), ca))?;
     let plugins = args.plugins.then_some(PLUGINS);
-    let mut parts = [&deployment, RBAC, ADMISSION]
+    for part in [&deployment, RBAC, ADMISSION]
         .into_iter()
         .chain(plugins)
-        .chain([&*secret]);
-    parts.try_for_each(|part| print(&format!("---\n{part}")))
+        .chain([&*secret])
+    {
+        manifests += &format!("---\n{part}");
+    }
+    // A reader that ended, which elsewhere is no failure, has not applied them.
+    let mut out = io::stdout().lock();
+    let written = out.write_all(manifests.as_bytes()).and_then(|()| out.flush());
+    written.context("the manifests are not written")
 }
 
-/// The address of the context, if pods can reach it.
-fn cluster_url(server: &str) -> Result<BaseUrl> {
-    let url: BaseUrl = server.parse().context("the server of the context")?;
+fn say(text: &str) {
+    // The manifests matter more.
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// The URL, if the coordinator can use it in a pod.
+fn usable(url: BaseUrl) -> Result<BaseUrl> {
     if url.is_loopback() {
-        bail!("{url} is this machine, which pods cannot reach: name the cloud's address in the cluster with --url");
+        bail!("{url} is this machine, which pods cannot reach: name the cloud's address for the cluster with --url");
+    }
+    if url.is_plain() {
+        bail!("{url} is plain HTTP, which exposes the API key: name an https address of the cloud with --url");
     }
     Ok(url)
+}
+
+/// The certificates of a file, which may also have a private key.
+fn certificates(path: &Path) -> Result<String> {
+    let failed = || format!("the certificates of the context in {}", path.display());
+    let read = fs::read(path).with_context(failed)?;
+    let certificates = certificates_of(&String::from_utf8_lossy(&read));
+    if certificates.is_empty() {
+        return Err(anyhow!("there are none in PEM")).with_context(failed);
+    }
+    Ok(certificates)
+}
+
+fn certificates_of(text: &str) -> String {
+    let (begin, end) = CERTIFICATE;
+    let mut found = String::new();
+    for block in text.split(begin).skip(1) {
+        if let Some((body, _)) = block.split_once(end) {
+            found += &format!("{begin}{body}{end}\n");
+        }
+    }
+    found
 }
 
 /// The manifest of the Deployment and its settings. Every value is quoted as JSON, which YAML reads.
 fn deployment(image: &str, url: &BaseUrl, organization: &str, cluster: &str, has_ca: bool) -> String {
     let quoted = |key: &str, value: &str| format!("{key}: {}", Value::from(value));
+    let url = url.to_string();
     let ca = if has_ca {
         "      caFile: /etc/tidewaiter/cloud/ca.crt\n"
     } else {
         ""
     };
-    DEPLOYMENT
+    let attached = quoted("tidewaiter.dev/attached", &format!("{url} {organization} {cluster}"));
+    // Above are the instructions for who fills it in.
+    let filled = DEPLOYMENT
+        .find("apiVersion:")
+        .map_or(DEPLOYMENT, |begin| &DEPLOYMENT[begin..]);
+    filled
         .replace(IMAGE, &quoted("image", image))
-        .replace(URL, &format!("{}\n{ca}", quoted("apiBaseUrl", &url.to_string())))
+        .replace(URL, &format!("{}\n{ca}", quoted("apiBaseUrl", &url)))
         .replace(CLUSTER, &quoted("clusterId", cluster))
         .replace(ORGANIZATION, &quoted("organizationId", organization))
+        .replacen(
+            TEMPLATE,
+            &format!("{TEMPLATE}      annotations:\n        {attached}\n"),
+            1,
+        )
 }
 
-/// The Secret for which the pods wait.
+/// The Secret for which the pods wait. In `data`, another owner's key is a conflict for kubectl, and is not replaced.
 fn secret(key: &str, ca: Option<String>) -> Value {
-    let mut data = json!({ "api-key": key });
+    let bytes = |text: &str| ByteString(text.as_bytes().to_vec());
+    let mut data = json!({ "api-key": bytes(key) });
     if let Some(ca) = ca {
-        data["ca.crt"] = ca.into();
+        data["ca.crt"] = json!(bytes(&ca));
     }
     json!({
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": "tidewaiter-coordinator-cloud", "namespace": CONTAINERSHIP_NAMESPACE},
-        "stringData": data,
+        "data": data,
     })
 }
 
@@ -124,8 +180,39 @@ mod tests {
             ] {
                 assert!(made.contains(wanted), "{wanted} in {made}");
             }
-            assert!(!made.contains("0000") && !made.contains("registry.invalid") && !made.contains("example.com"));
+            let annotation = "    metadata:\n      annotations:\n        tidewaiter.dev/attached: \"https://cloud.test o c\"\n      labels:\n";
+            assert!(
+                made.starts_with("apiVersion: v1\nkind: Namespace\n") && made.contains(annotation),
+                "{made}"
+            );
+            assert!(!made.contains("00000000-") && !made.contains("registry.invalid") && !made.contains("example.com"));
             assert_eq!(made.contains("      caFile: /etc/tidewaiter/cloud/ca.crt\n"), has_ca);
+        }
+    }
+
+    #[test]
+    fn of_a_file_with_more_only_the_certificates_reach_the_cluster() {
+        let certificate = |text: &str| format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
+        let (one, two) = (certificate("YQ=="), certificate("Yg=="));
+        let file =
+            format!("Issuer: a\n{one}-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n{two}# end");
+        assert_eq!(certificates_of(&file), format!("{one}{two}"));
+        assert_eq!(
+            certificates_of("-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"),
+            ""
+        );
+    }
+
+    #[test]
+    fn a_pod_can_use_the_address() {
+        for (address, expected) in [
+            ("https://cloud.test", true),
+            ("https://10.0.0.1:3990", true),
+            ("http://cloud.test", false),
+            ("https://localhost:3990", false),
+            ("https://[::1]", false),
+        ] {
+            assert_eq!(usable(address.parse().unwrap()).is_ok(), expected, "{address}");
         }
     }
 }

@@ -126,8 +126,8 @@ impl Newcomer {
     /// Logs in, and has the cluster `production`. What would be applied.
     async fn attaches(&self) -> String {
         let typed = block("tidewaiter cloud attach");
-        // The server listens on this machine alone.
-        let url = " --url https://cloud.example.com";
+        // The server listens on this machine alone, which pods could not reach.
+        let url = " --url https://cloud.test";
         self.types_all(&typed.replace(" | kubectl apply --server-side -f -", url))
             .await
     }
@@ -138,7 +138,7 @@ async fn a_newcomer_types_the_page() {
     let newcomer = Newcomer::begin().await;
     let person = &newcomer.person;
     let attached = newcomer.attaches().await;
-    assert!(attached.contains("api-key: twk_"), "{attached}");
+    assert!(attached.contains("name: tidewaiter-coordinator-cloud"), "{attached}");
 
     let sample = block("kind: RoleBinding");
     person.file("team/acme.yaml", sample);

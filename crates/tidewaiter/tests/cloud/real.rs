@@ -150,12 +150,24 @@ async fn one_command_attaches_a_cluster_and_may_be_repeated() {
             .map(|found| found["id"].clone());
         (ids.next(), ids.next())
     };
+    let image = [
+        "cloud",
+        "attach",
+        "staging",
+        "--image",
+        "",
+        "--url",
+        "https://cloud.test",
+    ];
+    assert_eq!(person.run(&image).await.code, 2);
     assert_eq!(staging().await, (None, None), "nothing is created before all is known");
 
-    let attach = [&attach[..], &["--url", &real.url]].concat();
+    let attach = [&attach[..], &["--url", "https://cloud.test"]].concat();
     let mut keys = Vec::new();
-    for _ in 0..2 {
-        let manifests = person.run_open(&attach, &[]).await.well();
+    for said in ["created the cluster staging", "one more API key"] {
+        let ran = person.run_open(&attach, &[]).await;
+        assert!(ran.err.contains(said), "{said}: {}", ran.err);
+        let manifests = ran.well();
         let file = person.file("attached.yaml", &manifests);
         let apply = ["apply", "--server-side", "-f", &file];
         let ran = cluster.kubectl(&Identity::Admin).args(apply).output().unwrap();
@@ -182,7 +194,11 @@ async fn one_command_attaches_a_cluster_and_may_be_repeated() {
     let settings = person.file("settings.yaml", &settings["settings.yaml"]);
     let settings = format!("--settings={settings}");
     let printed = person.run(&["coordinator", &settings, "--print-config"]).await.well();
-    for words in [&real.url, id.as_str().unwrap(), &attached.organization.to_string()] {
+    for words in [
+        "https://cloud.test",
+        id.as_str().unwrap(),
+        &attached.organization.to_string(),
+    ] {
         assert!(printed.contains(words), "{words}: {printed}");
     }
 }
