@@ -64,23 +64,21 @@ pub(super) async fn attach(args: &AttachArgs) -> Result<()> {
         ));
         (id, created)
     };
-    let mut manifests = String::new();
-    for crd in Role::Coordinator.crds() {
-        manifests += &format!("---\n{}", yaml(&json!(crd))?);
-    }
-    let deployment = deployment(&args.image, &url, session.organization_id()?, &id, ca.is_some());
-    let secret = yaml(&secret(text(&key, "api_key"), ca))?;
+    let crds = Role::Coordinator.crds();
+    let mut parts = crds.iter().map(|crd| yaml(&json!(crd))).collect::<Result<Vec<_>>>()?;
+    parts.push(deployment(
+        &args.image,
+        &url,
+        session.organization_id()?,
+        &id,
+        ca.is_some(),
+    ));
     let plugins = args.plugins.then_some(PLUGINS);
-    for part in [&deployment, RBAC, ADMISSION]
-        .into_iter()
-        .chain(plugins)
-        .chain([&*secret])
-    {
-        manifests += &format!("---\n{part}");
-    }
+    parts.extend([RBAC, ADMISSION].into_iter().chain(plugins).map(str::to_owned));
+    parts.push(yaml(&secret(text(&key, "api_key"), ca))?);
     // A reader that ended, which elsewhere is no failure, has not applied them.
     let mut out = io::stdout().lock();
-    let written = out.write_all(manifests.as_bytes()).and_then(|()| out.flush());
+    let written = out.write_all(parts.join("---\n").as_bytes()).and_then(|()| out.flush());
     written.context("the manifests are not written")
 }
 
@@ -113,13 +111,9 @@ fn certificates(path: &Path) -> Result<String> {
 
 fn certificates_of(text: &str) -> String {
     let (begin, end) = CERTIFICATE;
-    let mut found = String::new();
-    for block in text.split(begin).skip(1) {
-        if let Some((body, _)) = block.split_once(end) {
-            found += &format!("{begin}{body}{end}\n");
-        }
-    }
-    found
+    let bodies = text.split(begin).skip(1).filter_map(|block| block.split_once(end));
+    let certificates = bodies.flat_map(|(body, _)| [begin, body, end, "\n"]);
+    certificates.collect()
 }
 
 /// The manifest of the Deployment and its settings. Every value is quoted as JSON, which YAML reads.
