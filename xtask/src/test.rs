@@ -182,8 +182,8 @@ fn run_again(failed: Vec<Failed>) -> Result<(Vec<Failed>, Vec<String>)> {
 }
 
 impl Job {
-    /// Runs it to its end, all its tests or only these, and prints its output. Adds the seconds of its tests to `times`.
-    /// Returns what failed.
+    /// Runs it to its end, all its tests or only these, and prints its output. Adds the seconds of each test to
+    /// `times`. Returns what failed.
     fn run(self, threads: usize, only: &[String], times: &Mutex<Vec<(f64, String)>>) -> Result<Option<Failed>> {
         let start = now();
         let (mut output, write) = io::pipe().context("a pipe")?;

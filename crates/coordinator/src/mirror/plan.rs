@@ -210,7 +210,7 @@ pub(super) fn plan<R: Resource + Clone>(
     Plan { changes, hold, lost }
 }
 
-/// The additions of a list: what is not `protected`, and what would give another right than as it was listed before.
+/// The additions of a list: objects that are not `protected`, and those that would give another right than before.
 fn all_additions<R: Resource>(listing: &Listing<R>, protected: &Scoped, traits: &Traits<'_, R>) -> Additions {
     let (old, new): (Vec<_>, Vec<_>) = listing
         .desired

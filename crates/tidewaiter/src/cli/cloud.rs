@@ -39,7 +39,8 @@ pub(crate) enum ClientCommand {
     Describe(ObjectArgs),
     /// Creates one object from a file
     Create(CreateArgs),
-    /// Creates a cluster, or an API key of an existing one, and prints the manifests of its coordinator for `kubectl apply --server-side -f -`
+    /// Creates a cluster, or an API key of an existing one, and prints the manifests of its coordinator for
+    /// `kubectl apply --server-side -f -`
     Attach(AttachArgs),
     /// Applies files to the cloud, after showing exactly what will change
     Apply(ApplyArgs),

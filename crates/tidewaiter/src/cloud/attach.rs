@@ -1,7 +1,7 @@
 //! `tidewaiter cloud attach`: the manifests of a coordinator that mirrors one cluster of the cloud, for kubectl.
 
 use std::fs;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -12,9 +12,10 @@ use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_cloud::client::{BaseUrl, Method, Request};
 use tidewaiter_cloud::models::Kind;
 
-use super::output::yaml;
+use super::output::{note, yaml};
 use super::session::{Session, request, text};
 use crate::cli::AttachArgs;
+use crate::write_stdout;
 
 /// The manifests of `deploy/coordinator`, with the values of an example.
 const DEPLOYMENT: &str = include_str!("../../../../deploy/coordinator/deployment.yaml");
@@ -28,7 +29,7 @@ const URL: &str = "apiBaseUrl: https://cloud.example.com\n";
 const CLUSTER: &str = "clusterId: 00000000-0000-4000-8000-000000000000";
 const ORGANIZATION: &str = "organizationId: 00000000-0000-4000-8000-000000000000";
 
-/// What the pods are started anew for: they read their settings once.
+/// The beginning of the pod template. Pods read their settings once, and a changed annotation here starts new ones.
 const TEMPLATE: &str = "  template:\n    metadata:\n";
 
 const CERTIFICATE: (&str, &str) = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----");
@@ -50,7 +51,7 @@ pub(super) async fn attach(args: &AttachArgs) -> Result<()> {
     let (id, key) = if let Some(id) = session.find(Kind::Cluster, &clusters, name).await? {
         let keys = clusters.below(&id).below("api-keys");
         let key = session.send(&Request::new(Method::POST, keys)).await?;
-        say(&format!(
+        note(&format!(
             "the cluster {name} ({id}) exists, and has one more API key; if these manifests are not applied: tidewaiter cloud api-keys delete {} --cluster {id}",
             text(&key, "id")
         ));
@@ -59,7 +60,7 @@ pub(super) async fn attach(args: &AttachArgs) -> Result<()> {
         let body = json!({ "name": name });
         let created = session.send(&request(Method::POST, clusters, body, None)).await?;
         let id = text(&created, "id").to_owned();
-        say(&format!(
+        note(&format!(
             "created the cluster {name} ({id}); if these manifests are not applied: tidewaiter cloud delete cluster {id}"
         ));
         (id, created)
@@ -77,14 +78,7 @@ pub(super) async fn attach(args: &AttachArgs) -> Result<()> {
     parts.extend([RBAC, ADMISSION].into_iter().chain(plugins).map(str::to_owned));
     parts.push(yaml(&secret(text(&key, "api_key"), ca))?);
     // A reader that ended, which elsewhere is no failure, has not applied them.
-    let mut out = io::stdout().lock();
-    let written = out.write_all(parts.join("---\n").as_bytes()).and_then(|()| out.flush());
-    written.context("the manifests are not written")
-}
-
-fn say(text: &str) {
-    // The manifests matter more.
-    let _ = writeln!(io::stderr(), "{text}");
+    write_stdout(&parts.join("---\n"))
 }
 
 /// The URL, if the coordinator can use it in a pod.
@@ -104,7 +98,7 @@ fn certificates(path: &Path) -> Result<String> {
     let read = fs::read(path).with_context(failed)?;
     let certificates = certificates_of(&String::from_utf8_lossy(&read));
     if certificates.is_empty() {
-        return Err(anyhow!("there are none in PEM")).with_context(failed);
+        return Err(anyhow!("the file has no certificate in PEM")).with_context(failed);
     }
     Ok(certificates)
 }
@@ -126,7 +120,7 @@ fn deployment(image: &str, url: &BaseUrl, organization: &str, cluster: &str, has
         ""
     };
     let attached = quoted("tidewaiter.dev/attached", &format!("{url} {organization} {cluster}"));
-    // Above are the instructions for who fills it in.
+    // The comment at the beginning is for people who fill it in.
     let filled = DEPLOYMENT
         .find("apiVersion:")
         .map_or(DEPLOYMENT, |begin| &DEPLOYMENT[begin..]);

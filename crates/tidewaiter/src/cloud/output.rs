@@ -1,6 +1,6 @@
 //! Prints objects. All text is escaped for terminals, and secrets are omitted unless requested.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 
 use anyhow::{Context as _, Result};
 use comfy_table::ContentArrangement;
@@ -108,6 +108,12 @@ pub(super) fn without_secrets(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(without_secrets),
         _ => {}
     }
+}
+
+/// Prints a note to standard error.
+pub(super) fn note(text: &str) {
+    // Nobody misses it where standard error is closed.
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Writes to standard output; a closed pipe is not an error.

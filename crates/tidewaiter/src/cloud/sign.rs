@@ -2,7 +2,6 @@
 //! comes from the cloud, so it cannot say what is signed, and the key stays here.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -15,6 +14,7 @@ use tidewaiter_upgrade::signed as script;
 
 use super::actions::read;
 use super::manifests;
+use super::output::note;
 use crate::cli::{SignArgs, SignScriptArgs};
 use crate::password::{self, Variable};
 use crate::{text_file, write_stdout};
@@ -201,12 +201,6 @@ fn refuse_others(
          too: those of the control plane with --control-plane, which keep their times and are followed by {node}, and the others with --node",
         Vec::from_iter(others).join(", ")
     ))
-}
-
-/// Prints a note to standard error.
-fn note(text: &str) {
-    // Nobody misses it where standard error is closed.
-    let _ = writeln!(io::stderr(), "{text}");
 }
 
 fn key(path: &Path, password_file: Option<&Path>) -> Result<SigningKey> {

@@ -1,11 +1,12 @@
 //! The commands, and the client of a cluster, against the server that the same binary is.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::Api;
-use serde_json::Value;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
 use tidewaiter_cloud::client::{Client, ClientError, ClientSettings, Cluster, Fetched, Listing, Wake};
 use tidewaiter_cloud::models::{ClusterLabel, Kind, Registry, Role, RoleBinding, User};
 use tidewaiter_kit::{Clock as _, SystemClock};
@@ -177,6 +178,29 @@ async fn one_command_attaches_a_cluster_and_may_be_repeated() {
         let secret = secrets.get("tidewaiter-coordinator-cloud").await.unwrap();
         keys.push(String::from_utf8(secret.data.unwrap()["api-key"].0.clone()).unwrap());
     }
+    // A reader that ended has applied nothing.
+    let mut ended = person.command(&attach);
+    let mut ended = ended.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    drop(ended.stdout.take());
+    assert_eq!(ended.wait().await.unwrap().code(), Some(1));
+    // The key of another owner, Helm for example, is a conflict.
+    let secrets = Api::<Secret>::namespaced(cluster.client(&Identity::Admin), "containership-core");
+    let theirs = json!({"apiVersion": "v1", "kind": "Secret", "data": {"api-key": "dGhlaXJz"}});
+    let by_helm = PatchParams::apply("helm").force();
+    let theirs = Patch::Apply(theirs);
+    let patched = secrets.patch("tidewaiter-coordinator-cloud", &by_helm, &theirs);
+    patched.await.unwrap();
+    let apply = [
+        "apply",
+        "--server-side",
+        "-f",
+        &person.file("attached.yaml", &person.run_open(&attach, &[]).await.well()),
+    ];
+    let ran = cluster.kubectl(&Identity::Admin).args(apply).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(!ran.status.success() && said.contains(".data.api-key"), "{said}");
+    let secret = secrets.get("tidewaiter-coordinator-cloud").await.unwrap();
+    assert_eq!(secret.data.unwrap()["api-key"].0, b"theirs");
     let (Some(id), None) = staging().await else {
         panic!("one cluster");
     };

@@ -1,4 +1,4 @@
-//! What `hack/release` adds to an image.
+//! The files that `hack/release` adds to an image.
 #![allow(clippy::disallowed_methods, reason = "files of the test")]
 
 use std::fs;
