@@ -21,16 +21,15 @@ use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Cache, ControllerContext, Metadata, Tasks};
 
-pub(crate) use authorization_role::{Limits, lost_rules, plan_rules};
-pub(crate) use authorization_role_binding::Wait;
+pub use authorization_role::{Ceiling, Limits, Refused, Why, lost_rules, plan_rules};
+pub use authorization_role_binding::Wait;
 pub(crate) use containership::{Account, detached};
 pub use plugin::{
     Approval, ByPlugin, DIFF_KEY, Difference, ObjectChange, Operation, PluginAccount, PluginApproval, PluginDiff,
     PluginDrift, PluginSettings, PluginSync,
 };
 pub(crate) use plugin::{PluginError, PluginRemoval};
-pub use rbac::RbacSettings;
-pub(crate) use rbac::{OURS, is_ours};
+pub use rbac::{OURS, RbacSettings, is_ours};
 pub use registry::{RegistrySettings, check_registry};
 pub use upgrade::{LookError, SeenUpgrade, Upgrades, look_at_upgrade};
 

@@ -1,7 +1,6 @@
 //! The `coordinator` role: applies what the cloud says to the cluster as a whole. [`start()`] lists its
 //! controllers.
 
-pub mod access;
 pub mod changes;
 mod cloud;
 pub mod controllers;

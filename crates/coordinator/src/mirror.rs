@@ -48,7 +48,7 @@ pub(crate) use cloud_sync::CLOUD_SYNC_CONTROLLER;
 use cloud_sync::Release;
 pub use held::Held;
 use kind::MirroredKind;
-pub(crate) use kind::is_id;
+pub use kind::is_id;
 pub use kinds::RegistryCredentialsIn;
 pub(crate) use kinds::is_of_cloud;
 pub(crate) use lister::LIST_AGAIN;

@@ -35,10 +35,9 @@ mod status;
 use super::listed::key_of;
 use super::rbac::{CATCH_UP, OURS, Rbac, is_made, is_ours, keep, unlabelled};
 use crate::mirror::is_id;
-use plan::{Ceiling, Refused};
 use status::{Refusals, RoleError};
 
-pub(crate) use plan::{Limits, lost as lost_rules, plan as plan_rules};
+pub use plan::{Ceiling, Limits, Refused, Why, lost as lost_rules, plan as plan_rules};
 
 const FINALIZER: Finalizer = Finalizer(AUTHORIZATION_ROLE_FINALIZER);
 

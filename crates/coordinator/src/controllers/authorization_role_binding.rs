@@ -49,7 +49,7 @@ use status::{BindingError, Waiting};
 use triggers::{all_bindings, bindings_of, made_of, of_namespace};
 
 pub(crate) use plan::STAND_IN;
-pub(crate) use status::Wait;
+pub use status::Wait;
 
 const FINALIZER: Finalizer = Finalizer(AUTHORIZATION_ROLE_BINDING_FINALIZER);
 

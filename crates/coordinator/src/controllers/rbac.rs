@@ -27,7 +27,7 @@ pub(super) use scopes::Place;
 use scopes::Scopes;
 
 /// The ownership of the objects that the controllers make.
-pub(crate) const OURS: Ownership = Ownership {
+pub const OURS: Ownership = Ownership {
     key: MANAGED_LABEL,
     value: MANAGED_VALUE,
 };
@@ -195,7 +195,8 @@ impl Rbac {
 
 /// Returns true if a coordinator of this project has applied the object; of one with our label that it has not, another
 /// coordinator has. A patch that takes rules away from a held role does not make it ours.
-pub(crate) fn is_ours(object: &ObjectMeta) -> bool {
+#[must_use]
+pub fn is_ours(object: &ObjectMeta) -> bool {
     let mut entries = object.managed_fields.iter().flatten();
     entries.any(|entry| {
         let manager = entry.manager.as_deref().unwrap_or_default();

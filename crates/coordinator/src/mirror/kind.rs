@@ -215,7 +215,8 @@ pub(crate) fn with_name(called: &str, most: usize, name: &str) -> String {
 }
 
 /// Returns true if a name is an id of the cloud. People give their objects other names.
-pub(crate) fn is_id(name: &str) -> bool {
+#[must_use]
+pub fn is_id(name: &str) -> bool {
     name.parse::<Uuid>().is_ok()
 }
 

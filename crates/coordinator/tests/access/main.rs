@@ -9,7 +9,6 @@ mod cloud;
 #[path = "../shared/cluster.rs"]
 mod cluster;
 mod crashes;
-mod explain;
 mod forged;
 mod limits;
 #[allow(dead_code, reason = "the mirror's own tests use more of it")]

@@ -1,17 +1,41 @@
 //! `tidewaiter explain access`: what a user or a team may do in the cluster, and by which binding, and who can log in
 //! on which node.
+//!
+//! - A user or a team may do what every binding that names them gives, no matter who made it: the objects of the
+//!   cluster decide, not the cloud.
+//! - Beside it stands what the cloud gives and the cluster does not: rules that are refused, and bindings that wait.
+//! - The cluster does not know who is in a team; the question names the teams.
+//! - Nothing is written.
+
+mod answer;
+mod asked;
+mod describe;
+mod live;
 
 use anyhow::Result;
 use kube::Client;
 use serde::Serialize;
 use tidewaiter_agent::logins::{self, LoginQuestion, LoginsExplained};
-use tidewaiter_coordinator::access::{self, AccessExplained, Question, RoleExplained};
 use tidewaiter_kit::Chain;
 
 use super::output::{Table, print};
 use crate::Failure;
 use crate::cli::ExplainAccessArgs;
 use crate::upgrade::reader;
+use answer::{AccessExplained, RoleExplained};
+use asked::Asked;
+use live::Live;
+
+/// The subjects and the place that a person asks about.
+#[derive(Clone, Debug, Default)]
+struct Question {
+    /// The user, by id or by the name that the cluster knows.
+    user: Option<String>,
+    /// Teams, by id: those of the user, if there is one.
+    teams: Vec<String>,
+    /// The namespace; None for all.
+    namespace: Option<String>,
+}
 
 /// Both answers.
 #[derive(Serialize)]
@@ -48,7 +72,7 @@ async fn answer(client: &Client, args: &ExplainAccessArgs) -> Result<Answer> {
             teams: asked.team.clone(),
             namespace: args.namespace.clone(),
         };
-        answer.access = Some(access::explain(client, &question).await?);
+        answer.access = Some(access(client, &question).await?);
     }
     if asked.user.is_none() && asked.node.is_none() {
         return Ok(answer);
@@ -66,6 +90,14 @@ async fn answer(client: &Client, args: &ExplainAccessArgs) -> Result<Answer> {
         Err(error) => answer.logins_unknown = Some(Chain(&error).to_string()),
     }
     Ok(answer)
+}
+
+/// The permissions in the cluster. A user who may do nothing is an answer.
+async fn access(client: &Client, question: &Question) -> Result<AccessExplained> {
+    let live = Live::read(client, question.namespace.as_deref()).await?;
+    let asked = Asked::find(&live, question)?;
+    let details = live.details(client, &asked).await?;
+    Ok(describe::explain(&live, &details, &asked))
 }
 
 fn all_tables(answer: &Answer) -> Vec<Table> {
@@ -145,3 +177,6 @@ fn called(role: &RoleExplained) -> String {
         None => format!("{} {}", role.kind, role.id),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ mod attacker;
 mod cloud;
 mod definitions;
 mod endpoints;
+mod explain;
 mod faults;
 mod monitoring;
 mod namespaces;

@@ -9,33 +9,36 @@ use tidewaiter_api::values::quoted;
 
 /// The limits of the rules.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits<'a> {
+pub struct Limits<'a> {
     /// True if rules that amount to full control are permitted.
-    pub(crate) allow_privileged: bool,
+    pub allow_privileged: bool,
     /// Beyond which nothing is permitted.
-    pub(crate) ceiling: Option<Ceiling<'a>>,
+    pub ceiling: Option<Ceiling<'a>>,
     /// The widest scope in which a binding gives the role.
-    pub(crate) scope: Scope,
+    pub scope: Scope,
 }
 
 /// The `ClusterRole` that `rbacCeiling` names.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ceiling<'a> {
-    pub(crate) name: &'a str,
+pub struct Ceiling<'a> {
+    /// Its name.
+    pub name: &'a str,
     /// Its rules; None while there is no such role, and then nothing is permitted.
-    pub(crate) rules: Option<&'a [PolicyRule]>,
+    pub rules: Option<&'a [PolicyRule]>,
 }
 
 /// A rule that is not applied.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Refused {
-    pub(crate) rule: PolicyRule,
-    pub(crate) why: Why,
+pub struct Refused {
+    /// The rule.
+    pub rule: PolicyRule,
+    /// The reason.
+    pub why: Why,
 }
 
 /// The reason why a rule is not applied.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Why {
+pub enum Why {
     /// The API server would refuse it, and with it all others.
     Invalid(&'static str),
     /// It amounts to full control where the role is bound.
@@ -95,7 +98,8 @@ impl Display for Why {
 }
 
 /// The rules that apply, in the order of the role, and those that are refused.
-pub(crate) fn plan(rules: &[AuthorizationRule], limits: Limits<'_>) -> (Vec<PolicyRule>, Vec<Refused>) {
+#[must_use]
+pub fn plan(rules: &[AuthorizationRule], limits: Limits<'_>) -> (Vec<PolicyRule>, Vec<Refused>) {
     let (mut applied, mut refused) = (Vec::new(), Vec::new());
     for rule in rules.iter().filter_map(access::cluster_rule) {
         match refusal(&rule, limits) {
@@ -108,7 +112,8 @@ pub(crate) fn plan(rules: &[AuthorizationRule], limits: Limits<'_>) -> (Vec<Poli
 
 /// The refused rules of which a `ClusterRole` with the rules `made` permits something that no applied rule permits. An
 /// invalid rule is in no `ClusterRole`.
-pub(crate) fn lost<'a>(refused: &'a [Refused], applied: &[PolicyRule], made: &[PolicyRule]) -> Vec<&'a Refused> {
+#[must_use]
+pub fn lost<'a>(refused: &'a [Refused], applied: &[PolicyRule], made: &[PolicyRule]) -> Vec<&'a Refused> {
     let is_lost = |refused: &&Refused| {
         let common = made.iter().flat_map(|own| access::common(own, &refused.rule));
         let mut lost = common.filter(|part| access::beyond(applied, part).is_some());

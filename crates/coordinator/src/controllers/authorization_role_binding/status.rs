@@ -13,17 +13,22 @@ const A_MOMENT: Duration = Duration::from_secs(10);
 
 /// The condition that a binding waits for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Wait {
+pub enum Wait {
+    /// The role does not exist.
     #[error("there is no role {0}")]
     Role(String),
+    /// Its `ClusterRole` is not ready.
     #[error("the ClusterRole {0} is not as its role says yet")]
     ClusterRole(String),
+    /// Its `ClusterRole` is held.
     #[error(
         "the ClusterRole {0} is held as another coordinator left it, and nobody else gets it: see the condition Held of CloudSync"
     )]
     Held(String),
+    /// The namespace does not exist.
     #[error("there is no namespace {0}, or it is being deleted")]
     Namespace(String),
+    /// The role cannot be read.
     #[error("the cluster has no role {0} that can be read, although the cloud may list it")]
     Missing(String),
 }

@@ -1,14 +1,15 @@
 //! The queried subjects: names become ids.
 
+use anyhow::{Result, bail};
 use k8s_openapi::api::rbac::v1::Subject as RbacSubject;
 use tidewaiter_api::access::{RBAC_GROUP, Subject};
 use tidewaiter_api::containership::AuthorizationRoleBinding;
 use tidewaiter_api::values::{printable, quoted};
+use tidewaiter_coordinator::mirror::is_id;
 
+use super::Question;
 use super::answer::UserExplained;
 use super::live::Live;
-use super::{AccessError, Question};
-use crate::mirror::is_id;
 
 /// The group of everybody who is authenticated.
 const EVERYBODY: &str = "system:authenticated";
@@ -27,7 +28,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    pub(super) fn find(live: &Live, question: &Question) -> Result<Self, AccessError> {
+    pub(super) fn find(live: &Live, question: &Question) -> Result<Self> {
         let user = question.user.as_deref().map(|asked| user(live, asked)).transpose()?;
         let mut subjects = Vec::new();
         if let Some(user) = &user {
@@ -70,7 +71,7 @@ impl Asked {
     }
 }
 
-fn user(live: &Live, asked: &str) -> Result<UserExplained, AccessError> {
+fn user(live: &Live, asked: &str) -> Result<UserExplained> {
     let users = || live.users.iter().map(|user| (&user.spec.id, &user.spec.name));
     let explained = |(id, name): (&String, &String)| UserExplained {
         id: id.clone(),
@@ -84,10 +85,13 @@ fn user(live: &Live, asked: &str) -> Result<UserExplained, AccessError> {
         [found] => return Ok(explained(found)),
         [] => {}
         _ => {
-            return Err(AccessError::Ambiguous {
-                asked: quoted(asked),
-                ids: named.iter().map(|(id, _)| printable(id)).collect(),
-            });
+            let ids: Vec<String> = named.iter().map(|(id, _)| printable(id)).collect();
+            bail!(
+                "{} Users are named {}: give one of the ids {}",
+                ids.len(),
+                quoted(asked),
+                ids.join(", ")
+            );
         }
     }
     // Somebody without access to the nodes.
@@ -97,26 +101,26 @@ fn user(live: &Live, asked: &str) -> Result<UserExplained, AccessError> {
             name: None,
         });
     }
-    Err(AccessError::NoUser {
-        asked: quoted(asked),
-        known: listed(
-            "it has",
-            users().map(|(id, name)| format!("{name} ({id})")),
-            "it has none",
-        ),
-    })
+    let known = users().map(|(id, name)| format!("{name} ({id})"));
+    bail!(
+        "there is no User {} in this cluster ({}): give the id, which tidewaiter cloud get users shows. Users without access to the nodes have no \
+         name in the cluster",
+        quoted(asked),
+        listed("it has", known, "it has none")
+    )
 }
 
-fn check_team(live: &Live, asked: &str) -> Result<(), AccessError> {
+fn check_team(live: &Live, asked: &str) -> Result<()> {
     let teams = || live.bindings.iter().map(|binding| &binding.spec.team_id);
     if is_id(asked) || teams().any(|team| team == asked) {
         return Ok(());
     }
     let bound = teams().filter(|team| !team.is_empty()).cloned();
-    Err(AccessError::NoTeam {
-        asked: quoted(asked),
-        known: listed("its bindings name", bound, "no binding names a team"),
-    })
+    bail!(
+        "{} is no id of a team, and the cluster does not know the names of teams ({}): give the id, which tidewaiter cloud get teams shows",
+        quoted(asked),
+        listed("its bindings name", bound, "no binding names a team")
+    )
 }
 
 /// The first of the names, for an error.

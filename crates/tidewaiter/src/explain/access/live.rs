@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{Event, Namespace};
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject as RbacSubject,
@@ -12,15 +13,14 @@ use serde::de::DeserializeOwned;
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding, User};
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_api::values::printable;
+use tidewaiter_coordinator::controllers::OURS;
 use tidewaiter_kit::cache::list_all;
 use tidewaiter_kit::client::optional;
 use tidewaiter_kit::client::path_segment;
 use tidewaiter_kit::{Cacheable, Guarded, Undecodable};
 
-use super::AccessError;
 use super::answer::EventExplained;
 use super::asked::Asked;
-use crate::controllers::OURS;
 
 /// The label of the bindings that an API server makes of itself.
 const BOOTSTRAPPING_LABEL: &str = "kubernetes.io/bootstrapping";
@@ -77,7 +77,7 @@ impl Bound {
 }
 
 impl Live {
-    pub(super) async fn read(client: &Client, namespace: Option<&str>) -> Result<Self, AccessError> {
+    pub(super) async fn read(client: &Client, namespace: Option<&str>) -> Result<Self> {
         let (roles, bad_roles) = in_core::<AuthorizationRole>(client, "AuthorizationRoles").await?;
         let (bindings, bad_bindings) = in_core::<AuthorizationRoleBinding>(client, "AuthorizationRoleBindings").await?;
         let (users, bad_users) = in_core::<User>(client, "Users").await?;
@@ -120,7 +120,7 @@ impl Live {
     }
 
     /// Reads what the answer about them needs besides.
-    pub(super) async fn details(&self, client: &Client, asked: &Asked) -> Result<Details, AccessError> {
+    pub(super) async fn details(&self, client: &Client, asked: &Asked) -> Result<Details> {
         let mut details = Details::default();
         for bound in self.bound.iter().filter(|it| it.role.kind == "Role") {
             let Some(namespace) = &bound.namespace else { continue };
@@ -159,21 +159,22 @@ impl Live {
 }
 
 /// The custom resources that the mirror writes.
-async fn in_core<K>(client: &Client, what: &'static str) -> Result<(Vec<K>, Vec<Undecodable>), AccessError>
+async fn in_core<K>(client: &Client, what: &'static str) -> Result<(Vec<K>, Vec<Undecodable>)>
 where
     K: Cacheable + Resource<Scope = k8s_openapi::NamespaceResourceScope> + DeserializeOwned,
 {
     let api = Api::<Guarded<K>>::namespaced(client.clone(), CONTAINERSHIP_NAMESPACE);
     // Of a list only the kind can be missing.
-    read(optional(list_all(&api).await), what)?.ok_or(AccessError::NoDefinition(what))
+    let listed = read(optional(list_all(&api).await), what)?;
+    listed.with_context(|| format!("this cluster has no {what}: apply deploy/crds/coordinator"))
 }
 
-fn read<T>(found: kube::Result<T>, what: &'static str) -> Result<T, AccessError> {
-    found.map_err(|source| AccessError::Read { what, source })
+fn read<T>(found: kube::Result<T>, what: &'static str) -> Result<T> {
+    found.with_context(|| format!("{what} cannot be read"))
 }
 
 /// The warnings about roles and bindings of these names.
-async fn events(client: &Client, names: &BTreeSet<&str>) -> Result<Vec<EventExplained>, AccessError> {
+async fn events(client: &Client, names: &BTreeSet<&str>) -> Result<Vec<EventExplained>> {
     let api = Api::<Event>::namespaced(client.clone(), CONTAINERSHIP_NAMESPACE);
     let found = api.list(&ListParams::default().fields("type=Warning")).await;
     let events = read(found, "Events")?.into_iter().filter_map(|event| {

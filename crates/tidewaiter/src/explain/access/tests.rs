@@ -1,8 +1,9 @@
-//! The subjects that a question means.
+//! The subjects that a question means, and the answer from the objects of a cluster.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tidewaiter_api::containership::{AuthorizationRoleBinding, User};
 
+use super::live::{Bound, Details};
 use super::*;
 
 const ANN: &str = "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e";
@@ -75,4 +76,71 @@ fn a_user_is_found_by_name_or_id_and_a_team_by_id() {
         },
     );
     assert!(none.unwrap_err().to_string().contains("in this cluster (it has none)"));
+}
+
+fn read<T: serde::de::DeserializeOwned>(object: Value) -> T {
+    serde_json::from_value(object).unwrap()
+}
+
+/// The `ClusterRole` of the role `r` as another coordinator has written it, bound to Ann for the whole cluster, while
+/// the cloud binds the role for `namespaces`.
+fn with_role(namespaces: &[&str]) -> Live {
+    let rule = json!({"id": "1", "type": "kubernetes", "api_groups": ["*"], "resources": ["*"], "verbs": ["*"]});
+    let made = json!({"metadata": {"name": "r", "labels": {"containership.io/managed": "true"}},
+        "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]});
+    let binding = |namespace: &&str| {
+        read(
+            json!({"metadata": {"name": "b"}, "spec": {"id": "b", "type": "UserBinding", "user_id": ANN,
+            "authorization_role_id": "r", "namespace": namespace}}),
+        )
+    };
+    Live {
+        roles: vec![read(
+            json!({"metadata": {"name": "r"}, "spec": {"id": "r", "rules": [rule]}}),
+        )],
+        cluster_roles: vec![read(made)],
+        bindings: namespaces.iter().map(binding).collect(),
+        bound: vec![Bound {
+            name: "b".to_owned(),
+            namespace: None,
+            role: read(json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"})),
+            subjects: vec![tidewaiter_api::access::Subject::User(ANN.to_owned()).of_rbac()],
+            is_managed: true,
+            is_default: false,
+        }],
+        ..Live::default()
+    }
+}
+
+fn about_ann(live: &Live) -> AccessExplained {
+    let question = Question {
+        user: Some(ANN.to_owned()),
+        ..Question::default()
+    };
+    let asked = Asked::find(live, &question).unwrap();
+    describe::explain(live, &Details::default(), &asked)
+}
+
+#[test]
+fn a_rule_of_a_held_role_is_still_permitted() {
+    let explained = about_ann(&with_role(&[""]));
+    assert_eq!(explained.grants[0].what, "* *.*");
+    let lost = &explained.refused[0];
+    assert!(lost.what == "* *.*" && lost.why.contains("still permitted"), "{lost:?}");
+    assert_eq!((explained.refused.len(), explained.waiting.len()), (1, 0));
+}
+
+#[test]
+fn a_binding_says_what_it_waits_for() {
+    let why = |live: &Live| about_ann(live).waiting.pop().map(|waiting| waiting.why);
+    let mut live = with_role(&["later"]);
+    let expected = "there is no namespace later, or it is being deleted";
+    assert_eq!(why(&live).as_deref(), Some(expected));
+    live.cluster_roles.clear();
+    assert_eq!(
+        why(&live).as_deref(),
+        Some("the ClusterRole r is not as its role says yet")
+    );
+    live.roles.clear();
+    assert_eq!(why(&live).as_deref(), Some("there is no role r"));
 }

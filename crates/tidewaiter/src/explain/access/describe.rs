@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use tidewaiter_api::access::{self, Scope, Subject, SystemNamespaces};
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding};
+use tidewaiter_coordinator::controllers::{Limits, OURS, Wait, is_ours, lost_rules, plan_rules};
 
 use super::answer::{
     AccessExplained, EventExplained, GrantExplained, RefusedExplained, RoleExplained, WaitingExplained,
 };
 use super::asked::Asked;
 use super::live::{Bound, Details, Live};
-use crate::controllers::{Limits, OURS, Wait, is_ours, lost_rules, plan_rules};
 
 const CLUSTER_ROLE: &str = "ClusterRole";
 

@@ -6,109 +6,109 @@ use serde::Serialize;
 /// The actions that a user or a team may perform.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct AccessExplained {
+pub(super) struct AccessExplained {
     /// The user, if one was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub user: Option<UserExplained>,
+    pub(super) user: Option<UserExplained>,
     /// The ids of the teams that were asked for.
-    pub teams: Vec<String>,
+    pub(super) teams: Vec<String>,
     /// The requested namespace; absent for all.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
+    pub(super) namespace: Option<String>,
     /// The grants that are in force now.
-    pub grants: Vec<GrantExplained>,
+    pub(super) grants: Vec<GrantExplained>,
     /// Rules of their roles in the cloud that the cluster does not have.
-    pub refused: Vec<RefusedExplained>,
+    pub(super) refused: Vec<RefusedExplained>,
     /// Bindings of the cloud that the cluster does not have.
-    pub waiting: Vec<WaitingExplained>,
+    pub(super) waiting: Vec<WaitingExplained>,
     /// The last warnings about the roles of these rules, and about these bindings.
-    pub events: Vec<EventExplained>,
+    pub(super) events: Vec<EventExplained>,
     /// Limits of this answer.
-    pub notes: Vec<String>,
+    pub(super) notes: Vec<String>,
 }
 
 /// A user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct UserExplained {
+pub(super) struct UserExplained {
     /// The id in the cloud.
-    pub id: String,
+    pub(super) id: String,
     /// The name, if the cluster knows it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub(super) name: Option<String>,
 }
 
 /// A rule that applies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct GrantExplained {
+pub(super) struct GrantExplained {
     /// The rule in words.
-    pub what: String,
+    pub(super) what: String,
     /// The rule.
-    pub rule: PolicyRule,
+    pub(super) rule: PolicyRule,
     /// The namespace; absent for the whole cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
+    pub(super) namespace: Option<String>,
     /// The role.
-    pub role: RoleExplained,
+    pub(super) role: RoleExplained,
     /// The name of the `ClusterRoleBinding` or `RoleBinding`.
-    pub binding: String,
+    pub(super) binding: String,
     /// True if Tidewaiter made the binding, from one of the cloud.
-    pub managed: bool,
+    pub(super) managed: bool,
     /// The queried subject that the binding names: `user`, `team ID`, or `everybody`, who is authenticated.
-    pub to: String,
+    pub(super) to: String,
 }
 
 /// A role, which is a `ClusterRole` unless its kind says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RoleExplained {
+pub(super) struct RoleExplained {
     /// `ClusterRole` or `Role`.
-    pub kind: String,
+    pub(super) kind: String,
     /// Its name in the cluster: for one of the cloud, its id.
-    pub id: String,
+    pub(super) id: String,
     /// Its name in the cloud.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub(super) name: Option<String>,
 }
 
 /// A rule that does not apply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RefusedExplained {
+pub(super) struct RefusedExplained {
     /// The rule in words.
-    pub what: String,
+    pub(super) what: String,
     /// The role.
-    pub role: RoleExplained,
+    pub(super) role: RoleExplained,
     /// The reason why it does not apply.
-    pub why: String,
+    pub(super) why: String,
 }
 
 /// A binding that waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct WaitingExplained {
+pub(super) struct WaitingExplained {
     /// The id of the binding.
-    pub binding: String,
+    pub(super) binding: String,
     /// The role.
-    pub role: RoleExplained,
+    pub(super) role: RoleExplained,
     /// The namespace in which it will apply; absent for the whole cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
+    pub(super) namespace: Option<String>,
     /// The condition that it waits for.
-    pub why: String,
+    pub(super) why: String,
 }
 
 /// An Event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct EventExplained {
+pub(super) struct EventExplained {
     /// The kind of the object.
-    pub kind: String,
+    pub(super) kind: String,
     /// The name of the object.
-    pub name: String,
+    pub(super) name: String,
     /// In one word.
-    pub reason: String,
+    pub(super) reason: String,
     /// In words.
-    pub message: String,
+    pub(super) message: String,
 }
