@@ -11,7 +11,7 @@ mod node_pool_label;
 mod plugin;
 mod rbac;
 mod registry;
-mod upgrade;
+pub mod upgrade;
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub use plugin::{
 pub(crate) use plugin::{PluginError, PluginRemoval};
 pub use rbac::{OURS, RbacSettings, is_ours};
 pub use registry::{RegistrySettings, check_registry};
-pub use upgrade::{LookError, SeenUpgrade, Upgrades, look_at_upgrade};
+pub use upgrade::Upgrades;
 
 use crate::changes::Changes;
 use crate::cloud::Cloud;

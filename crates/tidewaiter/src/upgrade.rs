@@ -1,6 +1,7 @@
 //! `tidewaiter upgrade`: shows what an upgrade does, and follows it. It only reads, and its words come from the
 //! functions that the coordinator uses.
 
+mod look;
 mod news;
 mod watch;
 
@@ -9,7 +10,6 @@ use std::process::ExitCode;
 use anyhow::Result;
 use kube::Client;
 use serde::Serialize;
-use tidewaiter_coordinator::controllers::{SeenUpgrade, look_at_upgrade};
 use tidewaiter_kit::role::kube_config;
 use tidewaiter_kit::{Kit, Leadership, SharedClock, SystemClock, client};
 use tidewaiter_upgrade::{NodeOutlook, Outlook};
@@ -18,6 +18,7 @@ use crate::Failure;
 use crate::cli::{UpgradeCommand, UpgradePlace, UpgradePlanArgs};
 use crate::cloud::run;
 use crate::explain::output::{Table, print};
+use look::{SeenUpgrade, look_at_upgrade};
 
 /// Nothing was decided about the upgrade yet.
 const UNSEEN: &str = "No coordinator has looked at it yet: check that one runs with `upgrades: enabled`.";

@@ -34,7 +34,6 @@ mod drain;
 mod drain_watch;
 mod error;
 mod health;
-mod look;
 mod metrics;
 mod node;
 mod node_upgrade;
@@ -43,14 +42,17 @@ mod preflight;
 mod question;
 mod status;
 
-use agents::{AgentReports, Agents};
-use drain::NodePods;
+use agents::Agents;
 use drain_watch::DrainWatches;
 use error::UpgradeError;
-pub use look::{LookError, SeenUpgrade, look_at_upgrade};
 use metrics::UpgradeMetrics;
-use node::{ComponentPod, UpgradeNode, observed};
-use question::{Answer, Question};
+use question::Answer;
+
+pub use agents::{AgentReports, list_reports};
+pub use drain::NodePods;
+pub use health::read as read_health;
+pub use node::{ComponentPod, UpgradeNode, observed};
+pub use question::{Question, requires_health};
 
 /// Our own write is not in the cache yet. A change of the progress starts a pass; one of the conditions starts none.
 const CATCH_UP: Duration = Duration::from_millis(100);
@@ -59,11 +61,11 @@ const CATCH_UP: Duration = Duration::from_millis(100);
 const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// The namespace of the control plane's pods.
-const CONTROL_PLANE_NAMESPACE: &str = "kube-system";
+pub const CONTROL_PLANE_NAMESPACE: &str = "kube-system";
 
 /// The labels of the pods of the control plane: as kubeadm sets them (source: the Go coordinator), and as kOps does
 /// (source: its `model/components`).
-const CONTROL_PLANE_PODS: [&str; 2] = [
+pub const CONTROL_PLANE_PODS: [&str; 2] = [
     "tier=control-plane",
     "k8s-app in (kube-apiserver, kube-controller-manager, kube-scheduler)",
 ];

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
-use tidewaiter_coordinator::controllers::look_at_upgrade;
+use tidewaiter_coordinator::controllers::upgrade::NodePods;
 use tidewaiter_kit::Pause;
 use tidewaiter_testkit::Identity;
 use tidewaiter_upgrade::drain::DrainBlocker;
@@ -84,9 +84,6 @@ fn budgets() -> impl Strategy<Value = Vec<RandomBudget>> {
 async fn the_forecast_is_what_the_eviction_api_does() {
     let world = World::start().await;
     let client = world.cluster.client(&Identity::Admin);
-    world
-        .upgrade("u", json!({"policy": {"drain": true, "paused": true}}))
-        .await;
     // Its client does not wait until a budget permits more.
     let role = Wiring::new(&world.cluster.config(&coordinator()), Pause::never()).await;
     let evictor = role.clients.for_controller("evictions", 1);
@@ -99,8 +96,8 @@ async fn the_forecast_is_what_the_eviction_api_does() {
         world.join(&name, OLD, &[]).await;
         create(&world, &name, &pods, &budgets).await;
         let api: Api<Pod> = Api::namespaced(evictor.clone(), &name);
-        let looked = look_at_upgrade(&client, "u").await.unwrap();
-        let left = looked.left(&name.parse().unwrap());
+        let read = NodePods::read_all(&client).await.unwrap();
+        let left = read.left.get(name.as_str()).map_or(&[][..], Vec::as_slice);
         for left in left {
             let pod = left.pod.strip_prefix(&format!("{name}/")).unwrap();
             let (code, number) = match left.blocker {

@@ -12,10 +12,10 @@ use kube::{Api, Client};
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_api::values::printable;
-use tidewaiter_coordinator::controllers::{LookError, SeenUpgrade, look_at_upgrade};
 use tidewaiter_kit::settings::environment;
 use tidewaiter_kit::{Chain, Clock};
 
+use super::look::{NotFound, SeenUpgrade, look_at_upgrade};
 use super::news::{ending, is_over, news};
 use super::{reader, summary};
 use crate::cli::UpgradePlace;
@@ -82,8 +82,8 @@ async fn follow(client: &Client, name: &str, clock: &dyn Clock, screen: &mut Scr
         {
             Ok(None) => {}
             Ok(Some(seen)) => screen.show(&seen, clock)?,
-            Err(LookError::NotFound { .. }) if screen.last.is_some() => bail!("the upgrade {name} was deleted"),
-            Err(error) if screen.last.is_none() => return Err(error.into()),
+            Err(error) if screen.last.is_none() => return Err(error),
+            Err(error) if error.is::<NotFound>() => bail!("the upgrade {name} was deleted"),
             Err(error) => screen.complain(&error, clock)?,
         }
         if let Some(object) = screen.last.as_ref().filter(|object| is_over(object)) {
@@ -104,13 +104,10 @@ async fn follow(client: &Client, name: &str, clock: &dyn Clock, screen: &mut Scr
 }
 
 /// Reads everything if the upgrade has changed since `known`, and the upgrade alone to find out.
-async fn look(client: &Client, name: &str, known: Option<&ClusterUpgrade>) -> Result<Option<SeenUpgrade>, LookError> {
+async fn look(client: &Client, name: &str, known: Option<&ClusterUpgrade>) -> Result<Option<SeenUpgrade>> {
     if let Some(known) = known {
         let api = Api::<ClusterUpgrade>::namespaced(client.clone(), CONTAINERSHIP_NAMESPACE);
-        let now = api.get_opt(name).await.map_err(|source| LookError::Read {
-            what: "the ClusterUpgrade",
-            source,
-        })?;
+        let now = api.get_opt(name).await.context("cannot list the ClusterUpgrade")?;
         if now.is_some_and(|now| now.metadata.resource_version == known.metadata.resource_version) {
             return Ok(None);
         }
@@ -142,8 +139,8 @@ impl Screen {
     }
 
     /// Shows why nothing new is known, once.
-    fn complain(&mut self, error: &LookError, clock: &dyn Clock) -> Result<()> {
-        let line = format!("{}; trying again", Chain(error));
+    fn complain(&mut self, error: &anyhow::Error, clock: &dyn Clock) -> Result<()> {
+        let line = format!("{}; trying again", Chain(error.as_ref()));
         if self.trouble.as_ref() != Some(&line) {
             match &mut self.view {
                 Some(view) => view.draw(vec![printable(&line)]),

@@ -82,7 +82,7 @@ pub(super) struct Agent {
 
 /// The reports of the agents.
 #[derive(Clone, Debug, Default)]
-pub(super) struct AgentReports {
+pub struct AgentReports {
     /// By node. None: its report does not exist, or has nothing about upgrades.
     nodes: BTreeMap<String, Option<Agent>>,
     /// True if all reports were read.
@@ -229,7 +229,7 @@ async fn read_lease(client: &Client, node: &NodeName) -> kube::Result<Option<Tim
 ///
 /// # Errors
 /// When the API server does not answer, or does not permit it.
-pub(super) async fn list_reports(client: &Client) -> kube::Result<AgentReports> {
+pub async fn list_reports(client: &Client) -> kube::Result<AgentReports> {
     let listed = list_all(&Api::<Guarded<SlimReport>>::all(client.clone())).await;
     let Some((all, undecodable)) = optional(listed)? else {
         return Ok(AgentReports::none());

@@ -70,9 +70,10 @@ struct Condition {
 
 /// The pods of nodes, by node, and what the eviction API would say of them now.
 #[derive(Debug, Default)]
-pub(super) struct NodePods {
+pub struct NodePods {
     pods: BTreeMap<NodeName, Vec<DrainPod>>,
-    pub(super) left: BTreeMap<NodeName, Vec<RemainingPod>>,
+    /// The pods that must leave each node, and what the eviction API would say of them.
+    pub left: BTreeMap<NodeName, Vec<RemainingPod>>,
 }
 
 impl NodePods {
@@ -99,8 +100,8 @@ impl NodePods {
     /// Reads the pods of all nodes.
     ///
     /// # Errors
-    /// As [`NodePods::read`].
-    pub(super) async fn read_all(client: &Client) -> kube::Result<Self> {
+    /// When the API server does not answer, or does not permit it.
+    pub async fn read_all(client: &Client) -> kube::Result<Self> {
         let (all, _) = list_all(&Api::<Guarded<DrainPod>>::all(client.clone())).await?;
         let mut pods = BTreeMap::<NodeName, Vec<DrainPod>>::new();
         for pod in all {

@@ -21,7 +21,7 @@ const CHECKS: &str = "/readyz?verbose";
 ///
 /// # Errors
 /// When the API server does not answer, or does not permit it.
-pub(super) async fn read(client: &Client) -> kube::Result<Health> {
+pub async fn read(client: &Client) -> kube::Result<Health> {
     Ok(Health {
         unhealthy: unhealthy(client).await?,
         etcd_failed: etcd_failed(client).await?,

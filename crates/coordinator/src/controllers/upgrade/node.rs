@@ -21,7 +21,7 @@ const COMPONENTS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kub
 /// A slim Node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
 #[resource(inherit = FullNode)]
-pub(super) struct UpgradeNode {
+pub struct UpgradeNode {
     #[serde(deserialize_with = "marked")]
     metadata: ObjectMeta,
     #[serde(default)]
@@ -131,7 +131,7 @@ impl UpgradeNode {
 /// A slim pod of the control plane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
 #[resource(inherit = FullPod)]
-pub(super) struct ComponentPod {
+pub struct ComponentPod {
     #[serde(deserialize_with = "slim::metadata")]
     metadata: ObjectMeta,
     #[serde(default)]
@@ -170,7 +170,7 @@ impl ComponentPod {
 
 /// The nodes as the protocol observes them, with the pods of the control plane on them, and what their hosts say of the
 /// upgrade with this id.
-pub(super) fn observed<N, P>(
+pub fn observed<N, P>(
     nodes: impl IntoIterator<Item = N>,
     pods: impl IntoIterator<Item = P>,
     agents: &AgentReports,

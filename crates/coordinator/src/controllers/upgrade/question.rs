@@ -10,18 +10,18 @@ use super::error::UpgradeError;
 
 /// The live reads of a pass.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Question {
+pub struct Question {
     /// True if the upgrade requires the cluster to be healthy.
     pub(super) health: bool,
     /// The nodes whose pods must leave.
     pub(super) drained: Vec<NodeName>,
     /// The nodes in progress, whose hosts say what became of the script.
-    pub(super) in_progress: Vec<NodeName>,
+    pub in_progress: Vec<NodeName>,
     /// The uid of the upgrade.
     pub(super) upgrade: String,
     /// True if the reports of all agents are needed: several workers may be upgraded at once; or nothing was started,
     /// and an object of the same upgrade that is gone may have started something.
-    pub(super) all: bool,
+    pub all: bool,
 }
 
 pub(super) struct Answer {
@@ -34,7 +34,9 @@ pub(super) struct Answer {
 }
 
 impl Question {
-    pub(super) fn about(object: &ClusterUpgrade) -> Self {
+    /// The reads for this upgrade.
+    #[must_use]
+    pub fn about(object: &ClusterUpgrade) -> Self {
         let progress = form::progress(object.spec.status.as_ref());
         let drained = progress
             .cordons
@@ -53,7 +55,8 @@ impl Question {
 }
 
 /// Returns true if the upgrade waits for the cluster to be healthy.
-pub(super) fn requires_health(object: &ClusterUpgrade) -> bool {
+#[must_use]
+pub fn requires_health(object: &ClusterUpgrade) -> bool {
     let policy = object.spec.policy.as_ref();
     policy.is_some_and(|policy| policy.require_healthy || policy.canary.is_some())
 }

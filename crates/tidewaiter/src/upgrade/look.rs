@@ -1,30 +1,31 @@
 //! Reads an upgrade and what is decided about it once, for a person who asks. Nothing is written.
 
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
 
+use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_coordinator::controllers::upgrade::{
+    CONTROL_PLANE_NAMESPACE, CONTROL_PLANE_PODS, ComponentPod, NodePods, Question, UpgradeNode, list_reports, observed,
+    read_health, requires_health,
+};
 use tidewaiter_kit::cache::list_all;
 use tidewaiter_kit::client::optional;
 use tidewaiter_kit::{Cacheable, Guarded};
 use tidewaiter_upgrade::drain::RemainingPod;
-use tidewaiter_upgrade::{Health, InvalidVersion, Node, Observation, Outlook, Upgrade, Version, form, outlook};
-
-use super::agents::list_reports;
-use super::drain::NodePods;
-use super::node::{ComponentPod, UpgradeNode, observed};
-use super::question::{Question, requires_health};
-use super::{CONTROL_PLANE_NAMESPACE, CONTROL_PLANE_PODS, health};
+use tidewaiter_upgrade::{Health, Node, Observation, Outlook, Upgrade, Version, form, outlook};
 
 /// An upgrade, and what is decided about it.
 #[derive(Debug)]
-pub struct SeenUpgrade {
+pub(super) struct SeenUpgrade {
     /// The object.
-    pub object: ClusterUpgrade,
+    pub(super) object: ClusterUpgrade,
     upgrade: Upgrade,
     upgrades: Vec<Upgrade>,
     nodes: Vec<Node>,
@@ -33,64 +34,50 @@ pub struct SeenUpgrade {
     left: BTreeMap<NodeName, Vec<RemainingPod>>,
 }
 
-/// The reason why an upgrade cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum LookError {
-    /// There is no such upgrade.
-    #[error(
-        "there is no ClusterUpgrade {asked} in the namespace {CONTAINERSHIP_NAMESPACE}: those that exist are {known}"
-    )]
-    NotFound {
-        /// The requested name.
-        asked: String,
-        /// The existing names.
-        known: String,
-    },
-    /// The kind is not defined.
-    #[error("the cluster has no definition of ClusterUpgrades: apply deploy/crds/coordinator")]
-    NoDefinition,
-    /// The API server does not answer, or does not permit it.
-    #[error("cannot list {what}")]
-    Read {
-        /// The objects that could not be read.
-        what: &'static str,
-        /// The cause.
-        #[source]
-        source: kube::Error,
-    },
-    /// The API server has a version that cannot be read.
-    #[error("the version of the API server is not valid")]
-    Version(#[from] InvalidVersion),
+/// There is no upgrade of the requested name.
+#[derive(Debug)]
+pub(super) struct NotFound {
+    asked: String,
+    /// The existing names.
+    known: String,
 }
 
-/// Reads the upgrade of this name.
-///
-/// # Errors
-/// [`LookError`].
-pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade, LookError> {
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { asked, known } = self;
+        write!(
+            f,
+            "there is no ClusterUpgrade {asked} in the namespace {CONTAINERSHIP_NAMESPACE}: those that exist are {known}"
+        )
+    }
+}
+
+impl Error for NotFound {}
+
+/// Reads the upgrade of this name. Fails with [`NotFound`] if there is none.
+pub(super) async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade> {
     let api = Api::<Guarded<ClusterUpgrade>>::namespaced(client.clone(), CONTAINERSHIP_NAMESPACE);
     let listed = read(optional(list_all(&api).await), "ClusterUpgrades")?;
-    let objects: Vec<ClusterUpgrade> = listed.ok_or(LookError::NoDefinition)?.0;
+    let listed = listed.context("the cluster has no definition of ClusterUpgrades: apply deploy/crds/coordinator")?;
+    let objects: Vec<ClusterUpgrade> = listed.0;
     let upgrades: Vec<Upgrade> = objects.iter().map(form::read).collect();
     let found = objects
         .into_iter()
         .find(|object| object.metadata.name.as_deref() == Some(name));
     let Some(object) = found else {
         let known: Vec<&str> = upgrades.iter().map(|upgrade| upgrade.name.as_str()).collect();
-        return Err(LookError::NotFound {
-            asked: name.to_owned(),
-            known: if known.is_empty() {
-                "none".to_owned()
-            } else {
-                known.join(", ")
-            },
-        });
+        let known = match &known[..] {
+            [] => "none".to_owned(),
+            known => known.join(", "),
+        };
+        let asked = name.to_owned();
+        return Err(NotFound { asked, known }.into());
     };
     let nodes: Vec<UpgradeNode> = all(Api::all(client.clone()), "Nodes").await?;
     let pods = Api::<Guarded<ComponentPod>>::namespaced(client.clone(), CONTROL_PLANE_NAMESPACE);
     let components = control_plane(&pods).await?;
     let version = read(client.apiserver_version().await, "the version of the API server")?;
-    let health = match health::read(client).await {
+    let health = match read_health(client).await {
         Err(error) if requires_health(&object) => {
             read(Err(error), "the health of the cluster (ClusterHealths, /readyz)")?
         }
@@ -115,7 +102,10 @@ pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade,
         upgrade: form::read(&object),
         upgrades,
         nodes,
-        api_server: version.git_version.parse()?,
+        api_server: version
+            .git_version
+            .parse::<Version>()
+            .context("the version of the API server is not valid")?,
         health,
         left: pods.left,
         object,
@@ -123,16 +113,8 @@ pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade,
 }
 
 impl SeenUpgrade {
-    /// The pods that would have to leave a node, and what the eviction API would say of them now. Empty if the upgrade
-    /// does not drain.
-    #[must_use]
-    pub fn left(&self, node: &NodeName) -> &[RemainingPod] {
-        self.left.get(node).map_or(&[], Vec::as_slice)
-    }
-
     /// The upgrade in words, at this time.
-    #[must_use]
-    pub fn outlook(&self, now: Timestamp) -> Outlook {
+    pub(super) fn outlook(&self, now: Timestamp) -> Outlook {
         outlook(&Observation {
             upgrade: &self.upgrade,
             upgrades: &self.upgrades,
@@ -145,7 +127,7 @@ impl SeenUpgrade {
     }
 }
 
-async fn all<K>(api: Api<Guarded<K>>, what: &'static str) -> Result<Vec<K>, LookError>
+async fn all<K>(api: Api<Guarded<K>>, what: &'static str) -> Result<Vec<K>>
 where
     K: Cacheable + Resource + DeserializeOwned,
 {
@@ -153,7 +135,7 @@ where
 }
 
 /// The pods of the control plane. Of a managed control plane there are none.
-async fn control_plane(api: &Api<Guarded<ComponentPod>>) -> Result<Vec<ComponentPod>, LookError> {
+async fn control_plane(api: &Api<Guarded<ComponentPod>>) -> Result<Vec<ComponentPod>> {
     let mut pods = Vec::new();
     for labels in CONTROL_PLANE_PODS {
         let params = kube::api::ListParams::default().labels(labels);
@@ -163,6 +145,6 @@ async fn control_plane(api: &Api<Guarded<ComponentPod>>) -> Result<Vec<Component
     Ok(pods)
 }
 
-fn read<T>(found: kube::Result<T>, what: &'static str) -> Result<T, LookError> {
-    found.map_err(|source| LookError::Read { what, source })
+fn read<T>(found: kube::Result<T>, what: &'static str) -> Result<T> {
+    found.with_context(|| format!("cannot list {what}"))
 }
