@@ -31,8 +31,7 @@ mod account;
 
 use super::Shared;
 use super::rbac::is_written_by;
-use super::registry::{Registries, RegistrySettings};
-use crate::mirror::is_id;
+use super::registry::{Entries, Registries, RegistrySettings};
 pub(crate) use account::Account;
 
 /// Passes that write at once: a cold start writes one account for each namespace.
@@ -137,28 +136,6 @@ impl Reconciler for ContainershipController {
             .collect();
         let desired: Vec<&DesiredAccount<'_>> = desired.iter().collect();
         self.accounts.ensure(&self.writer, pass, &desired, &[]).await
-    }
-}
-
-/// The pull secrets that belong to an account.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Entries {
-    /// To attach.
-    pub(super) ready: BTreeSet<String>,
-    /// Of registries that exist and have no working credential so far: left as they are.
-    pub(super) pending: BTreeSet<String>,
-    /// True if the cloud's list is not known yet: then every entry that is an id of the cloud is left as it is.
-    pub(super) unknown: bool,
-}
-
-impl Entries {
-    /// Returns true if every registry has been answered.
-    fn are_final(&self) -> bool {
-        self.pending.is_empty() && !self.unknown
-    }
-
-    fn retain(&self, name: &str) -> bool {
-        self.ready.contains(name) || self.pending.contains(name) || (self.unknown && is_id(name))
     }
 }
 

@@ -45,7 +45,7 @@ mod verify;
 
 pub use credential::check_registry;
 pub use settings::RegistrySettings;
-pub(super) use shelf::{Registries, RegistryLists};
+pub(super) use shelf::{Entries, Registries, RegistryLists};
 pub(super) use start::start;
 
 use address::ServerAddress;

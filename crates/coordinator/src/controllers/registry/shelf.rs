@@ -17,9 +17,8 @@ use tidewaiter_kit::{Cache, Desired as _, Key, Metadata, Queue};
 
 use super::pull_secret::PullSecret;
 use super::stored::StoredRegistry;
-use crate::controllers::containership::Entries;
 use crate::controllers::listed::key_of;
-use crate::mirror::{Changed, CloudList, Effect};
+use crate::mirror::{Changed, CloudList, Effect, is_id};
 
 /// The registries of the cluster. Clones share them.
 #[derive(Clone)]
@@ -36,6 +35,29 @@ pub(in crate::controllers) struct RegistryLists {
     pub(in crate::controllers) registries: CloudList<Registry>,
     /// The Secrets with their credentials.
     pub(in crate::controllers) credentials: CloudList<Secret>,
+}
+
+/// The pull secrets that belong to an account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::controllers) struct Entries {
+    /// To attach.
+    pub(in crate::controllers) ready: BTreeSet<String>,
+    /// Of registries that exist and have no working credential so far: left as they are.
+    pub(in crate::controllers) pending: BTreeSet<String>,
+    /// True if the cloud's list is not known yet: then every entry that is an id of the cloud is left as it is.
+    pub(in crate::controllers) unknown: bool,
+}
+
+impl Entries {
+    /// Returns true if every registry has been answered.
+    pub(in crate::controllers) fn are_final(&self) -> bool {
+        self.pending.is_empty() && !self.unknown
+    }
+
+    /// Returns true if an entry of this name stays.
+    pub(in crate::controllers) fn retain(&self, name: &str) -> bool {
+        self.ready.contains(name) || self.pending.contains(name) || (self.unknown && is_id(name))
+    }
 }
 
 #[derive(Default)]
