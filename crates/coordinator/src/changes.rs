@@ -1,6 +1,5 @@
 //! The one change stream from the cloud, which wakes every loop that asks the cloud for something.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,6 +12,8 @@ use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Leadership, Metrics, Tasks};
 use tokio::sync::Notify;
+
+use crate::loops;
 
 /// The subscribers of the change stream. Clones share it.
 #[derive(Clone, Default)]
@@ -62,17 +63,13 @@ impl Changes {
             "tidewaiter_cloud_stream_connected",
             "1 while the change stream of the cloud is open; 0 while the cloud is polled instead, and on a replica that does not lead.",
         )?;
-        let (woken, shutdown) = (changes.clone(), tasks.shutdown_token());
-        tasks.spawn("cloud-changes", async move {
-            let following = async {
-                leadership.acquired().await;
-                let mut wakes = pin!(client.watch(cluster, move |open| connected.set(i64::from(open))));
-                while let Some(wake) = wakes.next().await {
-                    woken.wake(&wake);
-                }
-            };
-            shutdown.run_until_cancelled(following).await;
-            Ok::<(), Infallible>(())
+        let woken = changes.clone();
+        loops::run(tasks, "cloud-changes", async move {
+            leadership.acquired().await;
+            let mut wakes = pin!(client.watch(cluster, move |open| connected.set(i64::from(open))));
+            while let Some(wake) = wakes.next().await {
+                woken.wake(&wake);
+            }
         });
         Ok(changes)
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidewaiter_cloud::client::{Client, Cluster};
 
-/// The cloud that is mirrored, and this cluster in it.
+/// The cloud of the role, and this cluster in it.
 #[derive(Clone, Debug)]
 pub struct Cloud {
     /// The client, with the API key of the cluster.

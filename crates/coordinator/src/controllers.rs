@@ -16,22 +16,23 @@ pub mod upgrade;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
-use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding, ClusterLabel, NodePoolLabel, Plugin};
+use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding, ClusterLabel, NodePoolLabel};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{Cache, ControllerContext, Metadata, Tasks};
+use tidewaiter_kit::role::Role;
+use tidewaiter_kit::{Cache, ControllerContext, Metadata};
 
 pub use authorization_role::{Ceiling, Limits, Refused, Why, lost_rules, plan_rules};
 pub use authorization_role_binding::Wait;
 pub(crate) use containership::{Account, detached};
 pub use plugin::{
     Approval, ByPlugin, DIFF_KEY, Difference, ObjectChange, Operation, PluginAccount, PluginApproval, PluginDiff,
-    PluginDrift, PluginSettings, PluginSync,
+    PluginDrift, PluginSettings, PluginSync, start as apply_plugins,
 };
 pub(crate) use plugin::{PluginError, PluginRemoval};
 pub use rbac::{OURS, RbacSettings, is_ours};
 pub use registry::{RegistrySettings, check_registry};
-pub use upgrade::Upgrades;
+pub use upgrade::{Upgrades, start as upgrade_nodes};
 
 use crate::changes::Changes;
 use crate::cloud::Cloud;
@@ -95,10 +96,9 @@ pub(crate) fn start(
     decisions: &Decisions,
     lists: CloudLists,
     changes: &Changes,
-    clients: &Clients,
-    context: &ControllerContext,
-    tasks: &mut Tasks,
+    role: &mut Role<'_>,
 ) -> Result<Cache<Node>, StartError> {
+    let (context, clients, tasks) = (&role.context, &role.clients, &mut *role.tasks);
     let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
     let namespaces = Cache::<Metadata<Namespace>>::metadata(reader.clone())
         .page_size(500)
@@ -116,50 +116,24 @@ pub(crate) fn start(
     };
     let shelf = registry::start(&decisions.registries, &shared, tasks)?;
     containership::start(&decisions.registries, &shared, shelf, tasks);
-    let roles = Some((lists.roles, lists.role_bindings, lists.held_roles));
     let namespaces = shared.namespaces;
-    control_access(
-        decisions.rbac.clone(),
-        roles,
-        namespaces.clone(),
-        clients,
-        context,
-        tasks,
-    )?;
-    let plugins = decisions.plugins.clone();
-    apply_plugins(plugins, cloud, lists.plugins, &namespaces, clients, context, tasks)?;
+    let access = (lists.roles, lists.role_bindings, lists.held_roles);
+    control_access(decisions.rbac.clone(), Some(access), namespaces.clone(), role)?;
+    apply_plugins(decisions.plugins.clone(), cloud, lists.plugins, &namespaces, role)?;
     let node_pools = NodePoolSource {
         setting: decisions.node_pools,
         cloud: Some(CloudNodes {
-            client: cloud.client.clone(),
-            cluster: cloud.cluster,
-            interval: cloud.interval,
+            cloud: cloud.clone(),
             asked: changes.of(&[Kind::Node, Kind::NodePool]),
         }),
     };
-    let nodes = cache_nodes(&reader, context, tasks);
-    let labels = Some((lists.cluster_labels, lists.node_pool_labels));
-    label_cached(
-        nodes.clone(),
-        (node_pools, lists.held_nodes),
-        labels,
-        clients,
-        context,
-        tasks,
-    )?;
+    let nodes = cache_nodes(&reader, role);
+    let labels = (lists.cluster_labels, lists.node_pool_labels);
+    label_cached(nodes.clone(), (node_pools, lists.held_nodes), Some(labels), role)?;
     if decisions.upgrades == Upgrades::Enabled {
-        upgrade_nodes(clients, context, tasks)?;
+        upgrade_nodes(role)?;
     }
     Ok(nodes)
-}
-
-/// Starts the controller of upgrades.
-///
-/// # Errors
-/// When a metric's name is taken.
-pub fn upgrade_nodes(clients: &Clients, context: &ControllerContext, tasks: &mut Tasks) -> Result<(), MetricsError> {
-    let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
-    upgrade::start(&reader, clients, context, tasks)
 }
 
 /// The mirror's roles and role bindings, and the roles that are held.
@@ -174,30 +148,11 @@ pub fn control_access(
     settings: RbacSettings,
     mirrored: Option<MirroredAccess>,
     namespaces: Cache<Metadata<Namespace>>,
-    clients: &Clients,
-    context: &ControllerContext,
-    tasks: &mut Tasks,
+    role: &mut Role<'_>,
 ) -> Result<(), MetricsError> {
-    let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
-    let rbac = Rbac::start(settings, mirrored, &reader, namespaces, &context.kit, tasks);
-    authorization_role::start(&rbac, clients, context, tasks)?;
-    authorization_role_binding::start(&rbac, clients, context, tasks)
-}
-
-/// Starts the controller of plugins, which the mirror has.
-///
-/// # Errors
-/// When a metric's name is taken.
-pub fn apply_plugins(
-    settings: PluginSettings,
-    cloud: &Cloud,
-    mirrored: Mirrored<Plugin>,
-    namespaces: &Cache<Metadata<Namespace>>,
-    clients: &Clients,
-    context: &ControllerContext,
-    tasks: &mut Tasks,
-) -> Result<(), MetricsError> {
-    plugin::start(settings, cloud, mirrored, namespaces, clients, context, tasks)
+    let rbac = Rbac::start(settings, mirrored, namespaces, role);
+    authorization_role::start(&rbac, role)?;
+    authorization_role_binding::start(&rbac, role)
 }
 
 /// Starts the controllers of the labels of Nodes, with a cache of their own and without a mirror: the resources in the
@@ -205,20 +160,16 @@ pub fn apply_plugins(
 ///
 /// # Errors
 /// When a metric's name is taken.
-pub fn label_nodes(
-    node_pools: NodePoolSource,
-    clients: &Clients,
-    context: &ControllerContext,
-    tasks: &mut Tasks,
-) -> Result<(), MetricsError> {
-    let nodes = cache_nodes(&clients.for_controller("caches", DEFAULT_IN_FLIGHT), context, tasks);
-    let held = Held::nodes(context.kit.clock.clone());
-    label_cached(nodes, (node_pools, held), None, clients, context, tasks)
+pub fn label_nodes(node_pools: NodePoolSource, role: &mut Role<'_>) -> Result<(), MetricsError> {
+    let nodes = cache_nodes(&role.clients.for_controller("caches", DEFAULT_IN_FLIGHT), role);
+    let held = Held::nodes(role.context.kit.clock.clone());
+    label_cached(nodes, (node_pools, held), None, role)
 }
 
 /// Packed: thousands are held, and a pass reads one.
-fn cache_nodes(reader: &kube::Client, context: &ControllerContext, tasks: &mut Tasks) -> Cache<Node> {
-    Cache::<Node>::all(reader.clone()).packed().start(tasks, &context.kit)
+fn cache_nodes(reader: &kube::Client, role: &mut Role<'_>) -> Cache<Node> {
+    let nodes = Cache::<Node>::all(reader.clone()).packed();
+    nodes.start(role.tasks, &role.context.kit)
 }
 
 /// `mirrored` are the labels of the cluster and those of node pools.
@@ -226,21 +177,21 @@ fn label_cached(
     nodes: Cache<Node>,
     (node_pools, held): (NodePoolSource, Held),
     mirrored: Option<(Mirrored<ClusterLabel>, Mirrored<NodePoolLabel>)>,
-    clients: &Clients,
-    context: &ControllerContext,
-    tasks: &mut Tasks,
+    role: &mut Role<'_>,
 ) -> Result<(), MetricsError> {
-    let kit = &context.kit;
+    let (context, clients, tasks) = (&role.context, &role.clients, &mut *role.tasks);
     let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
     let (of_cluster, of_pools) = mirrored.unzip();
-    let cluster_labels = Arc::new(Labels::<ClusterLabel>::start(of_cluster, &reader, kit, tasks));
-    let node_pool_labels = Arc::new(Labels::<NodePoolLabel>::start(of_pools, &reader, kit, tasks));
+    let cluster_labels = Labels::<ClusterLabel>::start(of_cluster, &reader, &context.kit, tasks);
+    let node_pool_labels = Labels::<NodePoolLabel>::start(of_pools, &reader, &context.kit, tasks);
+    let (cluster_labels, node_pool_labels) = (Arc::new(cluster_labels), Arc::new(node_pool_labels));
     labels::start(&cluster_labels, context, tasks);
     labels::start(&node_pool_labels, context, tasks);
+    let client = clients.for_controller("node-labels", MOST_IN_FLIGHT);
     let members = PoolMembers::default();
     let NodePoolSource { setting, cloud } = node_pools;
     if let Some(cloud) = cloud.filter(|_| setting != NodePools::Label) {
-        sync::start(cloud, setting, &nodes, (members.clone(), held), clients, context, tasks)?;
+        sync::start(cloud, setting, &nodes, (members.clone(), held), role)?;
     }
     let parts = NodeLabelParts {
         nodes,
@@ -248,9 +199,9 @@ fn label_cached(
         node_pool_labels,
         setting,
         members,
-        client: clients.for_controller("node-labels", MOST_IN_FLIGHT),
+        client,
     };
-    node_labels::start(parts, context, tasks)
+    node_labels::start(parts, &role.context, role.tasks)
 }
 
 /// The parts that the controllers share.

@@ -8,7 +8,6 @@
 mod caller;
 mod relay;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,11 +29,11 @@ use tidewaiter_kit::serve::{Certificate, Options, serve_with};
 use tidewaiter_kit::{Backoff, Chain, ControllerContext, SharedClock};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::cloud::Cloud;
 use crate::controllers::Upgrades;
+use crate::loops;
 use crate::terminate::Termination;
 use caller::{Denied, may_read, may_terminate};
 pub use relay::AUDIENCE;
@@ -115,11 +114,9 @@ pub(crate) fn start(
     }
     let served = serve_with(port.listener, router, options, Arc::clone(&clock), shutdown.clone());
     role.tasks.spawn("endpoints/http", served);
-    role.tasks
-        .spawn("endpoints/keys", follow_keys(endpoints, shutdown.clone()));
+    loops::run(role.tasks, "endpoints/keys", follow_keys(endpoints));
     if let Some(certificate) = port.certificate {
-        role.tasks
-            .spawn("endpoints/certificate", reload(certificate, clock, shutdown.clone()));
+        loops::run(role.tasks, "endpoints/certificate", reload(certificate, clock));
     }
     Ok(())
 }
@@ -239,43 +236,33 @@ fn token(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Reads the published keys again and again. The last ones stay valid while the cloud is away.
-async fn follow_keys(endpoints: Arc<Endpoints>, shutdown: CancellationToken) -> Result<(), Infallible> {
-    let following = async {
-        let mut failures = 0;
-        loop {
-            let wait = match endpoints.cloud.client.published_keys().await {
-                Ok(keys) => {
-                    failures = 0;
-                    *endpoints.keys.write() = Some(keys);
-                    jittered(KEYS, JITTER)
-                }
-                Err(error) => {
-                    failures += 1;
-                    debug!(error = %Chain(&error), failures, "cannot read the published keys of the cloud");
-                    KEYS_BACKOFF.delay(failures)
-                }
-            };
-            endpoints.clock.sleep(wait).await;
-        }
-    };
-    shutdown.run_until_cancelled(following).await.unwrap_or(Ok(()))
+async fn follow_keys(endpoints: Arc<Endpoints>) {
+    let mut failures = 0;
+    loop {
+        let wait = match endpoints.cloud.client.published_keys().await {
+            Ok(keys) => {
+                failures = 0;
+                *endpoints.keys.write() = Some(keys);
+                jittered(KEYS, JITTER)
+            }
+            Err(error) => {
+                failures += 1;
+                debug!(error = %Chain(&error), failures, "cannot read the published keys of the cloud");
+                KEYS_BACKOFF.delay(failures)
+            }
+        };
+        endpoints.clock.sleep(wait).await;
+    }
 }
 
 /// Reads the certificate again and again, so that a renewed one needs no restart.
-async fn reload(
-    certificate: Arc<Certificate>,
-    clock: SharedClock,
-    shutdown: CancellationToken,
-) -> Result<(), Infallible> {
-    let reloading = async {
-        loop {
-            clock.sleep(RELOAD).await;
-            if let Err(error) = certificate.reload() {
-                error!(error = %Chain(&error), "cannot reload the certificate of the endpoints; the last one stays in use");
-            }
+async fn reload(certificate: Arc<Certificate>, clock: SharedClock) {
+    loop {
+        clock.sleep(RELOAD).await;
+        if let Err(error) = certificate.reload() {
+            error!(error = %Chain(&error), "cannot reload the certificate of the endpoints; the last one stays in use");
         }
-    };
-    shutdown.run_until_cancelled(reloading).await.unwrap_or(Ok(()))
+    }
 }
 
 /// A response without success, in the form of the cloud API.

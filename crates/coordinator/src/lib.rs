@@ -7,6 +7,7 @@ pub mod controllers;
 mod digest;
 pub mod endpoints;
 mod explained;
+mod loops;
 pub mod mirror;
 mod node;
 pub mod node_pools;

@@ -32,13 +32,15 @@ use tidewaiter_api::cloud_sync::CLOUD_SYNC;
 use tidewaiter_api::containership::{
     AuthorizationRole, AuthorizationRoleBinding, ClusterLabel, NodePoolLabel, Plugin, Registry,
 };
-use tidewaiter_cloud::client::{self as cloud, Cluster};
-use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MANY_IN_FLIGHT};
+use tidewaiter_kit::client::{DEFAULT_IN_FLIGHT, MANY_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{Cache, Cacheable, Controller, ControllerContext, Key, Queue, Reconciler as _, Tasks, Writer};
+use tidewaiter_kit::role::Role;
+use tidewaiter_kit::{Cache, Cacheable, Controller, ControllerContext, Key, Queue, Reconciler as _, Writer};
 
 use crate::changes::Changes;
+use crate::cloud::Cloud;
 use crate::controllers::Upgrades;
+use crate::loops;
 use crate::retries::{PATIENCE, Retries};
 use board::Board;
 pub use brake::MassDeletion;
@@ -52,7 +54,7 @@ pub use kind::is_id;
 pub use kinds::RegistryCredentialsIn;
 pub(crate) use kinds::is_of_cloud;
 pub(crate) use lister::LIST_AGAIN;
-use lister::{Cloud, Lister, Memory};
+use lister::{Lister, Memory};
 pub(crate) use plan::OF_KUBERNETES;
 pub(crate) use record::{HasRecord, Record};
 use shared::Shared;
@@ -63,12 +65,8 @@ use sync::SyncController;
 /// The settings of the mirror.
 #[derive(Clone, Debug)]
 pub struct MirrorSettings {
-    /// The client of the cloud.
-    pub client: cloud::Client,
-    /// This cluster, in the cloud.
-    pub cluster: Cluster,
-    /// The sync interval.
-    pub interval: std::time::Duration,
+    /// The mirrored cloud.
+    pub cloud: Cloud,
     /// The condition under which a mass deletion takes place.
     pub mass_deletion: MassDeletion,
     /// The place in which the credentials of registries are stored.
@@ -129,16 +127,10 @@ pub struct CloudLists {
 ///
 /// # Errors
 /// Only if two metrics had one name.
-pub fn start(
-    settings: MirrorSettings,
-    changes: &Changes,
-    clients: &Clients,
-    context: &ControllerContext,
-    tasks: &mut Tasks,
-) -> Result<CloudLists, MetricsError> {
+pub fn start(settings: MirrorSettings, changes: &Changes, role: &mut Role<'_>) -> Result<CloudLists, MetricsError> {
     let credentials = settings.registry_credentials;
     let upgrades = settings.upgrades;
-    let mut mirror = Mirror::new(settings, changes, clients, context, tasks)?;
+    let mut mirror = Mirror::new(settings, changes, role)?;
     let users = mirror.register(kinds::Users).list;
     let registry_credentials = mirror.register(kinds::RegistryCredentials(credentials)).list;
     let registries = mirror.register(kinds::Registries(credentials)).list;
@@ -178,12 +170,10 @@ fn key() -> Key {
     Key::new(CLOUD_SYNC)
 }
 
-struct Mirror<'a> {
+struct Mirror<'a, 'r> {
     settings: MirrorSettings,
-    clients: &'a Clients,
+    role: &'a mut Role<'r>,
     reader: Client,
-    context: &'a ControllerContext,
-    tasks: &'a mut Tasks,
     board: Board,
     release: Release,
     held_roles: Held,
@@ -192,63 +182,50 @@ struct Mirror<'a> {
     changes: &'a Changes,
 }
 
-impl<'a> Mirror<'a> {
-    fn new(
-        settings: MirrorSettings,
-        changes: &'a Changes,
-        clients: &'a Clients,
-        context: &'a ControllerContext,
-        tasks: &'a mut Tasks,
-    ) -> Result<Self, MetricsError> {
-        let board = Board::new(&context.kit, settings.interval)?;
-        let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
-        let held_roles = Held::roles(Arc::clone(&context.kit.clock));
-        let held_nodes = Held::nodes(Arc::clone(&context.kit.clock));
-        let release = cloud_sync::start(
-            board.clone(),
-            settings.cluster.id.to_string(),
-            [held_roles.clone(), held_nodes.clone()],
-            &reader,
-            clients,
-            context,
-            tasks,
-        );
+impl<'a, 'r> Mirror<'a, 'r> {
+    fn new(settings: MirrorSettings, changes: &'a Changes, role: &'a mut Role<'r>) -> Result<Self, MetricsError> {
+        let kit = &role.context.kit;
+        let board = Board::new(kit, settings.cloud.interval)?;
+        let reader = role.clients.for_controller("caches", DEFAULT_IN_FLIGHT);
+        let held_roles = Held::roles(Arc::clone(&kit.clock));
+        let held_nodes = Held::nodes(Arc::clone(&kit.clock));
+        let has_record = HasRecord::new(&role.clients, &kit.clock);
+        let cluster = settings.cloud.cluster.id.to_string();
+        let apart = [held_roles.clone(), held_nodes.clone()];
+        let release = cloud_sync::start(board.clone(), cluster, apart, &reader, role);
         Ok(Self {
             settings,
-            clients,
+            role,
             reader,
-            context,
-            tasks,
             board,
             release,
             held_roles,
             held_nodes,
-            has_record: HasRecord::new(clients, &context.kit.clock),
+            has_record,
             changes,
         })
     }
 
     /// Adds the sync loop and the controller of a kind.
     fn register<K: MirroredKind>(&mut self, kind: K) -> Mirrored<K::Resource> {
+        let (context, tasks) = (&self.role.context, &mut *self.role.tasks);
         let ControllerContext {
             kit, leadership, pause, ..
-        } = self.context;
+        } = context;
         let (queue, asked) = (Queue::new(), self.changes.of(K::CHANGED));
         // Optional: without the definition of one kind, the others are mirrored.
-        let cache = kind.cache(self.reader.clone()).optional().start(self.tasks, kit);
+        let cache = kind.cache(self.reader.clone()).optional().start(tasks, kit);
         let watched = cache.clone();
         let trouble = move || watched.trouble();
-        self.board
-            .register(K::NAME, K::Resource::kind(&()), trouble, self.context);
+        self.board.register(K::NAME, K::Resource::kind(&()), trouble, context);
         let shared = Arc::new(Shared::new(kind));
-        let client = self.clients.for_controller(K::CONTROLLER, MANY_IN_FLIGHT);
+        let client = self.role.clients.for_controller(K::CONTROLLER, MANY_IN_FLIGHT);
         let stored = Arc::new(StoredList::new(client.clone(), K::NAME));
         cache.notify(queue.always(key()));
         self.release.notify(&queue);
         let cloud = Cloud {
-            client: self.settings.client.with_deadline(PATIENCE),
-            cluster: self.settings.cluster,
-            interval: self.settings.interval,
+            client: self.settings.cloud.client.with_deadline(PATIENCE),
+            ..self.settings.cloud.clone()
         };
         let lister = Lister {
             cache: cache.clone(),
@@ -265,20 +242,20 @@ impl<'a> Mirror<'a> {
             has_record: self.has_record.clone(),
             unread: AtomicBool::new(false),
         };
-        let listing = lister.run(leadership.clone(), self.tasks.shutdown_token());
-        self.tasks.spawn(format!("sync/{}", K::NAME), listing);
+        let listing = Box::pin(lister.run(leadership.clone()));
+        loops::run(tasks, format!("sync/{}", K::NAME), listing);
         let list = shared.list.clone();
         let controller = SyncController {
             shared,
-            context: self.context.clone(),
+            context: context.clone(),
             cache: cache.clone(),
             stored,
             writer: Writer::new(client, SyncController::<K>::NAME, Arc::clone(&kit.clock)),
-            events: self.context.events.of(SyncController::<K>::NAME),
+            events: context.events.of(SyncController::<K>::NAME),
             board: self.board.clone(),
             release: self.release.clone(),
             mass_deletion: self.settings.mass_deletion,
-            interval: self.settings.interval,
+            interval: self.settings.cloud.interval,
             brake: Mutex::default(),
             last: Mutex::default(),
         };
@@ -286,7 +263,7 @@ impl<'a> Mirror<'a> {
         // another pass.
         Controller::new(controller, queue)
             .reads(&cache)
-            .start(self.context.clone(), self.tasks);
+            .start(context.clone(), tasks);
         Mirrored { list, cache }
     }
 }

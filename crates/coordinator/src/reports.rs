@@ -20,16 +20,17 @@ use kube::Resource as _;
 use parking_lot::Mutex;
 use tidewaiter_cloud::client::{ClientError, Method, Path, Request};
 use tidewaiter_kit::backoff::jittered;
-use tidewaiter_kit::cache::Gone;
+use tidewaiter_kit::role::Role;
 use tidewaiter_kit::{
     Backoff, Cache, Change, Controller, ControllerContext, Events, Index, Key, Next, Notice, Pass, Queue,
-    ReconcileError, Reconciler, Retry, SharedClock, Tasks, Trigger,
+    ReconcileError, Reconciler, Retry, SharedClock, Trigger,
 };
 use tracing::{info, warn};
 
 use crate::changes::{Asked, Changes};
 use crate::cloud::Cloud;
 use crate::explained::explained;
+use crate::loops;
 use crate::node::{NODE_ID_LABEL, Node};
 use cloud_nodes::{CloudNode, CloudNodes};
 use status::Status;
@@ -63,13 +64,8 @@ struct Reports {
 }
 
 /// Starts the controller, and the loop that lists the nodes of the cloud.
-pub(super) fn start(
-    cloud: &Cloud,
-    changes: &Changes,
-    nodes: &Cache<Node>,
-    context: &ControllerContext,
-    tasks: &mut Tasks,
-) {
+pub(super) fn start(cloud: &Cloud, changes: &Changes, nodes: &Cache<Node>, role: &mut Role<'_>) {
+    let (context, tasks) = (&role.context, &mut *role.tasks);
     let kit = &context.kit;
     let claims = nodes.index(Node::cloud_id);
     let ready = nodes.index(|node: &Node| node.is_ready().then_some(()));
@@ -83,7 +79,7 @@ pub(super) fn start(
         queue: queue.clone(),
         asked,
     };
-    tasks.spawn("reports/cloud-nodes", lister.run(context.clone()));
+    loops::run(tasks, "reports/cloud-nodes", lister.run(context.clone()));
     let reports = Reports {
         cloud: cloud.clone(),
         nodes: nodes.clone(),
@@ -225,23 +221,22 @@ struct Lister {
 }
 
 impl Lister {
-    async fn run(self, context: ControllerContext) -> Result<(), Gone> {
-        let listing = async {
-            self.nodes.synced().await?;
-            context.leadership.acquired().await;
-            let mut failures = 0;
-            loop {
-                context.pause.until(false).await;
-                let wait = self.list(&mut failures).await;
-                context.kit.clock.sleep(PAUSE.min(wait)).await;
-                tokio::select! {
-                    () = context.kit.clock.sleep(wait.saturating_sub(PAUSE)) => {}
-                    _ = self.asked.asked() => {}
-                }
+    /// Ends if the Nodes are not cached any more, and with it the process.
+    async fn run(self, context: ControllerContext) {
+        if self.nodes.synced().await.is_err() {
+            return;
+        }
+        context.leadership.acquired().await;
+        let mut failures = 0;
+        loop {
+            context.pause.until(false).await;
+            let wait = self.list(&mut failures).await;
+            context.kit.clock.sleep(PAUSE.min(wait)).await;
+            tokio::select! {
+                () = context.kit.clock.sleep(wait.saturating_sub(PAUSE)) => {}
+                _ = self.asked.asked() => {}
             }
-        };
-        let ended = context.shutdown.run_until_cancelled(listing).await;
-        ended.unwrap_or(Ok(()))
+        }
     }
 
     /// Lists once, and reports what differs. Returns when to list again.

@@ -1,6 +1,5 @@
 //! The start of the role.
 
-use tidewaiter_kit::ControllerContext;
 use tidewaiter_kit::role::Role;
 
 use crate::changes::Changes;
@@ -44,28 +43,20 @@ use crate::terminate::Termination;
 pub fn start(cloud: &Cloud, decisions: &Decisions, port: Port, mut role: Role<'_>) -> Result<(), StartError> {
     let (termination, pause) = Termination::start(&decisions.plugins.accounts, &mut role);
     endpoints::start(port, cloud, termination, decisions.upgrades, &mut role)?;
-    let Role {
-        context,
-        clients,
-        tasks,
-        ..
-    } = role;
-    let context = ControllerContext { pause, ..context };
-    let (client, cluster) = (cloud.client.clone(), cloud.cluster);
-    let (leadership, metrics) = (context.leadership.clone(), &context.kit.metrics);
-    let changes = Changes::start(client.clone(), cluster, leadership, metrics, tasks)?;
+    role.context.pause = pause;
+    let leadership = role.context.leadership.clone();
+    let metrics = &role.context.kit.metrics;
+    let changes = Changes::start(cloud.client.clone(), cloud.cluster, leadership, metrics, role.tasks)?;
     let mirrored = MirrorSettings {
-        client,
-        cluster,
-        interval: cloud.interval,
+        cloud: cloud.clone(),
         mass_deletion: decisions.mass_deletion,
         registry_credentials: decisions.registries.registry_credentials,
         upgrades: decisions.upgrades,
     };
-    let lists = mirror::start(mirrored, &changes, &clients, &context, tasks)?;
+    let lists = mirror::start(mirrored, &changes, &mut role)?;
     let upgrades = lists.upgrades.clone();
-    let nodes = controllers::start(cloud, decisions, lists, &changes, &clients, &context, tasks)?;
-    reports::start(cloud, &changes, &nodes, &context, tasks);
-    reports::upgrades::start(cloud, upgrades, &context, tasks);
+    let nodes = controllers::start(cloud, decisions, lists, &changes, &mut role)?;
+    reports::start(cloud, &changes, &nodes, &mut role);
+    reports::upgrades::start(cloud, upgrades, &mut role);
     Ok(())
 }

@@ -13,13 +13,13 @@ mod marker;
 mod sweep;
 mod table;
 
+use std::future::pending;
 use std::sync::Arc;
 
 use kube::api::{Api, ListParams};
 use kube::core::ObjectMeta;
 use kube::{Client, ResourceExt as _};
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, TERMINATE_MARKER};
-use tidewaiter_kit::cache::Gone;
 use tidewaiter_kit::client::{DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
 use tidewaiter_kit::role::Role;
 use tidewaiter_kit::{
@@ -28,6 +28,7 @@ use tidewaiter_kit::{
 };
 
 use crate::controllers::{ByPlugin, PluginAccount, PluginRemoval};
+use crate::loops;
 use leftover::Leftover;
 pub use marker::Progress;
 use marker::{Marker, requested};
@@ -61,8 +62,8 @@ impl Termination {
         let leftover = Leftover::of(markers.clone());
         let check = leftover.clone();
         context.kit.checks.register("terminate", move || check.check());
-        let first = first_list(switch, leftover.clone(), markers.clone(), context.clone());
-        role.tasks.spawn("terminate/marker", first);
+        let first = first_list(switch, leftover.clone(), markers.clone());
+        loops::run(role.tasks, "terminate/marker", first);
         let client = role.clients.for_controller(Terminator::NAME, MOST_IN_FLIGHT);
         sweep(client, accounts, leftover, &markers, &context, role);
         let writer = role.unfenced.for_controller("terminate-request", 1);
@@ -142,21 +143,14 @@ fn follows(switch: &Arc<PauseSwitch>, markers: &Cache<Marker>) -> Trigger<Marker
     Trigger::calls(move |_: &Change<'_, Marker>| switch.update(|| !markers.is_empty()))
 }
 
-/// Without a marker, there is no change that would end the pause.
-async fn first_list(
-    switch: Arc<PauseSwitch>,
-    leftover: Leftover,
-    markers: Cache<Marker>,
-    context: ControllerContext,
-) -> Result<(), Gone> {
-    let Some(synced) = context.shutdown.run_until_cancelled(markers.synced()).await else {
-        return Ok(());
-    };
-    synced?;
-    leftover.first_list();
-    switch.update(|| !markers.is_empty());
-    context.shutdown.cancelled().await;
-    Ok(())
+/// Without a marker, there is no change that would end the pause. Ends if the marker is not cached any more, and with
+/// it the process.
+async fn first_list(switch: Arc<PauseSwitch>, leftover: Leftover, markers: Cache<Marker>) {
+    if markers.synced().await.is_ok() {
+        leftover.first_list();
+        switch.update(|| !markers.is_empty());
+        pending::<()>().await;
+    }
 }
 
 fn marker_key() -> Key {

@@ -22,11 +22,11 @@ use kube::Resource as _;
 use serde_json::json;
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding};
 use tidewaiter_api::names::{AUTHORIZATION_ROLE_FINALIZER, MANAGED_LABEL, MANAGED_VALUE};
-use tidewaiter_kit::client::{Clients, MANY_IN_FLIGHT};
+use tidewaiter_kit::client::MANY_IN_FLIGHT;
 use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::role::Role;
 use tidewaiter_kit::{
-    Change, Controller, ControllerContext, Finalizer, ForeignObjects, Key, Next, Pass, Queue, Reconciler, Tasks,
-    Trigger, WriteError, Writer,
+    Change, Controller, Finalizer, ForeignObjects, Key, Next, Pass, Queue, Reconciler, Trigger, WriteError, Writer,
 };
 
 mod plan;
@@ -49,12 +49,8 @@ struct AuthorizationRoleController {
 }
 
 /// Starts it.
-pub(super) fn start(
-    rbac: &Rbac,
-    clients: &Clients,
-    context: &ControllerContext,
-    tasks: &mut Tasks,
-) -> Result<(), MetricsError> {
+pub(super) fn start(rbac: &Rbac, role: &mut Role<'_>) -> Result<(), MetricsError> {
+    let (context, clients, tasks) = (&role.context, &role.clients, &mut *role.tasks);
     let (queue, kit) = (rbac.role_queue.clone(), &context.kit);
     rbac.roles.cache().notify(queue.same_name());
     rbac.roles.copies().notify(queue.same_name());

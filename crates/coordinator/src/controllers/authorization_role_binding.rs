@@ -27,11 +27,12 @@ use serde_json::json;
 use tidewaiter_api::access::{self, Subject};
 use tidewaiter_api::containership::{AuthorizationRoleBinding, AuthorizationRoleBindingSpec};
 use tidewaiter_api::names::AUTHORIZATION_ROLE_BINDING_FINALIZER;
-use tidewaiter_kit::client::{Clients, MANY_IN_FLIGHT};
+use tidewaiter_kit::client::MANY_IN_FLIGHT;
 use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::role::Role;
 use tidewaiter_kit::{
-    Cache, Controller, ControllerContext, Finalizer, ForeignObjects, Index, Key, Metadata, Next, Pass, Queue,
-    Reconciler, Tasks, WriteError, Writer,
+    Cache, Controller, Finalizer, ForeignObjects, Index, Key, Metadata, Next, Pass, Queue, Reconciler, WriteError,
+    Writer,
 };
 
 mod object;
@@ -63,12 +64,8 @@ struct AuthorizationRoleBindingController {
 }
 
 /// Starts it.
-pub(super) fn start(
-    rbac: &Rbac,
-    clients: &Clients,
-    context: &ControllerContext,
-    tasks: &mut Tasks,
-) -> Result<(), MetricsError> {
+pub(super) fn start(rbac: &Rbac, role: &mut Role<'_>) -> Result<(), MetricsError> {
+    let (context, clients, tasks) = (&role.context, &role.clients, &mut *role.tasks);
     let (queue, kit) = (Queue::new(), &context.kit);
     let by_name = rbac
         .in_namespaces

@@ -8,7 +8,6 @@ mod plan;
 mod status;
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +24,7 @@ use tidewaiter_kit::{
 use tokio::sync::watch;
 
 use super::labels::{LabelResource, Labels};
+use crate::loops;
 use crate::node::Node;
 use crate::node_pools::{Members, NodePools, Pool, PoolMembers};
 use plan::{Observation, Plan, plan};
@@ -94,11 +94,7 @@ pub(super) fn start(parts: NodeLabelParts, context: &ControllerContext, tasks: &
     parts.cluster_labels.notify_list(wake());
     parts.node_pool_labels.notify_list(wake());
     let queueing = queue_nodes(queue.clone(), parts.nodes.clone(), resources, parts.members.subscribe());
-    let shutdown = tasks.shutdown_token();
-    tasks.spawn("node-labels", async move {
-        shutdown.run_until_cancelled(queueing).await;
-        Ok::<(), Infallible>(())
-    });
+    loops::run(tasks, "node-labels", queueing);
     let controller = NodeLabelController {
         writer: Writer::new(parts.client.clone(), NodeLabelController::NAME, Arc::clone(&kit.clock)),
         write_limits: WriteLimits::new(Arc::clone(&kit.clock)),

@@ -11,12 +11,10 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 use tidewaiter_api::PluginInventory;
 use tidewaiter_api::containership::Plugin;
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, PLUGIN_STORE_LABEL};
-use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
+use tidewaiter_kit::client::{DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{
-    Cache, Change, Controller, ControllerContext, Key, Metadata, Queue, Reconciler as _, Tasks, Trigger, WriteLimits,
-    Writer,
-};
+use tidewaiter_kit::role::Role;
+use tidewaiter_kit::{Cache, Change, Controller, Key, Metadata, Queue, Reconciler as _, Trigger, WriteLimits, Writer};
 
 mod cluster;
 mod controller;
@@ -42,16 +40,18 @@ const PERMITS: usize = 64;
 /// The time that the cloud may take with manifests, retries included.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Starts it. It fails only if a metric's name is taken.
-pub(super) fn start(
+/// Starts the controller of plugins, which the mirror has.
+///
+/// # Errors
+/// When a metric's name is taken.
+pub fn start(
     settings: PluginSettings,
     cloud: &Cloud,
     mirrored: Mirrored<Plugin>,
     namespaces: &Cache<Metadata<Namespace>>,
-    clients: &Clients,
-    context: &ControllerContext,
-    tasks: &mut Tasks,
+    role: &mut Role<'_>,
 ) -> Result<(), MetricsError> {
+    let (context, clients, tasks) = (&role.context, &role.clients, &mut *role.tasks);
     let (queue, kit) = (Queue::new(), &context.kit);
     let clock = || Arc::clone(&kit.clock);
     let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);

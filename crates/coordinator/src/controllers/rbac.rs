@@ -12,9 +12,11 @@ use serde::de::DeserializeOwned;
 use tidewaiter_api::access::{self, Scope, SystemNamespaces};
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding, AuthorizationRoleBindingSpec};
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE};
+use tidewaiter_kit::client::DEFAULT_IN_FLIGHT;
+use tidewaiter_kit::role::Role;
 use tidewaiter_kit::slim::OUR_MANAGERS;
 use tidewaiter_kit::{
-    Cache, Finalizer, Index, Kit, Metadata, Notice, Ownership, Queue, ReconcileError as _, Tasks, WriteError, Writer,
+    Cache, Finalizer, Index, Metadata, Notice, Ownership, Queue, ReconcileError as _, WriteError, Writer,
 };
 
 mod scopes;
@@ -82,11 +84,11 @@ impl Rbac {
     pub(super) fn start(
         settings: RbacSettings,
         mirrored: Option<MirroredAccess>,
-        reader: &Client,
         namespaces: Cache<Metadata<Namespace>>,
-        kit: &Kit,
-        tasks: &mut Tasks,
+        role: &mut Role<'_>,
     ) -> Self {
+        let (kit, tasks) = (&role.context.kit, &mut *role.tasks);
+        let reader = &role.clients.for_controller("caches", DEFAULT_IN_FLIGHT);
         let (roles, bindings, held) = match mirrored {
             Some((roles, bindings, held)) => (Some(roles), Some(bindings), held),
             None => (None, None, Held::roles(Arc::clone(&kit.clock))),

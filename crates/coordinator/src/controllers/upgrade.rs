@@ -21,12 +21,10 @@ use kube::{Client, Resource as _};
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
-use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
+use tidewaiter_kit::client::DEFAULT_IN_FLIGHT;
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{
-    Backoff, Cache, Controller, ControllerContext, Events, Key, Next, Pass, Queue, Reconciler, SharedClock, Tasks,
-    Writer,
-};
+use tidewaiter_kit::role::Role;
+use tidewaiter_kit::{Backoff, Cache, Controller, Events, Key, Next, Pass, Queue, Reconciler, SharedClock, Writer};
 use tidewaiter_upgrade::{Effect, Health, Observation, Order, Step, Upgrade, form, step};
 
 mod agents;
@@ -94,17 +92,14 @@ struct UpgradeController {
     clock: SharedClock,
 }
 
-/// Starts it. A change of an upgrade concerns all of them, because one is in progress at a time; so does a change of a
-/// node.
+/// Starts the controllers of upgrades. A change of an upgrade concerns all of them, because one is in progress at a
+/// time; so does a change of a node.
 ///
 /// # Errors
 /// When a metric's name is taken.
-pub(super) fn start(
-    reader: &Client,
-    clients: &Clients,
-    context: &ControllerContext,
-    tasks: &mut Tasks,
-) -> Result<(), MetricsError> {
+pub fn start(role: &mut Role<'_>) -> Result<(), MetricsError> {
+    let reader = role.clients.for_controller("caches", DEFAULT_IN_FLIGHT);
+    let (context, clients, tasks) = (&role.context, &role.clients, &mut *role.tasks);
     let (queue, kit) = (Queue::new(), &context.kit);
     // Optional: a cluster may not have the definition yet.
     let upgrades = Cache::<ClusterUpgrade>::namespaced(reader.clone(), CONTAINERSHIP_NAMESPACE)
@@ -129,7 +124,6 @@ pub(super) fn start(
     for pods in &pods {
         pods.notify(queue.all_keys(&upgrades).unless(ComponentPod::is_as));
     }
-    node_upgrade::start(&upgrades, reader, clients, context, tasks);
     let client = clients.for_controller(UpgradeController::NAME, DEFAULT_IN_FLIGHT);
     let controller = UpgradeController {
         upgrades: upgrades.clone(),
@@ -150,6 +144,7 @@ pub(super) fn start(
         .reads(&pods[1])
         .backoff(RETRIES)
         .start(context.clone(), tasks);
+    node_upgrade::start(&upgrades, reader, role);
     Ok(())
 }
 

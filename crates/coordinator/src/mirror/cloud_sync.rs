@@ -5,7 +5,6 @@
 
 mod plan;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,16 +14,14 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tidewaiter_api::cloud_sync::{CLOUD_SYNC, CLUSTER_ROLE, RELEASE_ANNOTATION, SYNCED};
 use tidewaiter_api::{CloudSync, CloudSyncSpec, CloudSyncStatus, Condition, ConditionStatus, KindSync};
-use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
-use tidewaiter_kit::{
-    Cache, Controller, ControllerContext, Events, Key, Next, Pass, Queue, Reconciler, SharedClock, Tasks, WriteError,
-    Writer,
-};
+use tidewaiter_kit::client::DEFAULT_IN_FLIGHT;
+use tidewaiter_kit::role::Role;
+use tidewaiter_kit::{Cache, Controller, Events, Key, Next, Pass, Queue, Reconciler, SharedClock, WriteError, Writer};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use super::board::Board;
 use super::held::Held;
+use crate::loops;
 use plan::{Plan, patience, plan, release, release_ended};
 
 /// The name of the controller, under which the fields of `CloudSync` are written.
@@ -75,15 +72,8 @@ fn released(object: &CloudSync) -> Option<&String> {
 }
 
 /// Starts its cache and its controller.
-pub(super) fn start(
-    board: Board,
-    cluster: String,
-    apart: [Held; 2],
-    reader: &Client,
-    clients: &Clients,
-    context: &ControllerContext,
-    tasks: &mut Tasks,
-) -> Release {
+pub(super) fn start(board: Board, cluster: String, apart: [Held; 2], reader: &Client, role: &mut Role<'_>) -> Release {
+    let (context, clients, tasks) = (&role.context, &role.clients, &mut *role.tasks);
     let clock = Arc::clone(&context.kit.clock);
     let objects = Cache::<CloudSync>::all(reader.clone())
         .optional()
@@ -92,15 +82,11 @@ pub(super) fn start(
     // The first pass needs neither an object nor a response of the cloud.
     queue.push(super::key());
     objects.notify(queue.always(super::key()));
-    tasks.spawn(
-        "cloud-sync/updates",
-        queue_updates(board.updates(), queue.clone(), tasks.shutdown_token()),
-    );
+    let updates = queue_updates(board.updates(), queue.clone());
+    loops::run(tasks, "cloud-sync/updates", updates);
     for held in &apart {
-        tasks.spawn(
-            "cloud-sync/held",
-            queue_updates(held.updates(), queue.clone(), tasks.shutdown_token()),
-        );
+        let updates = queue_updates(held.updates(), queue.clone());
+        loops::run(tasks, "cloud-sync/held", updates);
     }
     let writer = clients.for_controller(CloudSyncController::NAME, DEFAULT_IN_FLIGHT);
     let controller = CloudSyncController {
@@ -119,18 +105,10 @@ pub(super) fn start(
     Release(objects)
 }
 
-async fn queue_updates(
-    mut updates: watch::Receiver<()>,
-    queue: Queue,
-    shutdown: CancellationToken,
-) -> Result<(), Infallible> {
-    let queueing = async {
-        while updates.changed().await.is_ok() {
-            queue.push(super::key());
-        }
-    };
-    shutdown.run_until_cancelled(queueing).await;
-    Ok(())
+async fn queue_updates(mut updates: watch::Receiver<()>, queue: Queue) {
+    while updates.changed().await.is_ok() {
+        queue.push(super::key());
+    }
 }
 
 struct CloudSyncController {

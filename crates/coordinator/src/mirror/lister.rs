@@ -11,10 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tidewaiter_cloud::client::{Client, ClientError, Cluster};
+use tidewaiter_cloud::client::{Client, ClientError};
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::{Cache, Chain, Leadership, Pause, Queue, SharedClock};
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::board::{Board, Contents};
@@ -25,6 +24,7 @@ use super::record::HasRecord;
 use super::shared::{Known, Shared};
 use super::stored::StoredList;
 use crate::changes::Asked;
+use crate::cloud::Cloud;
 use crate::explained::explained;
 use crate::retries::Retries;
 pub(super) use fetch::Memory;
@@ -102,15 +102,6 @@ enum Poll {
     Regularly,
 }
 
-/// The cloud of one cluster.
-#[derive(Clone, Debug)]
-pub(super) struct Cloud {
-    pub(super) client: Client,
-    pub(super) cluster: Cluster,
-    /// The sync interval.
-    pub(super) interval: Duration,
-}
-
 /// The loop of one kind.
 pub(super) struct Lister<K: MirroredKind> {
     pub(super) cloud: Cloud,
@@ -131,15 +122,10 @@ pub(super) struct Lister<K: MirroredKind> {
 }
 
 impl<K: MirroredKind> Lister<K> {
-    /// # Errors
-    /// Never: a supervised task needs an error type.
-    pub(super) async fn run(self, leadership: Leadership, shutdown: CancellationToken) -> Result<(), Infallible> {
-        let listing = async {
-            leadership.acquired().await;
-            self.follow().await;
-        };
-        Box::pin(shutdown.run_until_cancelled(listing)).await;
-        Ok(())
+    /// Lists while this replica leads.
+    pub(super) async fn run(self, leadership: Leadership) {
+        leadership.acquired().await;
+        self.follow().await;
     }
 
     /// Lists the kind again and again.

@@ -7,18 +7,17 @@
 //! asks, and not while everything that the coordinator manages is removed.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use prometheus::IntGauge;
-use tidewaiter_cloud::client::{Client, ClientError, Cluster, Fetched};
+use tidewaiter_cloud::client::{Client, ClientError, Fetched};
 use tidewaiter_cloud::models::{self, Kind};
 use tidewaiter_kit::backoff::jittered;
-use tidewaiter_kit::client::Clients;
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{Cache, Chain, ControllerContext, Key, Metrics, Pause, SharedClock, Tasks};
+use tidewaiter_kit::role::Role;
+use tidewaiter_kit::{Cache, Chain, Key, Metrics, Pause, SharedClock};
 use tokio::sync::Notify;
 use tracing::warn;
 
@@ -28,7 +27,9 @@ use super::listed::Listed;
 use super::stored::{ById, StoredNodes};
 use super::{Members, NodePools, PoolMembers};
 use crate::changes::Asked;
+use crate::cloud::Cloud;
 use crate::explained::explained;
+use crate::loops;
 use crate::mirror::{HasRecord, Held, LIST_AGAIN, Record};
 use crate::node::Node;
 use crate::retries::{PATIENCE, Retries};
@@ -58,19 +59,16 @@ const UNREAD: &str = "the cloud's record of deletions cannot be read";
 /// The source of a cluster's nodes.
 #[derive(Clone, Debug)]
 pub struct CloudNodes {
-    /// The client of the cloud.
-    pub client: Client,
-    /// The cluster.
-    pub cluster: Cluster,
-    /// The sync interval.
-    pub interval: Duration,
+    /// The cloud.
+    pub cloud: Cloud,
     /// Notified when the nodes may have changed: `Changes::of(&[Kind::Node])`.
     pub asked: Arc<Asked>,
 }
 
 /// The loop.
 struct NodePoolSync {
-    cloud: CloudNodes,
+    cloud: Cloud,
+    asked: Arc<Asked>,
     setting: NodePools,
     nodes: Cache<Node>,
     members: PoolMembers,
@@ -117,15 +115,14 @@ struct SyncMetrics {
 /// # Errors
 /// When a metric's name is taken.
 pub(crate) fn start(
-    cloud: CloudNodes,
+    CloudNodes { cloud, asked }: CloudNodes,
     setting: NodePools,
     nodes: &Cache<Node>,
     (members, held): (PoolMembers, Held),
-    clients: &Clients,
-    context: &ControllerContext,
-    tasks: &mut Tasks,
+    role: &mut Role<'_>,
 ) -> Result<(), MetricsError> {
-    let cloud = CloudNodes {
+    let (context, clients, tasks) = (&role.context, &role.clients, &mut *role.tasks);
+    let cloud = Cloud {
         client: cloud.client.with_deadline(PATIENCE),
         ..cloud
     };
@@ -134,6 +131,7 @@ pub(crate) fn start(
     held.notify(move |_| wake.notify_one());
     let sync = NodePoolSync {
         cloud,
+        asked,
         setting,
         nodes: nodes.clone(),
         members,
@@ -161,17 +159,13 @@ pub(crate) fn start(
         freshness.check(clock.monotonic(), limit)
     };
     context.kit.checks.register("sync/nodes", check);
-    let (leadership, shutdown) = (context.leadership.clone(), context.shutdown.clone());
-    tasks.spawn("sync/nodes", async move {
-        let running = async {
-            leadership.acquired().await;
-            // The brake counts them. A cache that is not updated any more ends the process by itself.
-            if sync.nodes.synced().await.is_ok() {
-                sync.run().await;
-            }
-        };
-        shutdown.run_until_cancelled(running).await;
-        Ok::<(), Infallible>(())
+    let leadership = context.leadership.clone();
+    loops::run(tasks, "sync/nodes", async move {
+        leadership.acquired().await;
+        // The brake counts them. A cache that is not updated any more ends the process by itself.
+        if sync.nodes.synced().await.is_ok() {
+            sync.run().await;
+        }
     });
     Ok(())
 }
@@ -216,7 +210,7 @@ impl NodePoolSync {
             retries.succeeded();
             if woken {
                 self.clock.sleep(rest).await;
-                if let Some(is_named) = self.cloud.asked.asked().now_or_never() {
+                if let Some(is_named) = self.asked.asked().now_or_never() {
                     named = is_named;
                     // The list changes all the time. As long as no node moves, there is no hurry.
                     rest = match outcome {
@@ -232,7 +226,7 @@ impl NodePoolSync {
             let wait = if is_unseen { LIST_AGAIN } else { self.wait(outcome) };
             (woken, named) = tokio::select! {
                 biased;
-                named = self.cloud.asked.asked() => (true, named),
+                named = self.asked.asked() => (true, named),
                 () = self.released.notified() => (false, false),
                 () = self.clock.sleep(wait) => (false, false),
             };

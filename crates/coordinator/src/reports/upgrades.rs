@@ -8,7 +8,6 @@
 //! An upgrade that a person created in the cluster is not the cloud's, whatever its `spec.id` is, and is not reported.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::time::Duration;
 
 use tidewaiter_api::NodeName;
@@ -18,11 +17,13 @@ use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_cloud::client::{ClientError, Method, Request};
 use tidewaiter_cloud::models::values::{Description, UnixDate, UpgradeId};
 use tidewaiter_cloud::models::{UpgradeProgress, UpgradeStatus};
-use tidewaiter_kit::{ControllerContext, Key, Tasks, Trigger};
+use tidewaiter_kit::role::Role;
+use tidewaiter_kit::{ControllerContext, Key, Trigger};
 use tracing::{info, warn};
 
 use crate::cloud::Cloud;
 use crate::explained::explained;
+use crate::loops;
 use crate::mirror::{MirroredUpgrades, is_of_cloud};
 use crate::retries::Retries;
 
@@ -47,7 +48,7 @@ fn differing(mirrored: &MirroredUpgrades) -> Vec<(UpgradeId, UpgradeProgress)> {
 }
 
 /// Starts the loop.
-pub(crate) fn start(cloud: &Cloud, mirrored: MirroredUpgrades, context: &ControllerContext, tasks: &mut Tasks) {
+pub(crate) fn start(cloud: &Cloud, mirrored: MirroredUpgrades, role: &mut Role<'_>) {
     let asked = mirrored.shown.clone();
     mirrored.upgrades.notify(Trigger::calls(move |_| asked.ask()));
     let reports = UpgradeReports {
@@ -56,7 +57,7 @@ pub(crate) fn start(cloud: &Cloud, mirrored: MirroredUpgrades, context: &Control
         rejected: BTreeMap::new(),
         is_failing: false,
     };
-    tasks.spawn("reports/upgrades", reports.run(context.clone()));
+    loops::run(role.tasks, "reports/upgrades", reports.run(role.context.clone()));
 }
 
 struct UpgradeReports {
@@ -69,29 +70,23 @@ struct UpgradeReports {
 }
 
 impl UpgradeReports {
-    /// # Errors
-    /// Never: a supervised task needs an error type.
-    async fn run(mut self, context: ControllerContext) -> Result<(), Infallible> {
+    async fn run(mut self, context: ControllerContext) {
         let clock = context.kit.clock.clone();
-        let reporting = async {
-            context.leadership.acquired().await;
-            let mut retries = Retries::new(&self.cloud.client, self.cloud.interval, clock.clone());
+        context.leadership.acquired().await;
+        let mut retries = Retries::new(&self.cloud.client, self.cloud.interval, clock.clone());
+        loop {
+            self.mirrored.shown.asked().await;
+            clock.sleep(SETTLE).await;
             loop {
-                self.mirrored.shown.asked().await;
-                clock.sleep(SETTLE).await;
-                loop {
-                    context.pause.until(false).await;
-                    retries.begin();
-                    match self.report().await {
-                        Ok(()) => break retries.succeeded(),
-                        Err(asked) => retries.failed(asked).await,
-                    }
+                context.pause.until(false).await;
+                retries.begin();
+                match self.report().await {
+                    Ok(()) => break retries.succeeded(),
+                    Err(asked) => retries.failed(asked).await,
                 }
-                clock.sleep(PAUSE).await;
             }
-        };
-        context.shutdown.run_until_cancelled(reporting).await;
-        Ok(())
+            clock.sleep(PAUSE).await;
+        }
     }
 
     /// Sends what differs. Fails with the pause that the cloud requires.

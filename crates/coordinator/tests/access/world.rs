@@ -100,15 +100,7 @@ impl World {
         let listed = lists.map(|lists| (lists.roles, lists.role_bindings, lists.held_roles));
         let reader = role.clients.for_controller("caches", DEFAULT_IN_FLIGHT);
         let namespaces = Cache::<Metadata<Namespace>>::metadata(reader).start(&mut role.tasks, &role.context.kit);
-        controllers::control_access(
-            settings,
-            listed,
-            namespaces,
-            &role.clients,
-            &role.context,
-            &mut role.tasks,
-        )
-        .unwrap();
+        controllers::control_access(settings, listed, namespaces, &mut role.role()).unwrap();
         role.run()
     }
 
@@ -248,14 +240,16 @@ fn mirror_of(cloud: &Script, role: &mut Wiring) -> CloudLists {
     let leadership = role.context.leadership.clone();
     let changes = Changes::start(client.clone(), cluster, leadership, &kit.metrics, &mut role.tasks).unwrap();
     let settings = MirrorSettings {
-        client,
-        cluster,
-        interval: INTERVAL,
+        cloud: tidewaiter_coordinator::Cloud {
+            client,
+            cluster,
+            interval: INTERVAL,
+        },
         mass_deletion: MassDeletion::Release,
         registry_credentials: RegistryCredentialsIn::Secret,
         upgrades: Upgrades::default(),
     };
-    mirror::start(settings, &changes, &role.clients, &role.context, &mut role.tasks).unwrap()
+    mirror::start(settings, &changes, &mut role.role()).unwrap()
 }
 
 pub async fn apply<K>(api: &Api<K>, name: &str, object: Value)

@@ -12,6 +12,7 @@ use tidewaiter_coordinator::node_pools::NodePools;
 use tidewaiter_coordinator::node_pools::sync::CloudNodes;
 use tidewaiter_kit::SharedClock;
 use tidewaiter_kit::leader::Timing;
+use tidewaiter_kit::role::Role;
 use tidewaiter_kit::tasks::TaskEnded;
 use tidewaiter_testkit::sim::{ApiServer, Process};
 
@@ -59,25 +60,32 @@ pub async fn run(parts: RoleParts) -> Result<(), TaskEnded> {
         &mut role.tasks,
     )
     .unwrap();
-    let settings = MirrorSettings {
-        client: client.clone(),
+    let cloud = tidewaiter_coordinator::Cloud {
+        client,
         cluster,
         interval: INTERVAL,
+    };
+    let settings = MirrorSettings {
+        cloud: cloud.clone(),
         mass_deletion,
         registry_credentials: RegistryCredentialsIn::Secret,
         upgrades: Upgrades::default(),
     };
-    mirror::start(settings, &changes, &role.clients, &role.context, &mut role.tasks).unwrap();
+    let mut started = Role {
+        context: role.context.clone(),
+        clients: role.clients.clone(),
+        unfenced: role.clients.clone(),
+        tasks: &mut role.tasks,
+    };
+    mirror::start(settings, &changes, &mut started).unwrap();
     let node_pools = NodePoolSource {
         setting: NodePools::CloudThenLabel,
         cloud: Some(CloudNodes {
-            client,
-            cluster,
-            interval: INTERVAL,
+            cloud,
             asked: changes.of(&[Kind::Node, Kind::NodePool]),
         }),
     };
-    controllers::label_nodes(node_pools, &role.clients, &role.context, &mut role.tasks).unwrap();
+    controllers::label_nodes(node_pools, &mut started).unwrap();
     role.run().await
 }
 

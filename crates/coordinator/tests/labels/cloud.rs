@@ -127,12 +127,12 @@ impl Cloud {
             tasks.run_until(std::future::pending()).await.unwrap();
         });
         let asked = changes.unwrap().of(&[Kind::Node]);
-        let cloud = CloudNodes {
+        let cloud = tidewaiter_coordinator::Cloud {
             client,
             cluster,
             interval,
-            asked,
         };
+        let cloud = CloudNodes { cloud, asked };
         NodePoolSource {
             setting,
             cloud: Some(cloud),

@@ -62,7 +62,7 @@ impl World {
 
     pub async fn run(&self, node_pools: NodePoolSource) -> Running {
         let mut role = Wiring::new(&self.cluster.config(&coordinator()), Pause::never()).await;
-        controllers::label_nodes(node_pools, &role.clients, &role.context, &mut role.tasks).unwrap();
+        controllers::label_nodes(node_pools, &mut role.role()).unwrap();
         role.run()
     }
 

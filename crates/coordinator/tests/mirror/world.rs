@@ -92,14 +92,16 @@ impl World {
         let leadership = role.context.leadership.clone();
         let changes = Changes::start(client.clone(), cluster, leadership, &kit.metrics, &mut role.tasks).unwrap();
         let settings = MirrorSettings {
-            client,
-            cluster,
-            interval: self.interval,
+            cloud: tidewaiter_coordinator::Cloud {
+                client,
+                cluster,
+                interval: self.interval,
+            },
             mass_deletion: self.mass_deletion,
             registry_credentials: self.credentials,
             upgrades: Upgrades::default(),
         };
-        mirror::start(settings, &changes, &role.clients, &role.context, &mut role.tasks).unwrap();
+        mirror::start(settings, &changes, &mut role.role()).unwrap();
         role.run()
     }
 

@@ -159,26 +159,15 @@ impl World {
         )
         .unwrap();
         let settings = MirrorSettings {
-            client: cloud.client.clone(),
-            cluster,
-            interval: INTERVAL,
+            cloud: cloud.clone(),
             mass_deletion: MassDeletion::Confirm,
             registry_credentials: RegistryCredentialsIn::Secret,
             upgrades: Upgrades::default(),
         };
-        let lists = mirror::start(settings, &changes, &role.clients, &role.context, &mut role.tasks).unwrap();
+        let lists = mirror::start(settings, &changes, &mut role.role()).unwrap();
         let reader = role.clients.for_controller("caches", DEFAULT_IN_FLIGHT);
         let namespaces = Cache::<Metadata<Namespace>>::metadata(reader).start(&mut role.tasks, &kit);
-        controllers::apply_plugins(
-            plugins,
-            &cloud,
-            lists.plugins,
-            &namespaces,
-            &role.clients,
-            &role.context,
-            &mut role.tasks,
-        )
-        .unwrap();
+        controllers::apply_plugins(plugins, &cloud, lists.plugins, &namespaces, &mut role.role()).unwrap();
         role.run()
     }
 

@@ -11,6 +11,7 @@ use kube::api::{Api, ListParams};
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_kit::client::Clients;
 use tidewaiter_kit::events::Reporter;
+use tidewaiter_kit::role::Role;
 use tidewaiter_kit::{ControllerContext, Events, Kit, Leadership, Pause, SystemClock, Tasks};
 use tidewaiter_testkit::{
     Action, ApiProxy, ApiRequest, AuditMark, ControlPlane, Identity, Moment, Reused, eventually, leaks,
@@ -154,6 +155,16 @@ impl Wiring {
             clients,
             context,
             tasks,
+        }
+    }
+
+    /// The role as the process gets it.
+    pub fn role(&mut self) -> Role<'_> {
+        Role {
+            context: self.context.clone(),
+            clients: self.clients.clone(),
+            unfenced: self.clients.clone(),
+            tasks: &mut self.tasks,
         }
     }
 

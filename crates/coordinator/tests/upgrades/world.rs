@@ -64,7 +64,7 @@ impl World {
     /// Starts the controller, which reaches the API server as `config` says.
     pub async fn run_with(&self, config: &kube::Config) -> Running {
         let mut role = Wiring::new(config, Pause::never()).await;
-        controllers::upgrade_nodes(&role.clients, &role.context, &mut role.tasks).unwrap();
+        controllers::upgrade_nodes(&mut role.role()).unwrap();
         role.run()
     }
 

@@ -16,10 +16,9 @@ use tidewaiter_api::NodeUpgrade;
 use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_kit::children::{compare, execute};
-use tidewaiter_kit::client::{Clients, MANY_IN_FLIGHT};
-use tidewaiter_kit::{
-    Cache, ChildrenError, Controller, ControllerContext, Key, Next, Pass, Queue, Reconciler, Tasks, Writer,
-};
+use tidewaiter_kit::client::MANY_IN_FLIGHT;
+use tidewaiter_kit::role::Role;
+use tidewaiter_kit::{Cache, ChildrenError, Controller, Key, Next, Pass, Queue, Reconciler, Writer};
 use tidewaiter_upgrade::node_upgrade::{turns, write};
 use tidewaiter_upgrade::{Upgrade, form};
 use tracing::warn;
@@ -39,16 +38,11 @@ struct NodeUpgradeController {
 }
 
 /// Starts it.
-pub(super) fn start(
-    upgrades: &Cache<ClusterUpgrade>,
-    reader: &Client,
-    clients: &Clients,
-    context: &ControllerContext,
-    tasks: &mut Tasks,
-) {
+pub(super) fn start(upgrades: &Cache<ClusterUpgrade>, reader: Client, role: &mut Role<'_>) {
+    let (context, clients, tasks) = (&role.context, &role.clients, &mut *role.tasks);
     let (queue, kit) = (Queue::new(), &context.kit);
     // Optional: a cluster may not have the definition yet.
-    let orders = Cache::<NodeUpgrade>::namespaced(reader.clone(), CONTAINERSHIP_NAMESPACE)
+    let orders = Cache::<NodeUpgrade>::namespaced(reader, CONTAINERSHIP_NAMESPACE)
         .optional()
         .start(tasks, kit);
     // The conditions change nothing.

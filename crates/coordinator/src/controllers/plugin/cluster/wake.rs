@@ -9,7 +9,6 @@
 //!   starts, such as a new version, does not wait.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use tidewaiter_kit::{Change, Key, Metadata, Queue, SharedClock, Tasks, Trigger};
 use tokio::sync::Notify;
 
 use crate::controllers::plugin::desired::{ObjectId, Record};
+use crate::loops;
 
 /// The passes of one plugin that its objects start. An edit that is corrected takes two.
 const PASSES: Allowance = Allowance {
@@ -85,11 +85,8 @@ impl Wakes {
             plugins: Mutex::default(),
             postponed: Notify::new(),
         }));
-        let (postponing, shutdown) = (wakes.clone(), tasks.shutdown_token());
-        tasks.spawn("plugin-wakes", async move {
-            shutdown.run_until_cancelled(postponing.queue_postponed()).await;
-            Ok::<(), Infallible>(())
-        });
+        let postponing = wakes.clone();
+        loops::run(tasks, "plugin-wakes", async move { postponing.queue_postponed().await });
         wakes
     }
 
