@@ -214,7 +214,7 @@ impl<'a, 'r> Mirror<'a, 'r> {
         } = context;
         let (queue, asked) = (Queue::new(), self.changes.of(K::CHANGED));
         // Optional: without the definition of one kind, the others are mirrored.
-        let cache = kind.cache(self.reader.clone()).optional().start(tasks, kit);
+        let cache = K::CACHE(self.reader.clone()).optional().start(tasks, kit);
         let watched = cache.clone();
         let trouble = move || watched.trouble();
         self.board.register(K::NAME, K::Resource::kind(&()), trouble, context);

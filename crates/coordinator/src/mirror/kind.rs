@@ -1,7 +1,8 @@
 //! The traits of a kind that is mirrored from the cloud.
 
-use kube::Client;
+use k8s_openapi::NamespaceResourceScope;
 use kube::core::ObjectMeta;
+use kube::{Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
@@ -9,8 +10,8 @@ use tidewaiter_api::values::printable;
 use tidewaiter_cloud::client::{Cluster, Path};
 use tidewaiter_cloud::models::values::NodePoolId;
 use tidewaiter_cloud::models::{InvalidItem, Kind, Model, NodePool};
-use tidewaiter_kit::Cacheable;
 use tidewaiter_kit::cache::CacheBuilder;
+use tidewaiter_kit::{Cache, Cacheable};
 use uuid::Uuid;
 
 use super::brake::FEW;
@@ -30,6 +31,15 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     /// The kinds of the change stream after which it is listed again. The record of deletions names its objects under
     /// one of them, by their ids: deleted ones, and those that left the list of the cluster otherwise.
     const CHANGED: &'static [Kind];
+    /// The objects of the cluster that are mirrored.
+    const CACHE: CacheOf<Self::Resource>;
+    /// The source in the cloud.
+    const LISTED: Listed;
+    /// The largest number of objects of which more than half may be deleted if the cloud's record names them.
+    const FEW: usize = FEW;
+    /// True if only a person releases deletions that the brake holds, because they cannot be undone or nobody can work
+    /// meanwhile.
+    const IS_RELEASED_BY_PERSON: bool = false;
     /// The finalizer by which a controller of ours keeps a deleted resource until it has finished its work.
     const FINALIZER: Option<&'static str> = None;
     /// The most characters that are shown of what people call an object.
@@ -41,12 +51,6 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     type Object: Model + Send;
     /// The object in the cluster.
     type Resource: Cacheable + Serialize + DeserializeOwned + PartialEq;
-
-    /// The objects of the cluster that are mirrored.
-    fn cache(&self, reader: Client) -> CacheBuilder<Self::Resource>;
-
-    /// The source in the cloud.
-    fn listed(&self, cluster: Cluster) -> Listed;
 
     /// Returns true if the object can be in the list of `source`. A response with an object of another cluster or
     /// organization is refused whole.
@@ -93,17 +97,6 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
         items
     }
 
-    /// The largest number of objects of which more than half may be deleted if the cloud's record names them.
-    fn few(&self) -> usize {
-        FEW
-    }
-
-    /// Returns true if only a person releases deletions that the brake holds, because they cannot be undone or nobody
-    /// can work meanwhile.
-    fn is_released_by_person(&self) -> bool {
-        false
-    }
-
     /// The scope of a resource: what a single list of the cloud contains, if the kind has several.
     fn scope(&self, _resource: &Self::Resource) -> String {
         String::new()
@@ -135,10 +128,21 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     }
 }
 
+/// A cache of the objects of a kind.
+pub(crate) type CacheOf<R> = fn(Client) -> CacheBuilder<R>;
+
+/// The objects in the namespace of the custom resources.
+pub(super) fn in_core<R>(reader: Client) -> CacheBuilder<R>
+where
+    R: Cacheable + DeserializeOwned + Resource<Scope = NamespaceResourceScope>,
+{
+    Cache::namespaced(reader, CONTAINERSHIP_NAMESPACE)
+}
+
 /// The source of a kind.
 pub(crate) enum Listed {
     /// In one list.
-    At(Path),
+    At(fn(Cluster) -> Path),
     /// In one list for each node pool.
     OfEachPool(fn(Cluster, NodePoolId) -> Path),
 }

@@ -285,8 +285,8 @@ impl<K: MirroredKind> SyncController<K> {
             confirmed,
             released: released.as_deref(),
             record: &known.record,
-            by_person: kind.is_released_by_person(),
-            few: kind.few(),
+            by_person: K::IS_RELEASED_BY_PERSON,
+            few: K::FEW,
         };
         let before = self.stored.before(&self.shared.list);
         let remembered = self.stored.remembered();

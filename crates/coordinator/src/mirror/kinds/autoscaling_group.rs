@@ -1,15 +1,14 @@
 //! Autoscaling groups, which Cerebral reads: one for each node pool that is scaled automatically.
 
-use kube::{Client, ResourceExt as _};
+use kube::ResourceExt as _;
 use tidewaiter_api::containership::{AutoscalingGroup, AutoscalingGroupSpec, ScalingStrategy};
 use tidewaiter_api::names::NODE_POOL_LABEL;
 use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models::{self, InvalidItem, Kind, NodePool};
 use tidewaiter_kit::Cache;
-use tidewaiter_kit::cache::CacheBuilder;
 
 use crate::mirror::kind::Refused;
-use crate::mirror::kind::{Items, Listed, MirroredKind, Source, cluster_scoped, is_id};
+use crate::mirror::kind::{CacheOf, Items, Listed, MirroredKind, Source, cluster_scoped, is_id};
 
 /// The engine of Cerebral that scales node pools of the cloud.
 const ENGINE: &str = "containership";
@@ -22,16 +21,10 @@ impl MirroredKind for AutoscalingGroups {
     const NAME: &'static str = "autoscaling-groups";
     const CONTROLLER: &'static str = "sync-autoscaling-groups";
     const CHANGED: &'static [Kind] = &[Kind::NodePool, Kind::AutoscalingPolicy];
+    const CACHE: CacheOf<AutoscalingGroup> = Cache::all;
+    const LISTED: Listed = Listed::OfEachPool(Cluster::node_pool_policies);
     type Object = models::AutoscalingPolicy;
     type Resource = AutoscalingGroup;
-
-    fn cache(&self, reader: Client) -> CacheBuilder<AutoscalingGroup> {
-        Cache::all(reader)
-    }
-
-    fn listed(&self, _cluster: Cluster) -> Listed {
-        Listed::OfEachPool(Cluster::node_pool_policies)
-    }
 
     /// A policy is no resource of this kind: [`Self::items`] makes one of each pool.
     fn resource(&self, _policy: models::AutoscalingPolicy) -> Option<AutoscalingGroup> {

@@ -1,15 +1,14 @@
 //! Autoscaling policies, which Cerebral reads.
 
-use kube::{Client, ResourceExt as _};
+use kube::ResourceExt as _;
 use tidewaiter_api::containership::{
     AdjustmentType, AutoscalingPolicy, AutoscalingPolicySpec, ComparisonOperator, ScalingPolicy, ScalingStep,
 };
 use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models::{self, Comparison, Kind};
 use tidewaiter_kit::Cache;
-use tidewaiter_kit::cache::CacheBuilder;
 
-use crate::mirror::kind::{Listed, MirroredKind, cluster_scoped, is_id};
+use crate::mirror::kind::{CacheOf, Listed, MirroredKind, cluster_scoped, is_id};
 
 /// The autoscaling policies of the cluster. People may create others, with names that are not ids.
 pub(crate) struct AutoscalingPolicies;
@@ -18,16 +17,10 @@ impl MirroredKind for AutoscalingPolicies {
     const NAME: &'static str = "autoscaling-policies";
     const CONTROLLER: &'static str = "sync-autoscaling-policies";
     const CHANGED: &'static [Kind] = &[Kind::AutoscalingPolicy];
+    const CACHE: CacheOf<AutoscalingPolicy> = Cache::all;
+    const LISTED: Listed = Listed::At(Cluster::autoscaling_policies);
     type Object = models::AutoscalingPolicy;
     type Resource = AutoscalingPolicy;
-
-    fn cache(&self, reader: Client) -> CacheBuilder<AutoscalingPolicy> {
-        Cache::all(reader)
-    }
-
-    fn listed(&self, cluster: Cluster) -> Listed {
-        Listed::At(cluster.autoscaling_policies())
-    }
 
     fn resource(&self, policy: models::AutoscalingPolicy) -> Option<AutoscalingPolicy> {
         let spec = policy.spec;

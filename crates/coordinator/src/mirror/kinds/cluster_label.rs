@@ -1,15 +1,11 @@
 //! Labels of every node of the cluster.
 
-use kube::Client;
 use tidewaiter_api::containership::{ClusterLabel, ClusterLabelSpec};
-use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models;
 use tidewaiter_cloud::models::Kind;
-use tidewaiter_kit::Cache;
-use tidewaiter_kit::cache::CacheBuilder;
 
-use crate::mirror::kind::{Listed, MirroredKind, named};
+use crate::mirror::kind::{CacheOf, Listed, MirroredKind, in_core, named};
 
 pub(crate) struct ClusterLabels;
 
@@ -17,16 +13,10 @@ impl MirroredKind for ClusterLabels {
     const NAME: &'static str = "cluster-labels";
     const CONTROLLER: &'static str = "sync-cluster-labels";
     const CHANGED: &'static [Kind] = &[Kind::ClusterLabel];
+    const CACHE: CacheOf<ClusterLabel> = in_core;
+    const LISTED: Listed = Listed::At(Cluster::labels);
     type Object = models::ClusterLabel;
     type Resource = ClusterLabel;
-
-    fn cache(&self, reader: Client) -> CacheBuilder<ClusterLabel> {
-        Cache::namespaced(reader, CONTAINERSHIP_NAMESPACE)
-    }
-
-    fn listed(&self, cluster: Cluster) -> Listed {
-        Listed::At(cluster.labels())
-    }
 
     fn called(&self, label: &ClusterLabel) -> String {
         format!("{}={}", label.spec.key, label.spec.value)

@@ -1,16 +1,13 @@
 //! Labels of every node of a node pool.
 
-use kube::Client;
 use tidewaiter_api::LabelValue;
 use tidewaiter_api::containership::{NodePoolLabel, NodePoolLabelSpec};
-use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, NODE_POOL_LABEL};
+use tidewaiter_api::names::NODE_POOL_LABEL;
 use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models;
 use tidewaiter_cloud::models::Kind;
-use tidewaiter_kit::Cache;
-use tidewaiter_kit::cache::CacheBuilder;
 
-use crate::mirror::kind::{Listed, MirroredKind, Source, named};
+use crate::mirror::kind::{CacheOf, Listed, MirroredKind, Source, in_core, named};
 
 /// The labels of the node pools. Each carries the id of its pool as a label, as readers of the old resources select
 /// them.
@@ -20,16 +17,10 @@ impl MirroredKind for NodePoolLabels {
     const NAME: &'static str = "node-pool-labels";
     const CONTROLLER: &'static str = "sync-node-pool-labels";
     const CHANGED: &'static [Kind] = &[Kind::NodePoolLabel, Kind::NodePool];
+    const CACHE: CacheOf<NodePoolLabel> = in_core;
+    const LISTED: Listed = Listed::OfEachPool(Cluster::node_pool_labels);
     type Object = models::NodePoolLabel;
     type Resource = NodePoolLabel;
-
-    fn cache(&self, reader: Client) -> CacheBuilder<NodePoolLabel> {
-        Cache::namespaced(reader, CONTAINERSHIP_NAMESPACE)
-    }
-
-    fn listed(&self, _cluster: Cluster) -> Listed {
-        Listed::OfEachPool(Cluster::node_pool_labels)
-    }
 
     fn scope(&self, label: &NodePoolLabel) -> String {
         label.spec.node_pool_id.to_string()

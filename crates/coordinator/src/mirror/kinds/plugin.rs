@@ -1,17 +1,14 @@
 //! Plugins of the cluster.
 
-use kube::Client;
 use tidewaiter_api::containership::{Plugin, PluginSpec};
-use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, SIGNATURE_ANNOTATION};
+use tidewaiter_api::names::SIGNATURE_ANNOTATION;
 use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models;
 use tidewaiter_cloud::models::Kind;
-use tidewaiter_kit::Cache;
-use tidewaiter_kit::cache::CacheBuilder;
 
 use super::or_empty;
 use crate::digest::digest;
-use crate::mirror::kind::{Listed, MirroredKind, Source, named};
+use crate::mirror::kind::{CacheOf, Listed, MirroredKind, Source, in_core, named};
 
 /// The plugins of the cluster.
 pub(crate) struct Plugins;
@@ -20,20 +17,11 @@ impl MirroredKind for Plugins {
     const NAME: &'static str = "plugins";
     const CONTROLLER: &'static str = "sync-plugins";
     const CHANGED: &'static [Kind] = &[Kind::Plugin];
+    const CACHE: CacheOf<Plugin> = in_core;
+    const LISTED: Listed = Listed::At(Cluster::plugins);
+    const IS_RELEASED_BY_PERSON: bool = true;
     type Object = models::Plugin;
     type Resource = Plugin;
-
-    fn cache(&self, reader: Client) -> CacheBuilder<Plugin> {
-        Cache::namespaced(reader, CONTAINERSHIP_NAMESPACE)
-    }
-
-    fn listed(&self, cluster: Cluster) -> Listed {
-        Listed::At(cluster.plugins())
-    }
-
-    fn is_released_by_person(&self) -> bool {
-        true
-    }
 
     fn belongs(&self, plugin: &models::Plugin, source: &Source) -> bool {
         plugin.organization_id == source.cluster.organization && plugin.cluster_id == source.cluster.id

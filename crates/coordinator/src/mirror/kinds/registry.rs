@@ -2,19 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use kube::Client;
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::containership::{AuthToken, Registry, RegistrySpec};
-use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_api::values::SecretText;
-use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models;
 use tidewaiter_cloud::models::Kind;
-use tidewaiter_kit::Cache;
-use tidewaiter_kit::cache::CacheBuilder;
 
 use super::or_empty;
-use crate::mirror::kind::{Listed, MirroredKind, Source, named};
+use crate::mirror::kind::{CacheOf, Listed, MirroredKind, Source, in_core, named};
 
 /// The place in which the credentials of registries are stored in the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,20 +29,11 @@ impl MirroredKind for Registries {
     const NAME: &'static str = "registries";
     const CONTROLLER: &'static str = "sync-registries";
     const CHANGED: &'static [Kind] = &[Kind::Registry];
+    const CACHE: CacheOf<Registry> = in_core;
+    const LISTED: Listed = Listed::At(|cluster| cluster.organization().registries());
+    const IS_RELEASED_BY_PERSON: bool = true;
     type Object = models::Registry;
     type Resource = Registry;
-
-    fn cache(&self, reader: Client) -> CacheBuilder<Registry> {
-        Cache::namespaced(reader, CONTAINERSHIP_NAMESPACE)
-    }
-
-    fn listed(&self, cluster: Cluster) -> Listed {
-        Listed::At(cluster.organization().registries())
-    }
-
-    fn is_released_by_person(&self) -> bool {
-        true
-    }
 
     fn belongs(&self, registry: &models::Registry, source: &Source) -> bool {
         registry.organization_id == source.cluster.organization

@@ -7,21 +7,15 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Client;
 use serde_json::json;
-use tidewaiter_api::names::{
-    CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE, REGISTRY_SECRET_LABEL, registry_secret_name, secret_keys,
-};
-use tidewaiter_cloud::client::Cluster;
+use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, REGISTRY_SECRET_LABEL, registry_secret_name, secret_keys};
 use tidewaiter_cloud::models;
 use tidewaiter_cloud::models::Kind;
-use tidewaiter_kit::Cache;
-use tidewaiter_kit::cache::CacheBuilder;
 use uuid::Uuid;
 
 use super::or_empty;
 use super::registry::RegistryCredentialsIn;
-use crate::mirror::kind::{Listed, MirroredKind, Source, named};
+use crate::mirror::kind::{CacheOf, Listed, MirroredKind, Source, in_core, named};
 
 /// The Secrets with the credentials of the organization's registries.
 pub(crate) struct RegistryCredentials(pub(crate) RegistryCredentialsIn);
@@ -30,20 +24,11 @@ impl MirroredKind for RegistryCredentials {
     const NAME: &'static str = "registry-credentials";
     const CONTROLLER: &'static str = "sync-registry-credentials";
     const CHANGED: &'static [Kind] = &[Kind::Registry];
+    const CACHE: CacheOf<Secret> = |reader| in_core::<Secret>(reader).labels(REGISTRY_SECRET_LABEL);
+    const LISTED: Listed = Listed::At(|cluster| cluster.organization().registries());
+    const IS_RELEASED_BY_PERSON: bool = true;
     type Object = models::Registry;
     type Resource = Secret;
-
-    fn cache(&self, reader: Client) -> CacheBuilder<Secret> {
-        Cache::namespaced(reader, CONTAINERSHIP_NAMESPACE).labels(REGISTRY_SECRET_LABEL)
-    }
-
-    fn listed(&self, cluster: Cluster) -> Listed {
-        Listed::At(cluster.organization().registries())
-    }
-
-    fn is_released_by_person(&self) -> bool {
-        true
-    }
 
     fn belongs(&self, registry: &models::Registry, source: &Source) -> bool {
         registry.organization_id == source.cluster.organization

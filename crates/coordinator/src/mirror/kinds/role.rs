@@ -1,16 +1,13 @@
 //! Roles with their rules.
 
-use kube::Client;
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleSpec, AuthorizationRule, RuleType};
-use tidewaiter_api::names::{AUTHORIZATION_ROLE_FINALIZER, CONTAINERSHIP_NAMESPACE};
+use tidewaiter_api::names::AUTHORIZATION_ROLE_FINALIZER;
 use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models;
 use tidewaiter_cloud::models::Kind;
-use tidewaiter_kit::Cache;
-use tidewaiter_kit::cache::CacheBuilder;
 
 use super::or_empty;
-use crate::mirror::kind::{Listed, MirroredKind, Source, kept};
+use crate::mirror::kind::{CacheOf, Listed, MirroredKind, Source, in_core, kept};
 
 /// The roles of the cluster.
 pub(crate) struct Roles;
@@ -19,26 +16,14 @@ impl MirroredKind for Roles {
     const NAME: &'static str = "roles";
     const CONTROLLER: &'static str = "sync-roles";
     const CHANGED: &'static [Kind] = &[Kind::Role];
+    const CACHE: CacheOf<AuthorizationRole> = in_core;
+    const LISTED: Listed = Listed::At(Cluster::roles);
+    const IS_RELEASED_BY_PERSON: bool = true;
+    /// All bindings may hang on two roles.
+    const FEW: usize = 1;
     const FINALIZER: Option<&'static str> = Some(AUTHORIZATION_ROLE_FINALIZER);
     type Object = models::Role;
     type Resource = AuthorizationRole;
-
-    fn cache(&self, reader: Client) -> CacheBuilder<AuthorizationRole> {
-        Cache::namespaced(reader, CONTAINERSHIP_NAMESPACE)
-    }
-
-    fn listed(&self, cluster: Cluster) -> Listed {
-        Listed::At(cluster.roles())
-    }
-
-    fn is_released_by_person(&self) -> bool {
-        true
-    }
-
-    /// All bindings may hang on two roles.
-    fn few(&self) -> usize {
-        1
-    }
 
     fn belongs(&self, role: &models::Role, source: &Source) -> bool {
         // Without its rules, which were requested, it would look like a role that permits nothing.

@@ -1,18 +1,15 @@
 //! Role bindings.
 
-use kube::Client;
 use tidewaiter_api::containership::{
     AuthorizationRole, AuthorizationRoleBinding, AuthorizationRoleBindingSpec, BindingType, User,
 };
-use tidewaiter_api::names::{AUTHORIZATION_ROLE_BINDING_FINALIZER, CONTAINERSHIP_NAMESPACE};
+use tidewaiter_api::names::AUTHORIZATION_ROLE_BINDING_FINALIZER;
 use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models::{self, BindingSubject, Kind};
-use tidewaiter_kit::Cache;
-use tidewaiter_kit::cache::CacheBuilder;
 
 use super::or_empty;
 use crate::mirror::CloudList;
-use crate::mirror::kind::{CALLED, Listed, MirroredKind, Source, kept};
+use crate::mirror::kind::{CALLED, CacheOf, Listed, MirroredKind, Source, in_core, kept};
 
 /// The role bindings that apply to the cluster.
 pub(crate) struct RoleBindings {
@@ -26,23 +23,14 @@ impl MirroredKind for RoleBindings {
     const NAME: &'static str = "role-bindings";
     const CONTROLLER: &'static str = "sync-role-bindings";
     const CHANGED: &'static [Kind] = &[Kind::RoleBinding, Kind::Team];
+    const CACHE: CacheOf<AuthorizationRoleBinding> = in_core;
+    const LISTED: Listed = Listed::At(Cluster::role_bindings);
+    const IS_RELEASED_BY_PERSON: bool = true;
     /// With the names of a role, a user and a namespace.
     const CALLED: usize = 3 * CALLED;
     const FINALIZER: Option<&'static str> = Some(AUTHORIZATION_ROLE_BINDING_FINALIZER);
     type Object = models::RoleBinding;
     type Resource = AuthorizationRoleBinding;
-
-    fn cache(&self, reader: Client) -> CacheBuilder<AuthorizationRoleBinding> {
-        Cache::namespaced(reader, CONTAINERSHIP_NAMESPACE)
-    }
-
-    fn listed(&self, cluster: Cluster) -> Listed {
-        Listed::At(cluster.role_bindings())
-    }
-
-    fn is_released_by_person(&self) -> bool {
-        true
-    }
 
     fn belongs(&self, binding: &models::RoleBinding, source: &Source) -> bool {
         let cluster = source.cluster;

@@ -4,19 +4,16 @@
 //! set are the cluster's: anyone who may change the `ClusterUpgrade` can pause or abort it there, also while the cloud
 //! is away.
 
-use kube::Client;
 use kube::ResourceExt as _;
 use tidewaiter_api::containership::{
     ClusterUpgrade, ClusterUpgradeSpec, NodeSelector, SelectorOperator, UpgradeStatus, UpgradeType,
 };
-use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE, UPGRADE_FINALIZER};
+use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, UPGRADE_FINALIZER};
 use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models::{self, InvalidItem, Kind};
-use tidewaiter_kit::Cache;
-use tidewaiter_kit::cache::CacheBuilder;
 
 use crate::controllers;
-use crate::mirror::kind::{Listed, MirroredKind, named};
+use crate::mirror::kind::{CacheOf, Listed, MirroredKind, in_core, named};
 use crate::mirror::shown_upgrades::ShownUpgrades;
 
 /// The upgrades of the cluster that the cloud ordered.
@@ -39,19 +36,13 @@ impl MirroredKind for Upgrades {
     const NAME: &'static str = "upgrades";
     const CONTROLLER: &'static str = "sync-upgrades";
     const CHANGED: &'static [Kind] = &[Kind::Upgrade];
+    const CACHE: CacheOf<ClusterUpgrade> = in_core;
+    const LISTED: Listed = Listed::At(Cluster::upgrades);
     const FINALIZER: Option<&'static str> = Some(UPGRADE_FINALIZER);
     /// Only the cloud says which upgrades are over, and must not be created again.
     const STORED: bool = false;
     type Object = models::Upgrade;
     type Resource = ClusterUpgrade;
-
-    fn cache(&self, reader: Client) -> CacheBuilder<ClusterUpgrade> {
-        Cache::namespaced(reader, CONTAINERSHIP_NAMESPACE)
-    }
-
-    fn listed(&self, cluster: Cluster) -> Listed {
-        Listed::At(cluster.upgrades())
-    }
 
     fn sees(&self, objects: &[Result<models::Upgrade, InvalidItem>]) {
         let upgrades = objects.iter().flatten();

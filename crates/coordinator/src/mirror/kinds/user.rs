@@ -1,16 +1,12 @@
 //! Users who may log in on the nodes, with their SSH keys.
 
-use kube::Client;
 use tidewaiter_api::containership::{SshKey, User, UserSpec};
-use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models;
 use tidewaiter_cloud::models::Kind;
-use tidewaiter_kit::Cache;
-use tidewaiter_kit::cache::CacheBuilder;
 
 use super::or_empty;
-use crate::mirror::kind::{Listed, MirroredKind, named};
+use crate::mirror::kind::{CacheOf, Listed, MirroredKind, in_core, named};
 
 /// The users of the cluster.
 pub(crate) struct Users;
@@ -19,20 +15,11 @@ impl MirroredKind for Users {
     const NAME: &'static str = "users";
     const CONTROLLER: &'static str = "sync-users";
     const CHANGED: &'static [Kind] = &[Kind::User];
+    const CACHE: CacheOf<User> = in_core;
+    const LISTED: Listed = Listed::At(Cluster::ssh_users);
+    const IS_RELEASED_BY_PERSON: bool = true;
     type Object = models::User;
     type Resource = User;
-
-    fn cache(&self, reader: Client) -> CacheBuilder<User> {
-        Cache::namespaced(reader, CONTAINERSHIP_NAMESPACE)
-    }
-
-    fn listed(&self, cluster: Cluster) -> Listed {
-        Listed::At(cluster.ssh_users())
-    }
-
-    fn is_released_by_person(&self) -> bool {
-        true
-    }
 
     fn called(&self, user: &User) -> String {
         user.spec.name.clone()

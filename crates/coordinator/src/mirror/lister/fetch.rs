@@ -72,8 +72,8 @@ impl<K: MirroredKind> Lister<K> {
         self.stored().await?;
         let is_doubted = matches!(poll, Poll::Recheck(_)) || self.board.is_held(K::NAME);
         let cluster = self.cloud.cluster;
-        let (pools, paths) = match self.shared.kind.listed(cluster) {
-            Listed::At(path) => (None, vec![(path, None)]),
+        let (pools, paths) = match K::LISTED {
+            Listed::At(path) => (None, vec![(path(cluster), None)]),
             Listed::OfEachPool(path) => {
                 let pools = self.pools(is_doubted).await?;
                 let known = pools.as_ref().unwrap_or(&self.memory.pools);
