@@ -146,10 +146,10 @@ impl PluginController {
         work: &Work,
     ) -> Result<Result<Goal, Waits>, PluginError> {
         let Some(release) = self.manifests.fetch(pass, id, &work.plugin, &work.record).await? else {
-            return Ok(Err(Waits {
-                reason: "VersionChanges",
-                message: "the cloud has another version already: waits for the mirror".to_owned(),
-            }));
+            return Ok(Err(Waits::new(
+                "VersionChanges",
+                "the cloud has another version already: waits for the mirror",
+            )));
         };
         let goal = Goal {
             spec: work.plugin.spec.clone(),

@@ -114,10 +114,10 @@ impl Reporter {
         if before.conditions.iter().any(has_result) {
             return;
         }
-        let waits = Waits {
-            reason: "Applying",
-            message: format!("version {version} is being applied: the API server has not answered all writes yet"),
-        };
+        let waits = Waits::new(
+            "Applying",
+            format!("version {version} is being applied: the API server has not answered all writes yet"),
+        );
         let facts = Facts {
             state: State::Waits(waits),
             ..facts.clone()

@@ -128,12 +128,10 @@ impl Applier {
             }
             if corrects(&plan.actions) && self.limits.take(key).is_err() {
                 self.store.save(key, record, saved).await?;
-                return Ok(State::Waits(Waits {
-                    reason: CHANGED_OFTEN,
-                    message:
-                        "its objects are changed again and again by somebody else: it waits before it corrects them"
-                            .to_owned(),
-                }));
+                return Ok(State::Waits(Waits::new(
+                    CHANGED_OFTEN,
+                    "its objects are changed again and again by somebody else: it waits before it corrects them",
+                )));
             }
             // Before anything is created, so that no crash leaves something behind.
             if !saved.keeps(record) {
@@ -150,10 +148,10 @@ impl Applier {
             }
             known = only_namespaces.then(|| performed.with_namespaces(observed));
         }
-        Ok(State::Waits(Waits {
-            reason: "Changing",
-            message: "its objects are changed again and again by somebody else".to_owned(),
-        }))
+        Ok(State::Waits(Waits::new(
+            "Changing",
+            "its objects are changed again and again by somebody else",
+        )))
     }
 
     /// Deletes the objects of the inventory, as far as nothing has to be waited for. They are watched until they are

@@ -56,6 +56,13 @@ pub(crate) struct Waits {
     pub(crate) message: String,
 }
 
+impl Waits {
+    pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { reason, message }
+    }
+}
+
 /// The state of the plugin when nothing more can be done now.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum End {
@@ -223,10 +230,10 @@ impl<'a> Planner<'a, '_> {
             return;
         }
         let (id, version) = (&object.id, &object.version);
-        self.waits = Some(Waits {
-            reason: "Prerequisites",
-            message: format!("{id}: waits until the API server serves the kind in version {version}"),
-        });
+        self.waits = Some(Waits::new(
+            "Prerequisites",
+            format!("{id}: waits until the API server serves the kind in version {version}"),
+        ));
     }
 
     fn present(&mut self, id: ObjectId, object: &'a Object, live: &Live, claim: Option<&Claim>) -> Option<Action<'a>> {
@@ -237,10 +244,10 @@ impl<'a> Planner<'a, '_> {
             return None;
         }
         if live.deleting {
-            self.waits = Some(Waits {
-                reason: "Removal",
-                message: format!("waits until {id} is deleted, to create it again"),
-            });
+            self.waits = Some(Waits::new(
+                "Removal",
+                format!("waits until {id} is deleted, to create it again"),
+            ));
             return None;
         }
         if claim.is_none() && runs_again(object, &self.plan.record, &id, live) {
@@ -290,10 +297,10 @@ impl<'a> Planner<'a, '_> {
             let id = self.observed.place(object)?;
             match &self.observed.ours(&id)?.health {
                 Health::Current => None,
-                Health::InProgress(what) | Health::Failed(what) => Some(End::Waits(Waits {
-                    reason: "Prerequisites",
-                    message: format!("waits for {id}: {what}"),
-                })),
+                Health::InProgress(what) | Health::Failed(what) => Some(End::Waits(Waits::new(
+                    "Prerequisites",
+                    format!("waits for {id}: {what}"),
+                ))),
             }
         })
     }
@@ -326,10 +333,7 @@ impl<'a> Planner<'a, '_> {
                     Some(JobState::Succeeded) => self.plan.record.complete(&id.name),
                     Some(JobState::Failed) => return Some(End::JobFailed(id)),
                     Some(JobState::Running) | None => {
-                        return Some(End::Waits(Waits {
-                            reason: "JobRuns",
-                            message: format!("waits for {id}"),
-                        }));
+                        return Some(End::Waits(Waits::new("JobRuns", format!("waits for {id}"))));
                     }
                 },
             }

@@ -102,10 +102,10 @@ impl Cluster {
                 return Ok(removed);
             }
         }
-        removed.waits = Some(Waits {
-            reason: "Removal",
-            message: "its objects are created again and again by somebody else".to_owned(),
-        });
+        removed.waits = Some(Waits::new(
+            "Removal",
+            "its objects are created again and again by somebody else",
+        ));
         Ok(removed)
     }
 }

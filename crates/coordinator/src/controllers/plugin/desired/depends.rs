@@ -58,7 +58,7 @@ impl Known {
 pub(crate) fn blocked(plugin: &Identity, depends_on: &[String], plugins: &Plugins, complete: bool) -> Option<Blocked> {
     if let Some(cycle) = cycle(plugin, depends_on, plugins) {
         let path: Vec<String> = cycle.iter().map(ToString::to_string).collect();
-        return Some(Blocked::Problem(Problem::dependency(
+        return Some(Blocked::Problem(Problem::stalling(
             "DependencyCycle",
             format!(
                 "plugin {plugin} is not applied, because it depends on itself: {}. Change depends_on in the manifests of one of them.",
@@ -69,7 +69,7 @@ pub(crate) fn blocked(plugin: &Identity, depends_on: &[String], plugins: &Plugin
     depends_on.iter().find_map(|key| {
         let mut named = named(plugin, key, plugins).peekable();
         if named.peek().is_none() && complete {
-            return Some(Blocked::Problem(Problem::dependency(
+            return Some(Blocked::Problem(Problem::stalling(
                 "DependencyMissing",
                 format!(
                     "plugin {plugin} is not applied, because it depends on {key}, and the cloud lists no such plugin of this cluster: add it in \
@@ -77,12 +77,7 @@ pub(crate) fn blocked(plugin: &Identity, depends_on: &[String], plugins: &Plugin
                 ),
             )));
         }
-        let waits = |message: String| {
-            Blocked::Waits(Waits {
-                reason: "DependencyNotReady",
-                message,
-            })
-        };
+        let waits = |message: String| Blocked::Waits(Waits::new("DependencyNotReady", message));
         if named.peek().is_none() {
             return Some(waits(format!("waits for plugin {key}, which is not mirrored yet")));
         }

@@ -28,11 +28,18 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    fn stalling(reason: &'static str, note: String) -> Self {
+    pub(crate) fn stalling(reason: &'static str, note: String) -> Self {
         Self {
             reason,
             note,
             is_transient: false,
+        }
+    }
+
+    fn transient(reason: &'static str, note: String) -> Self {
+        Self {
+            is_transient: true,
+            ..Self::stalling(reason, note)
         }
     }
 
@@ -84,16 +91,8 @@ impl Problem {
         Self::stalling("RollbackUnknown", note)
     }
 
-    pub(crate) fn dependency(reason: &'static str, note: String) -> Self {
-        Self::stalling(reason, note)
-    }
-
     pub(crate) fn removal_waits(note: String) -> Self {
-        Self {
-            reason: "RemovalWaits",
-            note,
-            is_transient: true,
-        }
+        Self::transient("RemovalWaits", note)
     }
 
     pub(crate) fn unknown_kind(object: &Object) -> Self {
@@ -143,11 +142,8 @@ impl Problem {
     /// Of a request about an object that failed, as this service account, or as the coordinator itself.
     pub(crate) fn failed(verb: &str, id: &ObjectId, error: &Error, account: Option<&PluginAccount>) -> Self {
         let Error::Api(status) = error else {
-            return Self {
-                reason: "ApplyFailed",
-                note: format!("cannot {verb} {id}: {}. It is tried again.", Chain(error)),
-                is_transient: true,
-            };
+            let note = format!("cannot {verb} {id}: {}. It is tried again.", Chain(error));
+            return Self::transient("ApplyFailed", note);
         };
         let said = if id.is_secret() {
             said_of_secret(status)
@@ -309,35 +305,26 @@ impl From<Problem> for PluginError {
 impl PluginError {
     /// The problem in the status.
     pub(crate) fn problem(&self) -> Option<Problem> {
-        match self {
-            Self::Problems(problems) => problems.first().cloned(),
-            Self::Cloud(error) => Some(Problem {
-                reason: "ManifestsUnavailable",
-                note: format!(
+        let unread = |error: &Error| format!("the objects of the plugin cannot be read: {}", Chain(error));
+        Some(match self {
+            Self::Problems(problems) => return problems.first().cloned(),
+            Self::Cloud(error) => Problem::transient(
+                "ManifestsUnavailable",
+                format!(
                     "the manifests cannot be fetched from the cloud: {}. It is tried again.",
                     error.reason()
                 ),
-                is_transient: true,
-            }),
-            Self::Read(error) if matches!(error, Error::Api(status) if status.code == 403) => Some(Problem {
-                reason: DENIED,
-                note: format!(
-                    "the objects of the plugin cannot be read: {}. Bind the service account of the coordinator to what the plugin needs \
-                     (deploy/coordinator/plugins).",
-                    Chain(error)
+            ),
+            Self::Read(error) if matches!(error, Error::Api(status) if status.code == 403) => Problem::stalling(
+                DENIED,
+                format!(
+                    "{}. Bind the service account of the coordinator to what the plugin needs (deploy/coordinator/plugins).",
+                    unread(error)
                 ),
-                is_transient: false,
-            }),
-            Self::Read(error) => Some(Problem {
-                reason: "ReadFailed",
-                note: format!(
-                    "the objects of the plugin cannot be read: {}. It is tried again.",
-                    Chain(error)
-                ),
-                is_transient: true,
-            }),
-            Self::Stored(_) | Self::Write(_) => None,
-        }
+            ),
+            Self::Read(error) => Problem::transient("ReadFailed", format!("{}. It is tried again.", unread(error))),
+            Self::Stored(_) | Self::Write(_) => return None,
+        })
     }
 }
 

@@ -72,11 +72,8 @@ impl Facts {
     }
 }
 
-struct Word {
-    status: ConditionStatus,
-    reason: &'static str,
-    message: String,
-}
+/// What a condition says: its status, reason and message.
+type Word = (ConditionStatus, &'static str, String);
 
 /// The status after the pass, for the spec of this generation.
 pub(crate) fn status(facts: &Facts, before: &PluginStatus, generation: Option<i64>, now: Timestamp) -> PluginStatus {
@@ -88,8 +85,8 @@ pub(crate) fn status(facts: &Facts, before: &PluginStatus, generation: Option<i6
         (RECONCILING, reconciling(waits.as_ref())),
         (STALLED, stalled(facts, waits.as_ref().filter(|_| timed_out))),
     ];
-    let conditions = words.into_iter().map(|(type_, word)| {
-        let condition = Condition::new(type_, word.status, word.reason, &word.message, &before.conditions, now);
+    let conditions = words.into_iter().map(|(type_, (status, reason, message))| {
+        let condition = Condition::new(type_, status, reason, &message, &before.conditions, now);
         condition.observing(generation)
     });
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
@@ -119,23 +116,19 @@ fn is_over(before: &[Condition], now: Timestamp) -> bool {
 fn waits(facts: &Facts) -> Option<Waits> {
     match &facts.state {
         State::Waits(waits) => Some(waits.clone()),
-        State::Blocked(problem) => problem.is_transient.then(|| Waits {
-            reason: problem.reason,
-            message: problem.note.clone(),
-        }),
+        State::Blocked(problem) => problem
+            .is_transient
+            .then(|| Waits::new(problem.reason, problem.note.clone())),
         State::AwaitsApproval(_) => None,
         State::Applied => facts.unhealthy.iter().find_map(|(id, health)| match health {
-            Health::InProgress(what) => Some(Waits {
-                reason: "InProgress",
-                message: format!("{id}: {what}"),
-            }),
+            Health::InProgress(what) => Some(Waits::new("InProgress", format!("{id}: {what}"))),
             Health::Current | Health::Failed(_) => None,
         }),
     }
 }
 
 fn ready(facts: &Facts) -> Word {
-    let (status, reason, message) = match (&facts.state, facts.unhealthy.first()) {
+    match (&facts.state, facts.unhealthy.first()) {
         (State::Applied, None) => match &facts.rolled_back {
             None => (ConditionStatus::True, APPLIED, applied(facts.outdated.as_deref())),
             Some(clouds) => (
@@ -155,11 +148,6 @@ fn ready(facts: &Facts) -> Word {
             };
             (ConditionStatus::False, problem.reason, message)
         }
-    };
-    Word {
-        status,
-        reason,
-        message,
     }
 }
 
@@ -173,7 +161,7 @@ fn in_force(facts: &Facts) -> String {
 }
 
 fn healthy(facts: &Facts) -> Word {
-    let (status, reason, message) = match facts.unhealthy.first() {
+    match facts.unhealthy.first() {
         Some((id, health @ Health::Failed(_))) => (ConditionStatus::False, "Failed", words(id, health)),
         Some((id, health)) => (ConditionStatus::False, "InProgress", words(id, health)),
         None if is_kept(facts) => (ConditionStatus::True, "Healthy", "every object is healthy".to_owned()),
@@ -182,11 +170,6 @@ fn healthy(facts: &Facts) -> Word {
             "NotApplied",
             "the version is not applied to its end".to_owned(),
         ),
-    };
-    Word {
-        status,
-        reason,
-        message,
     }
 }
 
@@ -239,11 +222,7 @@ pub(crate) fn approval_needed(pending: &PendingVersion) -> String {
 
 fn reconciling(waits: Option<&Waits>) -> Word {
     match waits {
-        Some(waits) => Word {
-            status: ConditionStatus::True,
-            reason: waits.reason,
-            message: waits.message.clone(),
-        },
+        Some(waits) => (ConditionStatus::True, waits.reason, waits.message.clone()),
         None => no("Idle", "nothing is under way"),
     }
 }
@@ -261,19 +240,11 @@ fn stalled(facts: &Facts, over: Option<&Waits>) -> Word {
         (State::Applied, Some((id, health @ Health::Failed(_)))) => ("Failed", words(id, health)),
         _ => return no("NotStalled", "nothing keeps the plugin"),
     };
-    Word {
-        status: ConditionStatus::True,
-        reason,
-        message,
-    }
+    (ConditionStatus::True, reason, message)
 }
 
 fn no(reason: &'static str, message: &str) -> Word {
-    Word {
-        status: ConditionStatus::False,
-        reason,
-        message: message.to_owned(),
-    }
+    (ConditionStatus::False, reason, message.to_owned())
 }
 
 fn words(id: &ObjectId, health: &Health) -> String {

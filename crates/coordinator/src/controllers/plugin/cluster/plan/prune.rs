@@ -212,10 +212,10 @@ fn removal_waits(id: &ObjectId, live: &Live, others: usize, later: usize) -> Wai
         count => format!("; {words}: {count}"),
     };
     let (others, later) = (counted("also awaited", others), counted("deleted after that", later));
-    Waits {
-        reason: "Removal",
-        message: format!("waits until {id} is gone, which {why}{finalizers}{others}{later}"),
-    }
+    Waits::new(
+        "Removal",
+        format!("waits until {id} is gone, which {why}{finalizers}{others}{later}"),
+    )
 }
 
 /// Returns true if the object would go with the namespace or the definition.

@@ -187,7 +187,7 @@ fn what_is_in_the_way_is_said() {
         json!([[namespace("n"), config("a", "1"), widget()]]),
         &[job("prepare-job")],
     );
-    let problem = Problem::dependency("Denied", "no".to_owned());
+    let problem = Problem::stalling("Denied", "no".to_owned());
     for (seen, expected) in [
         (Seen::Foreign, vec!["blocked prepare", "blocked a", "blocked w"]),
         (

@@ -20,10 +20,7 @@ fn facts(state: State, unhealthy: Option<Health>) -> Facts {
 }
 
 fn waits() -> State {
-    State::Waits(Waits {
-        reason: "JobRuns",
-        message: "waits for a job".to_owned(),
-    })
+    State::Waits(Waits::new("JobRuns", "waits for a job"))
 }
 
 fn awaits() -> State {
@@ -123,7 +120,7 @@ fn while_requests_are_denied_the_condition_says_what_is_applied() {
         let facts = Facts {
             objects,
             applied_version: version.to_owned(),
-            ..facts(State::Blocked(Problem::dependency(DENIED, "no.".to_owned())), None)
+            ..facts(State::Blocked(Problem::stalling(DENIED, "no.".to_owned())), None)
         };
         let status = status(&facts, &PluginStatus::default(), Some(1), at(0));
         status.conditions[0].message.clone()
