@@ -25,15 +25,13 @@ use tidewaiter_api::names::{AUTHORIZATION_ROLE_FINALIZER, MANAGED_LABEL, MANAGED
 use tidewaiter_kit::client::MANY_IN_FLIGHT;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::role::Role;
-use tidewaiter_kit::{
-    Change, Controller, Finalizer, ForeignObjects, Key, Next, Pass, Queue, Reconciler, Trigger, WriteError, Writer,
-};
+use tidewaiter_kit::{Controller, Finalizer, ForeignObjects, Key, Next, Pass, Reconciler, WriteError, Writer};
 
 mod plan;
 mod status;
 
 use super::listed::key_of;
-use super::rbac::{CATCH_UP, OURS, Rbac, is_made, is_ours, keep, unlabelled};
+use super::rbac::{CATCH_UP, OURS, Rbac, is_made, is_ours, keep, of_resource, unlabelled};
 use crate::mirror::is_id;
 use status::{Refusals, RoleError};
 
@@ -54,10 +52,25 @@ pub(super) fn start(rbac: &Rbac, role: &mut Role<'_>) -> Result<(), MetricsError
     let (queue, kit) = (rbac.role_queue.clone(), &context.kit);
     rbac.roles.cache().notify(queue.same_name());
     rbac.roles.copies().notify(queue.same_name());
-    rbac.cluster_roles.notify(named_by(&queue));
-    rbac.bindings.cache().notify(role_of(&queue));
-    rbac.everywhere.notify(bound_by(&queue));
-    rbac.in_namespaces.notify(bound_in_system_by(&queue, rbac));
+    rbac.cluster_roles
+        .notify(of_resource(&queue, |role: &ClusterRole| role.metadata.name.as_deref()));
+    // Where a role is bound limits its rules. The finalizer of a binding is of no concern.
+    let bindings = of_resource(&queue, |binding: &AuthorizationRoleBinding| {
+        Some(binding.spec.authorization_role_id.as_str())
+    });
+    let bindings =
+        bindings.unless(|before, after| before.spec == after.spec && is_deleted(before) == is_deleted(after));
+    rbac.bindings.cache().notify(bindings);
+    let everywhere = of_resource(&queue, |binding: &ClusterRoleBinding| {
+        Some(binding.role_ref.name.as_str())
+    });
+    rbac.everywhere.notify(everywhere);
+    let system = rbac.settings.system_namespaces.clone();
+    let in_system = of_resource(&queue, move |binding: &RoleBinding| {
+        let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
+        system.contains(namespace).then_some(binding.role_ref.name.as_str())
+    });
+    rbac.in_namespaces.notify(in_system);
     if let Some(ceiling) = &rbac.ceiling {
         ceiling.notify(queue.all_keys(rbac.roles.cache()));
     }
@@ -93,53 +106,8 @@ pub(super) fn start(rbac: &Rbac, role: &mut Role<'_>) -> Result<(), MetricsError
     Ok(())
 }
 
-/// Reconciles the `AuthorizationRole` of a `ClusterRole`.
-fn named_by(queue: &Queue) -> Trigger<ClusterRole> {
-    let queue = queue.clone();
-    Trigger::calls(move |change: &Change<'_, ClusterRole>| {
-        if let Some(name) = &change.object().metadata.name {
-            queue.push(key_of(name));
-        }
-    })
-}
-
-/// Reconciles the roles of a binding, before and after: where a role is bound limits its rules.
-fn role_of(queue: &Queue) -> Trigger<AuthorizationRoleBinding> {
-    let queue = queue.clone();
-    let trigger = Trigger::calls(move |change: &Change<'_, AuthorizationRoleBinding>| {
-        for binding in change.versions() {
-            queue.push(key_of(&binding.spec.authorization_role_id));
-        }
-    });
-    // Its finalizer is of no concern.
-    trigger.unless(|before, after| before.spec == after.spec && is_deleted(before) == is_deleted(after))
-}
-
 fn is_deleted(binding: &AuthorizationRoleBinding) -> bool {
     binding.metadata.deletion_timestamp.is_some()
-}
-
-/// Reconciles the role of a `ClusterRoleBinding`, before and after.
-fn bound_by(queue: &Queue) -> Trigger<ClusterRoleBinding> {
-    let queue = queue.clone();
-    Trigger::calls(move |change: &Change<'_, ClusterRoleBinding>| {
-        for binding in change.versions() {
-            queue.push(key_of(&binding.role_ref.name));
-        }
-    })
-}
-
-/// Reconciles the role of a `RoleBinding` in a system namespace, before and after.
-fn bound_in_system_by(queue: &Queue, rbac: &Rbac) -> Trigger<RoleBinding> {
-    let (queue, system) = (queue.clone(), rbac.settings.system_namespaces.clone());
-    Trigger::calls(move |change: &Change<'_, RoleBinding>| {
-        for binding in change.versions() {
-            let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
-            if system.contains(namespace) {
-                queue.push(key_of(&binding.role_ref.name));
-            }
-        }
-    })
 }
 
 impl Reconciler for AuthorizationRoleController {

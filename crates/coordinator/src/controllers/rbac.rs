@@ -16,14 +16,15 @@ use tidewaiter_kit::client::DEFAULT_IN_FLIGHT;
 use tidewaiter_kit::role::Role;
 use tidewaiter_kit::slim::OUR_MANAGERS;
 use tidewaiter_kit::{
-    Cache, Finalizer, Index, Metadata, Notice, Ownership, Queue, ReconcileError as _, WriteError, Writer,
+    Cache, Change, Finalizer, Index, Metadata, Notice, Ownership, Queue, ReconcileError as _, Trigger, WriteError,
+    Writer,
 };
 
 mod scopes;
 mod slim;
 
 use super::MirroredAccess;
-use super::listed::Listed;
+use super::listed::{Listed, key_of};
 use crate::mirror::Held;
 pub(super) use scopes::Place;
 use scopes::Scopes;
@@ -46,6 +47,19 @@ pub struct RbacSettings {
     pub allow_privileged: bool,
     /// The namespaces in which a binding counts as one for the whole cluster.
     pub system_namespaces: SystemNamespaces,
+}
+
+/// Reconciles the custom resource of the name that the object, before and after, gives.
+pub(super) fn of_resource<K: 'static>(
+    queue: &Queue,
+    name: impl Fn(&K) -> Option<&str> + Send + Sync + 'static,
+) -> Trigger<K> {
+    let queue = queue.clone();
+    Trigger::calls(move |change: &Change<'_, K>| {
+        for name in change.versions().filter_map(&name) {
+            queue.push(key_of(name));
+        }
+    })
 }
 
 /// The caches that both controllers read.

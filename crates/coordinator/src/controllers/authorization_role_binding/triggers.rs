@@ -5,11 +5,23 @@ use tidewaiter_kit::{Change, Index, Metadata, Queue, Trigger};
 
 use super::{is_terminating, plan};
 use crate::controllers::listed::key_of;
-use crate::controllers::rbac::Rbac;
+use crate::controllers::rbac::{Rbac, of_resource};
 
 /// Reconciles the bindings of a role, which the object has the name of.
 pub(super) fn bindings_of<K: kube::Resource + 'static>(queue: &Queue, rbac: &Rbac) -> Trigger<K> {
-    let (queue, index) = (queue.clone(), rbac.bindings_of.clone());
+    indexed(queue, rbac.bindings_of.clone())
+}
+
+/// Reconciles the bindings in a namespace that is new or begins to terminate.
+pub(super) fn of_namespace(queue: &Queue, rbac: &Rbac) -> Trigger<Metadata<Namespace>> {
+    let bindings = rbac.bindings.cache();
+    let in_namespace = bindings.index(|binding| Some(binding.spec.namespace.clone()));
+    indexed(queue, in_namespace).unless(|before, after| is_terminating(before) == is_terminating(after))
+}
+
+/// Reconciles the bindings that the index has under the name of the object.
+fn indexed<K: kube::Resource + 'static>(queue: &Queue, index: Index<String>) -> Trigger<K> {
+    let queue = queue.clone();
     Trigger::calls(move |change: &Change<'_, K>| {
         let name = change.object().meta().name.clone().unwrap_or_default();
         for key in index.keys(&name) {
@@ -18,30 +30,9 @@ pub(super) fn bindings_of<K: kube::Resource + 'static>(queue: &Queue, rbac: &Rba
     })
 }
 
-/// Reconciles the bindings in a namespace that is new or begins to terminate.
-pub(super) fn of_namespace(queue: &Queue, rbac: &Rbac) -> Trigger<Metadata<Namespace>> {
-    let queue = queue.clone();
-    let in_namespace = rbac
-        .bindings
-        .cache()
-        .index(|binding| Some(binding.spec.namespace.clone()));
-    let trigger = Trigger::calls(move |change: &Change<'_, Metadata<Namespace>>| {
-        let name = change.object().metadata.name.clone().unwrap_or_default();
-        for key in in_namespace.keys(&name) {
-            queue.push(key);
-        }
-    });
-    trigger.unless(|before, after| is_terminating(before) == is_terminating(after))
-}
-
 /// Reconciles the `AuthorizationRoleBinding` of a binding.
 pub(super) fn made_of<K: kube::Resource + 'static>(queue: &Queue) -> Trigger<K> {
-    let queue = queue.clone();
-    Trigger::calls(move |change: &Change<'_, K>| {
-        if let Some(name) = &change.object().meta().name {
-            queue.push(key_of(plan::id_of(name)));
-        }
-    })
+    of_resource(queue, |binding: &K| binding.meta().name.as_deref().map(plan::id_of))
 }
 
 /// Reconciles every binding: each that the cluster has as a resource, and each of which something was made.
