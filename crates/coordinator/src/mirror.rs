@@ -60,6 +60,7 @@ pub(crate) use record::{HasRecord, Record};
 use shared::Shared;
 pub(crate) use shown_upgrades::MirroredUpgrades;
 use stored::StoredList;
+pub(crate) use stored::list_secret;
 use sync::SyncController;
 
 /// The settings of the mirror.

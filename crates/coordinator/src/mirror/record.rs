@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use tidewaiter_api::names::{CLOUD_LIST_LABEL, CONTAINERSHIP_NAMESPACE, cloud_list_secret};
+use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, cloud_list_secret};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::{Chain, SharedClock, WriteError, Writer};
 use tracing::warn;
 
-use super::kind::named;
+use super::stored::list_secret;
 
 /// The record, as it was read after the last list: so it names each deletion that the list shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,13 +108,7 @@ impl Remembered {
         if matches!(self.secrets.get_metadata_opt(&name()).await, Ok(Some(_))) {
             return Ok(());
         }
-        let mut metadata = named(&name());
-        metadata.labels = Some([(CLOUD_LIST_LABEL.to_owned(), HasRecord::NAME.to_owned())].into());
-        let secret = Secret {
-            metadata,
-            type_: Some("tidewaiter.dev/cloud-list".to_owned()),
-            ..Secret::default()
-        };
+        let secret = list_secret(HasRecord::NAME, 0, None);
         self.writer.apply(&secret, None).await.map(drop)
     }
 }

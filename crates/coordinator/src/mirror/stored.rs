@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use lz4_flex::block::{compress_prepend_size, decompress_size_prepended};
@@ -37,7 +36,6 @@ const PARTS: &str = "parts";
 const DIGEST: &str = "digest";
 /// The key of what the brake remembers, in the first Secret; absent if that is nothing.
 const BRAKE: &str = "brake";
-const TYPE: &str = "tidewaiter.dev/cloud-list";
 
 /// The most that one Secret has of a list, in bytes: the API server permits 1 MiB.
 const MAX_PART_BYTES: usize = 900_000;
@@ -220,12 +218,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
                     data.insert(BRAKE.to_owned(), ByteString(brake.clone()));
                 }
             }
-            let secret = Secret {
-                metadata: self.metadata(number),
-                data: Some(data),
-                type_: Some(TYPE.to_owned()),
-                ..Secret::default()
-            };
+            let secret = list_secret(self.kind, number, Some(data));
             writer.apply(&secret, None).await?;
         }
         self.delete_surplus(writer, parts.len()).await?;
@@ -255,11 +248,17 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
     pub(super) fn forget(&self) {
         *self.stored.lock() = Stored::Nothing;
     }
+}
 
-    fn metadata(&self, number: usize) -> ObjectMeta {
-        let mut metadata = named(&cloud_list_secret(self.kind, number));
-        metadata.labels = Some([(CLOUD_LIST_LABEL.to_owned(), self.kind.to_owned())].into());
-        metadata
+/// A Secret of what the cloud listed of a kind.
+pub(crate) fn list_secret(kind: &str, number: usize, data: Option<Data>) -> Secret {
+    let mut metadata = named(&cloud_list_secret(kind, number));
+    metadata.labels = Some([(CLOUD_LIST_LABEL.to_owned(), kind.to_owned())].into());
+    Secret {
+        metadata,
+        data,
+        type_: Some("tidewaiter.dev/cloud-list".to_owned()),
+        ..Secret::default()
     }
 }
 

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
-use tidewaiter_api::names::{CLOUD_LIST_LABEL, CONTAINERSHIP_NAMESPACE, cloud_list_secret};
+use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, cloud_list_secret};
 use tidewaiter_api::{LabelValue, NodeName};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::{Chain, SharedClock, Writer};
 use tracing::warn;
 use uuid::Uuid;
+
+use crate::mirror::list_secret;
 
 /// In place of the name of a kind.
 const NODES: &str = "nodes";
@@ -95,17 +96,7 @@ impl StoredNodes {
             self.stored = Some(nodes.clone());
             return;
         }
-        let secret = Secret {
-            metadata: ObjectMeta {
-                name: Some(cloud_list_secret(NODES, 0)),
-                namespace: Some(CONTAINERSHIP_NAMESPACE.to_owned()),
-                labels: Some([(CLOUD_LIST_LABEL.to_owned(), NODES.to_owned())].into()),
-                ..ObjectMeta::default()
-            },
-            data: Some([(LIST.to_owned(), ByteString(list))].into()),
-            type_: Some("tidewaiter.dev/cloud-list".to_owned()),
-            ..Secret::default()
-        };
+        let secret = list_secret(NODES, 0, Some([(LIST.to_owned(), ByteString(list))].into()));
         match self.writer.apply(&secret, None).await {
             Ok(_) => self.stored = Some(nodes.clone()),
             Err(error) => {

@@ -2,7 +2,6 @@
 //! object that was created again or changed meanwhile is left to the next sweep.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 use tidewaiter_api::names::{AUTHORIZATION_ROLE_BINDING_FINALIZER, AUTHORIZATION_ROLE_FINALIZER, UPGRADE_FINALIZER};
 use tidewaiter_cloud::models::{CLUSTER_LABEL_PREFIX, NODE_POOL_LABEL_PREFIX};
 use tidewaiter_kit::client::optional;
-use tidewaiter_kit::{Cache, Chain, Next, Pass, Reconciler, SharedClock, WriteError, Writer};
+use tidewaiter_kit::{Cache, Cacheable, Chain, Next, Pass, Reconciler, SharedClock, WriteError, Writer};
 use tracing::info;
 
 mod error;
@@ -75,11 +74,6 @@ pub(super) struct Count {
     removed: u64,
     /// Objects that are being deleted: a finalizer keeps them.
     waiting: u64,
-}
-
-/// A pass over the table.
-pub(super) struct Sweep<'a> {
-    terminator: &'a Terminator,
 }
 
 impl Terminator {
@@ -146,7 +140,6 @@ impl Reconciler for Terminator {
             return Ok(Next::UntilChanged);
         };
         self.resume(&marker);
-        let sweep = Sweep { terminator: self };
         let (mut removed, mut waiting, mut failed) = (0, Vec::new(), None);
         let shown = self.leftover.check().err();
         // What it shows itself is not to be removed.
@@ -154,7 +147,7 @@ impl Reconciler for Terminator {
             if !self.is_requested() {
                 return Ok(Next::UntilChanged);
             }
-            match row.sweep(&sweep).await {
+            match row.sweep(self).await {
                 Ok(count) => {
                     removed += count.removed;
                     if count.waiting > 0 {
@@ -190,16 +183,17 @@ impl Reconciler for Terminator {
     }
 }
 
-impl Sweep<'_> {
+impl Terminator {
     /// Removes what is ours of a kind, page by page, until the marker is gone.
-    pub(super) async fn remove<K>(&self, row: &Row, api: Api<K>) -> Result<Count, SweepError>
-    where
-        K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + Sync + 'static,
-    {
+    pub(super) async fn remove<K: Cacheable + DeserializeOwned>(
+        &self,
+        row: &Row,
+        api: Api<K>,
+    ) -> Result<Count, SweepError> {
         let (mut count, mut params) = (Count::default(), ListParams::default().limit(PAGE));
         (params.label_selector, params.field_selector) = row.ours.selectors();
         let mut failed: Vec<WriteError> = Vec::new();
-        while self.terminator.is_requested() {
+        while self.is_requested() {
             let page = list(row, api.list_metadata(&params).await)?;
             let all = page.items.into_iter().map(|item| item.metadata);
             let goes = |meta: &ObjectMeta| meta.deletion_timestamp.is_some() && !matches!(row.ours, Ours::Prefixes);
@@ -221,13 +215,13 @@ impl Sweep<'_> {
         let (mut count, mut params) = (Count::default(), ListParams::default().limit(PAGE));
         let api = Api::<Account>::all(self.client());
         let mut failed: Vec<WriteError> = Vec::new();
-        while self.terminator.is_requested() {
+        while self.is_requested() {
             let page = list(row, api.list(&params).await)?;
             let others = page.items.iter().filter(|account| !account.is_the_managed_one());
             let patches: Vec<_> = others
                 .filter_map(|account| Some((account.meta().clone(), detached(account)?)))
                 .collect();
-            let writer = &self.terminator.writer;
+            let writer = &self.writer;
             let removals = patches.into_iter().map(|(meta, patch)| async move {
                 let written = writer.patch::<ServiceAccount>(&meta, patch).await;
                 written.map(drop)
@@ -260,45 +254,39 @@ impl Sweep<'_> {
             }
         }
         if removed > 0 {
-            self.terminator.add(row.name, removed);
-            self.terminator.record(State::Removing, "").await?;
+            self.add(row.name, removed);
+            self.record(State::Removing, "").await?;
         }
         Ok(removed)
     }
 
     /// Deletes the object without our finalizers, whose controllers pause, or removes our labels from it.
-    async fn remove_one<K>(&self, ours: Ours, meta: ObjectMeta) -> Result<(), WriteError>
-    where
-        K: Resource<DynamicType = ()>,
-    {
+    async fn remove_one<K: Resource<DynamicType = ()>>(&self, ours: Ours, meta: ObjectMeta) -> Result<(), WriteError> {
         let Ours::Prefixes = ours else {
             let meta = self.release::<K>(meta).await?;
             return match meta.deletion_timestamp {
-                None => self.terminator.writer.delete::<K>(&meta).await,
+                None => self.writer.delete::<K>(&meta).await,
                 Some(_) => Ok(()),
             };
         };
         let labels: serde_json::Map<String, Value> = our_labels(&meta).map(|key| (key.clone(), Value::Null)).collect();
         let patch = json!({"metadata": {"labels": labels}});
-        self.terminator.writer.patch::<K>(&meta, patch).await.map(drop)
+        self.writer.patch::<K>(&meta, patch).await.map(drop)
     }
 
     /// Removes our finalizers: what they wait for was removed before.
-    async fn release<K>(&self, meta: ObjectMeta) -> Result<ObjectMeta, WriteError>
-    where
-        K: Resource<DynamicType = ()>,
-    {
+    async fn release<K: Resource<DynamicType = ()>>(&self, meta: ObjectMeta) -> Result<ObjectMeta, WriteError> {
         if !has_our_finalizer(&meta) {
             return Ok(meta);
         }
         let all = meta.finalizers.iter().flatten();
         let others: Vec<&String> = all.filter(|it| !OUR_FINALIZERS.contains(&it.as_str())).collect();
         let patch = json!({"metadata": {"finalizers": others}});
-        self.terminator.writer.patch::<K>(&meta, patch).await
+        self.writer.patch::<K>(&meta, patch).await
     }
 
     pub(super) fn client(&self) -> Client {
-        self.terminator.client.clone()
+        self.client.clone()
     }
 }
 

@@ -19,9 +19,10 @@ use tidewaiter_api::names::{
     CLOUD_LIST_LABEL, CONTAINERSHIP_ACCOUNT, CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE, PLUGIN_STORE_LABEL,
 };
 use tidewaiter_api::{CloudSync, NodeUpgrade};
+use tidewaiter_kit::Cacheable;
 use tidewaiter_kit::slim::OUR_MANAGERS;
 
-use super::sweep::{Count, Sweep, SweepError};
+use super::sweep::{Count, SweepError, Terminator};
 
 /// The mirror's controllers, one for each kind, write as `tidewaiter/sync-…`.
 const MIRROR: &str = "tidewaiter/sync-";
@@ -64,7 +65,7 @@ pub(super) struct Row {
     /// Its name in the progress: usually the plural of the kind.
     pub(super) name: &'static str,
     pub(super) ours: Ours,
-    sweep: for<'a> fn(&'a Sweep<'_>, &'a Row) -> BoxFuture<'a, Result<Count, SweepError>>,
+    sweep: for<'a> fn(&'a Terminator, &'a Row) -> BoxFuture<'a, Result<Count, SweepError>>,
 }
 
 /// The objects of a kind that are ours.
@@ -88,34 +89,25 @@ pub(super) enum Ours {
 
 impl Row {
     /// The objects of the whole cluster.
-    fn of<K>(name: &'static str, ours: Ours) -> Self
-    where
-        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
-    {
+    fn of<K: Cacheable + DeserializeOwned>(name: &'static str, ours: Ours) -> Self {
         Self {
             name,
             ours,
-            sweep: |sweep, row| sweep.remove(row, Api::<K>::all(sweep.client())).boxed(),
+            sweep: |terminator, row| terminator.remove(row, Api::<K>::all(terminator.client())).boxed(),
         }
     }
 
     /// The objects of the namespace of the custom resources.
     fn in_core<K>(name: &'static str, ours: Ours) -> Self
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned
-            + Send
-            + Sync
-            + 'static,
+        K: Cacheable + DeserializeOwned + Resource<Scope = NamespaceResourceScope>,
     {
         Self {
             name,
             ours,
-            sweep: |sweep, row| {
-                let api = Api::<K>::namespaced(sweep.client(), CONTAINERSHIP_NAMESPACE);
-                sweep.remove(row, api).boxed()
+            sweep: |terminator, row| {
+                let api = Api::<K>::namespaced(terminator.client(), CONTAINERSHIP_NAMESPACE);
+                terminator.remove(row, api).boxed()
             },
         }
     }
@@ -125,7 +117,7 @@ impl Row {
         Self {
             name,
             ours: Ours::Inventories,
-            sweep: |sweep, row| sweep.remove_plugins(row).boxed(),
+            sweep: |terminator, row| terminator.remove_plugins(row).boxed(),
         }
     }
 
@@ -134,13 +126,13 @@ impl Row {
         Self {
             name,
             ours: Ours::Entries,
-            sweep: |sweep, row| sweep.detach(row).boxed(),
+            sweep: |terminator, row| terminator.detach(row).boxed(),
         }
     }
 
     /// Removes what there is of it.
-    pub(super) fn sweep<'a>(&'a self, sweep: &'a Sweep<'_>) -> BoxFuture<'a, Result<Count, SweepError>> {
-        (self.sweep)(sweep, self)
+    pub(super) fn sweep<'a>(&'a self, terminator: &'a Terminator) -> BoxFuture<'a, Result<Count, SweepError>> {
+        (self.sweep)(terminator, self)
     }
 }
 
@@ -158,22 +150,13 @@ impl Ours {
 
     /// Returns true if an object that was selected is ours.
     pub(super) fn owns(self, object: &ObjectMeta) -> bool {
-        match self {
-            Self::Managed
-            | Self::Labelled(_)
-            | Self::ManagedNamed(_)
-            | Self::Inventories
-            | Self::Entries
-            | Self::Prefixes => true,
-            Self::AppliedBy(prefix) => {
-                let mut managers = object
-                    .managed_fields
-                    .iter()
-                    .flatten()
-                    .filter_map(|entry| entry.manager.as_deref());
-                managers.any(|manager| manager.starts_with(prefix))
-            }
-        }
+        let Self::AppliedBy(prefix) = self else { return true };
+        let mut managers = object
+            .managed_fields
+            .iter()
+            .flatten()
+            .filter_map(|entry| entry.manager.as_deref());
+        managers.any(|manager| manager.starts_with(prefix))
     }
 }
 
