@@ -19,6 +19,12 @@ const FIRST: Duration = Duration::from_secs(1);
 /// The delay that a response to another request ends no earlier.
 const SHORTEST: Duration = Duration::from_millis(500);
 
+/// A loop hangs when its last request ended longer ago than ten sync intervals, and than ten minutes: the cloud may ask
+/// for a pause of five, and a request has to end after it.
+pub(crate) fn hangs_after(interval: Duration) -> Duration {
+    Duration::from_mins(10).max(interval * 10)
+}
+
 /// The failures in a row of one loop.
 pub(crate) struct Retries {
     client: Client,

@@ -15,12 +15,7 @@ use tokio::sync::watch;
 
 use super::kind::Refused;
 use super::plan::Hold;
-
-/// A loop is stalled when its last request ended longer ago than this many sync intervals, and longer than [`STALLED`].
-const STALLED_INTERVALS: u32 = 10;
-
-/// The cloud may ask for a pause of five minutes, and a request has to end after it.
-const STALLED: Duration = Duration::from_mins(10);
+use crate::retries::hangs_after;
 
 /// The state of one sync loop.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -341,7 +336,7 @@ impl Board {
             return Ok(());
         };
         let age = now.saturating_sub(since);
-        if age <= STALLED.max(self.0.interval * STALLED_INTERVALS) {
+        if age <= hangs_after(self.0.interval) {
             return Ok(());
         }
         Err(format!(
@@ -383,7 +378,7 @@ mod tests {
             assert_eq!(board.check("users"), Ok(()));
             board.failed("users", "unavailable", "the cloud is away");
         }
-        clock.advance(STALLED);
+        clock.advance(Duration::from_mins(10));
         assert_eq!(board.check("users"), Ok(()));
         clock.advance(Duration::from_secs(1));
         assert_eq!(

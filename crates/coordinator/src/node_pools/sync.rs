@@ -32,7 +32,7 @@ use crate::explained::explained;
 use crate::loops;
 use crate::mirror::{HasRecord, Held, LIST_AGAIN, Record};
 use crate::node::Node;
-use crate::retries::{PATIENCE, Retries};
+use crate::retries::{PATIENCE, Retries, hangs_after};
 
 /// Spreads the polls of many clusters.
 const JITTER: f64 = 0.1;
@@ -45,12 +45,6 @@ const QUIET_INTERVALS: u32 = 5;
 /// every report of the status of a node changes the list.
 const SHORTEST_REST: Duration = Duration::from_millis(500);
 const LONGEST_REST: Duration = Duration::from_secs(8);
-
-/// The readiness check fails when the last request ended longer ago than this many sync intervals, and longer than
-/// [`STALLED`].
-const STALLED_INTERVALS: u32 = 10;
-/// The cloud may ask for a pause of five minutes, and a request has to end after it.
-const STALLED: Duration = Duration::from_mins(10);
 
 /// The reason why Nodes are held.
 const UNRECORDED: &str = "the cloud's record of deletions does not name them";
@@ -150,7 +144,7 @@ pub(crate) fn start(
         clock: context.kit.clock.clone(),
     };
     let (freshness, clock) = (Arc::clone(&sync.freshness), Arc::clone(&sync.clock));
-    let limit = (sync.cloud.interval * STALLED_INTERVALS).max(STALLED);
+    let limit = hangs_after(sync.cloud.interval);
     let pause = context.pause.clone();
     let check = move || {
         if pause.is_paused() {
