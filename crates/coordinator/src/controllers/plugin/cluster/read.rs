@@ -126,17 +126,7 @@ impl Cluster {
             }
             Err(error) => return Err(error),
         };
-        let metadata = found.metadata.clone();
-        let (_, live) = live(kind, &found);
-        let seen = match object {
-            Some(object) => claimant.judge(id, object, &metadata, live),
-            None => {
-                return Ok(claimant
-                    .judge_surplus(id, &metadata, live)
-                    .map(|seen| (id.clone(), seen)));
-            }
-        };
-        Ok(Some((id.clone(), seen)))
+        Ok(judged(kind, id, object, &found, claimant))
     }
 
     /// The named objects with the label of the plugin, in whichever version the kind is served.
@@ -302,7 +292,9 @@ impl Cluster {
             };
             seen.extend(page.items.into_iter().filter_map(|item| {
                 let wanted = by_name.get(item.metadata.name.as_deref()?)?;
-                seen_as(kind, wanted, item.metadata, claimant)
+                // One with the label appeared after the list: it is seen with its content at the next pass.
+                let found = with_metadata(item.metadata);
+                judged(kind, &wanted.id, wanted.object, &found, claimant)
             }));
             params.continue_token = page.metadata.continue_.filter(|next| !next.is_empty());
             if params.continue_token.is_none() {
@@ -323,19 +315,19 @@ impl Cluster {
             Err(error) if is_forbidden(&error) => return Ok(Some((id.clone(), self.unreadable(id, &error)))),
             found => found?,
         };
-        Ok(found.and_then(|found| seen_as(kind, wanted, found.metadata, claimant)))
+        Ok(found.and_then(|found| judged(kind, id, wanted.object, &with_metadata(found.metadata), claimant)))
     }
 }
 
-fn seen_as(
+/// Whose the object is that was found under a name.
+fn judged(
     kind: &Kind,
-    Wanted { id, object, .. }: &Wanted<'_>,
-    metadata: ObjectMeta,
+    id: &ObjectId,
+    object: Option<&Object>,
+    found: &DynamicObject,
     claimant: Claimant<'_>,
 ) -> Option<(ObjectId, Seen)> {
-    // One with the label appeared after the list: it is seen with its content at the next pass.
-    let found = with_metadata(metadata);
-    let live = live(kind, &found).1;
+    let live = live(kind, found).1;
     let seen = match object {
         Some(object) => claimant.judge(id, object, &found.metadata, live),
         None => claimant.judge_surplus(id, &found.metadata, live)?,
