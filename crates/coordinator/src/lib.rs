@@ -8,6 +8,7 @@ mod digest;
 pub mod endpoints;
 mod explained;
 mod loops;
+mod meta;
 pub mod mirror;
 mod node;
 pub mod node_pools;

@@ -29,6 +29,7 @@ use tidewaiter_kit::{
 
 use crate::controllers::{ByPlugin, PluginAccount, PluginRemoval};
 use crate::loops;
+use crate::meta;
 use leftover::Leftover;
 pub use marker::Progress;
 use marker::{Marker, requested};
@@ -158,9 +159,5 @@ fn marker_key() -> Key {
 }
 
 fn marker_meta() -> ObjectMeta {
-    ObjectMeta {
-        name: Some(MARKER.to_owned()),
-        namespace: Some(CONTAINERSHIP_NAMESPACE.to_owned()),
-        ..ObjectMeta::default()
-    }
+    meta::of(Some(CONTAINERSHIP_NAMESPACE), MARKER)
 }

@@ -17,7 +17,6 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleBinding};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use serde_json::json;
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding};
@@ -32,6 +31,7 @@ mod status;
 
 use super::listed::key_of;
 use super::rbac::{CATCH_UP, OURS, Rbac, is_made, is_ours, keep, of_resource, unlabelled};
+use crate::meta;
 use crate::mirror::is_id;
 use status::{Refusals, RoleError};
 
@@ -304,10 +304,7 @@ impl AuthorizationRoleController {
 
 fn cluster_role(name: &str, rules: Vec<PolicyRule>) -> ClusterRole {
     ClusterRole {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            ..ObjectMeta::default()
-        },
+        metadata: meta::of(None, name),
         rules: Some(rules),
         ..ClusterRole::default()
     }

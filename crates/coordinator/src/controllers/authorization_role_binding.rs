@@ -43,6 +43,7 @@ mod unlabelled;
 mod wide;
 
 use super::rbac::{CATCH_UP, OURS, Rbac, is_made, is_ours, keep};
+use crate::meta;
 use crate::mirror::is_id;
 use object::Binding;
 use plan::{Existing, Step, Target};
@@ -255,7 +256,7 @@ impl AuthorizationRoleBindingController {
             return Ok(next);
         };
         let namespace = (!binding.spec.namespace.is_empty()).then_some(&*binding.spec.namespace);
-        let meta = object::metadata(namespace, name);
+        let meta = meta::of(namespace, name);
         let ours = |meta: &_| OURS.marks(meta) || is_made(meta, Self::NAME);
         let gone = match namespace {
             None => self.writer.is_gone::<ClusterRoleBinding>(&meta, ours).await?,
@@ -345,7 +346,7 @@ impl AuthorizationRoleBindingController {
         target: Option<&Target>,
         cache: &Cache<B>,
     ) -> Result<(), WriteError> {
-        let meta = object::metadata(step.namespace(), step.name());
+        let meta = meta::of(step.namespace(), step.name());
         let cached = cache.get(&Key::of_meta(&meta));
         match (step, target) {
             (Step::Delete { .. }, _) | (Step::Put { .. }, None) => match cached {

@@ -65,11 +65,3 @@ pub(super) fn role_of(binding: &impl Binding) -> Option<&str> {
     let role = binding.role_ref();
     (role.kind == CLUSTER_ROLE).then_some(role.name.as_str())
 }
-
-pub(super) fn metadata(namespace: Option<&str>, name: &str) -> ObjectMeta {
-    ObjectMeta {
-        name: Some(name.to_owned()),
-        namespace: namespace.map(str::to_owned),
-        ..ObjectMeta::default()
-    }
-}

@@ -12,6 +12,7 @@ use super::AuthorizationRoleBindingController;
 use super::object::{self, Binding};
 use super::plan;
 use crate::controllers::rbac::{OURS, is_made, unlabelled};
+use crate::meta;
 
 impl AuthorizationRoleBindingController {
     /// Gives a binding of ours whose label somebody took off the label back; `foreign` if it is none. One to another
@@ -37,7 +38,7 @@ impl AuthorizationRoleBindingController {
         let namespace = (!spec.namespace.is_empty()).then_some(&*spec.namespace);
         let mut was_there = false;
         for name in [name.to_owned(), plan::stand_in(name)] {
-            let meta = object::metadata(namespace, &name);
+            let meta = meta::of(namespace, &name);
             was_there |= match namespace {
                 None => self.take_back_one::<ClusterRoleBinding>(&meta, spec).await?,
                 Some(_) => self.take_back_one::<RoleBinding>(&meta, spec).await?,

@@ -7,10 +7,10 @@ use tidewaiter_api::containership::AuthorizationRoleBindingSpec;
 use tidewaiter_kit::WriteError;
 
 use super::AuthorizationRoleBindingController;
-use super::object;
 use super::plan::{self, Existing, Target};
 use crate::controllers::listed::key_of;
 use crate::controllers::rbac::{OURS, Place};
+use crate::meta;
 
 impl AuthorizationRoleBindingController {
     /// Returns true if no rule of the role that can be in force amounts to full control where the target gives it. What
@@ -38,10 +38,7 @@ impl AuthorizationRoleBindingController {
         if let Some(known) = scopes.permits(&target.role, scope) {
             return Ok(known);
         }
-        let made = self
-            .writer
-            .get::<ClusterRole>(&object::metadata(None, &target.role))
-            .await?;
+        let made = self.writer.get::<ClusterRole>(&meta::of(None, &target.role)).await?;
         let is_safe = |made: ClusterRole| self.rbac.safe_scope(&made.rules.unwrap_or_default()) >= scope;
         Ok(made.filter(|made| OURS.owns(made)).is_some_and(is_safe))
     }
@@ -78,7 +75,7 @@ impl AuthorizationRoleBindingController {
     async fn gives(&self, name: &str, place: &Place) -> Result<bool, WriteError> {
         let namespace = place.namespace.as_deref();
         for name in [name.to_owned(), plan::stand_in(name)] {
-            let meta = object::metadata(namespace, &name);
+            let meta = meta::of(namespace, &name);
             let found = match namespace {
                 None => self
                     .writer

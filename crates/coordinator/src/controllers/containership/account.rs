@@ -8,6 +8,7 @@ use kube::Resource;
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::names::{ATTACHED_ANNOTATION, CONTAINERSHIP_ACCOUNT, MANAGED_LABEL, MANAGED_VALUE};
 
+use crate::meta;
 use crate::mirror::is_id;
 
 /// The longest text that is cached of one, in bytes: the names of 200 registries in both places. Anyone who may write a
@@ -125,14 +126,7 @@ impl From<Received> for Account {
             (read.attached, read.entries) = (String::new(), Vec::new());
         }
         Self {
-            metadata: ObjectMeta {
-                name: meta.name,
-                namespace: meta.namespace,
-                uid: meta.uid,
-                resource_version: meta.resource_version,
-                deletion_timestamp: meta.deletion_timestamp,
-                ..ObjectMeta::default()
-            },
+            metadata: meta::identity(meta),
             read,
         }
     }

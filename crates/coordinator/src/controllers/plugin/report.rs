@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
-use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 use serde_json::json;
 use tidewaiter_api::Condition;
@@ -29,6 +28,7 @@ use tracing::warn;
 
 use crate::controllers::plugin::cluster::{Performed, Removed, Waits};
 use crate::controllers::plugin::desired::{ObjectId, REFRESH, Record};
+use crate::meta::unversioned;
 use problem::handing_over;
 use status::{manifests_outdated, status};
 
@@ -344,16 +344,7 @@ impl Reported {
 
     fn is_write(&self, plugin: &Key, before: &Plugin, after: &Plugin) -> bool {
         let is_last = after.status.is_some() && self.0.lock().get(plugin) == after.status.as_ref();
-        is_last && before.spec == after.spec && unversioned(before) == unversioned(after)
-    }
-}
-
-/// The metadata without what each write changes.
-fn unversioned(plugin: &Plugin) -> ObjectMeta {
-    ObjectMeta {
-        resource_version: None,
-        managed_fields: None,
-        ..plugin.metadata.clone()
+        is_last && before.spec == after.spec && unversioned(&before.metadata) == unversioned(&after.metadata)
     }
 }
 

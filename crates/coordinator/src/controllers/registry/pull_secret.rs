@@ -23,6 +23,7 @@ use super::credential::Login;
 use super::stored::{Hidden, StoredSecret};
 use crate::controllers::rbac::is_written_by;
 use crate::digest::Digest;
+use crate::meta;
 
 const JSON_FORM: (&str, &str) = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson");
 const OLD_FORM: (&str, &str) = ("kubernetes.io/dockercfg", ".dockercfg");
@@ -272,16 +273,8 @@ struct Received {
 impl From<Received> for SecretCopy {
     fn from(received: Received) -> Self {
         let read = received.read.clone().unwrap_or_else(|| received.read_fields());
-        let meta = received.metadata;
         Self {
-            metadata: ObjectMeta {
-                name: meta.name,
-                namespace: meta.namespace,
-                uid: meta.uid,
-                resource_version: meta.resource_version,
-                deletion_timestamp: meta.deletion_timestamp,
-                ..ObjectMeta::default()
-            },
+            metadata: meta::identity(received.metadata),
             read,
         }
     }

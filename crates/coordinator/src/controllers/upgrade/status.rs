@@ -1,7 +1,6 @@
 //! The conditions and the Events of an upgrade. Pure.
 
 use jiff::Timestamp;
-use kube::api::ObjectMeta;
 use tidewaiter_api::containership::cluster_upgrade::{PROGRESSING, SUCCEEDED};
 use tidewaiter_api::containership::{ClusterUpgrade, ClusterUpgradeStatus, UpgradeStatus};
 use tidewaiter_api::names::UPGRADE_FINALIZER;
@@ -9,6 +8,8 @@ use tidewaiter_api::{Condition, ConditionStatus, NodeName};
 use tidewaiter_kit::{Finalizer, Notice};
 use tidewaiter_upgrade::drain::{DrainBlocker, RemainingPod};
 use tidewaiter_upgrade::{Counts, Ending, NodeState, Observation, Order, Progress, Step, Upgrade};
+
+use crate::meta::unversioned;
 
 /// The maximum number of pods that a forecast names: an Event has room for 1,024 characters.
 const FORECAST: usize = 4;
@@ -81,12 +82,8 @@ pub(super) fn is_reported(object: &ClusterUpgrade) -> bool {
 /// and may name other pods each time: if that started another pass, the passes would not end.
 pub(super) fn differs_in_conditions(before: &ClusterUpgrade, after: &ClusterUpgrade) -> bool {
     // Another spec is another generation.
-    let decisive = |object: &ClusterUpgrade| ObjectMeta {
-        resource_version: None,
-        managed_fields: None,
-        ..object.metadata.clone()
-    };
-    decisive(before) == decisive(after) && is_reported(before) == is_reported(after)
+    let is_same = unversioned(&before.metadata) == unversioned(&after.metadata);
+    is_same && is_reported(before) == is_reported(after)
 }
 
 /// Returns true if the conditions say that the upgrade is over.

@@ -30,6 +30,7 @@ use super::record::{Record, changes};
 use super::release::Release;
 use super::render::packed;
 use crate::controllers::plugin::report::{PluginError, Problem};
+use crate::meta;
 
 /// The key of a version in its Secret.
 const RELEASE_KEY: &str = "release";
@@ -151,7 +152,7 @@ impl Store {
         if is_too_large(compressed) || self.has(&name) {
             return Ok(());
         }
-        let mut secret = secret(plugin, name, RELEASE_KEY, compressed.to_vec());
+        let mut secret = secret(plugin, &name, RELEASE_KEY, compressed.to_vec());
         let accepted = serde_json::to_vec(entry).unwrap_or_default();
         let data = secret.data.get_or_insert_default();
         data.insert(ACCEPTED_KEY.to_owned(), ByteString(accepted));
@@ -169,7 +170,7 @@ impl Store {
         if !is_new && self.has(&name) {
             return Ok(());
         }
-        let secret = secret(plugin, name, DIFF_KEY, packed(diff, MOST));
+        let secret = secret(plugin, &name, DIFF_KEY, packed(diff, MOST));
         self.writer.apply(&secret, None).await.map(drop)
     }
 
@@ -274,22 +275,16 @@ pub(crate) fn spec_when_accepted(today: &PluginSpec, entry: &AcceptedRelease) ->
 
 fn inventory(key: &Key, spec: &PluginInventorySpec) -> PluginInventory {
     PluginInventory {
-        metadata: ObjectMeta {
-            name: Some(key.name().to_owned()),
-            namespace: key.namespace().map(str::to_owned),
-            ..ObjectMeta::default()
-        },
+        metadata: meta::of(key.namespace(), key.name()),
         spec: spec.clone(),
     }
 }
 
-fn secret(plugin: &str, name: String, key: &str, bytes: Vec<u8>) -> Secret {
+fn secret(plugin: &str, name: &str, key: &str, bytes: Vec<u8>) -> Secret {
     Secret {
         metadata: ObjectMeta {
-            name: Some(name),
-            namespace: Some(CONTAINERSHIP_NAMESPACE.to_owned()),
             labels: Some([(PLUGIN_STORE_LABEL.to_owned(), plugin.to_owned())].into()),
-            ..ObjectMeta::default()
+            ..meta::of(Some(CONTAINERSHIP_NAMESPACE), name)
         },
         data: Some([(key.to_owned(), ByteString(bytes))].into()),
         type_: Some(TYPE.to_owned()),
