@@ -58,9 +58,10 @@ impl Claimant<'_> {
         }
     }
 
-    /// Returns true if the plugin applied the object without a label.
+    /// Returns true if the plugin applied the object without a label. One that somebody deleted and created again has
+    /// no fields of ours.
     fn is_unlabelled(&self, id: &ObjectId, metadata: &ObjectMeta) -> bool {
-        self.record.applied(id).is_some() && is_applied_by_us(metadata)
+        self.record.applied(id).is_some() && metadata.managed_fields.iter().flatten().any(is_ours)
     }
 
     /// Returns true if the Go coordinator has applied the manifest. It ran `kubectl apply` and labelled nothing, so
@@ -80,11 +81,6 @@ impl Debug for Claimant<'_> {
             .field("plugin", &self.plugin)
             .finish_non_exhaustive()
     }
-}
-
-/// An object that somebody deleted and created again has no fields of ours.
-fn is_applied_by_us(metadata: &ObjectMeta) -> bool {
-    metadata.managed_fields.iter().flatten().any(is_ours)
 }
 
 /// Returns true if `applied`, as `kubectl apply` remembers it, is this manifest of a plugin.

@@ -241,17 +241,18 @@ impl Cluster {
         let live = self.get(id, &object.version).await;
         let live = live.map_err(|error| self.problem(id, &error))?;
         let live = live.filter(|live| live["metadata"]["uid"] == uid).map(plain);
-        let live = live.ok_or_else(|| Problem {
-            reason: "ApplyFailed",
-            note: format!("{id} was deleted while its diff was made. It is tried again."),
-            is_transient: true,
+        let live = live.ok_or_else(|| {
+            let note = format!("{id} was deleted while its diff was made. It is tried again.");
+            Problem::transient("ApplyFailed", note)
         })?;
         let as_in_manifest = || Ok(differences_of(&live, &self.manifest(id, object)?));
         let (found, mut note) = match applied.unrendered {
             Some(why) => (as_in_manifest()?, why.to_owned()),
             None => match self.dry_run(id, object, Some(uid)).await {
                 Ok(rendered) => (differences(&live, &plain(rendered)), String::new()),
-                Err(error) if object.replaces && is_replaced(&error) => (as_in_manifest()?, REPLACED.to_owned()),
+                Err(Error::Api(status)) if object.replaces && status.code == 422 && is_immutable(&status.message) => {
+                    (as_in_manifest()?, REPLACED.to_owned())
+                }
                 Err(error) if permits_no_dry_run(&error) => (as_in_manifest()?, NO_DRY_RUN.to_owned()),
                 Err(error) => return Err(self.problem(id, &error)),
             },
@@ -282,10 +283,6 @@ fn change(operation: Operation, id: &ObjectId, note: &str, differences: Vec<Diff
         note: note.to_owned(),
         differences,
     }
-}
-
-fn is_replaced(error: &Error) -> bool {
-    matches!(error, Error::Api(status) if status.code == 422 && is_immutable(&status.message))
 }
 
 /// Returns true if a webhook is in the way that has side effects. Source: `NewDryRunUnsupportedErr` of the API server.

@@ -36,7 +36,7 @@ impl Problem {
         }
     }
 
-    fn transient(reason: &'static str, note: String) -> Self {
+    pub(crate) fn transient(reason: &'static str, note: String) -> Self {
         Self {
             is_transient: true,
             ..Self::stalling(reason, note)

@@ -213,6 +213,8 @@ pub(crate) fn check_secret(id: &ObjectId, body: &Map<String, Value>) -> Result<(
     }
     let encode = "must be base64: encode it, or write it as it is into stringData";
     let quote = format!("must be a text: {QUOTES}");
+    // The API server ignores line breaks.
+    let is_base64 = |text: &str| BASE64.decode(text.replace(['\r', '\n'], "")).is_ok();
     check_values(id, "data", body.get("data"), is_base64, encode)?;
     check_values(id, "stringData", body.get("stringData"), |_| true, &quote)?;
     ["labels", "annotations"].into_iter().try_for_each(|field| {
@@ -246,11 +248,6 @@ fn check_values(
             Err(refused(id.to_string(), why))
         }
     }
-}
-
-/// True if the text is base64 for the API server, which ignores line breaks.
-fn is_base64(text: &str) -> bool {
-    BASE64.decode(text.replace(['\r', '\n'], "")).is_ok()
 }
 
 /// `stringData` becomes `data`, and wins over it. What the API server would refuse stays.
