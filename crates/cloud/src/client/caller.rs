@@ -36,10 +36,8 @@ pub struct Caller {
 /// The purpose of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audience {
-    /// The cloud.
     #[default]
     Cloud,
-    /// One cluster.
     Cluster(ClusterId),
     /// A cluster whose id is malformed.
     Unknown,
@@ -48,7 +46,6 @@ pub enum Audience {
 /// A membership of an organization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
-    /// The organization.
     pub organization: OrganizationId,
     /// The role of the caller there, if the cloud says it: `owner`, `admin`, `member`, `read_only` or `cluster`.
     pub role: Option<String>,

@@ -44,7 +44,6 @@ pub fn has_user(url: &Url) -> bool {
 }
 
 impl BaseUrl {
-    /// The URL.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
@@ -101,14 +100,10 @@ impl FromStr for BaseUrl {
     }
 }
 
-/// The settings of the client.
 #[derive(Clone)]
 pub struct ClientSettings {
-    /// The base URL of the API.
     pub api: BaseUrl,
-    /// The base URL of Provision.
     pub provision: BaseUrl,
-    /// The base URL of Auth.
     pub auth: BaseUrl,
     /// The token of the caller; without it, only logging in is useful.
     pub token: Option<AccessToken>,
@@ -243,43 +238,27 @@ impl fmt::Debug for ClientSettings {
 /// The environment of a cluster's controllers.
 #[derive(Clone, Debug)]
 pub struct CloudEnvironment {
-    /// The settings of the client.
     pub settings: ClientSettings,
-    /// The cluster.
     pub cluster: Cluster,
 }
 
-/// Invalid settings.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// A variable is not set.
     #[error("{variable} is not set: it must be {wanted}")]
-    Missing {
-        /// The variable.
-        variable: String,
-        /// The expected value.
-        wanted: &'static str,
-    },
-    /// A variable has an invalid value.
+    Missing { variable: String, wanted: &'static str },
     #[error("{variable} is {reason}")]
     Invalid {
-        /// The variable.
         variable: String,
         /// The value unless it is secret, the error and what is allowed.
         reason: String,
     },
-    /// The file with certificates cannot be read.
     #[error("{variable} is {path}: the file cannot be read")]
     Ca {
-        /// The variable.
         variable: String,
-        /// The file.
         path: String,
-        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The certificates are invalid.
     #[error("the CA certificates cannot be used: they must be PEM, one or more CERTIFICATE blocks")]
     Certificates(#[source] Option<reqwest::Error>),
     /// With this base URL the token would be sent in plain text to another host.

@@ -111,7 +111,6 @@ impl Transport {
         }
     }
 
-    /// Returns the transport with `token`.
     pub(super) fn with_token(&self, token: &AccessToken) -> Self {
         Self {
             token: Some(TokenSource::new(token, None)),
@@ -119,7 +118,6 @@ impl Transport {
         }
     }
 
-    /// The base URL of the API.
     pub(super) fn base_url(&self) -> &str {
         self.urls[0].as_str().trim_end_matches('/')
     }

@@ -10,11 +10,9 @@ use crate::models::{Failure, InvalidField};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// The status of the response.
     pub status: StatusCode,
     /// The reason and the remedy.
     pub message: String,
-    /// The invalid field.
     pub field: Option<String>,
     /// The number of seconds after which a retry may succeed.
     pub retry_after: Option<u64>,

@@ -36,29 +36,18 @@ pub(super) const NO_SIGNING_KEY: &str = "no signing key is left, because the las
 /// The state that all requests share. Clones share it.
 pub type AppState = Arc<ServerState>;
 
-/// The state of a server.
 pub struct ServerState {
-    /// The settings.
     pub(super) parts: ServerParts,
-    /// The database.
     pub(super) store: Store,
-    /// Authenticates requests.
     pub(super) authenticator: Authenticator,
-    /// Encrypts credentials.
     pub(super) sealer: ArcSwap<Sealer>,
-    /// Sign the scripts of upgrades.
     pub(super) script_keys: ArcSwap<ScriptKeys>,
-    /// The limits of requests.
     pub(super) limits: Limits,
-    /// Counts wrong passwords.
     pub(super) guesses: Guesses,
-    /// The metrics of requests.
     pub(super) requests: Requests,
-    /// The source of time.
     pub(super) clock: SharedClock,
     /// Cancelled when the process shuts down: then streams end.
     pub(super) shutdown: CancellationToken,
-    /// The cached lists.
     pub(super) lists: ListCache,
     /// The memory of responses that are built or sent.
     pub(super) budget: ResponseBudget,

@@ -109,7 +109,6 @@ impl ProvenKeys {
 pub(crate) struct Authenticator {
     store: Store,
     clock: SharedClock,
-    /// Signs and verifies tokens.
     pub(crate) tokens: ArcSwap<Tokens>,
     /// The API keys that are looked up apart from those that anybody may have invented.
     pub(crate) proven_keys: ProvenKeys,

@@ -19,11 +19,8 @@ use crate::server::store::{Author, Origin};
 /// The ids in a path that determine the permission.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PathIds {
-    /// `organization_id`.
     pub organization: Option<Uuid>,
-    /// `cluster_id`.
     pub cluster: Option<Uuid>,
-    /// `user_id`.
     pub user: Option<Uuid>,
 }
 

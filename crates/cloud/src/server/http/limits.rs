@@ -50,7 +50,6 @@ const LOOKUPS: usize = READERS as usize / 2;
 /// theirs after a restart, and other requests always find a connection that reads.
 const OPENINGS: usize = READERS as usize / 4;
 const OPENINGS_BY_ORGANIZATION: usize = 1;
-/// The settings of the limits.
 #[derive(Clone, Debug)]
 pub struct LimitSettings {
     /// The maximum number of requests per second of one caller, with bursts of ten times as many.
@@ -94,7 +93,6 @@ pub struct Limits {
     pub(crate) budget: Budget,
     /// The bodies of others.
     pub(crate) unauthenticated_bodies: UnauthenticatedBodies,
-    /// The proxies whose `Forwarded` header names the client.
     pub(crate) proxies: TrustedProxies,
 }
 

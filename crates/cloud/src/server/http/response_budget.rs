@@ -46,7 +46,6 @@ fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }
 
-/// The budget of a server.
 pub(crate) struct ResponseBudget {
     clock: SharedClock,
     all: Arc<Semaphore>,

@@ -32,7 +32,6 @@ pub enum HashError {
     /// The library failed: no memory or randomness is available.
     #[error("cannot hash")]
     Hash(#[source] password_hash::Error),
-    /// The stored text is not a PHC string of argon2.
     #[error("the stored hash cannot be read")]
     Stored(#[source] password_hash::Error),
 }
@@ -40,7 +39,6 @@ pub enum HashError {
 /// A password that violates the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPassword {
-    /// Too short or too long.
     #[error("must have {} to {} characters", PASSWORD_CHARACTERS.start(), PASSWORD_CHARACTERS.end())]
     Length,
     /// It contains a control character, which cannot be typed reliably.

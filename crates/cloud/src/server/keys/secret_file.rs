@@ -17,53 +17,20 @@ const MAX_BYTES: u64 = 64 * 1024;
 
 const ROOT: u32 = 0;
 
-/// The error of a key file.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretFileError {
-    /// The file does not exist, or cannot be read.
     #[error("cannot read {}", path.display())]
-    Read {
-        /// The file or directory.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-    /// Other users may have read or replaced the key.
+    Read { path: PathBuf, source: io::Error },
     #[error("{} is accessible to other users (mode {mode:04o}): run chmod 600 {}", path.display(), path.display())]
-    Mode {
-        /// The file.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
-    /// Another user owns the file and can change it.
+    Mode { path: PathBuf, mode: u32 },
     #[error("{} belongs to the user {owner}: it must belong to the user that runs this process, or to root", path.display())]
-    Owner {
-        /// The file.
-        path: PathBuf,
-        /// The uid of the owner.
-        owner: u32,
-    },
-    /// The file is not UTF-8, or is too large.
+    Owner { path: PathBuf, owner: u32 },
     #[error("{} is not a key file: it must be text of at most {MAX_BYTES} bytes", path.display())]
-    NoText {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file already exists.
+    NoText { path: PathBuf },
     #[error("{} already exists and is never overwritten: the data that its keys protect would be lost", path.display())]
-    Exists {
-        /// The file or directory.
-        path: PathBuf,
-    },
-    /// The file cannot be written.
+    Exists { path: PathBuf },
     #[error("cannot write {}", path.display())]
-    Write {
-        /// The file or directory.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
 }
 
 impl SecretFileError {
@@ -150,7 +117,6 @@ pub fn replace(path: &Path, content: &str) -> Result<(), SecretFileError> {
     sync_folder_of(path)
 }
 
-/// Removes the file.
 pub(crate) fn remove(path: &Path) -> Result<(), SecretFileError> {
     std::fs::remove_file(path).map_err(unwritable(path))?;
     sync_folder_of(path)

@@ -31,7 +31,6 @@ struct Page<'a> {
     html: String,
 }
 
-/// The page of `document`.
 #[must_use]
 pub fn page(document: &Value) -> String {
     let mut page = Page {

@@ -24,7 +24,6 @@ pub struct Served {
 }
 
 impl Served {
-    /// `/openapi.json`.
     #[must_use]
     pub fn json(document: &OpenApi) -> Self {
         // Maps, lists and strings can always be serialized.

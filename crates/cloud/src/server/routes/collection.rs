@@ -25,7 +25,6 @@ use crate::server::refusal::Refusal;
 use crate::server::state::AppState;
 use crate::server::store::{Row, SecretColumn, Source, Transaction};
 
-/// Responds with one object.
 pub(super) async fn get(app: &AppState, call: &Call) -> Result<Response, Error> {
     let kind = call.kind()?;
     let resource = ResourcePath::of(call)?;
@@ -60,7 +59,6 @@ async fn seen(app: &AppState, source: &mut dyn Source, row: &Row, secrets: bool)
     whole(app, source, row, secrets).await
 }
 
-/// Creates an object.
 pub(super) async fn create(app: &AppState, call: &Call) -> Result<Response, Error> {
     let kind = call.kind()?;
     if kind == Kind::Cluster {

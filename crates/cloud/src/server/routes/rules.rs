@@ -71,7 +71,6 @@ pub(super) async fn of_role(app: &AppState, call: &Call) -> Result<Response, Err
     Ok(respond(call, &of_row(app, &role)?))
 }
 
-/// Responds with one rule.
 pub(super) async fn get(app: &AppState, call: &Call) -> Result<Response, Error> {
     let found = find_rule(app, call, &Value::from(call.key("id")?)).await?;
     let (_, rule) = found.ok_or_else(Refusal::not_found)?;

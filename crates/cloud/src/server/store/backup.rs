@@ -67,24 +67,15 @@ const TABLES: &[Table] = &[
 /// A backup that cannot be created or read.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// An error of the database.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The backup cannot be read or written.
     #[error("the backup cannot be read or written")]
     File(#[from] io::Error),
-    /// The file is not a backup, or is incomplete.
     #[error("line {line} of the backup: {reason}")]
-    Copy {
-        /// The line, from 1.
-        line: u64,
-        /// The error.
-        reason: String,
-    },
+    Copy { line: u64, reason: String },
     /// The database is one of a newer version.
     #[error("the tables have version {0}, and this version of the server knows {this}; use the newer one", this = version())]
     Newer(i64),
-    /// The target database is not empty.
     #[error("the database is not empty: it has {0} objects; restore into a new database")]
     NotEmpty(i64),
 }

@@ -12,13 +12,9 @@ use crate::server::Error;
 /// The window of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScriptWindow {
-    /// The id of the node.
     pub node: String,
-    /// The id of the upgrade.
     pub upgrade: String,
-    /// When it begins.
     pub begin: Timestamp,
-    /// When it ends.
     pub end: Timestamp,
 }
 

@@ -11,7 +11,6 @@ use crate::server::refusal::Refusal;
 /// The limits of a server, and the changes of the last day.
 #[derive(Debug)]
 pub struct Storage {
-    /// The limits of what is stored.
     pub limits: StorageLimits,
     pub(super) metrics: Option<StorageMetrics>,
     pub(super) pace: Pace,
