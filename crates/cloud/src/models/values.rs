@@ -71,6 +71,29 @@ macro_rules! text_value {
 }
 pub(super) use text_value;
 
+/// A string newtype whose rule is a pattern, that of the API's description. All of its characters are ASCII; `most` is
+/// their maximum number.
+macro_rules! pattern_value {
+    ($(#[$doc:meta])* $type:ident, $kind:literal, $pattern:tt, $(most $most:tt,)? example $example:tt, $rule:expr) => {
+        $crate::models::values::text_value! {
+            $(#[$doc])*
+            #[schema(pattern = $pattern $(, max_length = $most)?, examples($example))]
+            $type, $kind, $type::is_valid, $rule
+        }
+
+        impl $type {
+            fn is_valid(text: &str) -> bool {
+                static PATTERN: std::sync::LazyLock<Option<regex::Regex>> =
+                    std::sync::LazyLock::new(|| regex::Regex::new($pattern).ok());
+                let limits: &[usize] = &[$($most)?];
+                let fits = limits.iter().all(|most| text.len() <= *most);
+                fits && PATTERN.as_ref().is_some_and(|pattern| pattern.is_match(text))
+            }
+        }
+    };
+}
+pub(super) use pattern_value;
+
 /// `Display` and parsing, for types with `as_str` and `FromStr`.
 macro_rules! shown_and_read {
     ($type:ident, $kind:literal) => {

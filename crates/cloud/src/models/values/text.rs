@@ -1,6 +1,6 @@
 //! Names and short texts.
 
-use super::text_value;
+use super::{pattern_value, text_value};
 
 const SLUG: &str = "must be 1 to 63 ASCII letters, digits, '_', '-' and '.', and begin with a letter or digit";
 
@@ -17,56 +17,68 @@ text_value! {
     Description, "description", description,
     "must be at most 1024 visible characters on one line"
 }
-text_value! {
+pattern_value! {
     /// An e-mail address. Only its format is checked.
-    #[schema(max_length = 254, pattern = r"^[!#-'*+\-./0-9=?A-Z^-~]{1,64}@[!#-'*+\-/0-9=?A-Z^-~]+(\.[!#-'*+\-/0-9=?A-Z^-~]+)*$", examples("alice@example.com"))]
-    Email, "e-mail address", email,
+    Email, "e-mail address",
+    r"^[!#-'*+\-./0-9=?A-Z^-~]{1,64}@[!#-'*+\-/0-9=?A-Z^-~]+(\.[!#-'*+\-/0-9=?A-Z^-~]+)*$",
+    most 254, example "alice@example.com",
     "must be an e-mail address of at most 254 ASCII characters, for example alice@example.com"
 }
-text_value! {
+pattern_value! {
     /// A telephone number.
-    #[schema(max_length = 32, pattern = r"^[0-9 +\-()./x]*[0-9][0-9 +\-()./x]*$", examples("+1 555 0100"))]
-    Phone, "telephone number", phone,
+    Phone, "telephone number",
+    r"^[0-9 +\-()./x]*[0-9][0-9 +\-()./x]*$",
+    most 32, example "+1 555 0100",
     "must be 1 to 32 digits, spaces and \"+-()./x\", for example +1 555 0100"
 }
-text_value! {
+pattern_value! {
     /// An identifier: the name of a provider or an engine, the type or implementation of a plugin.
-    #[schema(max_length = 63, pattern = r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$", examples("digital_ocean"))]
-    Slug, "identifier", slug, SLUG
+    Slug, "identifier",
+    r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$",
+    most 63, example "digital_ocean",
+    SLUG
 }
-text_value! {
+pattern_value! {
     /// A plugin of the same cluster: its type, or its type and implementation.
-    #[schema(max_length = 127, pattern = r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,62}(/[A-Za-z0-9][A-Za-z0-9_.\-]{0,62})?$", examples("metrics/prometheus"))]
-    PluginReference, "plugin reference", plugin_reference,
+    PluginReference, "plugin reference",
+    r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,62}(/[A-Za-z0-9][A-Za-z0-9_.\-]{0,62})?$",
+    most 127, example "metrics/prometheus",
     "must be TYPE or TYPE/IMPLEMENTATION of a plugin, for example metrics/prometheus"
 }
-text_value! {
+pattern_value! {
     /// A signature of minisign, detached: its four lines.
-    #[schema(max_length = 2400, pattern = r"^untrusted comment: [\t -~]{0,1000}\n[A-Za-z0-9+/]{99}=\ntrusted comment: [\t -~]{0,1000}\n[A-Za-z0-9+/]{86}==\n?$", examples("untrusted comment: signature from a key\nRUQf6LRCGA9i559r3g7V1qNyJDApGip8MfqcadIgT9CuhV3EMhHoN1mGTkUidF/z7SrlQgXdy8ofjb7bNJJylDOocrCo8KLzZwo=\ntrusted comment: timestamp:1790000000\tfile:plugin-metrics-1.0.0\ny/rUw2y8/hOUYjZU71eHp/Wo1KZ40fGy2VJEDl34XMJM+TX48Ss/17u3IvIfbVR1FkZZSNCisQbuQY+bHwhEBg=="))]
-    DetachedSignature, "signature", detached_signature,
+    DetachedSignature, "signature",
+    r"^untrusted comment: [\t -~]{0,1000}\n[A-Za-z0-9+/]{99}=\ntrusted comment: [\t -~]{0,1000}\n[A-Za-z0-9+/]{86}==\n?$",
+    most 2400, example "untrusted comment: signature from a key\nRUQf6LRCGA9i559r3g7V1qNyJDApGip8MfqcadIgT9CuhV3EMhHoN1mGTkUidF/z7SrlQgXdy8ofjb7bNJJylDOocrCo8KLzZwo=\ntrusted comment: timestamp:1790000000\tfile:plugin-metrics-1.0.0\ny/rUw2y8/hOUYjZU71eHp/Wo1KZ40fGy2VJEDl34XMJM+TX48Ss/17u3IvIfbVR1FkZZSNCisQbuQY+bHwhEBg==",
     "must be the four lines of a signature of minisign"
 }
-text_value! {
+pattern_value! {
     /// The name of a credential: `username`, `password`, …
-    #[schema(max_length = 63, pattern = r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$", examples("username"))]
-    CredentialName, "name of a credential", slug, SLUG
+    CredentialName, "name of a credential",
+    r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$",
+    most 63, example "username",
+    SLUG
 }
-text_value! {
+pattern_value! {
     /// The name of a namespace: a DNS label (RFC 1123).
-    #[schema(max_length = 63, pattern = r"^[a-z0-9]([a-z0-9\-]*[a-z0-9])?$", examples("kube-system"))]
-    Namespace, "namespace", namespace,
+    Namespace, "namespace",
+    r"^[a-z0-9]([a-z0-9\-]*[a-z0-9])?$",
+    most 63, example "kube-system",
     "must be 1 to 63 lower-case letters, digits and '-', beginning and ending with a letter or digit"
 }
-text_value! {
+pattern_value! {
     /// The type of a status, for example `RUNNING`.
-    #[schema(max_length = 63, pattern = r"^[A-Za-z0-9_]+$", examples("RUNNING"))]
-    StatusType, "type of a status", status_type,
+    StatusType, "type of a status",
+    r"^[A-Za-z0-9_]+$",
+    most 63, example "RUNNING",
     "must be 1 to 63 ASCII letters, digits and '_', for example RUNNING"
 }
-text_value! {
+pattern_value! {
     /// How an autoscaler chooses the nodes that it adds or removes, for example `random`, the default.
-    #[schema(max_length = 63, pattern = r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$", examples("random"))]
-    StrategyName, "scaling strategy", slug, SLUG
+    StrategyName, "scaling strategy",
+    r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$",
+    most 63, example "random",
+    SLUG
 }
 
 /// The type that is shown if no status was reported.
@@ -99,74 +111,6 @@ fn display_name(text: &str) -> bool {
 
 fn description(text: &str) -> bool {
     text.chars().count() <= 1024 && readable(text)
-}
-
-fn email(text: &str) -> bool {
-    text.len() <= 254
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_graphic() && !b"\"(),:;<>[\\]".contains(&b))
-        && text.split_once('@').is_some_and(|(local, domain)| {
-            (1..=64).contains(&local.len()) && !domain.contains('@') && domain.split('.').all(|part| !part.is_empty())
-        })
-}
-
-fn phone(text: &str) -> bool {
-    (1..=32).contains(&text.len())
-        && text.bytes().any(|b| b.is_ascii_digit())
-        && text.bytes().all(|b| b.is_ascii_digit() || b" +-()./x".contains(&b))
-}
-
-fn slug(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    (1..=63).contains(&bytes.len())
-        && bytes[0].is_ascii_alphanumeric()
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(b))
-}
-
-fn namespace(text: &str) -> bool {
-    let edge = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    let bytes = text.as_bytes();
-    bytes.len() <= 63
-        && edge(bytes.first())
-        && edge(bytes.last())
-        && bytes
-            .iter()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
-}
-
-fn plugin_reference(text: &str) -> bool {
-    let (plugin_type, implementation) = text.split_once('/').unwrap_or((text, "any"));
-    slug(plugin_type) && slug(implementation)
-}
-
-fn detached_signature(text: &str) -> bool {
-    let lines: Vec<&str> = text.strip_suffix('\n').unwrap_or(text).split('\n').collect();
-    let is_comment = |line: &str, prefix: &str| {
-        let comment = line.strip_prefix(prefix);
-        // minisign separates the parts of a comment by tabs.
-        let is_text = |b: u8| (b' '..=b'~').contains(&b) || b == b'\t';
-        comment.is_some_and(|comment| comment.len() <= 1000 && comment.bytes().all(is_text))
-    };
-    let is_base64 = |line: &str, length: usize, end: &str| {
-        let data = line.strip_suffix(end);
-        data.is_some_and(|data| {
-            data.len() == length && data.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/".contains(&b))
-        })
-    };
-    match lines[..] {
-        [untrusted, signature, trusted, global] => {
-            is_comment(untrusted, "untrusted comment: ")
-                && is_base64(signature, 99, "=")
-                && is_comment(trusted, "trusted comment: ")
-                && is_base64(global, 86, "==")
-        }
-        _ => false,
-    }
-}
-
-fn status_type(text: &str) -> bool {
-    (1..=63).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
 #[cfg(test)]
