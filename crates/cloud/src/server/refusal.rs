@@ -57,6 +57,14 @@ impl Refusal {
         Self::new(StatusCode::CONFLICT, message)
     }
 
+    /// More than a limit permits; a retry may succeed after `seconds`.
+    pub fn too_many(message: impl Into<String>, seconds: u64) -> Self {
+        Self {
+            retry_after: Some(seconds),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, message)
+        }
+    }
+
     /// `field` is invalid, for `reason`.
     pub fn field(field: impl Into<String>, reason: impl Display) -> Self {
         let field = field.into();
@@ -68,10 +76,13 @@ impl Refusal {
 
     /// `parameter` of the query or the path is invalid, for `reason`.
     pub fn parameter(parameter: impl Into<String>, reason: impl Display) -> Self {
-        Self {
-            status: StatusCode::BAD_REQUEST,
-            ..Self::field(parameter, reason)
-        }
+        Self::field(parameter, reason).with_status(StatusCode::BAD_REQUEST)
+    }
+
+    /// The same rejection with `status`.
+    #[must_use]
+    pub fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
     }
 
     /// The object has changed since the caller read it.

@@ -7,7 +7,7 @@ use tidewaiter_kit::Clock;
 use tidewaiter_kit::clock::timeout;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::permits::{CALLER_WAIT, Keyed, WAIT, too_soon};
+use super::permits::{CALLER_WAIT, Keyed, WAIT};
 use crate::server::refusal::Refusal;
 
 /// The unit of a reservation, in bytes.
@@ -69,10 +69,8 @@ impl Budget {
 }
 
 fn exceeded(whose: &str) -> Refusal {
-    Refusal {
-        message: format!(
-            "the bodies of the requests in progress of {whose} are too large together: try again when some have ended"
-        ),
-        ..too_soon(1)
-    }
+    let message = format!(
+        "the bodies of the requests in progress of {whose} are too large together: try again when some have ended"
+    );
+    Refusal::too_many(message, 1)
 }

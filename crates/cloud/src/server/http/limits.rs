@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
-use http::StatusCode;
 use tidewaiter_kit::Clock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
@@ -206,10 +205,7 @@ impl Limits {
             let message = format!(
                 "you already have {limit} open change streams: close one, or ask the operator of the server to raise streamsPerCaller"
             );
-            Refusal {
-                retry_after: Some(1),
-                ..Refusal::new(StatusCode::TOO_MANY_REQUESTS, message)
-            }
+            Refusal::too_many(message, 1)
         })
     }
 

@@ -213,9 +213,8 @@ async fn check_outlives(transaction: &mut Transaction, caller: &Claims, expires_
         caller.expires_at,
         RECENT.as_mins()
     );
-    let status = http::StatusCode::FORBIDDEN;
     let refusal = Refusal::field("expires_in_seconds", reason);
-    Err(Refusal { status, ..refusal }.into())
+    Err(refusal.with_status(http::StatusCode::FORBIDDEN).into())
 }
 
 fn token_shown(row: &Row) -> Map<String, Value> {

@@ -142,12 +142,8 @@ fn refuse_provisioning(body: &[u8]) -> Result<(), Refusal> {
         .into_iter()
         .find(|field| body.contains_key(*field));
     wanted.map_or(Ok(()), |field| {
-        Err(Refusal {
-            status: http::StatusCode::NOT_IMPLEMENTED,
-            message: format!("{field}: machines are not provisioned here; create the cluster with kOps or another tool, and attach it by its name alone"),
-            field: Some(field.to_owned()),
-            retry_after: None,
-        })
+        let reason = "machines are not provisioned here; create the cluster with kOps or another tool, and attach it by its name alone";
+        Err(Refusal::field(field, reason).with_status(http::StatusCode::NOT_IMPLEMENTED))
     })
 }
 

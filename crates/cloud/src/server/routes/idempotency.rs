@@ -94,9 +94,8 @@ async fn refuse_gone(transaction: &mut Transaction, reply: &Reply) -> Result<(),
         let made = kind.singular();
         let reason =
             format!("was used for a request that created {made}, {id}, which does not exist any more; use a new key");
-        let status = http::StatusCode::CONFLICT;
         let refusal = Refusal::field("Idempotency-Key", reason);
-        return Err(Refusal { status, ..refusal }.into());
+        return Err(refusal.with_status(http::StatusCode::CONFLICT).into());
     }
     Ok(())
 }

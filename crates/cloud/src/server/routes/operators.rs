@@ -25,10 +25,7 @@ fn shown(operator: &Row, user: &Row) -> Value {
 
 /// The user in the path does not exist. Only an operator learns that.
 fn not_found(reason: &str) -> Refusal {
-    Refusal {
-        status: StatusCode::NOT_FOUND,
-        ..Refusal::field("user_id", reason)
-    }
+    Refusal::field("user_id", reason).with_status(StatusCode::NOT_FOUND)
 }
 
 pub(super) async fn list(app: &AppState, call: &Call) -> Result<Response, Error> {
@@ -51,11 +48,8 @@ pub(super) async fn add(app: &AppState, call: &Call) -> Result<Response, Error> 
         }
         if transaction.get(Kind::Password, &id).await?.is_none() {
             let reason = "the user has no password and could not log in: set a password first";
-            return Err(Refusal {
-                status: StatusCode::CONFLICT,
-                ..Refusal::field("user_id", reason)
-            }
-            .into());
+            let refusal = Refusal::field("user_id", reason);
+            return Err(refusal.with_status(StatusCode::CONFLICT).into());
         }
         let row = Row {
             parent_id: id.clone(),

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
-use http::StatusCode;
 
 use super::storage_limits::{StorageLimits, What};
 use crate::server::refusal::Refusal;
@@ -69,17 +68,11 @@ impl Pace {
         }
         let refuse = |whose: &str, seconds: u64| {
             let word = what.word();
-            Refusal {
-                retry_after: Some(seconds),
-                ..Refusal::new(
-                    StatusCode::TOO_MANY_REQUESTS,
-                    format!(
-                        "{whose} changed as much as fills the audit log in a day, the maximum: \
-                         try again in {seconds} seconds \
-                         (deletions are always possible), or ask the operator of the server to raise storageMiB.{word}"
-                    ),
-                )
-            }
+            let message = format!(
+                "{whose} changed as much as fills the audit log in a day, the maximum: try again in {seconds} seconds \
+                 (deletions are always possible), or ask the operator of the server to raise storageMiB.{word}"
+            );
+            Refusal::too_many(message, seconds)
         };
         if what == What::Reports {
             return self

@@ -205,9 +205,8 @@ impl Transaction {
                 && self.get(row.kind, &id).await?.is_some()
             {
                 let reason = format!("{} with {} already exists", row.kind.singular(), name.key);
-                let status = http::StatusCode::CONFLICT;
                 let refusal = Refusal::field(name.field, reason);
-                return Err(Refusal { status, ..refusal }.into());
+                return Err(refusal.with_status(http::StatusCode::CONFLICT).into());
             }
             // A removed object loses its name before it is deleted.
             let statement = "INSERT INTO names (kind, scope_id, name, id) VALUES ($1, $2, $3, $4) \
