@@ -1,29 +1,19 @@
 //! Logging in, and a user's own account: profile, password, tokens, organizations.
 
-use axum::response::{IntoResponse as _, Response};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
-use super::idempotency::{create_idempotent, write};
 use super::lists::all;
 use super::login::{LOGIN, add_token};
 use super::observed::failed_login;
-use super::representation::unix_millis;
+use super::prelude::*;
 use super::users::{replace_password, rewrite};
+use crate::models::Document;
 use crate::models::values::{DisplayName, Phone, UserId};
-use crate::models::{Document, Kind};
-use crate::server::Error;
 use crate::server::access::organizations::unlocked;
 use crate::server::auth::passwords::{hash_password, verify};
-use crate::server::digest::uuid;
-use crate::server::http::call::{Call, object, refuse_others};
-use crate::server::http::response::{Reply, respond, text};
+use crate::server::http::call::refuse_others;
 use crate::server::keys::token::{Claims, TokenUse};
-use crate::server::principal::{Authenticated, OrgRole, Principal};
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Listed, Row, Source, Transaction};
+use crate::server::principal::Authenticated;
 
 /// The maximum lifetime of a token that a user creates: a year.
 pub(super) const LONGEST: u32 = 365 * 24 * 60 * 60;

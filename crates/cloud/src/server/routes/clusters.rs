@@ -3,28 +3,19 @@
 
 use std::ops::ControlFlow;
 
-use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use http::StatusCode;
-use serde_json::{Value, json};
 
-use super::idempotency::write;
 use super::lists::{all, complete};
+use super::prelude::*;
 use super::references::MAX_TEAMS;
-use super::representation::shown;
 use crate::models::values::{ClusterId, TeamId, UserId};
-use crate::models::{Kind, NodeStatusReport, Unknown, UpgradeProgress, parse};
-use crate::server::Error;
-use crate::server::access::resource_path::{ResourcePath, cluster};
+use crate::models::{NodeStatusReport, Unknown, UpgradeProgress, parse};
+use crate::server::access::resource_path::cluster;
 use crate::server::access::users::is_read_only;
-use crate::server::digest::uuid;
-use crate::server::http::call::{Call, object};
-use crate::server::http::response::{Reply, json, respond, text};
+use crate::server::http::response::json;
 use crate::server::http::response_budget::Items;
 use crate::server::keys::token::{Claims, TokenUse};
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Listed, References, Row, Source, recorded};
+use crate::server::store::recorded;
 
 /// A short-lived token that identifies the user and the user's teams to one cluster's kube-apiserver. The
 /// kube-apiserver is not notified of a revocation: a removed user gets no further token, and this one expires soon.

@@ -2,28 +2,15 @@
 
 use std::sync::Arc;
 
-use axum::response::Response;
-use serde_json::{Map, Value};
-use uuid::Uuid;
-
-use super::idempotency::{create_idempotent, write};
 use super::manifests::{hold_changed, hold_created};
+use super::prelude::*;
 use super::references::{bound_teams, parse_update, resolve_references};
-use super::representation::shown;
 use super::users::only_own_key;
-use crate::models::Kind;
-use crate::server::Error;
 use crate::server::access::operators::may_delete_home;
-use crate::server::access::resource_path::{ResourcePath, find};
+use crate::server::access::resource_path::find;
 use crate::server::access::users::may_act_for;
-use crate::server::digest::uuid;
-use crate::server::http::call::{Call, object};
-use crate::server::http::response::{Reply, respond, text};
 use crate::server::http::response_budget::with_held;
-use crate::server::principal::Principal;
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Row, SecretColumn, Source, Transaction};
+use crate::server::store::SecretColumn;
 
 pub(super) async fn get(app: &AppState, call: &Call) -> Result<Response, Error> {
     let kind = call.kind()?;

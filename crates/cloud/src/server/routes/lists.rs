@@ -7,25 +7,16 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use axum::response::Response;
 use bytes::Bytes;
 use http::header::LINK;
 use serde::Serialize;
-use uuid::Uuid;
 
-use super::representation::shown;
-use crate::models::Kind;
-use crate::server::Error;
-use crate::server::access::resource_path::ResourcePath;
-use crate::server::digest::{etag, uuid};
-use crate::server::http::call::Call;
+use super::prelude::*;
+use crate::server::digest::etag;
 use crate::server::http::list_cache::{CacheScope, CachedList};
 use crate::server::http::response::{set, unless_known};
 use crate::server::http::response_budget::{Held, Items, holding};
-use crate::server::principal::Principal;
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Listed, Row, Scope, membership_id};
+use crate::server::store::{Scope, membership_id};
 
 /// The maximum number of items in a page.
 const PART: u32 = 1_000;

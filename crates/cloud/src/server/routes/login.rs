@@ -1,21 +1,14 @@
 //! Logging in, with a password or as a cluster with its key, and the rows by which a token can be revoked.
 
-use axum::response::{IntoResponse as _, Response};
-use serde_json::{Value, json};
-
 use super::observed::failed_login;
+use super::prelude::*;
 use crate::models::values::{ClusterId, UserId};
-use crate::models::{Kind, Login, Unknown, parse};
-use crate::server::Error;
+use crate::models::{Login, Unknown, parse};
 use crate::server::auth::passwords::verify;
-use crate::server::http::call::{Call, object, refuse_others};
-use crate::server::http::response::Reply;
+use crate::server::http::call::refuse_others;
 use crate::server::keys::hash::ApiKey;
 use crate::server::keys::token::{Claims, TokenUse};
-use crate::server::principal::Principal;
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Author, References, Row, Source, Transaction};
+use crate::server::store::Author;
 
 /// The field of the document of a login, which a token for a program lacks. No response contains it.
 pub(super) const LOGIN: &str = "login";

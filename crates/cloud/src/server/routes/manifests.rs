@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use axum::response::Response;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
-use crate::models::{Document, Kind, MAX_SPEC};
-use crate::server::Error;
-use crate::server::http::call::Call;
-use crate::server::http::response::{respond_with, text};
+use super::prelude::*;
+use crate::models::{Document, MAX_SPEC};
+use crate::server::http::response::respond_with;
 use crate::server::http::response_budget::{Held, holding};
-use crate::server::state::AppState;
-use crate::server::store::{Source, StoreError};
+use crate::server::store::StoreError;
 
 /// The id of the version of a plugin.
 pub(super) fn version_of(plugin: &Map<String, Value>) -> String {

@@ -3,20 +3,8 @@
 //! There is always one. Only operators add and remove operators, and delete an organization that is an operator's home.
 //! A user who cannot log in does not become one, because nobody else could set the password afterwards.
 
-use axum::response::Response;
-use http::StatusCode;
-use serde_json::{Value, json};
-
-use super::idempotency::write;
-use super::representation::unix_millis;
-use crate::models::Kind;
-use crate::server::Error;
+use super::prelude::*;
 use crate::server::access::operators::keep_one;
-use crate::server::http::call::Call;
-use crate::server::http::response::{Reply, respond};
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{References, Row, Source};
 
 fn shown(operator: &Row, user: &Row) -> Value {
     let field_of_user = |field: &str| user.spec.get(field).cloned().unwrap_or_default();

@@ -3,23 +3,12 @@
 
 use std::ops::ControlFlow;
 
-use axum::response::Response;
-use serde_json::{Map, Value};
-
-use super::idempotency::write;
 use super::lists::{Page, cached, scopes, unknown_cursor};
+use super::prelude::*;
 use super::references::resolve_references;
-use super::representation::shown;
-use crate::models::Kind;
-use crate::server::Error;
-use crate::server::access::resource_path::{ResourcePath, find};
-use crate::server::http::call::Call;
+use crate::server::access::resource_path::find;
 use crate::server::http::list_cache::{CacheScope, CachedList};
-use crate::server::http::response::{Reply, respond, text};
 use crate::server::http::response_budget::Held;
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Listed, Row, Source as _};
 
 /// Lists the rules of all roles.
 pub(super) async fn list(app: &AppState, call: &Call) -> Result<Response, Error> {

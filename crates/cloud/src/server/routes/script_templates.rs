@@ -2,25 +2,15 @@
 //! organization, and for a version or for any. It is the same for all nodes and upgrades, and learns the version from
 //! its environment. It has no signatures: one is for a single upgrade.
 
-use axum::response::Response;
-use serde_json::{Map, Value, json};
 use tidewaiter_upgrade::signed::is_signed;
 
-use super::idempotency::write;
 use super::lists::all;
-use super::representation::unix_millis;
+use super::prelude::*;
 use super::stored_scripts::{parse_script, script_response, store};
-use crate::models::Kind;
 use crate::models::values::TargetVersion;
-use crate::server::Error;
-use crate::server::access::resource_path::ResourcePath;
-use crate::server::http::call::Call;
 use crate::server::http::conditions::Condition;
 use crate::server::http::endpoint::Input;
-use crate::server::http::response::Reply;
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Listed, Row, Source, StoreError};
+use crate::server::store::StoreError;
 
 /// The name of the template for all versions.
 const ANY: &str = "any";

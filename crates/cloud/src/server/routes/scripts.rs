@@ -3,25 +3,16 @@
 
 use std::ops::ControlFlow;
 
-use axum::response::Response;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 use tidewaiter_upgrade::signed::{Statement, digest as script_digest, is_signed, statements};
 use zeroize::Zeroizing;
 
 use super::clusters::node_row;
-use super::idempotency::write;
+use super::prelude::*;
 use super::script_templates::template;
 use super::stored_scripts::{parse_script, script_response, store};
-use crate::models::Kind;
 use crate::models::values::KubernetesVersion;
-use crate::server::Error;
-use crate::server::access::resource_path::ResourcePath;
-use crate::server::http::call::Call;
-use crate::server::http::response::Reply;
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Listed, Row, ScriptWindow as Window, Source};
+use crate::server::store::ScriptWindow as Window;
 
 /// The validity of a signature of the server: an agent asks for the script when it is the turn of its node.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(24);

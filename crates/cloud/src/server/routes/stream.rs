@@ -10,27 +10,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse as _, Response};
 use futures::stream;
 use http::HeaderName;
 use http::header::AUTHORIZATION;
-use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use crate::models::{HEARTBEAT_HEADER, Kind};
-use crate::server::Error;
+use super::prelude::*;
+use crate::models::HEARTBEAT_HEADER;
 use crate::server::access::permission::allow;
-use crate::server::access::resource_path::ResourcePath;
-use crate::server::digest::uuid;
-use crate::server::http::call::{Call, PathIds};
+use crate::server::http::call::PathIds;
 use crate::server::http::endpoint::Endpoint;
 use crate::server::http::headers::LAST_EVENT_ID;
 use crate::server::http::response::set;
 use crate::server::keys::token::{AcceptedUses, Claims};
 use crate::server::principal::Authenticated;
-use crate::server::state::AppState;
 
 /// The interval of comments, by which both sides detect a dead connection, in seconds. A client is told of it in the
 /// head.
