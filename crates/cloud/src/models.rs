@@ -51,14 +51,14 @@ pub use fields::{Fields, Model};
 pub use label::{
     CLUSTER_LABEL_PREFIX, ClusterLabel, ClusterLabelSpec, NODE_POOL_LABEL_PREFIX, NodePoolLabel, NodePoolLabelSpec,
 };
-pub use login::{Accepted, Login, Token};
+pub use login::Login;
 pub use manifests::{Job, Jobs, Manifest, PluginManifests};
 pub use node::{Node, NodeSpec, NodeStatusReport};
-pub use node_pool::{Autoscaling, KubernetesMode, NodePool, NodePoolChange, NodePoolSpec, ScalingStrategy};
+pub use node_pool::{Autoscaling, KubernetesMode, NodePool, NodePoolSpec, ScalingStrategy};
 pub use open_object::OpenObject;
 pub use org_role::OrgRole;
 pub use organization::{Organization, OrganizationSpec};
-pub use plugin::{Plugin, PluginChange, PluginSpec};
+pub use plugin::{Plugin, PluginSpec};
 pub use provider::{Provider, ProviderSpec};
 pub use registry::{Registry, RegistryProvider, RegistrySpec};
 pub use resource::{

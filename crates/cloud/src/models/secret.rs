@@ -1,4 +1,4 @@
-//! Secrets are never printed, and serialized only by the one view of each kind named `revealed`.
+//! Secrets are never printed, and written only by [`Credentials::revealed`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -64,11 +64,6 @@ impl Credentials {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Secret> {
         self.0.get(name)
-    }
-
-    /// The names alone.
-    pub fn names(&self) -> impl Iterator<Item = &CredentialName> {
-        self.0.keys()
     }
 
     /// Names and texts, for the response to a cluster, and for encryption.
