@@ -81,37 +81,21 @@ use uuid::Uuid;
 
 kind::kinds! {
     resources {
-        /// The owner of all other objects.
         Organization: OrganizationSpec,
-        /// Owned by the user's home organization.
         User: UserSpec,
-        /// Of an organization.
         Team: TeamSpec,
-        /// Of an organization.
         Registry: RegistrySpec,
-        /// Of an organization.
         Provider: ProviderSpec,
-        /// Of an organization.
         Cluster: ClusterSpec,
-        /// Of an organization.
         Role: RoleSpec,
-        /// Of an organization.
         RoleBinding: RoleBindingSpec,
-        /// Of a user.
         SshKey: SshKeySpec,
-        /// Of a cluster.
         Plugin: PluginSpec,
-        /// Of a cluster.
         ClusterLabel: ClusterLabelSpec,
-        /// Of a cluster.
         NodePool: NodePoolSpec,
-        /// Of a cluster.
         AutoscalingPolicy: AutoscalingPolicySpec,
-        /// Of a cluster.
         Upgrade: UpgradeSpec,
-        /// Of a node pool.
         NodePoolLabel: NodePoolLabelSpec,
-        /// Of a node pool.
         Node: NodeSpec,
     }
     others {

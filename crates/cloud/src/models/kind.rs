@@ -10,12 +10,15 @@ use super::{Document, InvalidField, Kind, Unknown, document};
 /// Defines the enum of kinds. The facts of a resource are stated beside its model; those of the others here.
 macro_rules! kinds {
     (
-        resources { $($(#[$doc:meta])* $kind:ident: $spec:ty,)+ }
+        resources { $($kind:ident: $spec:ident,)+ }
         others { $($(#[$other_doc:meta])* $other:ident: $facts:expr,)+ }
     ) => {
         /// A kind of object. A resource refers only to resources that are listed before it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Kind { $($(#[$doc])* $kind,)+ $($(#[$other_doc])* $other,)+ }
+        pub enum Kind {
+            $(#[doc = concat!("That of a [`", stringify!($spec), "`].")] $kind,)+
+            $($(#[$other_doc])* $other,)+
+        }
 
         impl Kind {
             /// All kinds.
