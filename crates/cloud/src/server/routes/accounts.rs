@@ -144,23 +144,14 @@ pub(super) async fn change_password(app: &AppState, call: &Call) -> Result<Respo
         let reason = "is the same as old_password: choose another one";
         return Err(Refusal::field("new_password", reason).into());
     }
-    let asker = &call.caller()?.principal;
-    let hash = hash_password(&app.limits, &*app.clock, asker, &mut body, "new_password").await?;
+    let hash = hash_password(app, call, &mut body, "new_password").await?;
     let hash = hash.ok_or_else(|| Refusal::field("new_password", "is missing"))?;
     refuse_others(&body)?;
     let id = call.owner();
     let attempt = app.guesses.attempt(&id, call.client)?;
     let stored = app.store.get(Kind::Password, &id).await?.map(|row| row.secret.0);
-    if !verify(
-        &app.limits,
-        &*app.clock,
-        old,
-        stored,
-        &asker.organization().to_string(),
-        attempt,
-    )
-    .await?
-    {
+    let home = call.caller()?.principal.organization().to_string();
+    if !verify(app, old, stored, &home, attempt).await? {
         failed_login(app, call, Kind::User, Some(&own_row(app, call).await?));
         return Err(Refusal::field("old_password", "is not your current password").into());
     }

@@ -176,10 +176,7 @@ pub(super) async fn assign(app: &AppState, call: &Call) -> Result<Response, Erro
             cluster_id: resource.cluster.clone(),
             parent_id: resource.pool.clone(),
             owner_id: owner,
-            spec: json!({ "policy_id": resource.id })
-                .as_object()
-                .cloned()
-                .unwrap_or_default(),
+            spec: Map::from_iter([("policy_id".to_owned(), resource.id.clone().into())]),
             ..Row::new(Kind::PolicyAssignment, assignment_id(&resource))
         };
         let references = References::to(Kind::AutoscalingPolicy, &resource.id);

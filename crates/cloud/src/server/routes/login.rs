@@ -37,16 +37,8 @@ async fn with_password(app: &AppState, call: &Call) -> Result<Response, Error> {
     };
     let stored = password.as_ref().map(|row| row.secret.0.clone());
     let organization = user.as_ref().map_or("", |user| &user.organization_id);
-    if !verify(
-        &app.limits,
-        &*app.clock,
-        login.password.expose().to_owned(),
-        stored,
-        organization,
-        attempt,
-    )
-    .await?
-    {
+    let given = login.password.expose().to_owned();
+    if !verify(app, given, stored, organization, attempt).await? {
         failed_login(app, call, Kind::User, user.as_ref());
         return Err(Refusal::new(
             http::StatusCode::UNAUTHORIZED,

@@ -150,14 +150,7 @@ fn parse_role(body: &mut Map<String, Value>) -> Result<Option<OrgRole>, Refusal>
 pub(super) async fn create(app: &AppState, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
     let role = parse_role(&mut body)?.unwrap_or(OrgRole::Member);
-    let password = hash_password(
-        &app.limits,
-        &*app.clock,
-        &call.caller()?.principal,
-        &mut body,
-        "password",
-    )
-    .await?;
+    let password = hash_password(app, call, &mut body, "password").await?;
     let document = Kind::User.read_value(&Value::Object(body))?;
     let organization = call.key("organization_id")?;
     let asker = call.caller()?.principal.clone();
@@ -255,14 +248,7 @@ pub(super) async fn set_role(app: &AppState, call: &Call) -> Result<Response, Er
 
 pub(super) async fn set_password(app: &AppState, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
-    let hash = hash_password(
-        &app.limits,
-        &*app.clock,
-        &call.caller()?.principal,
-        &mut body,
-        "password",
-    )
-    .await?;
+    let hash = hash_password(app, call, &mut body, "password").await?;
     let hash = hash.ok_or_else(|| Refusal::field("password", "is missing"))?;
     refuse_others(&body)?;
     let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
