@@ -108,6 +108,17 @@ macro_rules! shown_and_read {
 }
 pub(super) use shown_and_read;
 
+/// Asserts which texts are values of a type.
+#[cfg(test)]
+macro_rules! assert_values {
+    ($type:ty: [$($good:expr),*] not [$($bad:expr),+]) => {
+        $(assert!(str::parse::<$type>(&$good).is_ok(), "{:?}", $good);)*
+        $(assert!(str::parse::<$type>(&$bad).is_err(), "{:?}", $bad);)+
+    };
+}
+#[cfg(test)]
+pub(super) use assert_values;
+
 /// Parsing, for types with `FromStr`. An error says what is `wanted`.
 macro_rules! read_as_text {
     ($type:ident, $wanted:expr) => {

@@ -52,73 +52,37 @@ fn resource_name(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidewaiter_api::InvalidValue;
+    use crate::models::values::assert_values;
 
-    fn table<T: std::str::FromStr<Err = InvalidValue>>(good: &[&str], bad: &[&str]) {
-        for text in good {
-            assert!(text.parse::<T>().is_ok(), "{text:?}");
-        }
-        for text in bad.iter().chain(&["a\n", "a\0", "\u{430}", &"a".repeat(300)]) {
-            assert!(text.parse::<T>().is_err(), "{text:?}");
-        }
+    macro_rules! table {
+        ($type:ty: $good:tt not [$($bad:expr),+]) => {
+            assert_values! { $type: $good not [$($bad),+, "a\n", "a\0", "\u{430}", "a".repeat(300)] }
+        };
     }
 
     #[test]
     fn words_of_rules() {
-        table::<Verb>(
-            &[
-                "*",
-                "get",
-                "deletecollection",
-                "use",
-                "create-on",
-                "impersonate:user-info",
-                "impersonate-on:user-info:get",
-            ],
-            &["", "Get", "get*", "get,list", "1a"],
-        );
-        table::<ApiGroup>(
-            &["", "*", "apps", "rbac.authorization.k8s.io"],
-            &["Apps", "apps/v1", "a..b", ".a", "*.a", "a_b"],
-        );
-        table::<Resource>(
-            &[
-                "*",
-                "pods",
-                "pods/log",
-                "*/scale",
-                "pods/*",
-                "services/proxy",
-                "userextras/example.com/team_id",
-            ],
-            &[
-                "",
-                "/",
-                "pods/",
-                "/log",
-                "Pods",
-                "po*",
-                "pods,secrets",
-                "pods//log",
-                "a.b",
-            ],
-        );
-        table::<ResourceName>(
-            &[
-                "a",
-                "system:node:x",
-                "a.b",
-                "A_b",
-                "example.com/*",
-                "kubernetes.io/kubelet-serving",
-                "https://a/b#c%20",
-                "Domain Admins",
-            ],
-            &["", ".", "..", " a", "a ", " "],
-        );
-        table::<NonResourceUrl>(
-            &["*", "/", "/healthz", "/metrics/*", "/api*"],
-            &["", "healthz", "/a/*/b", "/a?b", "/a b", "//\\", "**", "/**"],
-        );
+        table! { Verb:
+            ["*", "get", "deletecollection", "use", "create-on", "impersonate:user-info", "impersonate-on:user-info:get"]
+            not ["", "Get", "get*", "get,list", "1a"]
+        }
+        table! { ApiGroup:
+            ["", "*", "apps", "rbac.authorization.k8s.io"] not ["Apps", "apps/v1", "a..b", ".a", "*.a", "a_b"]
+        }
+        table! { Resource:
+            ["*", "pods", "pods/log", "*/scale", "pods/*", "services/proxy", "userextras/example.com/team_id"]
+            not ["", "/", "pods/", "/log", "Pods", "po*", "pods,secrets", "pods//log", "a.b"]
+        }
+        table! { ResourceName:
+            [
+                "a", "system:node:x", "a.b", "A_b", "example.com/*", "kubernetes.io/kubelet-serving",
+                "https://a/b#c%20", "Domain Admins"
+            ]
+            not ["", ".", "..", " a", "a ", " "]
+        }
+        table! { NonResourceUrl:
+            ["*", "/", "/healthz", "/metrics/*", "/api*"]
+            not ["", "healthz", "/a/*/b", "/a?b", "/a b", "//\\", "**", "/**"]
+        }
     }
 }

@@ -116,52 +116,24 @@ fn description(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidewaiter_api::InvalidValue;
-
-    fn table<T: std::str::FromStr<Err = InvalidValue>>(good: &[&str], bad: &[&str]) {
-        for text in good {
-            assert!(text.parse::<T>().is_ok(), "{text:?}");
-        }
-        for text in bad {
-            assert!(text.parse::<T>().is_err(), "{text:?}");
-        }
-    }
+    use crate::models::values::assert_values;
 
     #[test]
     fn people_may_have_names_in_their_own_alphabet() {
-        table::<DisplayName>(
-            &[
-                "a",
-                "Zo\u{eb} O'Neill",
-                "\u{674e}\u{56db}",
-                "e\u{301}",
-                &"\u{e4}".repeat(128),
-            ],
-            &[
-                "",
-                " a",
-                "a ",
-                "a\nb",
-                "a\tb",
-                "\u{1b}[31m",
-                "\u{202e}a",
-                "a\u{200b}b",
-                "\u{85}",
-                &"a".repeat(129),
-            ],
-        );
-        table::<Description>(
-            &["", " two words ", &"\u{e4}".repeat(1024)],
-            &["a\nb", "\0", "\u{2028}", &"a".repeat(1025)],
-        );
+        assert_values! { DisplayName:
+            ["a", "Zo\u{eb} O'Neill", "\u{674e}\u{56db}", "e\u{301}", "\u{e4}".repeat(128)]
+            not ["", " a", "a ", "a\nb", "a\tb", "\u{1b}[31m", "\u{202e}a", "a\u{200b}b", "\u{85}", "a".repeat(129)]
+        }
+        assert_values! { Description:
+            ["", " two words ", "\u{e4}".repeat(1024)] not ["a\nb", "\0", "\u{2028}", "a".repeat(1025)]
+        }
     }
 
     #[test]
     fn references_to_plugins_and_signatures() {
-        table::<PluginReference>(
-            &["CNI", "metrics/prometheus"],
-            &["", "/", "a/", "/a", "a/b/c", "a b", &"a".repeat(64)],
-        );
+        assert_values! { PluginReference:
+            ["CNI", "metrics/prometheus"] not ["", "/", "a/", "/a", "a/b/c", "a b", "a".repeat(64)]
+        }
         let (short, long) = ("A".repeat(86), "A".repeat(99));
         let lines = [
             "untrusted comment: a".to_owned(),
@@ -170,82 +142,44 @@ mod tests {
             format!("{short}=="),
         ];
         let good = lines.join("\n");
-        table::<DetachedSignature>(
-            &[&good, &format!("{good}\n")],
-            &[
-                "",
-                "\n\n\n",
-                &lines[..3].join("\n"),
-                &format!("{good}\n\n"),
-                &good.replace('A', "\u{e4}"),
-                &good.replace('\n', "\r\n"),
-            ],
-        );
+        assert_values! { DetachedSignature:
+            [good, format!("{good}\n")]
+            not ["", "\n\n\n", lines[..3].join("\n"), format!("{good}\n\n"), good.replace('A', "\u{e4}"), good.replace('\n', "\r\n")]
+        }
         for number in 0..4 {
             let mut broken = lines.clone();
             broken[number] = "a".to_owned();
-            table::<DetachedSignature>(&[], &[&broken.join("\n")]);
+            assert_values! { DetachedSignature: [] not [broken.join("\n")] }
         }
     }
 
     #[test]
     fn email_addresses() {
-        table::<Email>(
-            &["a@b", "alice+dev@example.com"],
-            &[
-                "",
-                "a",
-                "@b",
-                "a@",
-                "a@b@c",
-                "a@b..c",
-                "a b@c",
-                "a@b\n",
-                "<a@b>",
-                "\u{e4}@b.c",
-                &format!("a@{}", "b".repeat(253)),
-            ],
-        );
+        assert_values! { Email:
+            ["a@b", "alice+dev@example.com"]
+            not ["", "a", "@b", "a@", "a@b@c", "a@b..c", "a b@c", "a@b\n", "<a@b>", "\u{e4}@b.c", format!("a@{}", "b".repeat(253))]
+        }
     }
 
     #[test]
     fn words_that_programs_compare() {
-        table::<Slug>(
-            &[
-                "CNI",
-                "cloud_controller_manager",
-                "digital-ocean",
-                "v1.2",
-                &"a".repeat(63),
-            ],
-            &["", "_a", "-a", "..", "a/b", "a b", "a\n", "\u{430}", &"a".repeat(64)],
-        );
-        table::<Namespace>(
-            &["a", "kube-system", "0", &"a".repeat(63)],
-            &[
-                "",
-                "A",
-                "-a",
-                "a-",
-                "a.b",
-                "a_b",
-                "a/b",
-                "a\n",
-                "\u{e4}",
-                &"a".repeat(64),
-            ],
-        );
-        table::<StatusType>(
-            &["RUNNING", "a_1"],
-            &["", "A B", "A-B", "\u{c4}", "A\n", &"A".repeat(64)],
-        );
+        assert_values! { Slug:
+            ["CNI", "cloud_controller_manager", "digital-ocean", "v1.2", "a".repeat(63)]
+            not ["", "_a", "-a", "..", "a/b", "a b", "a\n", "\u{430}", "a".repeat(64)]
+        }
+        assert_values! { Namespace:
+            ["a", "kube-system", "0", "a".repeat(63)]
+            not ["", "A", "-a", "a-", "a.b", "a_b", "a/b", "a\n", "\u{e4}", "a".repeat(64)]
+        }
+        assert_values! { StatusType:
+            ["RUNNING", "a_1"] not ["", "A B", "A-B", "\u{c4}", "A\n", "A".repeat(64)]
+        }
     }
 
     #[test]
     fn telephone_numbers() {
-        table::<Phone>(
-            &["+1 (555) 01-00", "112"],
-            &["", "+", "call me", "1\n2", "\u{661}", &"1".repeat(33)],
-        );
+        assert_values! { Phone:
+            ["+1 (555) 01-00", "112"] not ["", "+", "call me", "1\n2", "\u{661}", "1".repeat(33)]
+        }
     }
 }

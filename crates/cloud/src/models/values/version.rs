@@ -89,19 +89,8 @@ mod tests {
         assert_eq!("v1.12.3".parse::<TargetVersion>().unwrap().to_string(), "v1.12.3");
         assert_eq!("17.03.2-ce".parse::<VersionText>().unwrap().to_string(), "17.03.2-ce");
         let long = format!("1.2.3-{}", "a".repeat(63));
-        for text in [
-            "",
-            "v",
-            "1",
-            "1.2",
-            "01.2.3",
-            "1.2.3 ",
-            "1.2.3\n",
-            "1.2.x",
-            "latest",
-            "1.2.\u{663}",
-            &long,
-        ] {
+        let none = "|v|1|1.2|01.2.3|1.2.3 |1.2.3\n|1.2.x|latest|1.2.\u{663}";
+        for text in none.split('|').chain([&*long]) {
             assert!(text.parse::<Version>().is_err(), "{text:?}");
             assert!(text.parse::<KubernetesVersion>().is_err(), "{text:?}");
             assert!(format!("v{text}").parse::<TargetVersion>().is_err(), "{text:?}");
