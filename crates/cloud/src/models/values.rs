@@ -119,6 +119,24 @@ macro_rules! assert_values {
 #[cfg(test)]
 pub(super) use assert_values;
 
+/// Asserts which JSON is read as a type, how it is written, and which JSON is refused.
+#[cfg(test)]
+macro_rules! assert_read {
+    ($type:ty: [$($value:expr => $written:expr),+] not [$($bad:expr),+]) => {
+        let read = |value: &serde_json::Value| {
+            let at = $crate::models::fields::At::root(value, $crate::models::document::Unknown::Refuse);
+            <$type as $crate::models::fields::Read>::read(&at)
+        };
+        $({
+            let read = read(&serde_json::json!($value)).unwrap();
+            assert_eq!(serde_json::to_value(read).unwrap(), serde_json::json!($written));
+        })+
+        $(assert!(read(&serde_json::json!($bad)).is_err(), "{:?}", $bad);)+
+    };
+}
+#[cfg(test)]
+pub(super) use assert_read;
+
 /// Parsing, for types with `FromStr`. An error says what is `wanted`.
 macro_rules! read_as_text {
     ($type:ident, $wanted:expr) => {
