@@ -7,6 +7,9 @@
 //!
 //! The reasons for the design of each kind: `docs/design/cloud.md`.
 
+#![expect(missing_docs, reason = "a field or a function that its name explains has no comment")]
+#![expect(clippy::missing_errors_doc, reason = "an InvalidField names the field and the rule")]
+
 mod account;
 mod autoscaling;
 mod catalogue;

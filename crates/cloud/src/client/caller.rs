@@ -79,9 +79,6 @@ impl Client {
     }
 
     /// The keys with which the cloud signs tokens.
-    ///
-    /// # Errors
-    /// If there is no complete response; see [`ClientError`].
     pub async fn published_keys(&self) -> Result<PublishedKeys, ClientError> {
         let request = Request::new(Method::GET, Path::well_known("jwks.json"));
         let answer = self.request(&request).await?;

@@ -80,7 +80,6 @@ model! {
 pub struct Finite(serde_json::Number);
 
 impl Finite {
-    /// The number.
     #[must_use]
     pub fn get(&self) -> f64 {
         self.0.as_f64().unwrap_or_default()

@@ -36,9 +36,6 @@ pub trait Model: Sized {
 
     /// Checks the rules that span fields. An unknown field is reported first: it may be the misspelled one that a rule
     /// misses. Only those of a flattened object are checked before.
-    ///
-    /// # Errors
-    /// The first violated rule.
     fn check_rules(&self, _fields: &Fields<'_>) -> Result<(), InvalidField> {
         Ok(())
     }

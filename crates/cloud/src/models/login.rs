@@ -9,9 +9,7 @@ use super::{Fields, InvalidField, Model, Secret, schema};
 /// The body of `POST /v3/login/METHOD`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Login {
-    /// The user's e-mail address.
     pub email: Email,
-    /// The user's password.
     pub password: Secret,
 }
 

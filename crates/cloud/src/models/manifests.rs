@@ -51,7 +51,6 @@ pub struct Manifest(OpenObject);
 pub struct Job(Manifest);
 
 impl Manifest {
-    /// The object.
     #[must_use]
     pub fn object(&self) -> &Map<String, Value> {
         &self.0.0
@@ -59,7 +58,6 @@ impl Manifest {
 }
 
 impl Job {
-    /// The object.
     #[must_use]
     pub fn object(&self) -> &Map<String, Value> {
         self.0.object()

@@ -36,7 +36,6 @@ impl RegistryProvider {
 
 /// The settings of a registry. `Serialize` omits the credentials.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct RegistrySpec {
     pub description: Description,
     pub provider: RegistryProvider,
@@ -48,7 +47,6 @@ pub struct RegistrySpec {
 
 /// A registry, with its credentials for callers who may see them.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Registry {
     pub id: RegistryId,
     pub added_at: Option<UnixMillis>,

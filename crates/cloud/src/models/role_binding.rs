@@ -21,9 +21,7 @@ words! {
 /// The subject of a role binding. On the wire: `type`, `user_id` and `team_id`; the id that does not apply is `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingSubject {
-    /// A user.
     User(UserId),
-    /// A team.
     Team(TeamId),
 }
 

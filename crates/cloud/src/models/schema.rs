@@ -29,14 +29,12 @@ const COMPONENTS: &str = "#/components/schemas/";
 
 /// The schema of a type, with all schemas that it refers to.
 pub struct Described {
-    /// The name of the type.
     pub name: String,
     derived: BTreeMap<String, RefOr<Schema>>,
     closed: bool,
 }
 
 impl Described {
-    /// The schema of `T`.
     #[must_use]
     pub fn of<T: ToSchema>() -> Self {
         let name = T::name().into_owned();

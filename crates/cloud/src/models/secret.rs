@@ -23,7 +23,6 @@ const WANTED: &str = "a string of 1 to 16384 bytes without NUL";
 pub struct Secret(SecretString);
 
 impl Secret {
-    /// The text.
     #[must_use]
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
@@ -60,7 +59,6 @@ impl Read for Secret {
 pub struct Credentials(BTreeMap<CredentialName, Secret>);
 
 impl Credentials {
-    /// The secret with the name `name`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Secret> {
         self.0.get(name)

@@ -119,7 +119,6 @@ model! {
 pub struct UpgradeScript(String);
 
 impl UpgradeScript {
-    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -41,7 +41,6 @@ macro_rules! text_value {
         pub struct $type(String);
 
         impl $type {
-            /// The text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -171,7 +170,6 @@ macro_rules! words {
         }
 
         impl $type {
-            /// The word.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {

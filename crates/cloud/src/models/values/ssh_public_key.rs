@@ -23,7 +23,6 @@ pub struct SshPublicKey {
 }
 
 impl SshPublicKey {
-    /// The line.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.line

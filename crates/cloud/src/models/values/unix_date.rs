@@ -29,7 +29,6 @@ impl UnixDate {
         Self(Timestamp::from_second(time.as_second()).unwrap_or(time))
     }
 
-    /// The time.
     #[must_use]
     pub fn get(self) -> Timestamp {
         self.0

@@ -27,7 +27,6 @@ impl UnixMillis {
         (time >= Timestamp::UNIX_EPOCH).then_some(Self(milliseconds))
     }
 
-    /// The time.
     #[must_use]
     pub fn get(self) -> Timestamp {
         self.0

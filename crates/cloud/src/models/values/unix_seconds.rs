@@ -22,7 +22,6 @@ impl UnixSeconds {
         (seconds < END).then_some(Self(seconds))
     }
 
-    /// The seconds.
     #[must_use]
     pub fn get(self) -> u64 {
         self.0
