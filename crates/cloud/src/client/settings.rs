@@ -158,10 +158,8 @@ impl ClientSettings {
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<CloudEnvironment, SettingsError> {
         let variables = Variables::new(variables);
-        let api: BaseUrl = variables.required(
-            "API_BASE_URL",
-            "the URL of the cloud, for example https://cloud.example.com",
-        )?;
+        let wanted = "the URL of the cloud, for example https://cloud.example.com";
+        let api: BaseUrl = variables.required("API_BASE_URL", wanted)?;
         let mut settings = Self::new(api.clone());
         settings.provision = variables.optional("PROVISION_BASE_URL")?.unwrap_or_else(|| api.clone());
         settings.auth = variables.optional("AUTH_BASE_URL")?.unwrap_or(api);
@@ -169,10 +167,8 @@ impl ClientSettings {
             organization: variables.required("ORGANIZATION_ID", "the id of the cluster's organization")?,
             id: variables.required("CLUSTER_ID", "the id of the cluster in the cloud")?,
         };
-        settings.token = Some(variables.required(
-            "CLUSTER_API_KEY",
-            "the API key that the cloud returned when the cluster was attached",
-        )?);
+        let wanted = "the API key that the cloud returned when the cluster was attached";
+        settings.token = Some(variables.required("CLUSTER_API_KEY", wanted)?);
         if let Some(Interval(interval)) = variables.optional("SYNC_INTERVAL_SEC")? {
             settings.sync_interval = interval;
         }

@@ -333,10 +333,8 @@ async fn read(request: &Request, response: Response, most: usize) -> Result<Byte
             source: Some(error.without_url()),
         })?;
         if whole.len() + part.len() > most {
-            return Err(ClientError::invalid(
-                request,
-                format!("the body is larger than {} KiB", most / 1024),
-            ));
+            let reason = format!("the body is larger than {} KiB", most / 1024);
+            return Err(ClientError::invalid(request, reason));
         }
         whole.extend_from_slice(&part);
     }

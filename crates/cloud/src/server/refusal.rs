@@ -32,19 +32,15 @@ impl Refusal {
     /// The object does not exist, or the caller may not see it: both give the same response.
     #[must_use]
     pub fn not_found() -> Self {
-        Self::new(
-            StatusCode::NOT_FOUND,
-            "the object does not exist, or you may not see it",
-        )
+        let message = "the object does not exist, or you may not see it";
+        Self::new(StatusCode::NOT_FOUND, message)
     }
 
     /// The token is missing or invalid.
     #[must_use]
     pub fn unauthenticated() -> Self {
-        Self::new(
-            StatusCode::UNAUTHORIZED,
-            "no valid token: log in and send Authorization: JWT TOKEN",
-        )
+        let message = "no valid token: log in and send Authorization: JWT TOKEN";
+        Self::new(StatusCode::UNAUTHORIZED, message)
     }
 
     /// The caller may see the object, but lacks the permission.
@@ -88,10 +84,8 @@ impl Refusal {
     /// The object has changed since the caller read it.
     #[must_use]
     pub fn changed() -> Self {
-        Self::new(
-            StatusCode::PRECONDITION_FAILED,
-            "If-Match: the object has changed; get it again and repeat the change",
-        )
+        let message = "If-Match: the object has changed; get it again and repeat the change";
+        Self::new(StatusCode::PRECONDITION_FAILED, message)
     }
 
     /// The body of the response.

@@ -159,11 +159,8 @@ async fn answer(
         },
         headers: parts.headers,
     };
-    allow(
-        endpoint.may,
-        call.caller.as_ref().map(|caller| &caller.principal),
-        call.path_ids(),
-    )?;
+    let principal = call.caller.as_ref().map(|caller| &caller.principal);
+    allow(endpoint.may, principal, call.path_ids())?;
     call.refuse_unchecked_conditions()?;
     call.check_query()?;
     let share = call.share();

@@ -231,12 +231,8 @@ pub(super) async fn create_token(app: &AppState, call: &Call, default: Option<u3
     let name: DisplayName = name.parse().map_err(|error| Refusal::field("name", error))?;
     let seconds = body.remove("expires_in_seconds").and_then(|seconds| seconds.as_u64());
     let seconds = seconds.filter(|seconds| (60..=u64::from(LONGEST)).contains(seconds));
-    let wanted = || {
-        Refusal::field(
-            "expires_in_seconds",
-            format!("must be a whole number from 60 to {LONGEST}"),
-        )
-    };
+    let rule = format!("must be a whole number from 60 to {LONGEST}");
+    let wanted = || Refusal::field("expires_in_seconds", rule);
     let seconds = seconds
         .and_then(|seconds| i64::try_from(seconds).ok())
         .ok_or_else(wanted)?;

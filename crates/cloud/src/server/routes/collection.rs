@@ -155,13 +155,8 @@ pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Erro
         only_own_key(transaction, &resource.user, &document, Some(&before)).await?;
         let references =
             resolve_references(transaction, kind, &before.parent_id, &before.organization_id, &document).await?;
-        let secret = state.sealed(
-            kind,
-            &before.id,
-            &before.organization_id,
-            document.credentials.as_ref(),
-            Some(&before),
-        )?;
+        let (organization, credentials) = (&before.organization_id, document.credentials.as_ref());
+        let secret = state.sealed(kind, &before.id, organization, credentials, Some(&before))?;
         let after = transaction.update(&before, document.spec, secret, &references).await?;
         if kind == Kind::SshKey && after != before {
             super::users::notify_other_organizations(transaction, &after).await?;

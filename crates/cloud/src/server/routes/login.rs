@@ -40,11 +40,8 @@ async fn with_password(app: &AppState, call: &Call) -> Result<Response, Error> {
     let given = login.password.expose().to_owned();
     if !verify(app, given, stored, organization, attempt).await? {
         failed_login(app, call, Kind::User, user.as_ref());
-        return Err(Refusal::new(
-            http::StatusCode::UNAUTHORIZED,
-            "the e-mail address or the password is wrong",
-        )
-        .into());
+        let message = "the e-mail address or the password is wrong";
+        return Err(Refusal::new(http::StatusCode::UNAUTHORIZED, message).into());
     }
     let password = password.ok_or_else(Refusal::not_found)?;
     let token_use = TokenUse::User(UserId(crate::server::digest::uuid(&password.id)));
@@ -110,11 +107,8 @@ async fn with_key(app: &AppState, call: &Call) -> Result<Response, Error> {
     let Principal::Cluster { id, .. } = principal else {
         return Err(Refusal::not_found().into());
     };
-    let claims = Claims::new(
-        TokenUse::Cluster(ClusterId(id)),
-        app.clock.now(),
-        app.parts.lives.cluster,
-    );
+    let token_use = TokenUse::Cluster(ClusterId(id));
+    let claims = Claims::new(token_use, app.clock.now(), app.parts.lives.cluster);
     let row = app.store.get(Kind::ApiKey, &key.id().to_string()).await?;
     let row = row.ok_or_else(Refusal::unauthenticated)?;
     logged_in(app, call, principal.actor(), claims, row, Kind::ApiKey).await

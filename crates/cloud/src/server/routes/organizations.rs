@@ -31,10 +31,8 @@ pub(super) async fn create_organization(app: &AppState, call: &Call) -> Result<R
     create_idempotent(app, call, async move |transaction| {
         let row = new_organization(transaction, document.spec, &owner).await?;
         join(transaction, &row.id, &owner, OrgRole::Owner, &owner).await?;
-        Ok(Reply::made(
-            format!("/v3/organizations/{}", row.id),
-            &shown(&state, &row, false)?,
-        ))
+        let path = format!("/v3/organizations/{}", row.id);
+        Ok(Reply::made(path, &shown(&state, &row, false)?))
     })
     .await
 }

@@ -105,14 +105,8 @@ pub(super) async fn delete(app: &AppState, call: &Call) -> Result<Response, Erro
             rules.remove(place);
         }
         let document = Kind::Role.read_changed(&Value::Object(spec), &role.spec)?;
-        let references = resolve_references(
-            transaction,
-            Kind::Role,
-            &role.parent_id,
-            &role.organization_id,
-            &document,
-        )
-        .await?;
+        let (parent, organization) = (&role.parent_id, &role.organization_id);
+        let references = resolve_references(transaction, Kind::Role, parent, organization, &document).await?;
         transaction
             .update(&role, document.spec, String::new(), &references)
             .await?;

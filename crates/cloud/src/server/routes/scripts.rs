@@ -31,10 +31,8 @@ fn script_id(upgrade: &str, node: &str) -> String {
 /// Refuses a script that is signed for something else: every node would refuse it, and has failed then.
 fn check_signed(script: &str, upgrade: &Row, node: Option<&Row>) -> Result<(), Refusal> {
     let refuse = |rule: String| {
-        Refusal::field(
-            "script",
-            format!("{rule}: sign it again with tidewaiter cloud sign-script"),
-        )
+        let reason = format!("{rule}: sign it again with tidewaiter cloud sign-script");
+        Refusal::field("script", reason)
     };
     let statements = statements(script).map_err(|error| refuse(error.to_string()))?;
     let digest = script_digest(script);

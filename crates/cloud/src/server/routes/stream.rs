@@ -87,17 +87,12 @@ pub(super) async fn events(app: &AppState, call: &Call) -> Result<Response, Erro
     let heartbeat = KeepAlive::new().interval(Duration::from_secs(HEARTBEAT_SECONDS));
     let mut response = Sse::new(events).keep_alive(heartbeat).into_response();
     // A buffering proxy would delay the events indefinitely.
-    set(
-        response.headers_mut(),
-        HeaderName::from_static("x-accel-buffering"),
-        "no",
-    );
-    let heartbeat = HEARTBEAT_SECONDS.to_string();
-    set(
-        response.headers_mut(),
-        HeaderName::from_static(HEARTBEAT_HEADER),
-        &heartbeat,
-    );
+    for (name, value) in [
+        ("x-accel-buffering", "no"),
+        (HEARTBEAT_HEADER, &*HEARTBEAT_SECONDS.to_string()),
+    ] {
+        set(response.headers_mut(), HeaderName::from_static(name), value);
+    }
     Ok(response)
 }
 

@@ -211,11 +211,8 @@ impl Transaction {
             // A removed object loses its name before it is deleted.
             let statement = "INSERT INTO names (kind, scope_id, name, id) VALUES ($1, $2, $3, $4) \
                              ON CONFLICT (kind, scope_id, name) DO UPDATE SET id = excluded.id";
-            self.run(query(
-                statement,
-                &[row.kind.word(), &references.scope, &stored, &row.id],
-            ))
-            .await?;
+            let values: [&str; 4] = [row.kind.word(), &references.scope, &stored, &row.id];
+            self.run(query(statement, &values)).await?;
         }
         Ok(())
     }
