@@ -191,14 +191,11 @@ impl From<Said> for Caller {
                 role: membership.role,
             })
         });
+        let roles = said.metadata.and_then(|metadata| metadata.roles);
         Self {
             subject: subject.unwrap_or_default(),
             organizations: memberships.collect(),
-            roles: said
-                .metadata
-                .and_then(|metadata| metadata.roles)
-                .map(OneOrMore::into_vec)
-                .unwrap_or_default(),
+            roles: roles.map(OneOrMore::into_vec).unwrap_or_default(),
             audience: audience(&audiences),
         }
     }

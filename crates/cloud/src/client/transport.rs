@@ -70,16 +70,15 @@ pub(super) struct Transport {
 impl Transport {
     pub(super) fn new(settings: &ClientSettings, clock: SharedClock) -> Result<Self, SettingsError> {
         let plain = settings.bases().into_iter().find(|base| base.is_plain());
-        let shown = settings
-            .bases()
-            .into_iter()
-            .find(|base| base.is_plain() && !base.is_loopback());
+        let mut bases = settings.bases().into_iter();
+        let shown = bases.find(|base| base.is_plain() && !base.is_loopback());
         if let Some(base) = shown.filter(|_| !settings.allow_plain_http) {
             return Err(SettingsError::Plain(base.clone()));
         }
         let builder = || builder(settings, plain.is_some());
         let http = builder()?.build().map_err(SettingsError::Build)?;
         let unpooled = builder()?.pool_max_idle_per_host(0).build();
+        let token = settings.token.as_ref();
         Ok(Self {
             exchange: exchange(http.clone()),
             exchange_anew: exchange(unpooled.map_err(SettingsError::Build)?),
@@ -87,10 +86,7 @@ impl Transport {
             hedge_after: settings.hedge_after,
             hedge: Arc::new(Semaphore::new(1)),
             urls: Arc::new(settings.urls()),
-            token: settings
-                .token
-                .as_ref()
-                .map(|token| TokenSource::new(token, settings.token_file.clone())),
+            token: token.map(|token| TokenSource::new(token, settings.token_file.clone())),
             timeout: settings.timeout,
             availability: Arc::default(),
             clock,

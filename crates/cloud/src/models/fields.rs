@@ -302,10 +302,8 @@ impl<'a> Fields<'a> {
 
     fn nearest(&self, key: &str) -> String {
         let key: String = key.chars().take(64).collect();
-        let nearest = self
-            .known
-            .iter()
-            .min_by_key(|known| strsim::damerau_levenshtein(known, &key));
+        let known = self.known.iter();
+        let nearest = known.min_by_key(|known| strsim::damerau_levenshtein(known, &key));
         nearest.map_or_else(String::new, |known| format!("; the nearest known field is {known}"))
     }
 }

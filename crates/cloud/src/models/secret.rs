@@ -67,10 +67,8 @@ impl Credentials {
     /// Names and texts, for the response to a cluster, and for encryption.
     #[must_use]
     pub fn revealed(&self) -> BTreeMap<&str, &str> {
-        self.0
-            .iter()
-            .map(|(name, secret)| (name.as_str(), secret.expose()))
-            .collect()
+        let secrets = self.0.iter();
+        secrets.map(|(name, secret)| (name.as_str(), secret.expose())).collect()
     }
 }
 
@@ -92,10 +90,8 @@ impl PartialSchema for Credentials {
 
 impl Read for Credentials {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {
-        let map = at
-            .value
-            .as_object()
-            .ok_or_else(|| at.secret_must_be("an object with string values"))?;
+        let map = at.value.as_object();
+        let map = map.ok_or_else(|| at.secret_must_be("an object with string values"))?;
         if map.len() > MAX_CREDENTIALS {
             return Err(at.invalid(format!("has {} names, may have at most {MAX_CREDENTIALS}", map.len())));
         }

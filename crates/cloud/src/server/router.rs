@@ -59,11 +59,9 @@ pub(super) fn router(app: AppState, kit: Kit) -> Router {
         }
         router = router.route(path, routes);
     }
-    router
-        .fallback_service(not_found.with_state(()))
-        .method_not_allowed_fallback(method_not_allowed)
-        .with_state(app)
-        .merge(admin::router(kit))
+    let router = router.fallback_service(not_found.with_state(()));
+    let router = router.method_not_allowed_fallback(method_not_allowed);
+    router.with_state(app).merge(admin::router(kit))
 }
 
 async fn not_found(request: Request) -> Response {

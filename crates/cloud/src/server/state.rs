@@ -101,11 +101,8 @@ impl ServerState {
         sealed: &str,
     ) -> Result<Zeroizing<String>, Error> {
         let sealed = STANDARD.decode(sealed).map_err(Error::internal)?;
-        let opened = self
-            .sealer
-            .load()
-            .open(owner(kind, id, organization), &sealed)
-            .map_err(Error::internal)?;
+        let opened = self.sealer.load().open(owner(kind, id, organization), &sealed);
+        let opened = opened.map_err(Error::internal)?;
         let text = str::from_utf8(&opened).map_err(Error::internal)?;
         Ok(Zeroizing::new(text.to_owned()))
     }
@@ -113,10 +110,8 @@ impl ServerState {
     /// The credentials of `row`, as a JSON object for a response.
     pub(super) fn credentials(&self, row: &Row) -> Result<Option<Value>, Error> {
         let opened = self.open(row)?;
-        opened
-            .map(|text| serde_json::from_str(&text))
-            .transpose()
-            .map_err(Error::internal)
+        let read = opened.map(|text| serde_json::from_str(&text)).transpose();
+        read.map_err(Error::internal)
     }
 
     /// The secret column for `credentials`: unchanged if they are the same, because each encryption gives another

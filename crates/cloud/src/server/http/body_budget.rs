@@ -58,10 +58,8 @@ impl Budget {
         let of_organization = self.by_organization.wait_for(clock, organization, units).await;
         let of_organization = of_organization.map_err(|_| exceeded("its organization"))?;
         let of_all = timeout(clock, WAIT, Arc::clone(&self.all).acquire_many_owned(units)).await;
-        let of_all = of_all
-            .ok()
-            .and_then(Result::ok)
-            .ok_or_else(|| exceeded("all callers"))?;
+        let of_all = of_all.ok().and_then(Result::ok);
+        let of_all = of_all.ok_or_else(|| exceeded("all callers"))?;
         Ok(Reserved {
             _permits: [of_caller, of_organization, of_all],
         })

@@ -124,10 +124,8 @@ impl ApiKey {
     /// # Errors
     /// If the text is not an API key.
     pub fn parse(text: &str) -> Result<Self, InvalidApiKey> {
-        let (id, secret) = text
-            .strip_prefix(KEY_PREFIX)
-            .and_then(|rest| rest.split_once('_'))
-            .ok_or(InvalidApiKey)?;
+        let parts = text.strip_prefix(KEY_PREFIX).and_then(|rest| rest.split_once('_'));
+        let (id, secret) = parts.ok_or(InvalidApiKey)?;
         let parsed = Uuid::try_parse(id).map_err(|_| InvalidApiKey)?;
         if parsed.simple().to_string() != id {
             return Err(InvalidApiKey);

@@ -295,17 +295,14 @@ impl Wire {
 
     /// `None` if a claim is malformed. The audience is parsed only for the cluster; the caller compares it as a whole.
     fn claims(&self) -> Option<Claims> {
+        let teams = self.groups.iter().map(|group| named(group, TEAM_PREFIX));
         let token_use = match self.token_use {
             Kind::User => TokenUse::User(named(&self.sub, USER_PREFIX)?),
             Kind::Cluster => TokenUse::Cluster(named(&self.sub, CLUSTER)?),
             Kind::Kubernetes => TokenUse::Kubernetes {
                 user: named(&self.sub, USER_PREFIX)?,
                 cluster: named(&self.aud, CLUSTER_AUDIENCE)?,
-                teams: self
-                    .groups
-                    .iter()
-                    .map(|group| named(group, TEAM_PREFIX))
-                    .collect::<Option<_>>()?,
+                teams: teams.collect::<Option<_>>()?,
             },
         };
         Some(Claims {

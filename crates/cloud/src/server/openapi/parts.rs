@@ -47,11 +47,8 @@ const REFUSALS: [(StatusCode, &str, &str); 14] = [
 
 /// The response of `status`, by its name.
 pub(super) fn response(status: StatusCode) -> Ref {
-    let name = REFUSALS
-        .iter()
-        .find(|(known, ..)| *known == status)
-        .map_or("InternalError", |(_, name, _)| *name);
-    Ref::from_response_name(name)
+    let found = REFUSALS.iter().find(|(known, ..)| *known == status);
+    Ref::from_response_name(found.map_or("InternalError", |(_, name, _)| *name))
 }
 
 pub(super) fn header(name: &str) -> Ref {
@@ -63,22 +60,15 @@ pub(super) fn uuid() -> SchemaFormat {
 }
 
 pub(super) fn number(least: u32, most: u32) -> ObjectBuilder {
-    ObjectBuilder::new()
-        .schema_type(Type::Integer)
-        .minimum(Some(least))
-        .maximum(Some(most))
+    let number = ObjectBuilder::new().schema_type(Type::Integer);
+    number.minimum(Some(least)).maximum(Some(most))
 }
 
 /// Adds all shared parts.
 pub(super) fn add(components: ComponentsBuilder) -> ComponentsBuilder {
     let components = HEADERS.iter().fold(components, |components, (name, description)| {
-        components.header(
-            *name,
-            HeaderBuilder::new()
-                .schema(Some(text()))
-                .description(Some(*description))
-                .build(),
-        )
+        let header = HeaderBuilder::new().schema(Some(text()));
+        components.header(*name, header.description(Some(*description)).build())
     });
     let components = REFUSALS
         .iter()
@@ -128,8 +118,8 @@ fn parameters(components: ComponentsBuilder) -> ComponentsBuilder {
 }
 
 fn secured(components: ComponentsBuilder) -> ComponentsBuilder {
-    let bearer = HttpBuilder::new()
-        .scheme(HttpAuthScheme::Bearer)
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer);
+    let bearer = bearer
         .description(Some("The token of a user, or the API key of a cluster."))
         .build();
     let jwt = ApiKeyValue::with_description(

@@ -43,7 +43,7 @@ pub(super) async fn create_key(app: &AppState, call: &Call) -> Result<Response, 
     let resource = ResourcePath::of(call)?;
     let (owner, path) = (call.owner(), call.path.clone());
     create_idempotent(app, call, async move |transaction| {
-        resource.require_parents(transaction, Kind::ApiKey, true).await?;
+        resource.check_parents(transaction, Kind::ApiKey, true).await?;
         let row = cluster(transaction, &resource).await?;
         let mut item = Map::new();
         let key = add_key(transaction, &row, &owner, &mut item).await?;
@@ -57,7 +57,7 @@ pub(super) async fn create_key(app: &AppState, call: &Call) -> Result<Response, 
 pub(super) async fn delete_key(app: &AppState, call: &Call) -> Result<Response, Error> {
     let resource = ResourcePath::of(call)?;
     write(app, call, async move |transaction| {
-        resource.require_parents(transaction, Kind::ApiKey, true).await?;
+        resource.check_parents(transaction, Kind::ApiKey, true).await?;
         let row = find(transaction, Kind::ApiKey, &resource).await?;
         transaction.remove(&row).await?;
         Ok(Reply::nothing())

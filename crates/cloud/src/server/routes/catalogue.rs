@@ -79,10 +79,8 @@ async fn read(app: &AppState, held: &mut Held) -> Result<Types, Error> {
         let mut words = row.id.splitn(3, '/').map(str::to_owned);
         let (plugin_type, implementation) = (words.next(), words.next());
         let implementations = types.entry(plugin_type.unwrap_or_default()).or_default();
-        implementations
-            .entry(implementation.unwrap_or_default())
-            .or_default()
-            .push(version);
+        let versions = implementations.entry(implementation.unwrap_or_default());
+        versions.or_default().push(version);
         Ok(ControlFlow::Continue(()))
     });
     each.await?;

@@ -24,10 +24,8 @@ pub(super) async fn token(app: &AppState, call: &Call) -> Result<Response, Error
     let user = call.user()?;
     cluster(&mut &app.store, &resource).await?;
     let teams = app.store.using(Kind::Team, Kind::User, &user.to_string()).await?;
-    let teams: Vec<_> = teams
-        .iter()
-        .filter(|team| team.organization_id == resource.organization)
-        .collect();
+    let is_own = |team: &&Row| team.organization_id == resource.organization;
+    let teams: Vec<_> = teams.iter().filter(is_own).collect();
     if i64::try_from(teams.len()).is_ok_and(|teams| teams > MAX_TEAMS) {
         let message = format!(
             "you are in {} teams, and a token can name {MAX_TEAMS}: ask an admin to remove you from some of them",
@@ -53,7 +51,7 @@ pub(super) async fn set_status(app: &AppState, call: &Call) -> Result<Response, 
     let resource = ResourcePath::of(call)?;
     let state = app.clone();
     write(app, call, async move |transaction| {
-        resource.require_parents(transaction, kind, true).await?;
+        resource.check_parents(transaction, kind, true).await?;
         let row = transaction.get(kind, &resource.id).await?;
         let own = |row: &Row| match kind {
             Kind::Cluster => row.organization_id == resource.organization,
@@ -145,7 +143,7 @@ pub(super) async fn list_assigned(app: &AppState, call: &Call) -> Result<Respons
     let resource = ResourcePath::of(call)?;
     let mut source = &app.store;
     resource
-        .require_parents(&mut source, Kind::PolicyAssignment, false)
+        .check_parents(&mut source, Kind::PolicyAssignment, false)
         .await?;
     all(app, call, Listed::AssignedTo(&resource.pool), |policy| {
         shown(app, policy, false)
@@ -158,7 +156,7 @@ pub(super) async fn assign(app: &AppState, call: &Call) -> Result<Response, Erro
     let owner = call.owner();
     write(app, call, async move |transaction| {
         resource
-            .require_parents(transaction, Kind::PolicyAssignment, true)
+            .check_parents(transaction, Kind::PolicyAssignment, true)
             .await?;
         let policy = transaction.get(Kind::AutoscalingPolicy, &resource.id).await?;
         policy
@@ -190,7 +188,7 @@ pub(super) async fn unassign(app: &AppState, call: &Call) -> Result<Response, Er
     let resource = ResourcePath::of(call)?;
     write(app, call, async move |transaction| {
         resource
-            .require_parents(transaction, Kind::PolicyAssignment, true)
+            .check_parents(transaction, Kind::PolicyAssignment, true)
             .await?;
         let row = transaction
             .existing(Kind::PolicyAssignment, &assignment_id(&resource))

@@ -106,7 +106,7 @@ async fn may_write(
         let user = transaction.existing(Kind::User, &resource.user).await?;
         resource.organization = user.organization_id;
     }
-    resource.require_parents(transaction, kind, true).await?;
+    resource.check_parents(transaction, kind, true).await?;
     if kind == Kind::SshKey && !resource.own {
         may_act_for(transaction, asker, &resource.organization, &resource.user).await?;
     }

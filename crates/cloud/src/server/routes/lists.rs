@@ -72,16 +72,13 @@ where
         && let Some(mut response) = answered(call, &answer)
     {
         if !call.has(&answer.etag) {
-            response
-                .extensions_mut()
-                .insert(answer.held_by(&app.budget, call).await?);
+            let held = answer.held_by(&app.budget, call).await?;
+            response.extensions_mut().insert(held);
         }
         return Ok(response);
     }
-    let (answer, held) = app
-        .lists
-        .get_or_compute(app.store.feed(), key, cached_part, compute)
-        .await?;
+    let found = app.lists.get_or_compute(app.store.feed(), key, cached_part, compute);
+    let (answer, held) = found.await?;
     let mut response = answered(call, &answer).ok_or_else(Refusal::not_found)?;
     response.extensions_mut().insert::<Arc<Held>>(held);
     Ok(response)
@@ -96,7 +93,7 @@ async fn computed(
     bound: Option<&str>,
 ) -> Result<(CachedList, Held), Error> {
     let (as_of, kind) = (app.store.feed().latest(), listed.kind());
-    resource.require_parents(&mut &app.store, kind, false).await?;
+    resource.check_parents(&mut &app.store, kind, false).await?;
     let mut page = Page::begin(app, call, listed).await?;
     page.fill(app, listed, |row| {
         let item = shown(app, row, secrets)?;

@@ -33,10 +33,8 @@ pub(super) async fn hold_manifests(app: &AppState, call: &Call, versions: &[&str
         let size = app.store.size(Kind::PluginManifests, version).await?;
         largest = largest.max(size.try_into().unwrap_or(usize::MAX));
     }
-    Ok(app
-        .budget
-        .hold(call, largest.saturating_mul(2).saturating_add(MAX_SPEC))
-        .await?)
+    let bytes = largest.saturating_mul(2).saturating_add(MAX_SPEC);
+    Ok(app.budget.hold(call, bytes).await?)
 }
 
 /// A part of the budget for the response to a new plugin, as [`hold_manifests`]; none for other kinds.

@@ -18,7 +18,7 @@ pub(super) async fn list(app: &AppState, call: &Call) -> Result<Response, Error>
 
 async fn computed(app: &AppState, call: &Call) -> Result<(CachedList, Held), Error> {
     let (as_of, resource) = (app.store.feed().latest(), ResourcePath::of(call)?);
-    resource.require_parents(&mut &app.store, Kind::Role, false).await?;
+    resource.check_parents(&mut &app.store, Kind::Role, false).await?;
     let listed = Listed::Children(Kind::Role, resource.parent(Kind::Role));
     let mut last = last(app, call).await?;
     // The role of the last rule may have others after it.
@@ -69,7 +69,7 @@ pub(super) async fn get(app: &AppState, call: &Call) -> Result<Response, Error> 
 /// The rule `id` of any role, with the position of its role.
 async fn find_rule(app: &AppState, call: &Call, id: &Value) -> Result<Option<(i64, Map<String, Value>)>, Error> {
     let resource = ResourcePath::of(call)?;
-    resource.require_parents(&mut &app.store, Kind::Role, false).await?;
+    resource.check_parents(&mut &app.store, Kind::Role, false).await?;
     let roles = Listed::Children(Kind::Role, resource.parent(Kind::Role));
     let mut found = None;
     let each = app.store.each(roles, i64::MIN, i64::MAX, |role| {
@@ -94,7 +94,7 @@ pub(super) async fn delete(app: &AppState, call: &Call) -> Result<Response, Erro
     let of = found.get("role_id").and_then(Value::as_str);
     let of = of.unwrap_or_default().to_owned();
     write(app, call, async move |transaction| {
-        resource.require_parents(transaction, Kind::Role, true).await?;
+        resource.check_parents(transaction, Kind::Role, true).await?;
         let role = transaction.existing(Kind::Role, &of).await?;
         let rules = of_row(&state, &role)?;
         let place = rules.iter().position(|rule| rule.get("id") == Some(&id));

@@ -47,10 +47,8 @@ fn version(call: &Call) -> Result<String, Refusal> {
 pub(super) async fn template(app: &AppState, node: &Row, version: &str) -> Result<Option<Row>, StoreError> {
     for scope in [&node.cluster_id, &node.organization_id] {
         for version in [version, ANY] {
-            let row = app
-                .store
-                .get(Kind::ScriptTemplate, &template_id(scope, version))
-                .await?;
+            let id = template_id(scope, version);
+            let row = app.store.get(Kind::ScriptTemplate, &id).await?;
             if row.is_some() {
                 return Ok(row);
             }
@@ -68,9 +66,7 @@ fn template_shown(row: &Row) -> Value {
 pub(super) async fn list(app: &AppState, call: &Call) -> Result<Response, Error> {
     let resource = ResourcePath::of(call)?;
     let mut source = &app.store;
-    resource
-        .require_parents(&mut source, Kind::ScriptTemplate, false)
-        .await?;
+    resource.check_parents(&mut source, Kind::ScriptTemplate, false).await?;
     let templates = Listed::Children(Kind::ScriptTemplate, scope(&resource));
     all(app, call, templates, |row| Ok(template_shown(row))).await
 }
@@ -78,9 +74,7 @@ pub(super) async fn list(app: &AppState, call: &Call) -> Result<Response, Error>
 pub(super) async fn get(app: &AppState, call: &Call) -> Result<Response, Error> {
     let (resource, version) = (ResourcePath::of(call)?, version(call)?);
     let mut source = &app.store;
-    resource
-        .require_parents(&mut source, Kind::ScriptTemplate, false)
-        .await?;
+    resource.check_parents(&mut source, Kind::ScriptTemplate, false).await?;
     let row = source
         .existing(Kind::ScriptTemplate, &template_id(scope(&resource), &version))
         .await?;
@@ -105,9 +99,7 @@ pub(super) async fn set(app: &AppState, call: &Call) -> Result<Response, Error> 
     let (resource, version) = (ResourcePath::of(call)?, version(call)?);
     let (owner, condition, state) = (call.owner(), call.condition(), app.clone());
     write(app, call, async move |transaction| {
-        resource
-            .require_parents(transaction, Kind::ScriptTemplate, true)
-            .await?;
+        resource.check_parents(transaction, Kind::ScriptTemplate, true).await?;
         let id = template_id(scope(&resource), &version);
         match transaction.get(Kind::ScriptTemplate, &id).await? {
             Some(before) => check_seen(&state, &before, &condition)?,
@@ -131,9 +123,7 @@ pub(super) async fn delete(app: &AppState, call: &Call) -> Result<Response, Erro
     let (resource, version) = (ResourcePath::of(call)?, version(call)?);
     let (condition, state) = (call.condition(), app.clone());
     write(app, call, async move |transaction| {
-        resource
-            .require_parents(transaction, Kind::ScriptTemplate, true)
-            .await?;
+        resource.check_parents(transaction, Kind::ScriptTemplate, true).await?;
         let id = template_id(scope(&resource), &version);
         let row = transaction.existing(Kind::ScriptTemplate, &id).await?;
         check_seen(&state, &row, &condition)?;

@@ -66,7 +66,7 @@ pub(super) async fn set_script(app: &AppState, call: &Call) -> Result<Response, 
     let resource = ResourcePath::of(call)?;
     let (upgrade, owner, state) = (call.key("upgrade_id")?, call.owner(), app.clone());
     write(app, call, async move |transaction| {
-        resource.require_parents(transaction, Kind::UpgradeScript, true).await?;
+        resource.check_parents(transaction, Kind::UpgradeScript, true).await?;
         let above = transaction.get(Kind::Upgrade, &upgrade).await?;
         let above = above
             .filter(|row| row.parent_id == resource.cluster)
@@ -160,16 +160,13 @@ async fn signed(app: &AppState, call: &Call, script: &str, upgrade: &Row, node: 
         || Refusal::conflict("the node has no name, so its script cannot be signed: set the name of its Node");
     let now = Timestamp::from_second(app.clock.now().as_second()).map_err(Error::internal)?;
     let window = window(app, call, upgrade, node, now).await?;
+    let version = upgrade.text("targetVersion").unwrap_or_default();
     let statement = Statement {
         cluster: node.cluster_id.clone(),
         node: name.parse().map_err(|_| unsigned())?,
         upgrade: upgrade.id.clone(),
         generation: now.as_second(),
-        version: upgrade
-            .text("targetVersion")
-            .unwrap_or_default()
-            .parse()
-            .map_err(Error::internal)?,
+        version: version.parse().map_err(Error::internal)?,
         sha256: script_digest(script),
         not_before: window.as_ref().map(|window| window.begin),
         expires: window.map_or(now + LIFETIME, |window| window.end),

@@ -54,7 +54,7 @@ struct Listener {
 
 pub(super) async fn events(app: &AppState, call: &Call) -> Result<Response, Error> {
     let resource = ResourcePath::of(call)?;
-    resource.require_parents(&mut &app.store, Kind::Plugin, false).await?;
+    resource.check_parents(&mut &app.store, Kind::Plugin, false).await?;
     let caller = Arc::clone(call.caller()?);
     let permit = app.limits.stream(&caller.principal.actor())?;
     let (organization, cluster) = (uuid(&resource.organization), uuid(&resource.cluster));
@@ -143,11 +143,8 @@ impl Listener {
         };
         let last = changed.iter().map(|(_, sequence)| *sequence).max();
         self.cursor = last.unwrap_or_default().max(latest);
-        let mut kinds: Vec<_> = changed
-            .iter()
-            .filter_map(|(kind, _)| kind.facts().event)
-            .map(Kind::word)
-            .collect();
+        let kinds = changed.iter().filter_map(|(kind, _)| kind.facts().event);
+        let mut kinds: Vec<_> = kinds.map(Kind::word).collect();
         kinds.sort_unstable();
         kinds.dedup();
         let change = json!({ "kinds": kinds }).to_string();
@@ -166,12 +163,9 @@ impl Listener {
         if self.caller.is_still_valid(&self.app.authenticator) {
             return true;
         }
-        let Ok(Some(caller)) = self
-            .app
-            .authenticator
-            .authenticate(&self.authorization, AcceptedUses::Api)
-            .await
-        else {
+        let authenticator = &self.app.authenticator;
+        let caller = authenticator.authenticate(&self.authorization, AcceptedUses::Api);
+        let Ok(Some(caller)) = caller.await else {
             return false;
         };
         self.caller = caller;

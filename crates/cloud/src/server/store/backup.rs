@@ -70,11 +70,8 @@ const COUNTING: [i64; 2] = [3, 7];
 
 /// The version of the tables of this server.
 fn version() -> i64 {
-    MIGRATIONS
-        .iter()
-        .map(|migration| migration.version)
-        .max()
-        .unwrap_or_default()
+    let versions = MIGRATIONS.iter().map(|migration| migration.version);
+    versions.max().unwrap_or_default()
 }
 
 fn hex(context: Context) -> String {

@@ -208,10 +208,8 @@ impl Feed {
         if clusters.len() > 64 && random::index(clusters.len()) == 0 {
             clusters.retain(|_, wake| wake.receiver_count() > 0);
         }
-        clusters
-            .entry(cluster)
-            .or_insert_with(|| watch::Sender::new(0))
-            .subscribe()
+        let wake = clusters.entry(cluster);
+        wake.or_insert_with(|| watch::Sender::new(0)).subscribe()
     }
 
     /// The kinds of which something that concerns `cluster` changed after `sequence`, each with the number of its last

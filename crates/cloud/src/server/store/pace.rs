@@ -59,10 +59,8 @@ impl Pace {
     /// Counts `bytes` that `actor` adds to the log `what` of `owner`. What is neither a user's nor a cluster's is not
     /// limited.
     pub(super) fn count(&self, actor: &str, what: What, owner: &str, bytes: i64) -> Result<(), Refusal> {
-        let bytes = u32::try_from(bytes)
-            .ok()
-            .and_then(NonZeroU32::new)
-            .unwrap_or(NonZeroU32::MIN);
+        let bytes = u32::try_from(bytes).ok().and_then(NonZeroU32::new);
+        let bytes = bytes.unwrap_or(NonZeroU32::MIN);
         if !actor.contains(':') || self.take(&self.own, actor, bytes).is_ok() {
             return Ok(());
         }
