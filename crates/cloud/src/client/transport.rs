@@ -70,16 +70,15 @@ pub(super) struct Transport {
 impl Transport {
     pub(super) fn new(settings: &ClientSettings, clock: SharedClock) -> Result<Self, SettingsError> {
         let plain = settings.bases().into_iter().find(|base| base.is_plain());
-        let shown = settings
-            .bases()
-            .into_iter()
-            .find(|base| base.is_plain() && !base.is_loopback());
+        let mut bases = settings.bases().into_iter();
+        let shown = bases.find(|base| base.is_plain() && !base.is_loopback());
         if let Some(base) = shown.filter(|_| !settings.allow_plain_http) {
             return Err(SettingsError::Plain(base.clone()));
         }
         let builder = || builder(settings, plain.is_some());
         let http = builder()?.build().map_err(SettingsError::Build)?;
         let unpooled = builder()?.pool_max_idle_per_host(0).build();
+        let token = settings.token.as_ref();
         Ok(Self {
             exchange: exchange(http.clone()),
             exchange_anew: exchange(unpooled.map_err(SettingsError::Build)?),
@@ -87,10 +86,7 @@ impl Transport {
             hedge_after: settings.hedge_after,
             hedge: Arc::new(Semaphore::new(1)),
             urls: Arc::new(settings.urls()),
-            token: settings
-                .token
-                .as_ref()
-                .map(|token| TokenSource::new(token, settings.token_file.clone())),
+            token: token.map(|token| TokenSource::new(token, settings.token_file.clone())),
             timeout: settings.timeout,
             availability: Arc::default(),
             clock,
@@ -111,7 +107,6 @@ impl Transport {
         }
     }
 
-    /// Returns the transport with `token`.
     pub(super) fn with_token(&self, token: &AccessToken) -> Self {
         Self {
             token: Some(TokenSource::new(token, None)),
@@ -119,7 +114,6 @@ impl Transport {
         }
     }
 
-    /// The base URL of the API.
     pub(super) fn base_url(&self) -> &str {
         self.urls[0].as_str().trim_end_matches('/')
     }
@@ -335,10 +329,8 @@ async fn read(request: &Request, response: Response, most: usize) -> Result<Byte
             source: Some(error.without_url()),
         })?;
         if whole.len() + part.len() > most {
-            return Err(ClientError::invalid(
-                request,
-                format!("the body is larger than {} KiB", most / 1024),
-            ));
+            let reason = format!("the body is larger than {} KiB", most / 1024);
+            return Err(ClientError::invalid(request, reason));
         }
         whole.extend_from_slice(&part);
     }

@@ -21,9 +21,7 @@ words! {
 /// The subject of a role binding. On the wire: `type`, `user_id` and `team_id`; the id that does not apply is `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingSubject {
-    /// A user.
     User(UserId),
-    /// A team.
     Team(TeamId),
 }
 
@@ -132,21 +130,13 @@ impl Resource for RoleBindingSpec {
     }
 
     fn uses(&self) -> Vec<Use> {
-        let mut uses = vec![Use::new(
-            "authorization_role_id",
-            Kind::Role,
-            &self.authorization_role_id,
-        )];
-        uses.push(match self.subject {
+        let role = Use::new("authorization_role_id", Kind::Role, &self.authorization_role_id);
+        let subject = match self.subject {
             BindingSubject::User(id) => Use::new("user_id", Kind::User, &id),
             BindingSubject::Team(id) => Use::new("team_id", Kind::Team, &id),
-        });
-        uses.extend(
-            self.cluster_id
-                .iter()
-                .map(|id| Use::new("cluster_id", Kind::Cluster, id)),
-        );
-        uses
+        };
+        let cluster = self.cluster_id.map(|id| Use::new("cluster_id", Kind::Cluster, &id));
+        [role, subject].into_iter().chain(cluster).collect()
     }
 }
 

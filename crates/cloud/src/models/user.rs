@@ -35,7 +35,6 @@ model! {
 
 /// An SSH key.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct SshKey {
     pub id: SshKeyId,
     pub created_at: UnixMillis,

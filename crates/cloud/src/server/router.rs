@@ -59,11 +59,9 @@ pub(super) fn router(app: AppState, kit: Kit) -> Router {
         }
         router = router.route(path, routes);
     }
-    router
-        .fallback_service(not_found.with_state(()))
-        .method_not_allowed_fallback(method_not_allowed)
-        .with_state(app)
-        .merge(admin::router(kit))
+    let router = router.fallback_service(not_found.with_state(()));
+    let router = router.method_not_allowed_fallback(method_not_allowed);
+    router.with_state(app).merge(admin::router(kit))
 }
 
 async fn not_found(request: Request) -> Response {
@@ -159,11 +157,8 @@ async fn answer(
         },
         headers: parts.headers,
     };
-    allow(
-        endpoint.may,
-        call.caller.as_ref().map(|caller| &caller.principal),
-        call.path_ids(),
-    )?;
+    let principal = call.caller.as_ref().map(|caller| &caller.principal);
+    allow(endpoint.may, principal, call.path_ids())?;
     call.refuse_unchecked_conditions()?;
     call.check_query()?;
     let share = call.share();

@@ -59,10 +59,8 @@ impl<'a> Token<'a> {
         if self.0.starts_with(KEY_PREFIX) {
             return ApiKey::parse(self.0).ok().map(Credential::Key);
         }
-        let claims = authenticator
-            .tokens
-            .load()
-            .verify(self.0, authenticator.clock.now(), accepted);
+        let (tokens, now) = (authenticator.tokens.load(), authenticator.clock.now());
+        let claims = tokens.verify(self.0, now, accepted);
         claims.ok().map(Credential::Claims)
     }
 }
@@ -109,7 +107,6 @@ impl ProvenKeys {
 pub(crate) struct Authenticator {
     store: Store,
     clock: SharedClock,
-    /// Signs and verifies tokens.
     pub(crate) tokens: ArcSwap<Tokens>,
     /// The API keys that are looked up apart from those that anybody may have invented.
     pub(crate) proven_keys: ProvenKeys,
@@ -264,10 +261,8 @@ impl Authenticated {
         let lives = self.claims.as_ref().is_none_or(|claims| now < claims.expires_at);
         // Removing a key from its directory invalidates its tokens.
         let tokens = authenticator.tokens.load();
-        let proven = self
-            .signed_by
-            .as_ref()
-            .is_none_or(|id| tokens.ring().find(id).is_some());
+        let key = self.signed_by.as_ref();
+        let proven = key.is_none_or(|id| tokens.ring().find(id).is_some());
         lives && proven && authenticator.store.feed().identity_holds(self.as_of, &self.depends_on)
     }
 

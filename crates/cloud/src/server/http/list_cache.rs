@@ -20,7 +20,6 @@ const MAX_CACHE_BYTES: u64 = 64 * 1024 * 1024;
 /// The time after which a computed response is dropped that nobody took.
 const FLIGHT: Duration = Duration::from_secs(1);
 
-/// The cached responses.
 pub(crate) struct ListCache {
     cached: Cache<String, Arc<CachedList>>,
     /// The responses that are being computed, each for all requests that wait for it.

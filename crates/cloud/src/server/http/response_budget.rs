@@ -46,7 +46,6 @@ fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }
 
-/// The budget of a server.
 pub(crate) struct ResponseBudget {
     clock: SharedClock,
     all: Arc<Semaphore>,
@@ -72,10 +71,7 @@ fn too_large() -> Refusal {
 /// The refusal while the responses `to` somebody take all of their part.
 fn full(to: &str, part: &str, status: StatusCode) -> Refusal {
     let message = format!("the responses {to} that are not yet received have {part}: try again in 1 second");
-    Refusal {
-        retry_after: Some(1),
-        ..Refusal::new(status, message)
-    }
+    Refusal::too_many(message, 1).with_status(status)
 }
 
 fn own_are_full() -> Refusal {

@@ -5,31 +5,21 @@
 
 use std::collections::HashMap;
 
-use axum::response::Response;
-use serde_json::{Map, Value, json};
-use uuid::Uuid;
-
-use super::idempotency::{create_idempotent, write};
 use super::lists::{Page, cached};
+use super::prelude::*;
 use super::references::{parse_update, resolve_references};
-use super::representation::{all_shown, shown, unix_millis};
+use super::representation::all_shown;
 use super::users::{delete_user, join, join_existing, remove_member, replace_password, rewrite};
-use crate::models::Kind;
-use crate::server::Error;
 use crate::server::access::organizations::unlocked;
-use crate::server::access::resource_path::{ResourcePath, cluster};
-use crate::server::access::users::is_read_only;
-use crate::server::access::users::{at_home, may_act_for, not_the_last_owner, only_owners_make_owners, role_of};
+use crate::server::access::resource_path::cluster;
+use crate::server::access::users::{
+    at_home, is_read_only, may_act_for, not_the_last_owner, only_owners_make_owners, role_of,
+};
 use crate::server::auth::passwords::hash_password;
-use crate::server::digest::uuid;
-use crate::server::http::call::{Call, object, refuse_others};
+use crate::server::http::call::refuse_others;
 use crate::server::http::list_cache::{CacheScope, CachedList};
-use crate::server::http::response::{Reply, respond, text};
 use crate::server::http::response_budget::Held;
-use crate::server::principal::{OrgRole, Principal};
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Listed, References, Row, Scope, SecretColumn, Source, membership_id};
+use crate::server::store::{Scope, SecretColumn, membership_id};
 
 /// A member of an organization.
 struct Member {
@@ -160,14 +150,7 @@ fn parse_role(body: &mut Map<String, Value>) -> Result<Option<OrgRole>, Refusal>
 pub(super) async fn create(app: &AppState, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
     let role = parse_role(&mut body)?.unwrap_or(OrgRole::Member);
-    let password = hash_password(
-        &app.limits,
-        &*app.clock,
-        &call.caller()?.principal,
-        &mut body,
-        "password",
-    )
-    .await?;
+    let password = hash_password(app, call, &mut body, "password").await?;
     let document = Kind::User.read_value(&Value::Object(body))?;
     let organization = call.key("organization_id")?;
     let asker = call.caller()?.principal.clone();
@@ -265,14 +248,7 @@ pub(super) async fn set_role(app: &AppState, call: &Call) -> Result<Response, Er
 
 pub(super) async fn set_password(app: &AppState, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
-    let hash = hash_password(
-        &app.limits,
-        &*app.clock,
-        &call.caller()?.principal,
-        &mut body,
-        "password",
-    )
-    .await?;
+    let hash = hash_password(app, call, &mut body, "password").await?;
     let hash = hash.ok_or_else(|| Refusal::field("password", "is missing"))?;
     refuse_others(&body)?;
     let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);

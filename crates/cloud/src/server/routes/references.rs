@@ -2,13 +2,9 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value};
-
-use crate::models::{Document, Kind, TeamSpec, stored};
-use crate::server::Error;
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{References, Row, Source, Transaction, membership_id};
+use super::prelude::*;
+use crate::models::{Document, TeamSpec, stored};
+use crate::server::store::membership_id;
 
 /// The maximum number of teams of a user in one organization. Each is named in the user's tokens for kube-apiservers.
 pub(super) const MAX_TEAMS: i64 = 80;
