@@ -19,7 +19,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 pub use example::example;
 pub(super) use foreign::{
-    ClusterLabelKey, DisplayNameOrEmpty, LabelKey, LabelValue, NodeName, NodePoolLabelKey, NodeProviderId, SlugOrEmpty,
+    ClusterLabelKey, DisplayNameOrEmpty, EndTime, LabelKey, LabelValue, NodeName, NodePoolLabelKey, NodeProviderId, SlugOrEmpty,
     VersionOrEmpty, VersionTextOrEmpty,
 };
 

@@ -26,6 +26,7 @@ pub use text::{
 pub use unix_date::UnixDate;
 pub use unix_millis::UnixMillis;
 pub use unix_seconds::UnixSeconds;
+pub use tidewaiter_api::values::EndTime;
 pub use version::{KubernetesVersion, TargetVersion, Version, VersionText};
 
 /// Implements the common parts of string newtypes. `check` decides whether a text is valid, and `rule` says when it is.
@@ -96,6 +97,8 @@ macro_rules! read_as_text {
     };
 }
 pub(super) use read_as_text;
+
+read_as_text!(EndTime, "a time in UTC");
 
 /// Serializing, for types with `Display`.
 macro_rules! written_as_shown {

@@ -3,6 +3,14 @@
 
 use utoipa::ToSchema;
 
+/// A time in whole seconds of UTC, RFC 3339.
+#[derive(ToSchema)]
+#[schema(
+    pattern = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$",
+    examples("2099-12-31T18:00:00Z")
+)]
+pub(in crate::models) struct EndTime(String);
+
 /// The key of a label: `name` or `prefix/name`.
 #[derive(ToSchema)]
 #[schema(

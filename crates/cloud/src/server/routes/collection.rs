@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::idempotency::{create_idempotent, write};
 use super::manifests::{hold_changed, hold_created};
-use super::references::{bound_teams, parse_update, resolve_references};
+use super::references::{bound_teams, parse_update, refuse_past_end, resolve_references};
 use super::representation::shown;
 use super::users::only_own_key;
 use crate::models::Kind;
@@ -76,6 +76,7 @@ pub(super) async fn create(app: &AppState, call: &Call) -> Result<Response, Erro
         may_write(transaction, &mut resource, kind, &caller.principal).await?;
         let organization = home_of(transaction, kind, &resource).await?;
         let document = super::catalogue::respelled(transaction, document).await?;
+        refuse_past_end(&document, None, transaction.now())?;
         bound_teams(transaction, &organization, &document, None).await?;
         only_own_key(transaction, &resource.user, &document, None).await?;
         let references = resolve_references(transaction, kind, resource.parent(kind), &organization, &document).await?;
@@ -170,6 +171,7 @@ pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Erro
         let document = parse_update(&state, &before, &seen, body, patch)?;
         let document = super::catalogue::respelled(transaction, document).await?;
         super::catalogue::check_upgrade(transaction, &before, &document).await?;
+        refuse_past_end(&document, Some(&before), transaction.now())?;
         bound_teams(transaction, &before.organization_id, &document, Some(&before)).await?;
         only_own_key(transaction, &resource.user, &document, Some(&before)).await?;
         let references =

@@ -12,6 +12,7 @@ use super::representation::unix_millis;
 use crate::models::Kind;
 use crate::server::Error;
 use crate::server::access::operators::keep_one;
+use crate::server::access::users::never_ends;
 use crate::server::http::call::Call;
 use crate::server::http::response::{Reply, respond};
 use crate::server::refusal::Refusal;
@@ -49,6 +50,7 @@ pub(super) async fn add(app: &AppState, call: &Call) -> Result<Response, Error> 
         if let Some(operator) = transaction.get(Kind::Operator, &id).await? {
             return Ok(Reply::ok(&shown(&operator, &user)));
         }
+        never_ends(&user)?;
         if transaction.get(Kind::Password, &id).await?.is_none() {
             let reason = "the user has no password and could not log in: set a password first";
             return Err(Refusal {
