@@ -110,10 +110,10 @@ impl User {
 
 /// The logins that `users` request. A User that is being deleted requests nothing, however long a finalizer keeps it:
 /// a finalizer prolongs no access that the cloud has ended. A key that has ended is requested with its end, because an
-/// end is no removal, which may have to wait. Where there are too many keys, those who can log in (`first`) keep theirs:
-/// nobody takes their place by new Users. Where a mirror of the cloud writes the Users (`is_mirrored`), one that somebody
-/// else has made or edited changes nothing: who can log in keeps the keys that the node has, until the mirror has undone
-/// it.
+/// end is no removal, which may have to wait. Where there are too many keys, those who can log in (`first`) keep
+/// theirs: nobody takes their place by new Users. Where a mirror of the cloud writes the Users (`is_mirrored`), one
+/// that somebody else has made or edited changes nothing: who can log in keeps the keys that the node has, until the
+/// mirror has undone it.
 pub(crate) fn wanted<U: AsRef<User>>(users: impl IntoIterator<Item = U>, first: &Logins, is_mirrored: bool) -> Wanted {
     let mut wanted = Wanted::default();
     let (mut owners, mut bytes) = (BTreeMap::new(), 0);

@@ -14,7 +14,8 @@ model! {
     required name: DisplayName,
     required email: Email,
     optional avatar_url: Option<HttpUrl>,
-    /// From this second on, the user cannot log in, and no token or SSH key of the user is accepted. An owner or operator has none.
+    /// From this second on, the user cannot log in, and no token or SSH key of the user is accepted. If absent, the
+    /// access does not end. Owners and operators have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     optional expires_at: Option<EndTime> as Option<schema::EndTime>,
 }

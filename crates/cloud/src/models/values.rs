@@ -23,10 +23,10 @@ pub use text::{
     CredentialName, Description, DetachedSignature, DisplayName, Email, Namespace, Phone, PluginReference, Slug,
     StatusType, StrategyName,
 };
+pub use tidewaiter_api::values::EndTime;
 pub use unix_date::UnixDate;
 pub use unix_millis::UnixMillis;
 pub use unix_seconds::UnixSeconds;
-pub use tidewaiter_api::values::EndTime;
 pub use version::{KubernetesVersion, TargetVersion, Version, VersionText};
 
 /// Implements the common parts of string newtypes. `check` decides whether a text is valid, and `rule` says when it is.

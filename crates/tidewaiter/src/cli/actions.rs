@@ -45,7 +45,7 @@ pub(crate) enum ActionCommand {
     SetPassword(SetPasswordArgs),
     /// Ends all logins of a user and revokes the user's tokens
     EndLogins(ActionUser),
-    /// Removes everything of a person after confirmation: operator rights, memberships, role bindings, SSH keys, logins and tokens
+    /// Removes everything of a person after confirmation: logins, tokens, SSH keys, role bindings, operator rights
     Offboard(OffboardArgs),
     /// Manages your own tokens, for programs
     #[command(subcommand)]

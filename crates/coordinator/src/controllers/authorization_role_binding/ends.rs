@@ -1,8 +1,8 @@
 //! The end of bindings: from its second on, a binding gives nothing, also while the cloud is away.
 //!
-//! - The clock of this machine decides. Somebody may set it meanwhile, so it is read every second while a binding has an
-//!   end ahead: none ends before its second, and none more than a second later.
-//! - The custom resource stays, as the cloud lists it, for people to see. Its end is no deletion, and no brake holds it.
+//! - The clock of this machine decides. It is read every second, because somebody may set it: no binding ends before its
+//!   second, and none more than a second later.
+//! - The custom resource stays, as the cloud lists it, for people to see. The end is no deletion: no brake holds it.
 //! - A binding whose end is put off is bound again.
 
 use std::collections::{BTreeMap, BTreeSet};
