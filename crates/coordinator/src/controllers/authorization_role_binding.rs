@@ -98,7 +98,7 @@ pub(super) fn start(
         writer: Writer::new(client, name, Arc::clone(&kit.clock)),
         waiting: Waiting::new(&kit.metrics, Arc::clone(&kit.clock))?,
         ends: Ends::start(&queue, &kit.clock, tasks),
-        events: context.events.clone(),
+        events: context.events.of(name),
     };
     Controller::new(reconciler, queue)
         .reads(rbac.bindings.cache())

@@ -1,7 +1,7 @@
 //! The end of bindings: from its second on, a binding gives nothing, also while the cloud is away.
 //!
-//! - The clock of this machine decides. It is read every second, because somebody may set it: no binding ends before its
-//!   second, and none more than a second later.
+//! - The clock of this machine decides. It is read every second, because somebody may set it: no binding ends before
+//!   its second, and none more than a second later.
 //! - The custom resource stays, as the cloud lists it, for people to see. The end is no deletion: no brake holds it.
 //! - A binding whose end is put off is bound again.
 
