@@ -31,7 +31,7 @@ async fn a_user_is_refused_from_the_end_on_and_not_before(world: World) {
         .field("id");
     let (alice, login) = world.user(&olivia, &world.organization, "Alice", "member").await;
     let path = format!("~/users/{alice}");
-    let end = end_in(5);
+    let end = end_in(10);
     let changed = world
         .patch(&olivia, &path, json!({"expires_at": end.to_string()}))
         .await;

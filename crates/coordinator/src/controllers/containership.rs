@@ -23,7 +23,8 @@ use k8s_openapi::api::core::v1::{LocalObjectReference, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use tidewaiter_api::names::{
-    ATTACHED_ANNOTATION, CONTAINERSHIP_ACCOUNT, MANAGED_LABEL, MANAGED_VALUE, PULL_SECRETS_DISABLED, PULL_SECRETS_LABEL,
+    ATTACHED_ANNOTATION, CONTAINERSHIP_ACCOUNT, CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE,
+    PULL_SECRETS_DISABLED, PULL_SECRETS_LABEL,
 };
 use tidewaiter_kit::client::MOST_IN_FLIGHT;
 use tidewaiter_kit::{
@@ -123,7 +124,7 @@ impl Reconciler for ContainershipController {
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, ChildrenError> {
         let found = self.by_namespace.keys(pass.key());
-        if self.accounts.is_opted_out(pass.key()) {
+        if self.accounts.is_opted_out(pass.key()) && pass.key().name() != CONTAINERSHIP_NAMESPACE {
             let desired: Vec<_> = found
                 .iter()
                 .map(Key::name)

@@ -87,6 +87,8 @@ async fn a_binding_ends_without_the_cloud_and_without_its_definition() {
     definitions.delete(definition, &DeleteParams::default()).await.unwrap();
     scene.world.becomes(&bob, ("get", "pods", ""), false).await;
     assert!(SystemClock.now() >= end, "it ended before {end}");
+    scene.world.is_gone(&definitions, definition).await;
+    scene.world.define().await;
     assert!(
         scene.world.may(&ann, &[], "get", "pods", "").await,
         "the other one is still bound"
