@@ -117,8 +117,8 @@ impl<C: Cacheable> Everywhere<C> {
     }
 
     /// Queues a namespace when it is new, begins to terminate, or opts out or in, and when a child in it changes,
-    /// unless the child is then as desired (`settled`): most changes are the writes of `writer`, and a pass over each would
-    /// find nothing to do. Whatever changes what is desired must queue the namespaces itself.
+    /// unless the child is then as desired (`settled`): most changes are the writes of `writer`, and a pass over each
+    /// would find nothing to do. Whatever changes what is desired must queue the namespaces itself.
     pub fn notify(&self, queue: &Queue, writer: &Arc<Writer>, settled: impl Fn(&C) -> bool + Send + Sync + 'static) {
         let (opt_out, namespaces) = (self.opt_out, queue.clone());
         let trigger = Trigger::calls(move |change: &Change<'_, Metadata<Namespace>>| {
