@@ -236,7 +236,8 @@ fn next(outcome: &Outcome, has_users: bool, now: Timestamp) -> Next {
     Next::After(due.min(look))
 }
 
-/// Starts a pass when a file was written through a mapping, which is no event.
+/// Starts a pass when a file was written through a mapping, which is no event, and when a key has ended. The clock may
+/// be set meanwhile, so it is read each time: no key ends before its second, and none more than a second later.
 pub(crate) async fn compare(
     files: Arc<AuthorizedKeysFiles>,
     queue: Queue,
@@ -247,8 +248,9 @@ pub(crate) async fn compare(
         loop {
             let pause = MAX_COMPARE_INTERVAL / 2 + Duration::from_millis(random::u64() % 500);
             clock.sleep(pause).await;
-            let files = Arc::clone(&files);
-            if spawn_blocking(move || files.is_changed()).await.unwrap_or(true) {
+            let (files, time) = (Arc::clone(&files), clock.now());
+            let is_due = move || files.is_changed() || files.is_end_due(time);
+            if spawn_blocking(is_due).await.unwrap_or(true) {
                 queue.push(key());
             }
         }

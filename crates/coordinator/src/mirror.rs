@@ -20,6 +20,7 @@ mod shared;
 mod shown_upgrades;
 mod stored;
 mod sync;
+mod user_ends;
 mod window;
 
 use std::sync::Arc;
@@ -139,7 +140,8 @@ pub fn start(
     let credentials = settings.registry_credentials;
     let upgrades = settings.upgrades;
     let mut mirror = Mirror::new(settings, changes, clients, context, tasks)?;
-    let users = mirror.register(kinds::Users).list;
+    let users = mirror.register(kinds::Users);
+    user_ends::start(&users.cache, context, mirror.tasks);
     let registry_credentials = mirror.register(kinds::RegistryCredentials(credentials)).list;
     let registries = mirror.register(kinds::Registries(credentials)).list;
     let plugins = mirror.register(kinds::Plugins);
@@ -148,7 +150,7 @@ pub fn start(
     let roles = mirror.register(kinds::Roles);
     let role_bindings = mirror.register(kinds::RoleBindings {
         roles: roles.list.clone(),
-        users,
+        users: users.list,
     });
     mirror.register(kinds::AutoscalingPolicies);
     mirror.register(kinds::AutoscalingGroups);

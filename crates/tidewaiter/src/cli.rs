@@ -26,7 +26,7 @@ use tidewaiter_api::{ClusterName, Role};
 use tidewaiter_kit::settings::environment;
 
 pub(crate) use actions::{
-    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, PolicyArgs, ScriptTemplateArgs,
+    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, OffboardArgs, PolicyArgs, ScriptTemplateArgs,
     ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, TokensCommand, UpgradeArgs, VersionArgs,
 };
 pub(crate) use cloud::{

@@ -16,6 +16,7 @@ mod kinds;
 mod login;
 mod manifests;
 mod objects;
+mod offboard;
 mod operators;
 mod output;
 mod plan;

@@ -5,8 +5,10 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::fields::model;
-use super::values::{ClusterId, Namespace, OrganizationId, RoleBindingId, RoleId, TeamId, UnixMillis, UserId, words};
-use super::{Facts, Fields, InvalidField, Kind, Model, Parameter, ParameterType, Resource, UniqueName, Use};
+use super::values::{
+    ClusterId, EndTime, Namespace, OrganizationId, RoleBindingId, RoleId, TeamId, UnixMillis, UserId, words,
+};
+use super::{Facts, Fields, InvalidField, Kind, Model, Parameter, ParameterType, Resource, UniqueName, Use, schema};
 
 words! {
     /// Which of the two ids applies.
@@ -62,6 +64,9 @@ model! {
     optional cluster_id: Option<ClusterId>,
     /// If absent, all namespaces.
     optional namespace: Option<Namespace>,
+    /// From this second on, the binding gives nothing. If absent, the binding does not end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    optional expires_at: Option<EndTime> as Option<schema::EndTime>,
 }
 
 model! {
@@ -102,6 +107,7 @@ impl Resource for RoleBindingSpec {
             "team_id",
             "cluster_id",
             "namespace",
+            "expires_at",
         ],
         about: "Grants of roles to users and teams",
         aliases: &["role-binding", "bindings"],

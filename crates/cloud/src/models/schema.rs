@@ -19,8 +19,8 @@ use utoipa::{PartialSchema, ToSchema};
 
 pub use example::example;
 pub(super) use foreign::{
-    ClusterLabelKey, DisplayNameOrEmpty, LabelKey, LabelValue, NodeName, NodePoolLabelKey, NodeProviderId, SlugOrEmpty,
-    VersionOrEmpty, VersionTextOrEmpty,
+    ClusterLabelKey, DisplayNameOrEmpty, EndTime, LabelKey, LabelValue, NodeName, NodePoolLabelKey, NodeProviderId,
+    SlugOrEmpty, VersionOrEmpty, VersionTextOrEmpty,
 };
 
 use super::document::MAX_ITEMS;

@@ -23,6 +23,7 @@ pub use text::{
     CredentialName, Description, DetachedSignature, DisplayName, Email, Namespace, Phone, PluginReference, Slug,
     StatusType, StrategyName,
 };
+pub use tidewaiter_api::values::EndTime;
 pub use unix_date::UnixDate;
 pub use unix_millis::UnixMillis;
 pub use unix_seconds::UnixSeconds;
@@ -147,6 +148,8 @@ macro_rules! read_as_text {
     };
 }
 pub(super) use read_as_text;
+
+read_as_text!(EndTime, "a time in UTC");
 
 /// Serializing, for types with `Display`.
 macro_rules! written_as_shown {

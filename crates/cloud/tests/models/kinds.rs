@@ -113,10 +113,11 @@ pub fn named(name: &str) -> Kind {
 }
 
 fn people() -> Vec<Kind> {
-    let user = json!({"name": "Zoë O'Neill", "email": "zoe@example.com", "avatar_url": "https://example.com/z.png"});
+    let user = json!({"name": "Zoë O'Neill", "email": "zoe@example.com", "avatar_url": "https://example.com/z.png",
+        "expires_at": "2027-01-31T18:00:00Z"});
     let team = json!({"name": "Night shift", "description": "Who is awake", "user_ids": [ID, OTHER_ID]});
     let key = json!({"id": ID, "created_at": TIME, "updated_at": TIME, "user_id": OTHER_ID, "fingerprint": FINGERPRINT,
-        "name": "laptop", "key": KEY});
+        "name": "laptop", "key": KEY, "expires_at": "2027-01-31T18:00:00Z"});
     vec![
         kind::<Account>(
             "account",
@@ -290,7 +291,7 @@ fn rules() -> Vec<Kind> {
         "non_resource_urls": ["/healthz", "/metrics/*"]});
     let reader = json!({"name": "Reader", "description": "may look"});
     let binding = json!({"type": "UserBinding", "user_id": OTHER_ID, "team_id": null,
-        "authorization_role_id": OTHER_ID, "cluster_id": OTHER_ID, "namespace": "dev"});
+        "authorization_role_id": OTHER_ID, "cluster_id": OTHER_ID, "namespace": "dev", "expires_at": "2027-01-31T18:00:00Z"});
     let rules = json!([
         with(rule.clone(), stamped()),
         with(

@@ -43,7 +43,7 @@ fn no_field_of_the_reference_is_missing() {
             "id created_at updated_at name enabled email phone avatar_url",
         ),
         ("organization", "id name owner_id created_at updated_at locked"),
-        ("user", "id name email avatar_url added_at ssh_keys"),
+        ("user", "id name email avatar_url added_at ssh_keys expires_at"),
         (
             "registry",
             "id created_at updated_at added_at description organization_id email provider serveraddress credentials owner",
@@ -83,7 +83,7 @@ fn no_field_of_the_reference_is_missing() {
         ),
         (
             "role binding",
-            "id created_at updated_at organization_id owner_id type authorization_role_id user_id team_id cluster_id namespace",
+            "id created_at updated_at organization_id owner_id type authorization_role_id user_id team_id cluster_id namespace expires_at",
         ),
         (
             "upgrade",

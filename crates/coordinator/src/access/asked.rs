@@ -75,6 +75,7 @@ fn user(live: &Live, asked: &str) -> Result<UserExplained, AccessError> {
     let explained = |(id, name): (&String, &String)| UserExplained {
         id: id.clone(),
         name: (!name.is_empty()).then(|| name.clone()),
+        expires_at: live.end_of_user(id),
     };
     if let Some(found) = users().find(|(id, _)| id.eq_ignore_ascii_case(asked)) {
         return Ok(explained(found));
@@ -95,6 +96,7 @@ fn user(live: &Live, asked: &str) -> Result<UserExplained, AccessError> {
         return Ok(UserExplained {
             id: asked.to_owned(),
             name: None,
+            expires_at: None,
         });
     }
     Err(AccessError::NoUser {

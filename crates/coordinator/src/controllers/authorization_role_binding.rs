@@ -9,6 +9,7 @@
 //!   lists no rule for clusters gives nothing, and waits for nothing: the list that has the role starts another pass.
 //! - The role of a binding cannot be changed. A stand-in with the new role exists while the binding is replaced
 //!   (`plan`), so a right that both roles give is never missing.
+//! - From its end on, a binding gives nothing (`ends`).
 //! - Ownership cannot cross namespaces, so a finalizer keeps an `AuthorizationRoleBinding` that the cloud does not list
 //!   any more until its binding is gone, and a binding that is left without is deleted.
 //! - A binding that a finalizer of others keeps is emptied, and reported.
@@ -30,10 +31,11 @@ use tidewaiter_api::names::AUTHORIZATION_ROLE_BINDING_FINALIZER;
 use tidewaiter_kit::client::{Clients, MANY_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Cache, Controller, ControllerContext, Finalizer, ForeignObjects, Index, Key, Metadata, Next, Pass, Queue,
+    Cache, Controller, ControllerContext, Events, Finalizer, ForeignObjects, Index, Key, Metadata, Next, Pass, Queue,
     Reconciler, Tasks, WriteError, Writer,
 };
 
+mod ends;
 mod object;
 mod plan;
 mod status;
@@ -43,6 +45,7 @@ mod wide;
 
 use super::rbac::{CATCH_UP, OURS, Rbac, is_made, is_ours, keep};
 use crate::mirror::is_id;
+use ends::Ends;
 use object::Binding;
 use plan::{Existing, Step, Target};
 use status::{BindingError, Waiting};
@@ -60,6 +63,8 @@ struct AuthorizationRoleBindingController {
     foreign: (ForeignObjects<ClusterRoleBinding>, ForeignObjects<RoleBinding>),
     writer: Writer,
     waiting: Waiting,
+    ends: Ends,
+    events: Events,
 }
 
 /// Starts it.
@@ -92,6 +97,8 @@ pub(super) fn start(
         ),
         writer: Writer::new(client, name, Arc::clone(&kit.clock)),
         waiting: Waiting::new(&kit.metrics, Arc::clone(&kit.clock))?,
+        ends: Ends::start(&queue, &kit.clock, tasks),
+        events: context.events.of(name),
     };
     Controller::new(reconciler, queue)
         .reads(rbac.bindings.cache())
@@ -129,6 +136,9 @@ impl AuthorizationRoleBindingController {
         let found = self.rbac.bindings.copies().get(&key);
         if let Some(binding) = &found {
             pass.about(binding.object_ref(&()));
+        }
+        if let Some(ended) = self.ended(&key) {
+            return self.end(&key, &ended, found.as_deref()).await;
         }
         let Some(binding) = self.rbac.bindings.get(key.name()) else {
             self.waiting.set(&key, None);

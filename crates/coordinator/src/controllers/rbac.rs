@@ -12,9 +12,11 @@ use serde::de::DeserializeOwned;
 use tidewaiter_api::access::{self, Scope, SystemNamespaces};
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding, AuthorizationRoleBindingSpec};
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE};
+use tidewaiter_api::values::EndTime;
 use tidewaiter_kit::slim::OUR_MANAGERS;
 use tidewaiter_kit::{
-    Cache, Finalizer, Index, Kit, Metadata, Notice, Ownership, Queue, ReconcileError as _, Tasks, WriteError, Writer,
+    Cache, Finalizer, Index, Kit, Metadata, Notice, Ownership, Queue, ReconcileError as _, SharedClock, Tasks,
+    WriteError, Writer,
 };
 
 mod scopes;
@@ -51,6 +53,8 @@ pub struct RbacSettings {
 pub(super) struct Rbac {
     pub(super) settings: RbacSettings,
     pub(super) reader: Client,
+    /// Decides which bindings have ended.
+    pub(super) clock: SharedClock,
     pub(super) roles: Listed<AuthorizationRole>,
     pub(super) bindings: Listed<AuthorizationRoleBinding>,
     /// The roles that are held as another coordinator left them.
@@ -132,6 +136,7 @@ impl Rbac {
         Self {
             settings,
             reader: reader.clone(),
+            clock: Arc::clone(&kit.clock),
             roles,
             bindings,
             held,
@@ -167,8 +172,11 @@ impl Rbac {
             Scope::SystemNamespace
         };
         let keys = self.bindings_of.keys(&role);
+        let now = self.clock.now();
+        let has_ended = |text: &str| EndTime::of_field(text).is_some_and(|end| end.has_passed(now));
         let bindings = keys.iter().filter_map(|key| self.bindings.get(key.name()));
         bindings
+            .filter(|binding| !has_ended(&binding.spec.expires_at))
             .map(|binding| self.scope_of(&binding.spec))
             .fold(existing.max(entered), Scope::max)
     }

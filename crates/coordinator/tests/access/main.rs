@@ -9,6 +9,7 @@ mod cloud;
 #[path = "../shared/cluster.rs"]
 mod cluster;
 mod crashes;
+mod ends;
 mod explain;
 mod forged;
 mod limits;

@@ -74,7 +74,11 @@ pub enum Difference {
 pub struct Everywhere<C: Cacheable> {
     namespaces: Cache<Metadata<Namespace>>,
     children: Cache<C>,
+    opt_out: Option<Label>,
 }
+
+/// A label with its value.
+type Label = (&'static str, &'static str);
 
 /// One write.
 enum Step<B> {
@@ -89,14 +93,41 @@ impl<C: Cacheable> Everywhere<C> {
     /// `children` holds the objects of the kind that could have a desired name, or at least those of ours.
     #[must_use]
     pub fn new(namespaces: Cache<Metadata<Namespace>>, children: Cache<C>) -> Self {
-        Self { namespaces, children }
+        Self {
+            namespaces,
+            children,
+            opt_out: None,
+        }
     }
 
-    /// Queues a namespace when it is new or begins to terminate, and when a child in it changes, unless the child is
-    /// then as desired (`settled`): most changes are the writes of `writer`, and a pass over each would find nothing to
-    /// do. Whatever changes what is desired must queue the namespaces itself.
+    /// Lets a namespace opt out by this label with this value.
+    #[must_use]
+    pub fn with_opt_out(self, key: &'static str, value: &'static str) -> Self {
+        Self {
+            opt_out: Some((key, value)),
+            ..self
+        }
+    }
+
+    /// Returns true if the namespace has opted out: its children are unwanted.
+    #[must_use]
+    pub fn is_opted_out(&self, namespace: &Key) -> bool {
+        let found = self.namespaces.get(namespace);
+        found.is_some_and(|found| has(&found, self.opt_out))
+    }
+
+    /// Queues a namespace when it is new, begins to terminate, or opts out or in, and when a child in it changes,
+    /// unless the child is then as desired (`settled`): most changes are the writes of `writer`, and a pass over each
+    /// would find nothing to do. Whatever changes what is desired must queue the namespaces itself.
     pub fn notify(&self, queue: &Queue, writer: &Arc<Writer>, settled: impl Fn(&C) -> bool + Send + Sync + 'static) {
-        self.namespaces.notify(queue.same_name().unless(as_terminating));
+        let (opt_out, namespaces) = (self.opt_out, queue.clone());
+        let trigger = Trigger::calls(move |change: &Change<'_, Metadata<Namespace>>| {
+            let state = |it: &Metadata<Namespace>| (is_terminating(it), has(it, opt_out));
+            if change.before.is_none() || change.before.map(state) != change.after.map(state) {
+                namespaces.push(change.key().clone());
+            }
+        });
+        self.namespaces.notify(trigger);
         let (queue, writer) = (queue.clone(), Arc::clone(writer));
         self.children.notify(Trigger::calls(move |change: &Change<'_, C>| {
             let meta = change.object().meta();
@@ -290,8 +321,13 @@ fn is_terminating(namespace: &Metadata<Namespace>) -> bool {
     namespace.metadata.deletion_timestamp.is_some()
 }
 
-fn as_terminating(before: &Metadata<Namespace>, after: &Metadata<Namespace>) -> bool {
-    is_terminating(before) == is_terminating(after)
+fn has(namespace: &Metadata<Namespace>, label: Option<Label>) -> bool {
+    let labels = namespace.metadata.labels.as_ref();
+    label.is_some_and(|(key, value)| {
+        labels
+            .and_then(|labels| labels.get(key))
+            .is_some_and(|own| own == value)
+    })
 }
 
 #[cfg(test)]

@@ -45,6 +45,8 @@ pub(crate) enum ActionCommand {
     SetPassword(SetPasswordArgs),
     /// Ends all logins of a user and revokes the user's tokens
     EndLogins(ActionUser),
+    /// Removes everything of a person after confirmation: logins, tokens, SSH keys, role bindings, operator rights
+    Offboard(OffboardArgs),
     /// Manages your own tokens, for programs
     #[command(subcommand)]
     Tokens(TokensCommand),
@@ -88,6 +90,23 @@ pub(crate) struct ActionUser {
 
     #[command(flatten)]
     pub(crate) place: OrganizationPlace,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OffboardArgs {
+    /// The person, by e-mail address or id
+    #[arg(value_name = "MEMBER")]
+    pub(crate) member: String,
+
+    #[command(flatten)]
+    pub(crate) place: AccountPlace,
+
+    /// Only shows what would be removed
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    #[command(flatten)]
+    pub(crate) confirmation: Confirmation,
 }
 
 #[derive(Debug, Args)]

@@ -40,6 +40,7 @@ pub(super) async fn main(command: &ActionCommand) -> Result<()> {
                 .await?;
             print(&format!("all logins of {} have ended\n", user.member))
         }
+        ActionCommand::Offboard(args) => super::offboard::offboard(args).await,
         ActionCommand::Tokens(command) => tokens(command).await,
         ActionCommand::ApiKeys(command) => api_keys(command).await,
         ActionCommand::SetScript(args) => super::scripts::set(args).await,

@@ -87,6 +87,7 @@ fn tables(found: &AccessExplained) -> Vec<Table> {
         } else {
             format!("{} (not of the cloud)", grant.binding)
         };
+        let binding = binding + &until(grant.expires_at.as_ref());
         let place = place(grant.namespace.as_deref());
         grants.row([&grant.what, &place, &called(&grant.role), &binding, &grant.to]);
     }
@@ -114,7 +115,8 @@ fn about(found: &AccessExplained) -> Table {
     let mut about = Table::new("", &[]);
     if let Some(user) = &found.user {
         let name = user.name.as_deref().map(|name| format!("{name} "));
-        about.row(["User", &format!("{}{}", name.unwrap_or_default(), user.id)]);
+        let until = until(user.expires_at.as_ref());
+        about.row(["User", &format!("{}{}{until}", name.unwrap_or_default(), user.id)]);
     }
     for team in &found.teams {
         about.row(["Team", team]);
@@ -129,6 +131,10 @@ fn about(found: &AccessExplained) -> Table {
         about.row(["Note", note]);
     }
     about
+}
+
+fn until(end: Option<&String>) -> String {
+    end.map_or_else(String::new, |end| format!(" (until {end})"))
 }
 
 fn place(namespace: Option<&str>) -> String {

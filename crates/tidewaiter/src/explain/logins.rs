@@ -33,7 +33,9 @@ pub(super) fn tables(found: &LoginsExplained) -> Vec<Table> {
         } else {
             &row.name
         };
-        applied.row([&row.node, &row.user, name, &row.fingerprint, &row.since]);
+        let end = row.expires_at.as_ref().map(|end| format!(" (until {end})"));
+        let key = row.fingerprint.clone() + &end.unwrap_or_default();
+        applied.row([&row.node, &row.user, name, &key, &row.since]);
     }
     if found.applied.is_empty() {
         applied.row(["-", "nobody, as far as agents report", "", "", ""]);

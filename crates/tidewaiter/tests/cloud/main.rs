@@ -11,6 +11,7 @@ mod documented;
 mod help;
 mod impact;
 mod objects;
+mod offboard;
 mod prune;
 mod real;
 mod sign;

@@ -14,6 +14,8 @@ macro_rules! texts {
 }
 
 texts! {
+    /// A time in whole seconds of UTC, RFC 3339.
+    EndTime: r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$", "2099-12-31T18:00:00Z";
     /// The key of a label: `name` or `prefix/name`.
     LabelKey most 317: r"^([a-z0-9]([a-z0-9\-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9\-]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9_.\-]{0,61}[A-Za-z0-9])?$", "example.com/zone";
     /// The key of a cluster label.

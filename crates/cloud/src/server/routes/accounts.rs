@@ -114,7 +114,7 @@ fn parse_account_update(
     mut body: Map<String, Value>,
     patch: bool,
 ) -> Result<(Document, Option<Value>), Error> {
-    for field in ["id", "created_at", "updated_at", "enabled"] {
+    for field in ["id", "created_at", "updated_at", "enabled", "expires_at"] {
         if let Some(value) = body.remove(field)
             && seen.get(field) != Some(&value)
         {
@@ -123,6 +123,10 @@ fn parse_account_update(
     }
     let mut whole = Value::Object(if patch { before.spec.clone() } else { Map::new() });
     json_patch::merge(&mut whole, &Value::Object(body));
+    // Only others set the end of a user's access.
+    if let Some(end) = before.spec.get("expires_at") {
+        whole["expires_at"] = end.clone();
+    }
     let phone = whole.as_object_mut().and_then(|whole| whole.remove("phone"));
     let phone = match phone {
         None | Some(Value::Null) => None,

@@ -11,7 +11,7 @@ use super::references::MAX_TEAMS;
 use crate::models::values::{ClusterId, TeamId, UserId};
 use crate::models::{NodeStatusReport, Unknown, UpgradeProgress, parse};
 use crate::server::access::resource_path::cluster;
-use crate::server::access::users::is_read_only;
+use crate::server::access::users::{end_of, is_read_only};
 use crate::server::http::response::json;
 use crate::server::http::response_budget::Items;
 use crate::server::keys::token::{Claims, TokenUse};
@@ -38,7 +38,12 @@ pub(super) async fn token(app: &AppState, call: &Call) -> Result<Response, Error
         cluster: ClusterId(uuid(&resource.cluster)),
         teams: teams.iter().map(|team| TeamId(uuid(&team.id))).collect(),
     };
-    let claims = Claims::new(token_use, app.clock.now(), app.parts.lives.kubernetes);
+    let mut claims = Claims::new(token_use, app.clock.now(), app.parts.lives.kubernetes);
+    // The kube-apiserver refuses it from the end of the user's access on, also while the cloud is away.
+    let row = app.store.get(Kind::User, &user.to_string()).await?;
+    if let Some(end) = end_of(&row.ok_or_else(Refusal::unauthenticated)?) {
+        claims.expires_at = claims.expires_at.min(end.get());
+    }
     let token = app.sign(&claims)?;
     let body = json!({ "token": token, "expires_at": claims.expires_at.to_string() });
     Ok(Reply::ok(&body).into_response())

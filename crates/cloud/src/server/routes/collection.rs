@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::manifests::{hold_changed, hold_created};
 use super::prelude::*;
-use super::references::{bound_teams, parse_update, resolve_references};
+use super::references::{bound_teams, parse_update, refuse_past_end, resolve_references};
 use super::users::only_own_key;
 use crate::server::access::operators::may_delete_home;
 use crate::server::access::resource_path::find;
@@ -61,6 +61,7 @@ pub(super) async fn create(app: &AppState, call: &Call) -> Result<Response, Erro
         may_write(transaction, &mut resource, kind, &caller.principal).await?;
         let organization = home_of(transaction, kind, &resource).await?;
         let document = super::catalogue::respelled(transaction, document).await?;
+        refuse_past_end(&document, None, transaction.now())?;
         bound_teams(transaction, &organization, &document, None).await?;
         only_own_key(transaction, &resource.user, &document, None).await?;
         let references = resolve_references(transaction, kind, resource.parent(kind), &organization, &document).await?;
@@ -151,6 +152,7 @@ pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Erro
         let document = parse_update(&state, &before, &seen, body, patch)?;
         let document = super::catalogue::respelled(transaction, document).await?;
         super::catalogue::check_upgrade(transaction, &before, &document).await?;
+        refuse_past_end(&document, Some(&before), transaction.now())?;
         bound_teams(transaction, &before.organization_id, &document, Some(&before)).await?;
         only_own_key(transaction, &resource.user, &document, Some(&before)).await?;
         let references =

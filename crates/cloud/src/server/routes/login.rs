@@ -4,6 +4,7 @@ use super::observed::failed_login;
 use super::prelude::*;
 use crate::models::values::{ClusterId, UserId};
 use crate::models::{Login, Unknown, parse};
+use crate::server::access::users::not_ended;
 use crate::server::auth::passwords::verify;
 use crate::server::http::call::refuse_others;
 use crate::server::keys::hash::ApiKey;
@@ -73,6 +74,7 @@ async fn logged_in(
         let parent = transaction.get(below, &proof.id).await?.filter(|_| same);
         let parent = parent.ok_or_else(Refusal::unauthenticated)?;
         if parent.kind == Kind::User {
+            not_ended(&parent, transaction.now())?;
             transaction.make_room_for_login(&parent.id).await?;
         } else if let Some((expires_at, id)) = transaction.live_tokens(&parent.id).await?.last
             && expires_at.duration_since(new.issued_at) * 2 >= new.expires_at.duration_since(new.issued_at)

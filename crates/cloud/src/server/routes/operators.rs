@@ -5,6 +5,7 @@
 
 use super::prelude::*;
 use crate::server::access::operators::keep_one;
+use crate::server::access::users::never_ends;
 
 fn shown(operator: &Row, user: &Row) -> Value {
     let field_of_user = |field: &str| user.spec.get(field).cloned().unwrap_or_default();
@@ -34,6 +35,7 @@ pub(super) async fn add(app: &AppState, call: &Call) -> Result<Response, Error> 
         if let Some(operator) = transaction.get(Kind::Operator, &id).await? {
             return Ok(Reply::ok(&shown(&operator, &user)));
         }
+        never_ends(&user)?;
         if transaction.get(Kind::Password, &id).await?.is_none() {
             let reason = "the user has no password and could not log in: set a password first";
             let refusal = Refusal::field("user_id", reason);

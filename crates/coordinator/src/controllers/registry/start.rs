@@ -5,7 +5,8 @@ use std::sync::Arc;
 use kube::Api;
 use parking_lot::Mutex;
 use tidewaiter_api::names::{
-    CONTAINERSHIP_NAMESPACE, CONTROLLER_LABEL, MANAGED_LABEL, MANAGED_VALUE, REGISTRY_SECRET_LABEL,
+    CONTAINERSHIP_NAMESPACE, CONTROLLER_LABEL, MANAGED_LABEL, MANAGED_VALUE, PULL_SECRETS_DISABLED, PULL_SECRETS_LABEL,
+    REGISTRY_SECRET_LABEL,
 };
 use tidewaiter_kit::client::MOST_IN_FLIGHT;
 use tidewaiter_kit::metrics::MetricsError;
@@ -62,7 +63,8 @@ pub(super) fn start_with<V: Verify>(
         .packed()
         .start(tasks, kit);
     let registries = Registries::new(objects.clone(), shared.registry_lists.clone());
-    let everywhere = Arc::new(Everywhere::new(shared.namespaces.clone(), copies.clone()));
+    let everywhere = Everywhere::new(shared.namespaces.clone(), copies.clone());
+    let everywhere = Arc::new(everywhere.with_opt_out(PULL_SECRETS_LABEL, PULL_SECRETS_DISABLED));
     let writer = shared
         .clients
         .for_controller(PullSecretController::NAME, MOST_IN_FLIGHT);
