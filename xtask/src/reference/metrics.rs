@@ -8,8 +8,10 @@ use super::markdown::{cell, code, codes, head, section, table};
 use super::source::{files, literal, read};
 
 const INTRODUCTION: &str = "The metrics of each role. The admin port serves them; the controller's metrics port serves \
-    those that begin with `kops_`, `tidewaiter_cluster_` or `tidewaiter_instance_group_`, with the label \
-    `cluster_name`, the last ones with `instance_group` as well. [Alerts](../alerts.md) use them. A name that ends with `_total` is a counter.";
+    those about the cluster: `kops_…`, `tidewaiter_cluster_…` and, with the label `instance_group`, \
+    `tidewaiter_instance_group_…`, all with the label `cluster_name`. The admin port has \
+    `tidewaiter_cluster_verdict_duration_seconds`. [Alerts](../alerts.md) use them. A name that ends with `_total` is \
+    a counter.";
 
 /// The sections, with the folders of the source that register their metrics.
 const SECTIONS: [(&str, &[&str]); 5] = [
