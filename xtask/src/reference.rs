@@ -1,9 +1,10 @@
 //! The pages of `docs/reference`. Each is written from the one place that defines its content: the definitions of the
-//! custom resources, the rendered manifests, the comments of the settings, the registrations of the metrics, and the
-//! command line.
+//! custom resources, the rendered manifests, the comments of the settings, the registrations of the metrics, the
+//! reasons of Events with the pages about them, and the command line.
 
 mod commands;
 mod crds;
+mod events;
 mod markdown;
 mod metrics;
 mod permissions;
@@ -29,6 +30,7 @@ pub fn generated(root: &Path, manifests: &[(PathBuf, String)]) -> Result<Vec<(Pa
         ("commands", commands::page(root)?),
         ("settings", settings::page(root)?),
         ("metrics", metrics::page(root)?),
+        ("events", events::page(root)?),
         ("permissions", permissions::page(&manifests)),
         ("ports", ports::page(&manifests)),
         ("custom-resources", crds::page()?),

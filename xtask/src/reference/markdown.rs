@@ -50,6 +50,12 @@ pub fn codes<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     texts.into_iter().map(code).collect::<Vec<_>>().join(", ")
 }
 
+/// Returns the id of a heading, as GitHub and mdBook make it.
+pub fn anchor(heading: &str) -> String {
+    let letters = heading.chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c));
+    letters.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
