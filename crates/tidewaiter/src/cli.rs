@@ -10,6 +10,7 @@ mod explain;
 mod host;
 mod operators;
 mod plugin;
+pub(crate) mod reference;
 mod release;
 mod sign;
 mod upgrade;
@@ -147,11 +148,11 @@ pub(crate) enum Command {
         /// The shell
         shell: Shell,
     },
-    /// Writes the manual pages into a folder
+    /// Writes the manual pages into a folder, or prints them as one page of the documentation
     #[command(hide = true)]
     Manual {
         /// The folder
-        folder: PathBuf,
+        folder: Option<PathBuf>,
     },
 }
 

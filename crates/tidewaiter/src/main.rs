@@ -84,9 +84,12 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "tidewaiter", &mut io::stdout());
             Ok(())
         }
-        Command::Manual { folder } => clap_mangen::generate_to(Cli::command(), folder)
+        Command::Manual { folder: Some(folder) } => clap_mangen::generate_to(Cli::command(), folder)
             .context("writing the manual pages")
             .map_err(Failure::Running),
+        Command::Manual { folder: None } => {
+            write_stdout(&cli::reference::markdown(Cli::command())).map_err(Failure::Running)
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -43,7 +43,7 @@ impl What {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct StorageLimits {
-    /// The objects of an organization.
+    /// The objects of an organization without its tokens.
     pub objects: NonZeroU32,
     /// The objects of a cluster.
     pub cluster_objects: NonZeroU32,
