@@ -252,7 +252,7 @@ fn authorized(kept: &mut Kept, method: &Method, path: &str, headers: &HeaderMap,
             made["id"] = format!("aaaaaaaa-0000-4000-8000-{:012}", kept.made).into();
             made["created_at"] = "2026-01-01T00:00:00Z".into();
             kept.lists.entry(path.to_owned()).or_default().push(made.clone());
-            if path.ends_with("/clusters") {
+            if path.ends_with("/clusters") || path.ends_with("/api-keys") {
                 made["api_key"] = API_KEY.into();
             }
             good(StatusCode::CREATED, &made)
