@@ -49,7 +49,7 @@ pub(crate) use plugin::{
 };
 pub(crate) use release::ReleaseArgs;
 pub(crate) use sign::{SignArgs, SignScriptArgs};
-pub(crate) use upgrade::{UpgradeCommand, UpgradePlace, UpgradePlanArgs};
+pub(crate) use upgrade::{UpgradeCommand, UpgradePlanArgs, UpgradeWatchArgs};
 pub(crate) use validate::ValidateArgs;
 
 /// Reconciles a Kubernetes cluster with what its cloud says: node labels, cluster health and the cloud API.
