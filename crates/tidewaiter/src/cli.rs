@@ -31,8 +31,8 @@ pub(crate) use actions::{
 };
 pub(crate) use cloud::{
     AccountPlace, ApplyArgs, AttachArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, ClusterPlace,
-    Confirmation, ContextCommand, CreateArgs, CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, GetArgs, LoginArgs,
-    LogoutArgs, NodePoolPlace, ObjectArgs, OrganizationPlace, Place as CloudPlace, WhoamiArgs,
+    Confirmation, ContextCommand, CreateArgs, CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, FieldFlags, GetArgs,
+    LoginArgs, LogoutArgs, NodePoolPlace, ObjectArgs, OrganizationPlace, Place as CloudPlace, WhoamiArgs,
 };
 pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
 pub(crate) use explain::{

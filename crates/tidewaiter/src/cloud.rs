@@ -11,6 +11,7 @@ mod catalogue;
 mod contexts;
 mod credential;
 mod documents;
+mod fields;
 mod impact;
 mod kinds;
 mod login;
