@@ -18,6 +18,7 @@ use super::documents::{self, Document};
 use super::fields;
 use super::output::{note, object, objects, print, table, value, without_secrets, yaml};
 use super::plan::patch;
+use super::planner::effects;
 use super::session::{Session, request, text};
 use crate::cli::{AuditArgs, CloudFormat, CloudPlace as Place, CreateArgs, DeleteArgs, GetArgs, ObjectArgs};
 
@@ -188,7 +189,7 @@ fn read_after_editor(file: &std::path::Path) -> Result<Value> {
     Ok(read.into())
 }
 
-/// Deletes an object after confirmation.
+/// Deletes an object after confirmation. Before it, what goes with the object is shown.
 pub(super) async fn delete(args: &DeleteArgs) -> Result<()> {
     let ObjectArgs { of, object: name } = &args.object;
     let kind = of.kind;
@@ -196,9 +197,10 @@ pub(super) async fn delete(args: &DeleteArgs) -> Result<()> {
     in_its_pool(kind, &place, "deleted")?;
     let session = Session::open(place)?;
     let list = session.list_path(of.kind).await?;
-    let (path, found, etag) = one(&session, of.kind, list, name).await?;
+    let (path, found, etag) = one(&session, of.kind, list.clone(), name).await?;
     let id = text(&found, "id").to_owned();
     if !args.confirmation.yes {
+        print(&effects(&session, kind, list, &found).await?)?;
         confirm(&format!("Delete {} {name} ({id})?", kind.name()))?;
     }
     let mut request = Request::new(Method::DELETE, path);
