@@ -21,6 +21,7 @@ mod operators;
 mod output;
 mod plan;
 mod planner;
+mod preflight;
 mod script_templates;
 mod scripts;
 mod session;

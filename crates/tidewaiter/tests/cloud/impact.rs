@@ -72,7 +72,11 @@ async fn a_deletion_shows_the_bindings_that_go_with_it_and_who_loses_what() {
             &[by_user, "  - user alice@example.com: get"],
             by_team,
         ),
-        (["cluster", "production"], &[by_user, "With it go: 1 labels"], by_team),
+        (
+            ["cluster", "production"],
+            &[by_user, "With it go: labels (1)\n"],
+            by_team,
+        ),
     ] {
         let ran = person.run(&[&["cloud", "delete"][..], &words].concat()).await;
         ran.refused(1, &["no terminal to confirm", "--yes"]);

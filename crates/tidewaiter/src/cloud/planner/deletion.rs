@@ -88,7 +88,7 @@ impl Planner<'_> {
         for below in Kind::resources().filter(|below| below.parent() == Some(kind)) {
             let number = self.objects(&path.clone().below(below.facts().segment)).await?.len();
             if number > 0 {
-                counts.push(format!("{number} {}", below.word()));
+                counts.push(format!("{} ({number})", below.word()));
             }
         }
         Ok(if counts.is_empty() {
