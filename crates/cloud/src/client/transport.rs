@@ -209,9 +209,11 @@ impl Transport {
                 (true, true) => format!(
                     "{origin} answers without TLS: correct the port, or, for a cloud on this machine alone, use http://"
                 ),
-                (true, false) => format!("{origin} does not answer in HTTP: correct the port, or use https://"),
-                (false, true) => format!("cannot connect to {origin}"),
-                (false, false) => "the connection was interrupted".to_owned(),
+                (true, false) if origin.starts_with("http://") => {
+                    format!("{origin} does not answer in plain HTTP: correct the port, or use https://")
+                }
+                (_, true) => format!("cannot connect to {origin}"),
+                (_, false) => "the connection was interrupted".to_owned(),
             };
             unavailable(request, reason, None, Some(error.without_url()))
         };

@@ -50,7 +50,7 @@ pub(crate) enum ClientCommand {
     Diff(DiffArgs),
     /// Edits an object in $EDITOR
     Edit(ObjectArgs),
-    /// Deletes an object
+    /// Deletes an object, after showing what goes with it
     Delete(DeleteArgs),
     #[command(flatten)]
     Action(ActionCommand),
