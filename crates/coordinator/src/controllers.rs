@@ -32,7 +32,7 @@ pub(crate) use plugin::{PluginError, PluginRemoval};
 pub use rbac::RbacSettings;
 pub(crate) use rbac::{OURS, is_ours};
 pub use registry::{RegistrySettings, check_registry};
-pub use upgrade::{LookError, SeenUpgrade, Upgrades, look_at_upgrade};
+pub use upgrade::{LookError, SeenUpgrade, Upgrades, look_ahead_at_upgrade, look_at_upgrade};
 
 use crate::changes::Changes;
 use crate::cloud::Cloud;

@@ -32,8 +32,8 @@ pub(crate) use actions::{
 };
 pub(crate) use cloud::{
     AccountPlace, ApplyArgs, AttachArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, ClusterPlace,
-    Confirmation, ContextCommand, CreateArgs, CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, GetArgs, LoginArgs,
-    LogoutArgs, NodePoolPlace, ObjectArgs, OrganizationPlace, Place as CloudPlace, WhoamiArgs,
+    Confirmation, ContextCommand, CreateArgs, CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, FieldFlags, GetArgs,
+    LoginArgs, LogoutArgs, NodePoolPlace, ObjectArgs, OrganizationPlace, Place as CloudPlace, WhoamiArgs,
 };
 pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
 pub(crate) use explain::{
@@ -50,7 +50,7 @@ pub(crate) use plugin::{
 };
 pub(crate) use release::ReleaseArgs;
 pub(crate) use sign::{SignArgs, SignScriptArgs};
-pub(crate) use upgrade::{UpgradeCommand, UpgradePlace, UpgradePlanArgs};
+pub(crate) use upgrade::{UpgradeCommand, UpgradePlanArgs, UpgradeWatchArgs};
 pub(crate) use validate::ValidateArgs;
 
 /// Reconciles a Kubernetes cluster with what its cloud says: node labels, cluster health and the cloud API.

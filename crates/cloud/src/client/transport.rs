@@ -17,6 +17,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use reqwest::{Certificate, Proxy, Response, redirect, retry};
 use tidewaiter_kit::SharedClock;
+use tidewaiter_kit::chain::is_other_protocol;
 use tidewaiter_kit::client::retry_after_header;
 use tidewaiter_kit::clock::{Elapsed, timeout};
 use tokio::sync::Semaphore;
@@ -198,10 +199,15 @@ impl Transport {
             }
         };
         let failed = |error: reqwest::Error| {
-            let reason = if error.is_connect() {
-                format!("cannot connect to {origin}")
-            } else {
-                "the connection was interrupted".to_owned()
+            let reason = match (is_other_protocol(&error), error.is_connect()) {
+                (true, true) => format!(
+                    "{origin} answers without TLS: correct the port, or, for a cloud on this machine alone, use http://"
+                ),
+                (true, false) if origin.starts_with("http://") => {
+                    format!("{origin} does not answer in plain HTTP: correct the port, or use https://")
+                }
+                (_, true) => format!("cannot connect to {origin}"),
+                (_, false) => "the connection was interrupted".to_owned(),
             };
             unavailable(request, reason, None, Some(error.without_url()))
         };

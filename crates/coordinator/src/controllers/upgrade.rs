@@ -47,7 +47,7 @@ use agents::{AgentReports, Agents};
 use drain::NodePods;
 use drain_watch::DrainWatches;
 use error::UpgradeError;
-pub use look::{LookError, SeenUpgrade, look_at_upgrade};
+pub use look::{LookError, SeenUpgrade, look_ahead_at_upgrade, look_at_upgrade};
 use metrics::UpgradeMetrics;
 use node::{ComponentPod, UpgradeNode, observed};
 use question::{Answer, Question};

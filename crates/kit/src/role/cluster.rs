@@ -16,13 +16,19 @@ use crate::{Chain, files, proxy, yaml};
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// There is neither a kubeconfig nor a service account.
-    #[error("no cluster to work in: set kubeconfig (this is not a pod: {pod})")]
+    #[error("no cluster to work in: use --kubeconfig FILE or KUBECONFIG (this is not a pod: {pod})")]
     Missing {
         /// The reason why the service account of a pod cannot be used.
         pod: InClusterError,
         /// The reason why the default kubeconfig cannot be used.
         #[source]
         kubeconfig: KubeconfigError,
+    },
+    /// `KUBECONFIG` names no file that exists.
+    #[error("KUBECONFIG is {value:?}, and there is no such file: correct it, or use --kubeconfig FILE")]
+    NoFile {
+        /// The value of the variable.
+        value: String,
     },
     /// The file that the setting names is not a kubeconfig.
     #[error("kubeconfig is {path}: it cannot be used")]
@@ -84,7 +90,13 @@ pub async fn kube_config(path: Option<&Path>, context: Option<&str>) -> Result<C
         };
         return Config::incluster().map_err(|pod| match missing {
             NoDefault::Unusable(error) => error,
-            NoDefault::Missing(kubeconfig) => ClusterError::Missing { pod, kubeconfig },
+            NoDefault::Missing(kubeconfig) => match variable(&environment) {
+                // A file that exists was read before.
+                Some(value) if matches!(kubeconfig, KubeconfigError::ReadConfig(..)) => ClusterError::NoFile {
+                    value: value.to_owned(),
+                },
+                _ => ClusterError::Missing { pod, kubeconfig },
+            },
         });
     };
     let failed = |source| ClusterError::File {
@@ -152,10 +164,15 @@ async fn default_config(context: Option<&str>, environment: &[(String, String)])
     })
 }
 
+/// The value of `KUBECONFIG`, unless it is empty.
+fn variable(environment: &[(String, String)]) -> Option<&str> {
+    let found = environment.iter().find(|(name, _)| name == "KUBECONFIG");
+    found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+}
+
 /// The kubeconfigs that count when none is named.
 fn default_paths(environment: &[(String, String)]) -> Vec<PathBuf> {
-    let variable = environment.iter().find(|(name, _)| name == "KUBECONFIG");
-    let named = variable.into_iter().flat_map(|(_, value)| std::env::split_paths(value));
+    let named = variable(environment).into_iter().flat_map(std::env::split_paths);
     let named: Vec<_> = named.filter(|path| !path.as_os_str().is_empty()).collect();
     if named.is_empty() {
         let home = std::env::home_dir();

@@ -11,7 +11,7 @@ use super::{AccountPlace, CloudFormat, ClusterPlace, Confirmation, NodePoolPlace
 
 const SET_SCRIPT_NEXT: &str = "\
 A node runs the script only if it is signed with a key that is pinned there:
-  1. create the upgrade, with `policy: {paused: true}` in the file:
+  1. create the upgrade, which is paused unless --start is given:
      tidewaiter cloud create upgrade -f FILE
   2. sign the script, unless the server signs it (its setting scriptKeys):
      tidewaiter cloud sign-script -f upgrade.sh … > signed.sh

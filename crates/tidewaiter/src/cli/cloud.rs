@@ -1,5 +1,6 @@
 //! The flags of the client commands of `tidewaiter cloud`. No flag takes a secret.
 
+mod fields;
 mod kind;
 mod place;
 
@@ -13,6 +14,7 @@ use tidewaiter_cloud::models::values::{Email, OrganizationId};
 use super::sign::SIGN_SCRIPT_NEXT;
 use super::{ActionCommand, OperatorsCommand, ServerCommand, SignArgs, SignScriptArgs};
 
+pub(crate) use fields::FieldFlags;
 pub(crate) use kind::KindParser;
 pub(crate) use place::{AccountPlace, ClusterPlace, NodePoolPlace, ObjectPlace, OrganizationPlace, Place};
 
@@ -37,7 +39,7 @@ pub(crate) enum ClientCommand {
     Get(GetArgs),
     /// Shows all details of one object
     Describe(ObjectArgs),
-    /// Creates one object from a file
+    /// Creates one object from a file, or from flags
     Create(CreateArgs),
     /// Creates a cluster, or an API key of an existing one, and prints the manifests of its coordinator for
     /// `kubectl apply --server-side -f -`
@@ -48,7 +50,7 @@ pub(crate) enum ClientCommand {
     Diff(DiffArgs),
     /// Edits an object in $EDITOR
     Edit(ObjectArgs),
-    /// Deletes an object
+    /// Deletes an object, after showing what goes with it
     Delete(DeleteArgs),
     #[command(flatten)]
     Action(ActionCommand),
@@ -194,7 +196,7 @@ pub(crate) struct Confirmation {
 pub(crate) struct CreateArgs {
     /// A file with one document (YAML or JSON)
     #[arg(short, long, value_name = "FILE")]
-    pub(crate) filename: PathBuf,
+    pub(crate) filename: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) of: OfKind,
@@ -202,6 +204,13 @@ pub(crate) struct CreateArgs {
     /// The output format. For a cluster, the output contains its API key, which is shown only once
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
     pub(crate) output: CloudFormat,
+
+    /// Starts an upgrade at once: without this flag, it is created paused
+    #[arg(long)]
+    pub(crate) start: bool,
+
+    #[command(flatten)]
+    pub(crate) fields: FieldFlags,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! `tidewaiter cloud catalogue`: the versions of plugins that clusters can have.
 
+use std::fmt::Display;
 use std::path::Path as File;
 
 use anyhow::{Context as _, Error, Result, anyhow, bail};
@@ -68,13 +69,13 @@ fn rows(catalogue: &Value) -> Vec<Value> {
 }
 
 fn path(version: &VersionArgs) -> Path {
-    let plugin = Path::new(["plugins"])
-        .below(&version.plugin_type)
-        .below("implementations");
-    plugin
-        .below(&version.implementation)
-        .below("versions")
-        .below(&version.plugin_version)
+    version_path(&version.plugin_type, &version.implementation, &version.plugin_version)
+}
+
+/// The path of a version in the catalogue.
+pub(super) fn version_path(plugin_type: impl Display, implementation: impl Display, version: impl Display) -> Path {
+    let plugin = Path::new(["plugins"]).below(plugin_type).below("implementations");
+    plugin.below(implementation).below("versions").below(version)
 }
 
 fn title(version: &VersionArgs) -> String {

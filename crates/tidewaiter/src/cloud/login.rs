@@ -10,12 +10,11 @@ use tidewaiter_cloud::client::{AccessToken, Client, ClientError, Method, Path, R
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::{DisplayName, OrganizationId};
 use tidewaiter_kit::SystemClock;
-use tidewaiter_kit::chain::Untrusted;
 use url::Url;
 
 use super::contexts::{Contexts, Login};
 use super::output::{print, table, value};
-use super::session::{Session, is_called, is_over, settings, text};
+use super::session::{Session, is_called, is_over, settings, text, with_remedy};
 use crate::cli::{CloudFormat, CloudPlace as Place, ContextCommand, LoginArgs, LogoutArgs, WhoamiArgs};
 use crate::password::{self, Variable};
 
@@ -125,22 +124,8 @@ async fn token(login: &Login, password: &str) -> Result<String> {
     let mut request = Request::new(Method::POST, Path::new(["login", "password"])).json(body);
     // The server counts attempts.
     request.once = true;
-    let answer = client.request(&request).await.map_err(|error| {
-        let untrusted = error.untrusted();
-        let error = anyhow!(error).context(format!("cannot log in to {}", login.server));
-        match untrusted {
-            Some(Untrusted::Time) => error.context(
-                "the certificate of the server has expired or is not valid yet: renew it, or correct the clock of this machine",
-            ),
-            Some(Untrusted::Authority) => error.context(
-                "the certificate of the server is that of a certificate authority (CA:TRUE): let the authority issue one with CA:FALSE",
-            ),
-            Some(Untrusted::Issuer) => error.context(
-                "the certificate of the server is not trusted: give its certificate authority with --ca-file FILE",
-            ),
-            None => error,
-        }
-    })?;
+    let answer = client.request(&request).await.map_err(with_remedy);
+    let answer = answer.with_context(|| format!("cannot log in to {}", login.server))?;
     let answer = answer
         .json()
         .map_err(|reason| anyhow!("the response to the login {reason}"))?;

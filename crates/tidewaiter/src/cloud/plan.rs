@@ -66,12 +66,14 @@ impl Plan {
         self.steps.iter().filter(|step| which(&step.change)).count()
     }
 
+    /// Every change.
+    pub(super) fn changes(&self) -> Result<String> {
+        self.steps.iter().map(|step| step.shown(&self.names)).collect()
+    }
+
     /// Every change, how many there are, and who gains and who loses access.
     pub(super) fn shown(&self) -> Result<String> {
-        let mut text = String::new();
-        for step in &self.steps {
-            text += &step.shown(&self.names)?;
-        }
+        let mut text = self.changes()?;
         let (create, update) = (
             self.count(|change| matches!(change, Change::Create { .. })),
             self.count(|change| matches!(change, Change::Update { .. })),

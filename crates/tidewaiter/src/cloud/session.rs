@@ -10,6 +10,7 @@ use tidewaiter_cloud::client::{
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::UserId;
 use tidewaiter_kit::SystemClock;
+use tidewaiter_kit::chain::Untrusted;
 
 use super::contexts::{Contexts, Login};
 use crate::cli::CloudPlace as Place;
@@ -176,7 +177,7 @@ impl Session {
     async fn answer(&self, request: &Request) -> Result<Answer> {
         self.client.request(request).await.map_err(|error| {
             let is_over = is_of_login(&error);
-            let error = anyhow::Error::from(error);
+            let error = with_remedy(error);
             if is_over {
                 let name = &self.context;
                 error.context(format!(
@@ -207,6 +208,21 @@ impl Session {
             .json()
             .map_err(|reason| anyhow!("the response to {request} {reason}"))
     }
+}
+
+/// Returns the error, with the remedy before it if the certificate of the server is not trusted.
+pub(super) fn with_remedy(error: ClientError) -> anyhow::Error {
+    let remedy = match error.untrusted() {
+        None => return error.into(),
+        Some(Untrusted::Time) => "has expired or is not valid yet: renew it, or correct the clock of this machine",
+        Some(Untrusted::Authority) => {
+            "is that of a certificate authority (CA:TRUE): let the authority issue one with CA:FALSE"
+        }
+        Some(Untrusted::Issuer) => {
+            "is not trusted: give its certificate authority with tidewaiter cloud login --ca-file FILE"
+        }
+    };
+    anyhow::Error::from(error).context(format!("the certificate of the server {remedy}"))
 }
 
 /// Returns true for a token that is expired, revoked, or of another cloud.

@@ -4,6 +4,7 @@
 
 mod actions;
 mod apply;
+mod attach;
 mod catalogue;
 mod contexts;
 mod credential;

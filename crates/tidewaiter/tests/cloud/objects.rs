@@ -154,6 +154,98 @@ async fn a_cluster_is_attached_and_its_key_is_printed_once() {
 }
 
 #[tokio::test]
+async fn flags_take_the_place_of_a_file() {
+    let person = Person::logged_in().await;
+    let password = person.file("new", "hunter2-bobs-password\n");
+    let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5";
+    let public = person.file("key.pub", &format!("{key}\n"));
+    for (words, list, fields) in [
+        (
+            &[
+                "user",
+                "--name",
+                "Bob",
+                "--email",
+                "bob@example.com",
+                "--role",
+                "member",
+                "--password-file",
+                &password,
+            ][..],
+            "/users",
+            json!({"name": "Bob", "email": "bob@example.com", "role": "member", "password": "hunter2-bobs-password"}),
+        ),
+        (
+            &["ssh-key", "--name", "laptop", "--key-file", &public],
+            "/v3/account/ssh_keys",
+            json!({"name": "laptop", "key": key}),
+        ),
+        (
+            &["team", "--name", "developers", "--member", "alice@example.com"],
+            "/teams",
+            json!({"name": "developers", "user_ids": [ALICE]}),
+        ),
+        (
+            &[
+                "registry",
+                "--address",
+                "quay.io",
+                "--provider",
+                "quay",
+                "--username",
+                "u",
+                "--password-file",
+                &password,
+            ],
+            "/registries",
+            json!({"serveraddress": "quay.io", "provider": "quay",
+                "credentials": {"username": "u", "password": "hunter2-bobs-password"}}),
+        ),
+    ] {
+        person.run(&[&["cloud", "create"][..], words].concat()).await.well();
+        let writes = person.cloud.writes();
+        assert!(writes.len() == 1 && writes[0].line.ends_with(list), "{writes:?}");
+        for (field, value) in fields.as_object().unwrap() {
+            assert_eq!(&writes[0].body[field], value, "{field}");
+        }
+    }
+    for (words, said) in [
+        ("team --email a@example.com", "--email has no meaning for teams"),
+        ("role --name a", "--name has no meaning for roles"),
+        ("user --email a@example.com", "the flags: spec: name"),
+        ("user", "no fields are given: use -f FILE"),
+        (&format!("team --name a -f {password}"), "use either"),
+        ("team --name a --start", "--start has no meaning for teams"),
+    ] {
+        let words: Vec<&str> = ["cloud", "create"].into_iter().chain(words.split(' ')).collect();
+        person.run(&words).await.refused(1, &[said]);
+    }
+    assert!(person.cloud.writes().is_empty());
+}
+
+#[tokio::test]
+async fn an_upgrade_is_created_paused_unless_it_is_to_start() {
+    let person = Person::logged_in().await;
+    for (policy, flags, expected) in [
+        ("", &["--start"][..], Value::Null),
+        ("", &[], json!({"paused": true})),
+        (", policy: {canary: 1}", &[], json!({"canary": 1, "paused": true})),
+    ] {
+        let text = format!("{{type: kubernetes, targetVersion: v1.36.3, nodeTimeoutSeconds: 900{policy}}}");
+        let file = person.file("upgrade.yaml", &text);
+        let create = ["cloud", "create", "upgrade", "-f", &file];
+        let ran = person.run(&[&create[..], flags].concat()).await;
+        let says_how = ran
+            .err
+            .contains("begin it with tidewaiter cloud resume-upgrade aaaaaaaa-");
+        assert_eq!(says_how, flags.is_empty(), "{}", ran.err);
+        ran.well();
+        let writes = person.cloud.writes();
+        assert_eq!((writes.len(), &writes[0].body["policy"]), (1, &expected));
+    }
+}
+
+#[tokio::test]
 async fn a_document_that_names_others_is_made_with_their_ids() {
     let person = Person::logged_in().await;
     person.cloud.put(

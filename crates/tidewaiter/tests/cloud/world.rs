@@ -42,6 +42,8 @@ struct Kept {
     logins: u32,
     /// Requests that begin so are refused.
     refused: Option<(String, StatusCode)>,
+    /// The role that Alice is said to have; by default, she is an owner.
+    role: Option<&'static str>,
 }
 
 /// A cloud in memory: lists, items, entity tags, merge patches. It believes everything.
@@ -96,6 +98,11 @@ impl Cloud {
     /// Refuses what begins so, as `DELETE /v3/…`.
     pub fn refuse(&self, begin: &str, status: StatusCode) {
         self.kept().refused = Some((begin.to_owned(), status));
+    }
+
+    /// Says that Alice has this role.
+    pub fn has_role(&self, role: &'static str) {
+        self.kept().role = Some(role);
     }
 
     /// Returns the requests since the last call, without logins.
@@ -201,9 +208,10 @@ fn authorized(kept: &mut Kept, method: &Method, path: &str, headers: &HeaderMap,
         );
     }
     if path == "/v3/authenticate" {
+        let role = kept.role.unwrap_or("owner");
         return good(
             StatusCode::OK,
-            &json!({"exp": 1_800_000_000, "organizations": [{"id": ORGANIZATION, "role": "owner"}]}),
+            &json!({"exp": 1_800_000_000, "organizations": [{"id": ORGANIZATION, "role": role}]}),
         );
     }
     if path.ends_with("/token") {
@@ -252,7 +260,7 @@ fn authorized(kept: &mut Kept, method: &Method, path: &str, headers: &HeaderMap,
             made["id"] = format!("aaaaaaaa-0000-4000-8000-{:012}", kept.made).into();
             made["created_at"] = "2026-01-01T00:00:00Z".into();
             kept.lists.entry(path.to_owned()).or_default().push(made.clone());
-            if path.ends_with("/clusters") {
+            if path.ends_with("/clusters") || path.ends_with("/api-keys") {
                 made["api_key"] = API_KEY.into();
             }
             good(StatusCode::CREATED, &made)

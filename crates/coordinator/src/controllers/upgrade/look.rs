@@ -14,7 +14,7 @@ use tidewaiter_kit::{Cacheable, Guarded};
 use tidewaiter_upgrade::drain::RemainingPod;
 use tidewaiter_upgrade::{Health, InvalidVersion, Node, Observation, Outlook, Upgrade, Version, form, outlook};
 
-use super::agents::list_reports;
+use super::agents::{AgentReports, list_reports};
 use super::drain::NodePods;
 use super::node::{ComponentPod, UpgradeNode, observed};
 use super::question::{Question, requires_health};
@@ -31,6 +31,8 @@ pub struct SeenUpgrade {
     api_server: Version,
     health: Health,
     left: BTreeMap<NodeName, Vec<RemainingPod>>,
+    /// None if the reports could not be read.
+    agents: Option<AgentReports>,
 }
 
 /// The reason why an upgrade cannot be read.
@@ -68,9 +70,7 @@ pub enum LookError {
 /// # Errors
 /// [`LookError`].
 pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade, LookError> {
-    let api = Api::<Guarded<ClusterUpgrade>>::namespaced(client.clone(), CONTAINERSHIP_NAMESPACE);
-    let listed = read(optional(list_all(&api).await), "ClusterUpgrades")?;
-    let objects: Vec<ClusterUpgrade> = listed.ok_or(LookError::NoDefinition)?.0;
+    let objects = list(client).await?;
     let upgrades: Vec<Upgrade> = objects.iter().map(form::read).collect();
     let found = objects
         .into_iter()
@@ -86,6 +86,28 @@ pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade,
             },
         });
     };
+    look(client, object, upgrades).await
+}
+
+/// Reads what would be decided about an upgrade that is not created yet. One of its name is ignored.
+///
+/// # Errors
+/// [`LookError`].
+pub async fn look_ahead_at_upgrade(client: &Client, object: ClusterUpgrade) -> Result<SeenUpgrade, LookError> {
+    let mut objects = list(client).await?;
+    objects.retain(|other| other.metadata.name != object.metadata.name);
+    let upgrades = objects.iter().chain([&object]).map(form::read).collect();
+    look(client, object, upgrades).await
+}
+
+async fn list(client: &Client) -> Result<Vec<ClusterUpgrade>, LookError> {
+    let api = Api::<Guarded<ClusterUpgrade>>::namespaced(client.clone(), CONTAINERSHIP_NAMESPACE);
+    let listed = read(optional(list_all(&api).await), "ClusterUpgrades")?;
+    Ok(listed.ok_or(LookError::NoDefinition)?.0)
+}
+
+/// Reads everything that the decisions about `object`, one of `upgrades`, depend on.
+async fn look(client: &Client, object: ClusterUpgrade, upgrades: Vec<Upgrade>) -> Result<SeenUpgrade, LookError> {
     let nodes: Vec<UpgradeNode> = all(Api::all(client.clone()), "Nodes").await?;
     let pods = Api::<Guarded<ComponentPod>>::namespaced(client.clone(), CONTROL_PLANE_NAMESPACE);
     let components = control_plane(&pods).await?;
@@ -107,9 +129,10 @@ pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade,
     let agents = match list_reports(client).await {
         Err(error) if question.all || !question.in_progress.is_empty() => read(Err(error), "the NodeReports")?,
         // It is only warned of.
-        agents => agents.unwrap_or_default(),
+        agents => agents.ok(),
     };
-    let mut nodes = observed(&nodes, &components, &agents, form::id(&object));
+    let reports = agents.clone().unwrap_or_default();
+    let mut nodes = observed(&nodes, &components, &reports, form::id(&object));
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(SeenUpgrade {
         upgrade: form::read(&object),
@@ -118,6 +141,7 @@ pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade,
         api_server: version.git_version.parse()?,
         health,
         left: pods.left,
+        agents,
         object,
     })
 }
@@ -128,6 +152,14 @@ impl SeenUpgrade {
     #[must_use]
     pub fn left(&self, node: &NodeName) -> &[RemainingPod] {
         self.left.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns true if it has nodes, and the agent of none of them reports upgrades.
+    #[must_use]
+    pub fn lacks_agents(&self, outlook: &Outlook) -> bool {
+        let nodes = &outlook.nodes;
+        let lacks = |agents: &AgentReports| nodes.iter().all(|node| agents.of(&node.name).is_none());
+        !nodes.is_empty() && self.agents.as_ref().is_some_and(lacks)
     }
 
     /// The upgrade in words, at this time.

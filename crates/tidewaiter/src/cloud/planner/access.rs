@@ -31,7 +31,7 @@ impl Planner<'_> {
     }
 
     /// All objects of a kind of the organization.
-    async fn all(&mut self, kind: Kind) -> Result<Vec<Value>> {
+    pub(super) async fn all(&mut self, kind: Kind) -> Result<Vec<Value>> {
         let list = self.session.organization()?.below(kind.facts().segment);
         Ok(self.objects(&list).await?.to_vec())
     }
