@@ -3,6 +3,7 @@
 mod actions;
 mod cloud;
 mod cloud_server;
+mod cluster;
 #[cfg(test)]
 mod documented;
 mod empty;
@@ -35,6 +36,7 @@ pub(crate) use cloud::{
     LogoutArgs, NodePoolPlace, ObjectArgs, OrganizationPlace, Place as CloudPlace, WhoamiArgs,
 };
 pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
+pub(crate) use cluster::ClusterFlags;
 pub(crate) use explain::{
     Explain, ExplainAccessArgs, ExplainForgeriesArgs, ExplainGroupArgs, ExplainNodeArgs, ExplainSources,
     ExplainTerminateArgs,

@@ -6,7 +6,6 @@
 mod choose;
 mod shown;
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -21,12 +20,14 @@ use tidewaiter_api::values::printable;
 use tidewaiter_api::{ConditionStatus, PluginInventory};
 use tidewaiter_coordinator::controllers::{DIFF_KEY, PluginDiff};
 use tidewaiter_kit::clock::timeout;
-use tidewaiter_kit::role::kube_config;
 use tidewaiter_kit::{Kit, Leadership, SharedClock, SystemClock, client};
 
 use crate::Failure;
-use crate::cli::{DiffFormat, PluginApproveArgs, PluginCommand, PluginDiffArgs, PluginPlace, PluginRollbackArgs};
+use crate::cli::{
+    ClusterFlags, DiffFormat, PluginApproveArgs, PluginCommand, PluginDiffArgs, PluginPlace, PluginRollbackArgs,
+};
 use crate::cloud::{confirm, print, run, table};
+use crate::place::api_server;
 use choose::{named, target, title};
 use shown::{shown, shown_as_json};
 
@@ -51,7 +52,7 @@ pub(crate) fn main(command: &PluginCommand) -> Result<(), Failure> {
 }
 
 async fn diff(args: &PluginDiffArgs) -> Result<()> {
-    let cluster = Cluster::reach(args.place.kubeconfig.as_deref()).await?;
+    let cluster = Cluster::reach(&args.place.cluster).await?;
     let plugin = cluster.plugin(&args.place.name).await?;
     let diff = cluster.diff(&plugin).await?;
     match args.output {
@@ -61,8 +62,8 @@ async fn diff(args: &PluginDiffArgs) -> Result<()> {
 }
 
 async fn approve(args: &PluginApproveArgs) -> Result<()> {
-    let PluginPlace { name, kubeconfig } = &args.place;
-    let cluster = Cluster::reach(kubeconfig.as_deref()).await?;
+    let PluginPlace { name, cluster } = &args.place;
+    let cluster = Cluster::reach(cluster).await?;
     let plugin = cluster.plugin(name).await?;
     let diff = cluster.diff(&plugin).await?;
     print(&shown(&plugin, &diff, false)?)?;
@@ -94,7 +95,7 @@ async fn approve(args: &PluginApproveArgs) -> Result<()> {
 }
 
 async fn history(place: &PluginPlace) -> Result<()> {
-    let cluster = Cluster::reach(place.kubeconfig.as_deref()).await?;
+    let cluster = Cluster::reach(&place.cluster).await?;
     let plugin = cluster.plugin(&place.name).await?;
     let inventory = cluster.inventory(&plugin).await?;
     if inventory.spec.releases.is_empty() {
@@ -125,8 +126,8 @@ async fn history(place: &PluginPlace) -> Result<()> {
 }
 
 async fn rollback(args: &PluginRollbackArgs) -> Result<()> {
-    let PluginPlace { name, kubeconfig } = &args.place;
-    let cluster = Cluster::reach(kubeconfig.as_deref()).await?;
+    let PluginPlace { name, cluster } = &args.place;
+    let cluster = Cluster::reach(cluster).await?;
     let plugin = cluster.plugin(name).await?;
     let inventory = cluster.inventory(&plugin).await?;
     let release = target(&inventory.spec, args.to.as_deref())?;
@@ -158,7 +159,7 @@ async fn rollback(args: &PluginRollbackArgs) -> Result<()> {
 }
 
 async fn undo(args: &PluginRollbackArgs) -> Result<()> {
-    let cluster = Cluster::reach(args.place.kubeconfig.as_deref()).await?;
+    let cluster = Cluster::reach(&args.place.cluster).await?;
     let plugin = cluster.plugin(&args.place.name).await?;
     if annotation(&plugin, ROLLBACK_ANNOTATION).is_none() {
         bail!("{} is not rolled back", title(&plugin));
@@ -180,9 +181,9 @@ struct Cluster {
 }
 
 impl Cluster {
-    async fn reach(kubeconfig: Option<&Path>) -> Result<Self> {
+    async fn reach(flags: &ClusterFlags) -> Result<Self> {
         let kit = Kit::new(SystemClock::shared())?;
-        let config = kube_config(kubeconfig, None).await?;
+        let config = api_server(flags.kubeconfig.as_deref(), flags.context.as_deref()).await?;
         let leadership = Leadership::always(kit.clock.clone());
         let client = client::fenced(&config, &leadership, &kit).await?;
         Ok(Self {

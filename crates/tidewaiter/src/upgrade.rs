@@ -10,14 +10,14 @@ use anyhow::Result;
 use kube::Client;
 use serde::Serialize;
 use tidewaiter_coordinator::controllers::{SeenUpgrade, look_at_upgrade};
-use tidewaiter_kit::role::kube_config;
 use tidewaiter_kit::{Kit, Leadership, SharedClock, SystemClock, client};
 use tidewaiter_upgrade::{NodeOutlook, Outlook};
 
 use crate::Failure;
-use crate::cli::{UpgradeCommand, UpgradePlace, UpgradePlanArgs};
+use crate::cli::{ClusterFlags, UpgradeCommand, UpgradePlace, UpgradePlanArgs};
 use crate::cloud::run;
 use crate::explain::output::{Table, print};
+use crate::place::api_server;
 
 /// Nothing was decided about the upgrade yet.
 const UNSEEN: &str = "No coordinator has looked at it yet: check that one runs with `upgrades: enabled`.";
@@ -53,8 +53,8 @@ struct Line<'a> {
 }
 
 async fn plan(args: &UpgradePlanArgs) -> Result<()> {
-    let UpgradePlace { name, kubeconfig } = &args.place;
-    let (client, clock) = reader(kubeconfig.as_deref()).await?;
+    let UpgradePlace { name, cluster } = &args.place;
+    let (client, clock) = reader(cluster).await?;
     let seen = look_at_upgrade(&client, name).await?;
     let outlook = seen.outlook(clock.now());
     let plan = Plan {
@@ -110,9 +110,9 @@ fn tables(plan: &Plan<'_>) -> Vec<Table> {
 }
 
 /// A client that cannot write.
-pub(crate) async fn reader(kubeconfig: Option<&std::path::Path>) -> Result<(Client, SharedClock)> {
+pub(crate) async fn reader(cluster: &ClusterFlags) -> Result<(Client, SharedClock)> {
     let kit = Kit::new(SystemClock::shared())?;
-    let config = kube_config(kubeconfig, None).await?;
+    let config = api_server(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?;
     let never = Leadership::never(kit.clock.clone());
     Ok((client::fenced(&config, &never, &kit).await?, kit.clock))
 }

@@ -62,6 +62,14 @@ pub enum FileError {
         /// The user's name.
         user: String,
     },
+    /// It has no context of the wanted name.
+    #[error("it has no context {name:?}; its contexts are: {known}")]
+    NoContext {
+        /// The wanted name.
+        name: String,
+        /// The names of its contexts.
+        known: String,
+    },
     /// A context, a cluster, a user or a certificate in it cannot be used.
     #[error(transparent)]
     Context(KubeconfigError),
@@ -99,6 +107,38 @@ pub async fn kube_config(path: Option<&Path>, context: Option<&str>) -> Result<C
             KubeconfigError::ParseProxyUrl(_) => FileError::Proxy,
             error => FileError::Context(error),
         })
+    })
+}
+
+/// The cluster of the context `context`, which must exist, in the kubeconfig at `path`; without a path in that of
+/// `KUBECONFIG`, otherwise in the default one.
+///
+/// # Errors
+/// When there is no such context, or its cluster cannot be used.
+pub async fn kube_config_in(path: Option<&Path>, context: &str) -> Result<Config, ClusterError> {
+    let paths = path.map_or_else(|| default_paths(&environment()), |path| vec![path.to_owned()]);
+    let mut known = Vec::new();
+    for file in path.map_or_else(|| present(&paths), |_| paths.iter().collect()) {
+        check(file)?;
+        let read = Kubeconfig::read_from(file).map_err(|error| ClusterError::File {
+            path: file.clone(),
+            source: FileError::Read(first_line(&error)),
+        })?;
+        known.extend(read.contexts.into_iter().map(|context| context.name));
+    }
+    if known.iter().any(|name| name == context) {
+        return kube_config(path, Some(context)).await;
+    }
+    Err(ClusterError::File {
+        path: std::env::join_paths(&paths).unwrap_or_default().into(),
+        source: FileError::NoContext {
+            name: context.to_owned(),
+            known: if known.is_empty() {
+                "none".to_owned()
+            } else {
+                known.join(", ")
+            },
+        },
     })
 }
 
@@ -453,6 +493,24 @@ mod tests {
             panic!("another outcome");
         };
         assert!(Chain(&error).to_string().contains(&value), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn a_context_that_is_named_is_used_and_must_exist() {
+        let content = KUBECONFIG
+            .replace(
+                "clusters: [",
+                "clusters: [{name: d, cluster: {server: 'https://127.0.0.1:2'}}, ",
+            )
+            .replace("contexts: [", "contexts: [{name: y, context: {cluster: d, user: u}}, ");
+        let file = file(&content);
+        let config = kube_config_in(Some(file.path()), "y").await.unwrap();
+        assert_eq!(config.cluster_url.to_string(), "https://127.0.0.1:2/");
+        let error = kube_config_in(Some(file.path()), "z").await.unwrap_err();
+        let words = "it cannot be used: it has no context \"z\"; its contexts are: y, x";
+        assert!(Chain(&error).to_string().ends_with(words), "{error:?}");
+        // Another one is never used in its place.
+        assert!(kube_config(Some(file.path()), Some("z")).await.is_ok());
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use serde::Serialize;
 use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle, NodeName};
 use url::Url;
 
-use super::{OutputFormat, Place, PolicyFlags};
+use super::{ClusterFlags, OutputFormat, Place, PolicyFlags};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Explain {
@@ -30,9 +30,8 @@ pub(crate) enum Explain {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainTerminateArgs {
-    /// The kubeconfig file [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -44,9 +43,8 @@ pub(crate) struct ExplainAccessArgs {
     #[arg(short, long, value_name = "NAMESPACE", value_parser = namespace)]
     pub(crate) namespace: Option<String>,
 
-    /// The kubeconfig file [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 
     /// The output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
@@ -128,6 +126,10 @@ pub(crate) struct ExplainSources {
 
     #[command(flatten)]
     pub(crate) flags: ExplainFlags,
+
+    /// The context of the kubeconfig [default: the current one]
+    #[arg(long, value_name = "CONTEXT")]
+    pub(crate) context: Option<String>,
 
     /// The output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]

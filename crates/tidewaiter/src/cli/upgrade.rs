@@ -1,10 +1,8 @@
 //! The flags of `tidewaiter upgrade`.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 
-use super::OutputFormat;
+use super::{ClusterFlags, OutputFormat};
 
 const WATCH_CODES: &str = "Exit codes:
   0    the upgrade has succeeded
@@ -29,9 +27,8 @@ pub(crate) struct UpgradePlace {
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 
-    /// The kubeconfig file [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]

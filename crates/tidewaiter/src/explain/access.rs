@@ -29,7 +29,7 @@ struct Answer {
 
 /// Prints the answer.
 pub(super) async fn explain(args: &ExplainAccessArgs) -> Result<(), Failure> {
-    let reader = reader(args.kubeconfig.as_deref()).await;
+    let reader = reader(&args.cluster).await;
     let (client, _) = reader.map_err(Failure::Configuration)?;
     let answer = answer(&client, args).await.map_err(Failure::Running)?;
     print(args.output, &answer, || all_tables(&answer)).map_err(Failure::Running)

@@ -45,7 +45,7 @@ pub(super) async fn watch(place: &UpgradePlace) -> Result<ExitCode> {
     let (client, clock) = tokio::select! {
         biased;
         interrupt = signals.next() => return Ok(ExitCode::from(interrupt.code())),
-        reached = reader(place.kubeconfig.as_deref()) => reached?,
+        reached = reader(&place.cluster) => reached?,
     };
     let variables = environment();
     let term = variables

@@ -113,6 +113,9 @@ async fn a_kubeconfig_that_cannot_be_used_is_named() {
     }
     let nowhere = bare(&["--name", CLUSTER, "--state", &url]);
     refused(&finished(nowhere).await, &["--kubeconfig", "kops export kubeconfig"]);
+    let named = command(&url, &store.kubeconfig(CLOSED), &["--context", "staging"]);
+    let output = finished(named).await;
+    refused(&output, &["no context \"staging\"", "its contexts are: any"]);
 }
 
 /// A kubeconfig whose user gets its credentials from `command`.
