@@ -54,7 +54,8 @@ pub(crate) enum ClientCommand {
     Action(ActionCommand),
     /// Signs the manifests of a plugin for one cluster, without asking the cloud
     Sign(SignArgs),
-    /// Signs the script of an upgrade for the nodes that may run it, and prints the signed script; does not ask the cloud
+    /// Signs the script of an upgrade for the nodes that may run it, and prints the signed script; does not ask the
+    /// cloud
     #[command(after_help = SIGN_SCRIPT_NEXT)]
     SignScript(SignScriptArgs),
     /// Lists changes and their authors, newest first
@@ -81,9 +82,10 @@ pub(crate) struct OfKind {
 /// The documents, and the parent objects that they apply to.
 #[derive(Debug, Args)]
 pub(crate) struct DocumentArgs {
-    /// A file of documents (YAML or JSON), or a directory of such files
-    #[arg(short, long, value_name = "PATH")]
-    pub(crate) filename: PathBuf,
+    /// A file of documents (YAML or JSON), a directory of such files, or - for the standard input; repeat it for
+    /// several
+    #[arg(short, long, value_name = "PATH", required = true)]
+    pub(crate) filename: Vec<PathBuf>,
 
     #[command(flatten)]
     pub(crate) place: ClusterPlace,
@@ -192,7 +194,7 @@ pub(crate) struct Confirmation {
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
-    /// A file with one document (YAML or JSON)
+    /// A file with one document (YAML or JSON), or - for the standard input
     #[arg(short, long, value_name = "FILE")]
     pub(crate) filename: PathBuf,
 

@@ -195,7 +195,7 @@ fn deletion_of_key(key: &Value, keys: usize) -> String {
 
 /// The text of a file.
 pub(super) fn read(file: &File) -> Result<String> {
-    text_file::read(file).with_context(|| format!("reading {}", file.display()))
+    text_file::read_named(file).with_context(|| format!("reading {}", text_file::origin(file)))
 }
 
 async fn assign(args: &PolicyArgs, method: Method) -> Result<()> {

@@ -11,6 +11,7 @@ use super::apply::confirm;
 use super::output::print;
 use super::session::{Session, if_found};
 use crate::cli::{ScriptTemplateArgs, ScriptTemplatesCommand};
+use crate::text_file;
 
 const SEGMENT: &str = "script-templates";
 
@@ -33,9 +34,7 @@ pub(super) async fn main(command: &ScriptTemplatesCommand) -> Result<()> {
             print(&script(&session, &path, of).await?)
         }
         ScriptTemplatesCommand::Set { filename, of } => {
-            let script: UpgradeScript = read(filename)?
-                .parse()
-                .with_context(|| filename.display().to_string())?;
+            let script: UpgradeScript = read(filename)?.parse().with_context(|| text_file::origin(filename))?;
             let (session, path) = place(of).await?;
             let mut request = Request::new(Method::PUT, path);
             request.body = Some(Body::Script(script));
