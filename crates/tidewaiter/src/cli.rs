@@ -8,6 +8,7 @@ mod cluster;
 mod documented;
 mod empty;
 mod explain;
+mod format;
 mod host;
 mod operators;
 mod plugin;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde::Serialize;
-use tidewaiter_api::{ClusterName, Role};
+use tidewaiter_api::Role;
 use tidewaiter_kit::settings::environment;
 
 pub(crate) use actions::{
@@ -31,23 +32,24 @@ pub(crate) use actions::{
     ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, TokensCommand, UpgradeArgs, VersionArgs,
 };
 pub(crate) use cloud::{
-    AccountPlace, ApplyArgs, AttachArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, ClusterPlace,
-    Confirmation, ContextCommand, CreateArgs, CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, GetArgs, LoginArgs,
-    LogoutArgs, NodePoolPlace, ObjectArgs, OrganizationPlace, Place as CloudPlace, WhoamiArgs,
+    AccountPlace, ApplyArgs, AttachArgs, AuditArgs, ClientCommand, CloudCommand, ClusterPlace, Confirmation,
+    ContextCommand, CreateArgs, CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, GetArgs, LoginArgs, LogoutArgs,
+    NodePoolPlace, ObjectArgs, OrganizationPlace, Place as CloudPlace, Printed, WhoamiArgs,
 };
 pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
-pub(crate) use cluster::ClusterFlags;
+pub(crate) use cluster::{ClusterFlags, Place};
 pub(crate) use explain::{
     Explain, ExplainAccessArgs, ExplainForgeriesArgs, ExplainGroupArgs, ExplainNodeArgs, ExplainSources,
     ExplainTerminateArgs,
 };
+pub(crate) use format::{CloudFormat, OutputFormat};
 pub(crate) use host::{
     AgentFolders, HostBreakGlassCommand, HostCommand, HostInstallArgs, HostKeysCommand, HostRunArgs, HostUninstallArgs,
     STATE,
 };
 pub(crate) use operators::OperatorsCommand;
 pub(crate) use plugin::{
-    DiffFormat, PluginApproveArgs, PluginCommand, PluginDiffArgs, PluginPlace, PluginRollbackArgs,
+    DiffFormat, PluginApproveArgs, PluginCommand, PluginDiffArgs, PluginHistoryArgs, PluginPlace, PluginRollbackArgs,
 };
 pub(crate) use release::ReleaseArgs;
 pub(crate) use sign::{SignArgs, SignScriptArgs};
@@ -228,36 +230,6 @@ pub(crate) struct SettingsArgs {
 
     #[command(flatten)]
     pub(crate) flags: RoleFlags,
-}
-
-/// The cluster and the location of its definitions.
-#[derive(Debug, Args)]
-pub(crate) struct Place {
-    /// The configuration file that kOps wrote for kops-controller. Overrides --name and --state
-    #[arg(long, value_name = "FILE")]
-    pub(crate) conf: Option<PathBuf>,
-
-    /// The name of the cluster; requires --state
-    #[arg(long, value_name = "CLUSTER", env = "KOPS_CLUSTER_NAME")]
-    pub(crate) name: Option<ClusterName>,
-
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "KOPS_STATE_STORE",
-        help = "The kOps state store: s3://BUCKET, gs://BUCKET or file:///FOLDER; requires --name"
-    )]
-    pub(crate) state: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum OutputFormat {
-    /// A table
-    Table,
-    /// JSON
-    Json,
-    /// YAML
-    Yaml,
 }
 
 /// The settings that have a flag. A flag that is not given is absent, so that the file and the environment apply.

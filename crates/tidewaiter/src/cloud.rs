@@ -4,6 +4,7 @@
 //! are shown before they are made, and nothing is changed if one document of several is invalid.
 
 mod actions;
+mod ages;
 mod api_document;
 mod apply;
 mod attach;
@@ -15,6 +16,7 @@ mod impact;
 mod kinds;
 mod login;
 mod manifests;
+mod names;
 mod objects;
 mod operators;
 mod output;
@@ -34,7 +36,7 @@ use crate::Failure;
 use crate::cli::{ClientCommand, CredentialArgs};
 
 pub(crate) use apply::confirm;
-pub(crate) use output::{print, table, yaml};
+pub(crate) use output::{is_table, print, rows, yaml};
 
 /// Runs the command.
 pub(crate) fn main(command: &ClientCommand) -> Result<ExitCode, Failure> {

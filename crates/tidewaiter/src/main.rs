@@ -8,6 +8,7 @@ mod controller;
 mod coordinator;
 mod explain;
 mod host;
+mod json_path;
 mod live;
 mod password;
 mod place;

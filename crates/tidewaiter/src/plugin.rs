@@ -24,9 +24,10 @@ use tidewaiter_kit::{Kit, Leadership, SharedClock, SystemClock, client};
 
 use crate::Failure;
 use crate::cli::{
-    ClusterFlags, DiffFormat, PluginApproveArgs, PluginCommand, PluginDiffArgs, PluginPlace, PluginRollbackArgs,
+    ClusterFlags, DiffFormat, PluginApproveArgs, PluginCommand, PluginDiffArgs, PluginHistoryArgs, PluginPlace,
+    PluginRollbackArgs,
 };
-use crate::cloud::{confirm, print, run, table};
+use crate::cloud::{confirm, is_table, print, rows, run};
 use crate::place::api_server;
 use choose::{named, target, title};
 use shown::{shown, shown_as_json};
@@ -43,7 +44,7 @@ pub(crate) fn main(command: &PluginCommand) -> Result<(), Failure> {
         match command {
             PluginCommand::Diff(args) => diff(args).await,
             PluginCommand::Approve(args) => approve(args).await,
-            PluginCommand::History(args) => history(&args.place).await,
+            PluginCommand::History(args) => history(args).await,
             PluginCommand::Rollback(args) if args.undo => undo(args).await,
             PluginCommand::Rollback(args) => rollback(args).await,
         }
@@ -94,14 +95,15 @@ async fn approve(args: &PluginApproveArgs) -> Result<()> {
     ))
 }
 
-async fn history(place: &PluginPlace) -> Result<()> {
-    let cluster = Cluster::reach(&place.cluster).await?;
-    let plugin = cluster.plugin(&place.name).await?;
+async fn history(args: &PluginHistoryArgs) -> Result<()> {
+    let cluster = Cluster::reach(&args.place.cluster).await?;
+    let plugin = cluster.plugin(&args.place.name).await?;
     let inventory = cluster.inventory(&plugin).await?;
     if inventory.spec.releases.is_empty() {
         bail!("no version of {} was accepted yet", title(&plugin));
     }
-    let rows = inventory.spec.releases.iter().map(|release| {
+    let format = &args.printed.output;
+    let releases = inventory.spec.releases.iter().map(|release| {
         let is = |revision: &str| release.revision == revision;
         let state = match (is(&inventory.spec.revision), is(&inventory.spec.approved)) {
             (true, _) => "applied",
@@ -114,11 +116,12 @@ async fn history(place: &PluginPlace) -> Result<()> {
             (false, false) => "yes",
         };
         let digits = release.revision.get(..16).unwrap_or(&release.revision);
-        json!({"version": release.version, "revision": digits, "accepted": release.at.to_string(), "state": state, "rollback": rollback})
+        json!({"id": release.revision, "version": release.version, "revision": digits, "accepted": release.at.to_string(), "state": state, "rollback": rollback})
     });
-    let rows: Vec<Value> = rows.collect();
-    print(&table(&["version", "revision", "accepted", "state", "rollback"], &rows))?;
-    if let Some(asked) = annotation(&plugin, ROLLBACK_ANNOTATION) {
+    let releases: Vec<Value> = releases.collect();
+    let columns = ["version", "revision", "accepted", "state", "rollback", "id"];
+    rows(format, "Release", &columns, &releases)?;
+    if let Some(asked) = annotation(&plugin, ROLLBACK_ANNOTATION).filter(|_| is_table(format)) {
         let asked = printable(asked);
         print(&format!("rollback in force: {asked}\n"))?;
     }

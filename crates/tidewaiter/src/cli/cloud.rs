@@ -5,13 +5,13 @@ mod place;
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use tidewaiter_cloud::client::BaseUrl;
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::{Email, OrganizationId};
 
 use super::sign::SIGN_SCRIPT_NEXT;
-use super::{ActionCommand, OperatorsCommand, ServerCommand, SignArgs, SignScriptArgs};
+use super::{ActionCommand, CloudFormat, OperatorsCommand, ServerCommand, SignArgs, SignScriptArgs};
 
 pub(crate) use kind::KindParser;
 pub(crate) use place::{AccountPlace, ClusterPlace, NodePoolPlace, ObjectPlace, OrganizationPlace, Place};
@@ -287,7 +287,7 @@ pub(crate) struct AuditArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ContextCommand {
     /// Lists the contexts
-    List,
+    List(Printed),
     /// Selects the current context
     Use {
         /// The context
@@ -313,16 +313,4 @@ pub(crate) enum ContextCommand {
 pub(crate) struct CredentialArgs {
     #[command(flatten)]
     pub(crate) place: ClusterPlace,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CloudFormat {
-    /// A table
-    Table,
-    /// JSON
-    Json,
-    /// YAML
-    Yaml,
-    /// Kind and id, one object per line
-    Name,
 }

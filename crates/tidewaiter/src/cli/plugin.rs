@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::ClusterFlags;
+use super::{ClusterFlags, Printed};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
@@ -67,6 +67,9 @@ pub(crate) struct PluginApproveArgs {
 pub(crate) struct PluginHistoryArgs {
     #[command(flatten)]
     pub(crate) place: PluginPlace,
+
+    #[command(flatten)]
+    pub(crate) printed: Printed,
 }
 
 #[derive(Debug, Args)]

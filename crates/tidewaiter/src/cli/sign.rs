@@ -72,7 +72,7 @@ pub(crate) struct SignScriptArgs {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) filename: PathBuf,
 
-    /// The id of the cluster in the cloud, as `tidewaiter cloud get clusters` shows it
+    /// The id of the cluster in the cloud, as `tidewaiter cloud get clusters -o wide` shows it
     #[arg(long, value_name = "ID")]
     pub(crate) cluster: ClusterId,
 

@@ -8,11 +8,11 @@ use tidewaiter_cloud::client::{ClientError, Method, Path, Request};
 use tidewaiter_cloud::models::{PluginManifests, Unknown, parse};
 use tidewaiter_kit::{Chain, yaml};
 
-use super::actions::{list, read};
+use super::actions::read;
 use super::apply::confirm;
 use super::documents::files;
 use super::manifests;
-use super::output::print;
+use super::output::{list, print};
 use super::session::{Session, if_found, request, text};
 use crate::cli::{CatalogueCommand, VersionArgs};
 use crate::text_file;
@@ -23,13 +23,10 @@ const PRECONDITION_REQUIRED: u32 = 428;
 pub(super) async fn main(command: &CatalogueCommand) -> Result<()> {
     match command {
         CatalogueCommand::List(args) => {
-            let (found, _) = Session::open(&args.place)?.get(Path::new(["plugins"])).await?;
-            list(
-                args.output,
-                "PluginVersion",
-                &["type", "implementation", "version", "disabled"],
-                rows(&found),
-            )
+            let session = Session::open(&args.place)?;
+            let (found, _) = session.get(Path::new(["plugins"])).await?;
+            let columns = ["type", "implementation", "version", "disabled"];
+            list(&session, &args.output, "PluginVersion", &columns, &rows(&found)).await
         }
         CatalogueCommand::Add {
             version,

@@ -25,9 +25,14 @@ async fn a_login_is_remembered_where_its_owner_alone_may_read() {
         "nothing else is left"
     );
     let out = person.run(&["cloud", "whoami"]).await.well();
-    for word in ["alice@example.com", "acme", "owner", "2027-01-15T08:00:00Z"] {
+    for word in ["alice@example.com", "acme", "owner", ORGANIZATION] {
         assert!(out.contains(word), "{word} in {out}");
     }
+    let wide = person.run(&["cloud", "whoami", "-o", "wide"]).await.well();
+    assert!(
+        wide.contains("2027-01-15T08:00:00Z") && !out.contains("2027"),
+        "{wide}{out}"
+    );
     assert_eq!(
         person.run(&["cloud", "whoami", "-o", "name"]).await.well(),
         "alice@example.com\n"
@@ -158,6 +163,10 @@ async fn contexts_are_listed_and_changed() {
         out.lines().nth(1).unwrap().starts_with('*') && out.contains("production"),
         "{out}"
     );
+    let list = ["cloud", "context", "list", "-o"];
+    let named = async |format| person.run(&[&list[..], &[format]].concat()).await.well();
+    assert_eq!(named("name").await, "Context/test\n");
+    assert_eq!(named("jsonpath={[*].email}").await, "alice@example.com");
     person
         .run(&["cloud", "context", "use", "nowhere"])
         .await

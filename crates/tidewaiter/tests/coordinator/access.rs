@@ -366,7 +366,7 @@ async fn explains(world: &World, owner: &Person<'_>) {
         (
             &["explain", "access", "--team", "developers"],
             1,
-            "give the id, which tidewaiter cloud get teams shows",
+            "give the id, which tidewaiter cloud get teams -o wide shows",
         ),
         (&["explain", "access", "-n", "dev"], 2, "--user <USER>"),
     ] {
