@@ -16,6 +16,7 @@ mod release;
 mod sign;
 mod upgrade;
 mod validate;
+mod version;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,7 @@ pub(crate) use release::ReleaseArgs;
 pub(crate) use sign::{SignArgs, SignScriptArgs};
 pub(crate) use upgrade::{UpgradeCommand, UpgradePlace, UpgradePlanArgs};
 pub(crate) use validate::ValidateArgs;
+pub(crate) use version::ShowVersionArgs;
 
 /// Reconciles a Kubernetes cluster with what its cloud says: node labels, cluster health and the cloud API.
 #[derive(Debug, Parser)]
@@ -141,6 +143,8 @@ pub(crate) enum Command {
     Cloud(CloudCommand),
     /// Prints a token for kubectl (a credential plugin for users[].user.exec of a kubeconfig)
     Credential(CredentialArgs),
+    /// Shows the versions of this program, of the cloud's server, and of the cluster with the programs there
+    Version(ShowVersionArgs),
     /// Prints the CustomResourceDefinitions for `kubectl apply -f -`
     Crds {
         /// Only the definitions that this role needs [default: those of all roles]

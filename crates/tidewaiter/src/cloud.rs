@@ -33,10 +33,12 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::Failure;
-use crate::cli::{ClientCommand, CredentialArgs};
+use crate::cli::{ClientCommand, CloudPlace, CredentialArgs};
 
 pub(crate) use apply::confirm;
 pub(crate) use output::{is_table, print, rows, yaml};
+
+use session::Session;
 
 /// Runs the command.
 pub(crate) fn main(command: &ClientCommand) -> Result<ExitCode, Failure> {
@@ -66,6 +68,18 @@ pub(crate) fn main(command: &ClientCommand) -> Result<ExitCode, Failure> {
         ClientCommand::Diff(_) => Failure::Configuration(error),
         _ => Failure::Running(error),
     })
+}
+
+/// The version of the server of a context.
+///
+/// # Errors
+/// When the user is not logged in there, or the server does not answer.
+pub(crate) async fn server_version(context: Option<&str>) -> Result<String> {
+    let place = CloudPlace {
+        context: context.map(str::to_owned),
+        ..CloudPlace::default()
+    };
+    Session::open(place)?.server_version().await
 }
 
 /// Gives kubectl a token.

@@ -18,6 +18,7 @@ mod settings;
 mod text_file;
 mod upgrade;
 mod validate;
+mod version;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
             Err(failure) => Err(failure),
         },
         Command::Credential(args) => cloud::credential(&args),
+        Command::Version(args) => version::main(&args),
         Command::Crds { role } => print_crds(role).map_err(Failure::Running),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "tidewaiter", &mut io::stdout());

@@ -54,6 +54,8 @@ pub struct Answer {
     pub status: StatusCode,
     /// The version in the response.
     pub etag: Option<ETag>,
+    /// The program that responded and its version, as it states them: `tidewaiter/0.1.0`.
+    pub server: Option<String>,
     pub(super) body: Bytes,
     /// The memory of the body.
     pub(super) part: Option<BudgetPart>,

@@ -272,3 +272,20 @@ async fn a_login_is_tried_once_because_the_server_counts() {
     ran.refused(1, &["503", "not now"]);
     assert_eq!(person.cloud.logins(), 1);
 }
+
+#[tokio::test]
+async fn the_version_of_a_part_that_does_not_answer_is_unknown() {
+    let person = Person::new().await;
+    let own = env!("CARGO_PKG_VERSION");
+    let client = person.run(&["version", "--client", "-o", "json"]).await.well();
+    assert_eq!(
+        client.split_whitespace().collect::<String>(),
+        format!("{{\"client\":\"{own}\",\"programs\":[]}}")
+    );
+    let all = person.run(&["version"]).await.well();
+    assert!(
+        all.contains(own) && all.contains("unknown: you are not logged in"),
+        "{all}"
+    );
+    assert_eq!(all.matches("unknown: ").count(), 2, "{all}");
+}
