@@ -9,6 +9,7 @@ mod documented;
 mod empty;
 mod explain;
 mod format;
+mod help;
 mod host;
 mod operators;
 mod plugin;
@@ -67,6 +68,11 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
+    /// The definition of the command line, with all of its help.
+    pub(crate) fn complete_command() -> clap::Command {
+        help::complete(Self::command())
+    }
+
     /// Parses the command line. The name of the binary matters: `kops-controller` selects the controller role, so that
     /// the DaemonSet of kOps starts it when only the image is replaced, and kubectl calls its plugin
     /// `kubectl-tidewaiter`.
@@ -75,7 +81,7 @@ impl Cli {
     /// The exit code, after an error or the requested help was printed.
     pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, ExitCode> {
         let mut line: Vec<OsString> = arguments.into_iter().collect();
-        let mut command = empty::unset(Self::command(), &environment());
+        let mut command = empty::unset(Self::complete_command(), &environment());
         match line
             .first()
             .map(Path::new)
@@ -122,7 +128,7 @@ pub(crate) enum Command {
     /// Runs the agent of one node: writes which users may log in there with which SSH key, and undoes what others change (replaces the agent
     /// of the Containership cluster manager)
     Agent(SettingsArgs),
-    /// On a node, as root: installs and runs the upgrade scripts that the agent offers
+    /// Installs and runs the upgrade scripts that the agent offers, on a node, as root
     #[command(subcommand)]
     Host(HostCommand),
     /// Releases changes that the coordinator holds, such as deletions of most objects of a kind
@@ -143,7 +149,7 @@ pub(crate) enum Command {
     Cloud(CloudCommand),
     /// Prints a token for kubectl (a credential plugin for users[].user.exec of a kubeconfig)
     Credential(CredentialArgs),
-    /// Shows the versions of this program, of the cloud's server, and of the cluster with the programs there
+    /// Shows the versions of this program, the cloud's server and the cluster
     Version(ShowVersionArgs),
     /// Prints the CustomResourceDefinitions for `kubectl apply -f -`
     Crds {

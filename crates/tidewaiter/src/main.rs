@@ -24,7 +24,6 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::CommandFactory as _;
 use tidewaiter_api::Role;
 use tidewaiter_kit::Chain;
 use tidewaiter_kit::role::RoleError;
@@ -84,10 +83,10 @@ fn main() -> ExitCode {
         Command::Version(args) => version::main(&args),
         Command::Crds { role } => print_crds(role).map_err(Failure::Running),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "tidewaiter", &mut io::stdout());
+            clap_complete::generate(shell, &mut Cli::complete_command(), "tidewaiter", &mut io::stdout());
             Ok(())
         }
-        Command::Manual { folder } => clap_mangen::generate_to(Cli::command(), folder)
+        Command::Manual { folder } => clap_mangen::generate_to(Cli::complete_command(), folder)
             .context("writing the manual pages")
             .map_err(Failure::Running),
     };

@@ -241,7 +241,7 @@ async fn help_says_the_exit_codes_and_is_no_failure() {
         "130",
         "143",
         "unknown: no failure was found",
-        "The context with the cluster's name",
+        "the one with the cluster's name",
     ] {
         let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(word), "{word} in {said}");
