@@ -4,6 +4,7 @@ mod actions;
 mod cloud;
 mod cloud_server;
 mod cluster;
+mod complete;
 #[cfg(test)]
 mod documented;
 mod empty;
@@ -40,6 +41,7 @@ pub(crate) use cloud::{
 };
 pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
 pub(crate) use cluster::{ClusterFlags, Place};
+pub(crate) use complete::{Completed, Completion};
 pub(crate) use explain::{
     Explain, ExplainAccessArgs, ExplainForgeriesArgs, ExplainGroupArgs, ExplainNodeArgs, ExplainSources,
     ExplainTerminateArgs,
@@ -160,6 +162,13 @@ pub(crate) enum Command {
     Completions {
         /// The shell
         shell: Shell,
+    },
+    /// Prints the names that complete the last word of a command line
+    #[command(hide = true)]
+    Complete {
+        /// The words
+        #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
     },
     /// Writes the manual pages into a folder
     #[command(hide = true)]

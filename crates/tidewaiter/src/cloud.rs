@@ -9,6 +9,7 @@ mod api_document;
 mod apply;
 mod attach;
 mod catalogue;
+mod completion;
 mod contexts;
 mod credential;
 mod documents;
@@ -80,6 +81,11 @@ pub(crate) async fn server_version(context: Option<&str>) -> Result<String> {
         ..CloudPlace::default()
     };
     Session::open(place)?.server_version().await
+}
+
+/// Prints the names that complete the last word of a command line.
+pub(crate) fn complete(words: &[String]) -> Result<()> {
+    run(completion::complete(words))
 }
 
 /// Gives kubectl a token.

@@ -1,5 +1,7 @@
 //! The cluster that a process works in.
 
+mod contexts;
+
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +13,8 @@ use serde_json::Value;
 
 use crate::settings::environment;
 use crate::{Chain, files, proxy, yaml};
+
+pub use contexts::{kube_config_in, kube_contexts};
 
 /// A cluster that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -110,41 +114,14 @@ pub async fn kube_config(path: Option<&Path>, context: Option<&str>) -> Result<C
     })
 }
 
-/// The cluster of the context `context`, which must exist, in the kubeconfig at `path`; without a path in that of
-/// `KUBECONFIG`, otherwise in the default one.
-///
-/// # Errors
-/// When there is no such context, or its cluster cannot be used.
-pub async fn kube_config_in(path: Option<&Path>, context: &str) -> Result<Config, ClusterError> {
-    let paths = path.map_or_else(|| default_paths(&environment()), |path| vec![path.to_owned()]);
-    let mut known = Vec::new();
-    for file in path.map_or_else(|| present(&paths), |_| paths.iter().collect()) {
-        check(file)?;
-        let read = Kubeconfig::read_from(file).map_err(|error| ClusterError::File {
-            path: file.clone(),
-            source: FileError::Read(first_line(&error)),
-        })?;
-        known.extend(read.contexts.into_iter().map(|context| context.name));
-    }
-    if known.iter().any(|name| name == context) {
-        return kube_config(path, Some(context)).await;
-    }
-    Err(ClusterError::File {
-        path: std::env::join_paths(&paths).unwrap_or_default().into(),
-        source: FileError::NoContext {
-            name: context.to_owned(),
-            known: if known.is_empty() {
-                "none".to_owned()
-            } else {
-                known.join(", ")
-            },
-        },
-    })
+/// The kubeconfig at `path`; without a path those that count when none is named.
+fn paths(path: Option<&Path>) -> Vec<PathBuf> {
+    path.map_or_else(|| default_paths(&environment()), |path| vec![path.to_owned()])
 }
 
 /// The place where [`kube_config`] finds the cluster, in words.
 pub(super) fn origin(path: Option<&Path>) -> String {
-    let paths = path.map_or_else(|| default_paths(&environment()), |path| vec![path.to_owned()]);
+    let paths = paths(path);
     let present: Vec<_> = present(&paths)
         .into_iter()
         .map(|path| path.display().to_string())

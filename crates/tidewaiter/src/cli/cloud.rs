@@ -13,7 +13,7 @@ use tidewaiter_cloud::models::values::{Email, OrganizationId};
 use super::sign::SIGN_SCRIPT_NEXT;
 use super::{ActionCommand, CloudFormat, OperatorsCommand, ServerCommand, SignArgs, SignScriptArgs};
 
-pub(crate) use kind::KindParser;
+pub(crate) use kind::{KindParser, kind_of};
 pub(crate) use place::{AccountPlace, ClusterPlace, NodePoolPlace, ObjectPlace, OrganizationPlace, Place};
 
 #[derive(Debug, Subcommand)]

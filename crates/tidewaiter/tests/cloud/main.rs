@@ -5,6 +5,7 @@
 mod actions;
 mod apply;
 mod catalogue;
+mod completion;
 mod contexts;
 mod credential;
 mod documented;
