@@ -32,6 +32,7 @@ mod upgrades;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use tidewaiter_cloud::models::Kind;
 
 use crate::Failure;
 use crate::cli::{ClientCommand, CloudPlace, CredentialArgs};
@@ -81,6 +82,14 @@ pub(crate) async fn server_version(context: Option<&str>) -> Result<String> {
         ..CloudPlace::default()
     };
     Session::open(place)?.server_version().await
+}
+
+/// The id of an object of the organization that has this name in the cloud; None if the user is not logged in, or it
+/// does not resolve the name.
+pub(crate) async fn id_of(kind: Kind, name: &str) -> Option<String> {
+    let session = Session::open(CloudPlace::default()).ok()?;
+    let list = session.organization().ok()?.below(kind.facts().segment);
+    session.find(kind, &list, name).await.ok()?
 }
 
 /// Prints the names that complete the last word of a command line.

@@ -52,6 +52,10 @@ impl Completion {
         }
         let arg = flag.or_else(|| command.get_positionals().nth(positionals.len()))?;
         let what = completed(&path, arg, &positionals)?;
+        if !is_cloud(&path) {
+            // That of a kubeconfig.
+            flags.remove("context");
+        }
         Some(Self { what, flags })
     }
 
@@ -79,13 +83,19 @@ fn with_value(command: &Command, is_meant: impl Fn(&Arg) -> bool) -> Option<&Arg
     flags.find(|arg| is_meant(arg))
 }
 
+/// Returns true for the commands whose flags are about the cloud.
+fn is_cloud(path: &[&str]) -> bool {
+    matches!(path, ["cloud" | "credential", ..])
+}
+
 fn completed(path: &[&str], arg: &Arg, positionals: &[&str]) -> Option<Completed> {
     let value = arg.get_value_names()?.first()?.as_str();
-    let is_cloud = matches!(path, ["cloud" | "credential", ..]);
+    let is_cloud = is_cloud(path);
     let kind = match (arg.get_long(), value) {
         (Some("cloud-context"), _) => return Some(Completed::CloudContext),
         (Some("context"), _) if is_cloud => return Some(Completed::CloudContext),
         (Some("context"), _) => return Some(Completed::KubeContext),
+        (Some("team"), _) => Kind::Team,
         _ if !is_cloud => return None,
         (None, "NAME") if matches!(path, [_, "context", _]) => return Some(Completed::CloudContext),
         (None, "OBJECT") => super::cloud::kind_of(positionals.first()?)?,
@@ -129,6 +139,7 @@ mod tests {
             ("tidewaiter version --context", Some(KubeContext)),
             ("tidewaiter upgrade plan a --context", Some(KubeContext)),
             ("tidewaiter validate --name", None),
+            ("tidewaiter explain access --context a --team", Some(Object(Kind::Team))),
             ("tidewaiter", None),
         ] {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();

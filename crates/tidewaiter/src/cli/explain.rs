@@ -81,12 +81,14 @@ fn dashed(user: String) -> String {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub(crate) struct AccessSubjects {
-    /// The user, by id (with or without dashes) or by the name that the cluster knows
+    /// The user, by id (with or without dashes), by the name that the cluster knows, or by e-mail address in the cloud
+    /// where you are logged in
     #[arg(long, value_name = "USER", value_parser = StringValueParser::new().map(dashed))]
     pub(crate) user: Option<String>,
 
-    /// A team, by id; more than once for several. With --user: the teams of the user, which the cluster does not know
-    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    /// A team, by id, or by name in the cloud where you are logged in; more than once for several. With --user: the teams
+    /// of the user, which the cluster does not know
+    #[arg(long, value_name = "TEAM", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) team: Vec<String>,
 
     /// A node: who can log in there. With --user: only this user
