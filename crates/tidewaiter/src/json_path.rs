@@ -108,10 +108,9 @@ fn end(text: &str) -> Option<usize> {
             _ if is_escaped => is_escaped = false,
             Some(_) if c == '\\' => is_escaped = true,
             Some(open) if c == open => quote = None,
-            Some(_) => {}
             None if c == '}' => return Some(place),
             None if matches!(c, '"' | '\'') => quote = Some(c),
-            None => {}
+            _ => {}
         }
     }
     None

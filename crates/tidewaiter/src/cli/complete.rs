@@ -41,7 +41,7 @@ impl Completion {
                 flag = with_value(command, |arg| arg.get_long() == Some(long));
             } else if let Some(short) = word.strip_prefix('-') {
                 flag = with_value(command, |arg| {
-                    arg.get_short().is_some_and(|own| short == own.to_string())
+                    arg.get_short().is_some_and(|own| short.chars().eq([own]))
                 });
             } else if let Some(below) = command.find_subcommand(word) {
                 command = below;

@@ -31,7 +31,8 @@ pub(super) async fn complete(words: &[String]) -> Result<()> {
     names.retain(|name| is_plain(name) && name.starts_with(last.as_str()));
     names.sort_unstable();
     names.dedup();
-    print(&names.iter().map(|name| format!("{name}\n")).collect::<String>())
+    let lines = names.iter().flat_map(|name| [name.as_str(), "\n"]);
+    print(&lines.collect::<String>())
 }
 
 async fn names(completion: &Completion) -> Result<Vec<String>> {
