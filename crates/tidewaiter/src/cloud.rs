@@ -4,7 +4,6 @@
 //! are shown before they are made, and nothing is changed if one document of several is invalid.
 
 mod actions;
-mod ages;
 mod api_document;
 mod apply;
 mod attach;

@@ -1,6 +1,7 @@
 //! The binary: flags, settings and wiring. The functions of a role are in the role's crate.
 
 mod agent;
+mod ages;
 mod cli;
 mod cloud;
 mod cloud_server;

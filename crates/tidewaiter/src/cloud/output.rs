@@ -15,7 +15,8 @@ use tidewaiter_kit::SystemClock;
 use super::kinds::SECRETS;
 use super::names::Names;
 use super::session::Session;
-use super::{ages, upgrades};
+use super::upgrades;
+use crate::ages;
 use crate::cli::CloudFormat;
 
 /// The column that a table for people shows as an age.

@@ -1,6 +1,7 @@
-//! Times as people read them: an age, in the units of kubectl's `HumanDuration`. Pure.
+//! Times as people read them: an age, in the units of kubectl's `HumanDuration`.
 
 use jiff::Timestamp;
+use tidewaiter_kit::SystemClock;
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
@@ -8,7 +9,7 @@ const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
 /// The time in the text: RFC 3339, or the milliseconds since 1970 of the API.
-pub(super) fn read(text: &str) -> Option<Timestamp> {
+pub(crate) fn read(text: &str) -> Option<Timestamp> {
     let milliseconds = text.parse().ok();
     milliseconds.map_or_else(
         || text.parse().ok(),
@@ -17,18 +18,23 @@ pub(super) fn read(text: &str) -> Option<Timestamp> {
 }
 
 /// The age, for example `5d`. A time that is yet to come has the age zero.
-pub(super) fn age(time: Timestamp, now: Timestamp) -> String {
+pub(crate) fn age(time: Timestamp, now: Timestamp) -> String {
     units(now.duration_since(time).as_secs().max(0))
 }
 
 /// The distance in time, for example `5d ago` or `in 12h`.
-pub(super) fn relative(time: Timestamp, now: Timestamp) -> String {
+pub(crate) fn relative(time: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(time).as_secs();
     if seconds < 0 {
         format!("in {}", units(seconds.saturating_neg()))
     } else {
         format!("{} ago", units(seconds))
     }
+}
+
+/// The distance of the time in the text from now; a text that is no time stays.
+pub(crate) fn from_now(text: &str) -> String {
+    read(text).map_or_else(|| text.to_owned(), |time| relative(time, SystemClock::shared().now()))
 }
 
 /// At most two units, as many as matter.
