@@ -12,14 +12,16 @@ use super::{ClusterFlags, OutputFormat, Place, PolicyFlags};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Explain {
-    /// Shows the labels that the state store defines for an InstanceGroup; needs no access to the cluster or to instances
+    /// Shows the labels that the state store defines for an InstanceGroup; needs no access to the cluster or to
+    /// instances
     Group(ExplainGroupArgs),
-    /// Shows the identity of a Node, its labels with their sources, and what the controller would change now; changes nothing
+    /// Shows the identity of a Node, its labels with their sources, and what the controller would change now; changes
+    /// nothing
     Node(ExplainNodeArgs),
     /// Lists the Nodes refused as forged, and what `onForgery: quarantine` would change on each; changes nothing
     Forgeries(ExplainForgeriesArgs),
-    /// Shows what a user or a team of the cloud may do in the cluster now, by which binding, on which nodes a user can log in, and who can log
-    /// in on a node; what is refused or waits; changes nothing
+    /// Shows what a user or a team of the cloud may do in the cluster now, by which binding, on which nodes a user can
+    /// log in, and who can log in on a node; what is refused or waits; changes nothing
     Access(ExplainAccessArgs),
     /// Says where each node records who has logged in; reads nothing
     Logins,
@@ -86,8 +88,8 @@ pub(crate) struct AccessSubjects {
     #[arg(long, value_name = "USER", value_parser = StringValueParser::new().map(dashed))]
     pub(crate) user: Option<String>,
 
-    /// A team, by id, or by name in the cloud where you are logged in; more than once for several. With --user: the teams
-    /// of the user, which the cluster does not know
+    /// A team, by id, or by name in the cloud where you are logged in; more than once for several. With --user: the
+    /// teams of the user, which the cluster does not know
     #[arg(long, value_name = "TEAM", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) team: Vec<String>,
 
@@ -101,7 +103,8 @@ pub(crate) struct ExplainNodeArgs {
     /// The name of the Node
     pub(crate) node: NodeName,
 
-    /// Queries the cloud for the identity of the Node, with your own credentials, instead of reading its NodeIdentity record
+    /// Queries the cloud for the identity of the Node, with your own credentials, instead of reading its NodeIdentity
+    /// record
     #[arg(long, requires = "conf")]
     pub(crate) from_cloud: bool,
 

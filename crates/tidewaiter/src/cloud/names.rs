@@ -1,4 +1,5 @@
-//! Names in tables, in the place of the ids of other objects. An id that the cloud does not resolve for this user stays.
+//! Names in tables, in the place of the ids of other objects. An id that the cloud does not resolve for this user
+//! stays.
 
 use std::collections::{BTreeSet, HashMap};
 
