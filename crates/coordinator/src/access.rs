@@ -36,7 +36,7 @@ pub struct Question {
 pub enum AccessError {
     /// No User has this name, and it is no id.
     #[error(
-        "there is no User {asked} in this cluster ({known}): give the id, which tidewaiter cloud get users shows. Users without access to the \
+        "there is no User {asked} in this cluster ({known}): give the id, which tidewaiter cloud get users -o wide shows. Users without access to the \
          nodes have no name in the cluster"
     )]
     NoUser {
@@ -55,7 +55,7 @@ pub enum AccessError {
     },
     /// It is no id of a team.
     #[error(
-        "{asked} is no id of a team, and the cluster does not know the names of teams ({known}): give the id, which tidewaiter cloud get teams shows"
+        "{asked} is no id of a team, and the cluster does not know the names of teams ({known}): give the id, which tidewaiter cloud get teams -o wide shows"
     )]
     NoTeam {
         /// The requested name.

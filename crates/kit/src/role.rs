@@ -33,7 +33,7 @@ use crate::{Kit, Leadership, Tasks, admin};
 mod cluster;
 mod settings;
 
-pub use cluster::{ClusterError, kube_config};
+pub use cluster::{ClusterError, kube_config, kube_config_in, kube_contexts};
 pub use settings::{RoleSettings, WithRole, address};
 
 type BoxError = Box<dyn Error + Send + Sync>;

@@ -12,14 +12,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Client;
 use serde::Serialize;
 use tidewaiter_coordinator::controllers::{SeenUpgrade, look_ahead_at_upgrade, look_at_upgrade};
-use tidewaiter_kit::role::kube_config;
 use tidewaiter_kit::{Kit, Leadership, SharedClock, SystemClock, client};
 use tidewaiter_upgrade::{NodeOutlook, Outlook};
 
 use crate::Failure;
-use crate::cli::{UpgradeCommand, UpgradePlanArgs};
+use crate::cli::{ClusterFlags, UpgradeCommand, UpgradePlanArgs};
 use crate::cloud::run;
 use crate::explain::output::{Table, print};
+use crate::place::api_server;
 
 /// Nothing was decided about the upgrade yet.
 const UNSEEN: &str = "No coordinator has looked at it yet: check that one runs with `upgrades: enabled`.";
@@ -64,7 +64,7 @@ struct Line<'a> {
 async fn plan(args: &UpgradePlanArgs) -> Result<()> {
     // An invalid file is refused before the first request.
     let file = args.filename.as_deref().map(file::read).transpose()?;
-    let (client, clock) = reader(args.place.kubeconfig.as_deref()).await?;
+    let (client, clock) = reader(&args.place.cluster).await?;
     let seen = if let Some(mut upgrade) = file {
         // Those that exist go before it.
         upgrade.metadata.creation_timestamp = Some(Time(clock.now()));
@@ -135,9 +135,9 @@ fn tables(plan: &Plan<'_>) -> Vec<Table> {
 }
 
 /// A client that cannot write.
-pub(crate) async fn reader(kubeconfig: Option<&std::path::Path>) -> Result<(Client, SharedClock)> {
+pub(crate) async fn reader(cluster: &ClusterFlags) -> Result<(Client, SharedClock)> {
     let kit = Kit::new(SystemClock::shared())?;
-    let config = kube_config(kubeconfig, None).await?;
+    let config = api_server(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?;
     let never = Leadership::never(kit.clock.clone());
     Ok((client::fenced(&config, &never, &kit).await?, kit.clock))
 }

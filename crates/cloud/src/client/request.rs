@@ -47,6 +47,8 @@ pub struct Answer {
     /// A success status, or 304.
     pub status: StatusCode,
     pub etag: Option<ETag>,
+    /// The program that responded and its version, as it states them: `tidewaiter/0.1.0`.
+    pub server: Option<String>,
     pub(super) body: Bytes,
     pub(super) part: Option<BudgetPart>,
 }

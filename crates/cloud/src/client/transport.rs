@@ -218,6 +218,8 @@ impl Transport {
     async fn answer(&self, request: &Request, response: Response) -> Result<Answer, ClientError> {
         let status = response.status();
         let etag = response.headers().get(header::ETAG).cloned().map(ETag);
+        let server = response.headers().get(header::SERVER);
+        let server = server.and_then(|server| server.to_str().ok()).map(str::to_owned);
         match status {
             StatusCode::OK => {}
             StatusCode::CREATED | StatusCode::ACCEPTED | StatusCode::NO_CONTENT if request.method != Method::GET => {}
@@ -229,6 +231,7 @@ impl Transport {
         Ok(Answer {
             status,
             etag,
+            server,
             body,
             part: None,
         })

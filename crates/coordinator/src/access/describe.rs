@@ -180,7 +180,7 @@ fn notes(live: &Live, asked: &Asked) -> Vec<String> {
     if let Some(user) = &asked.user {
         if asked.teams.is_empty() {
             notes.push(
-                "the cluster does not know in which teams the user is: add --team ID for each (tidewaiter cloud get teams)"
+                "the cluster does not know in which teams the user is: add --team ID for each (tidewaiter cloud get teams -o wide)"
                     .to_owned(),
             );
         }

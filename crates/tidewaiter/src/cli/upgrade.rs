@@ -1,10 +1,8 @@
 //! The flags of `tidewaiter upgrade`.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 
-use super::OutputFormat;
+use super::{ClusterFlags, OutputFormat};
 
 const WATCH_CODES: &str = "Exit codes:
   0    the upgrade has succeeded
@@ -25,9 +23,8 @@ pub(crate) enum UpgradeCommand {
 /// The cluster of an upgrade.
 #[derive(Debug, Args)]
 pub(crate) struct UpgradePlace {
-    /// The kubeconfig file [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]

@@ -16,7 +16,8 @@ use super::apply::confirm;
 use super::contexts::{folder, write_private};
 use super::documents::{self, Document};
 use super::fields;
-use super::output::{note, object, objects, print, table, value, without_secrets, yaml};
+use super::names::Names;
+use super::output::{in_format, is_table, note, object, objects, print, value, without_secrets, yaml};
 use super::plan::patch;
 use super::planner::effects;
 use super::session::{Session, request, text};
@@ -32,14 +33,15 @@ pub(super) async fn get(args: &GetArgs) -> Result<()> {
         if !args.show_secrets {
             without_secrets(&mut found);
         }
-        return objects(args.printed.output, kind, found.as_array().map_or(&[], Vec::as_slice));
+        let found = found.as_array().map_or(&[][..], Vec::as_slice);
+        return objects(&session, &args.printed.output, kind, found).await;
     };
     let (_, mut found, _) = one(&session, args.of.kind, list, name).await?;
     if !args.show_secrets {
         without_secrets(&mut found);
     }
-    match args.printed.output {
-        CloudFormat::Table => objects(args.printed.output, kind, &[found]),
+    match &args.printed.output {
+        format if is_table(format) => objects(&session, format, kind, &[found]).await,
         format => object(format, kind, &found),
     }
 }
@@ -50,13 +52,13 @@ pub(super) async fn describe(args: &ObjectArgs) -> Result<()> {
     let list = session.list_path(args.of.kind).await?;
     let (path, mut found, _) = one(&session, args.of.kind, list, &args.object).await?;
     without_secrets(&mut found);
-    object(CloudFormat::Yaml, args.of.kind, &found)?;
+    object(&CloudFormat::Yaml, args.of.kind, &found)?;
     if args.of.kind == Kind::Cluster {
         for kind in [Kind::ClusterLabel, Kind::Plugin, Kind::NodePool, Kind::Upgrade] {
             let found = session.list(path.clone().below(kind.facts().segment)).await?;
             if !found.is_empty() {
                 print(&format!("\n{}\n", kind.facts().segment.to_uppercase()))?;
-                objects(CloudFormat::Table, kind, &found)?;
+                objects(&session, &CloudFormat::Table, kind, &found).await?;
             }
         }
     }
@@ -117,7 +119,7 @@ pub(super) async fn create(args: &CreateArgs) -> Result<()> {
     }
     let mut made = session.send(&request(Method::POST, list, body, None)).await?;
     without_secrets(&mut made);
-    object(args.output, args.of.kind, &made)?;
+    object(&args.output, args.of.kind, &made)?;
     if is_paused {
         let id = text(&made, "id");
         note(&format!(
@@ -216,10 +218,18 @@ pub(super) async fn audit(args: &AuditArgs) -> Result<()> {
     if let Some(before) = args.before {
         path = path.query("before", before);
     }
-    let rows = session.list(path).await?;
-    match args.printed.output {
-        CloudFormat::Table => print(&table(&["id", "at", "actor", "action", "kind", "object_id"], &rows)),
-        CloudFormat::Name => bail!("changes have no names: use -o table, json or yaml"),
+    let mut rows = session.list(path).await?;
+    match &args.printed.output {
+        format if is_table(format) => {
+            let names = Names::new(matches!(format, CloudFormat::Wide));
+            names.resolve_audit(&session, &mut rows).await;
+            print(&in_format(
+                format,
+                &["at", "by", "action", "kind", "object", "id"],
+                &rows,
+            ))
+        }
+        CloudFormat::Name => bail!("changes have no names: use -o table, wide, json, yaml or jsonpath"),
         format => value(format, &rows.into()),
     }
 }

@@ -18,6 +18,9 @@ use crate::cli::CloudPlace as Place;
 /// The time for which requests to an unavailable server are retried while a user waits.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The beginning of the header in which the server states its version.
+const SERVER: &str = "tidewaiter/";
+
 /// An open login.
 pub(super) struct Session {
     client: Client,
@@ -187,6 +190,14 @@ impl Session {
                 error
             }
         })
+    }
+
+    /// The version of the server.
+    pub(super) async fn server_version(&self) -> Result<String> {
+        let answer = self.answer(&Request::new(Method::GET, Path::new(["account"]))).await?;
+        let server = answer.server.as_deref().and_then(|server| server.strip_prefix(SERVER));
+        let version = server.ok_or_else(|| anyhow!("the server does not state it"))?;
+        Ok(version.to_owned())
     }
 
     /// The text of the answer.

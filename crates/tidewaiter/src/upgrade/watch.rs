@@ -45,7 +45,7 @@ pub(super) async fn watch(args: &UpgradeWatchArgs) -> Result<ExitCode> {
     let (client, clock) = tokio::select! {
         biased;
         interrupt = signals.next() => return Ok(ExitCode::from(interrupt.code())),
-        reached = reader(args.place.kubeconfig.as_deref()) => reached?,
+        reached = reader(&args.place.cluster) => reached?,
     };
     let variables = environment();
     let term = variables

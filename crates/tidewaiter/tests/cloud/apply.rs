@@ -307,6 +307,28 @@ async fn a_text_that_yaml_reads_as_another_type_is_refused_with_the_remedy() {
 }
 
 #[tokio::test]
+async fn several_files_and_the_standard_input_are_applied_together() {
+    let person = Person::logged_in().await;
+    let label = |key: &str| format!("kind: ClusterLabel\nspec: {{key: cluster.containership.io/{key}, value: a}}\n");
+    person.file("folder/b.yaml", &label("b"));
+    let (file, folder) = (person.file("a.yaml", &label("a")), person.path("folder"));
+    let folder = folder.to_str().unwrap();
+    let apply = ["cloud", "apply", "-f", &file, "-f", folder, "-f", "-"];
+    let out = person.run_fed(&apply, &label("c")).await.well();
+    assert!(out.contains("3 to create"), "{out}");
+    assert_eq!(person.cloud.writes().len(), 3);
+    let ran = person.run_fed(&apply, "kind: Rolle\n").await;
+    ran.refused(1, &["the standard input (document 1)", "Rolle"]);
+    person.file("empty/notes.txt", "");
+    let empty = person.path("empty");
+    let diff = ["cloud", "diff", "-f", &file, "-f", empty.to_str().unwrap()];
+    person.run(&diff).await.refused(2, &["empty contains no .yaml"]);
+    let create = ["cloud", "create", "cluster", "-f", "-", "-o", "name"];
+    let made = person.run_fed(&create, "name: staging\n").await.well();
+    assert!(made.starts_with("Cluster/"), "{made}");
+}
+
+#[tokio::test]
 async fn all_invalid_documents_are_reported_at_once() {
     let person = Person::logged_in().await;
     let folder = folder(&person);

@@ -26,9 +26,14 @@ async fn a_login_is_remembered_where_its_owner_alone_may_read() {
         "nothing else is left"
     );
     let out = person.run(&["cloud", "whoami"]).await.well();
-    for word in ["alice@example.com", "acme", "owner", "2027-01-15T08:00:00Z"] {
+    for word in ["alice@example.com", "acme", "owner", ORGANIZATION] {
         assert!(out.contains(word), "{word} in {out}");
     }
+    let wide = person.run(&["cloud", "whoami", "-o", "wide"]).await.well();
+    assert!(
+        wide.contains("2027-01-15T08:00:00Z") && !out.contains("2027"),
+        "{wide}{out}"
+    );
     assert_eq!(
         person.run(&["cloud", "whoami", "-o", "name"]).await.well(),
         "alice@example.com\n"
@@ -159,6 +164,10 @@ async fn contexts_are_listed_and_changed() {
         out.lines().nth(1).unwrap().starts_with('*') && out.contains("production"),
         "{out}"
     );
+    let list = ["cloud", "context", "list", "-o"];
+    let named = async |format| person.run(&[&list[..], &[format]].concat()).await.well();
+    assert_eq!(named("name").await, "Context/test\n");
+    assert_eq!(named("jsonpath={[*].email}").await, "alice@example.com");
     person
         .run(&["cloud", "context", "use", "nowhere"])
         .await
@@ -303,4 +312,21 @@ async fn a_login_is_tried_once_because_the_server_counts() {
         .await;
     ran.refused(1, &["503", "not now"]);
     assert_eq!(person.cloud.logins(), 1);
+}
+
+#[tokio::test]
+async fn the_version_of_a_part_that_does_not_answer_is_unknown() {
+    let person = Person::new().await;
+    let own = env!("CARGO_PKG_VERSION");
+    let client = person.run(&["version", "--client", "-o", "json"]).await.well();
+    assert_eq!(
+        client.split_whitespace().collect::<String>(),
+        format!("{{\"client\":\"{own}\",\"programs\":[]}}")
+    );
+    let all = person.run(&["version"]).await.well();
+    assert!(
+        all.contains(own) && all.contains("unknown: you are not logged in"),
+        "{all}"
+    );
+    assert_eq!(all.matches("unknown: ").count(), 2, "{all}");
 }

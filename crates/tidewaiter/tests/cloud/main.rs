@@ -6,6 +6,7 @@ mod actions;
 mod apply;
 mod attach;
 mod catalogue;
+mod completion;
 mod contexts;
 mod credential;
 mod documented;

@@ -14,6 +14,7 @@ use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Map, Value, json};
 use tidewaiter_kit::settings::environment;
 use tidewaiter_testkit::Scratch;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
@@ -298,6 +299,14 @@ pub struct Ran {
 }
 
 impl Ran {
+    fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
     pub fn well(self) -> String {
         assert_eq!(self.code, 0, "{}{}", self.out, self.err);
         self.out
@@ -387,12 +396,21 @@ impl Person {
     pub async fn run_open(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
         let mut command = self.command(arguments);
         command.envs(variables.iter().copied());
-        let Output { status, stdout, stderr } = command.output().await.unwrap();
-        Ran {
-            code: status.code().unwrap(),
-            out: String::from_utf8(stdout).unwrap(),
-            err: String::from_utf8(stderr).unwrap(),
-        }
+        Ran::of(command.output().await.unwrap())
+    }
+
+    /// Runs it with this standard input.
+    pub async fn run_fed(&self, arguments: &[&str], input: &str) -> Ran {
+        let mut command = self.command(arguments);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(input.as_bytes()).await.unwrap();
+        drop(stdin);
+        Ran::of(child.wait_with_output().await.unwrap())
     }
 
     /// The command, with nobody before a terminal.
