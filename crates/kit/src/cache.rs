@@ -364,15 +364,6 @@ impl<K: Cacheable> CacheBuilder<K> {
     }
 }
 
-impl<K: Cacheable> Debug for CacheBuilder<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheBuilder")
-            .field("name", &self.name)
-            .field("config", &self.config)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A cache, and what fills it.
 fn assemble<K: Cacheable>(
     keep: Keep<K>,

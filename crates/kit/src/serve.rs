@@ -48,7 +48,7 @@ mod tls;
 
 use connections::Connections;
 pub use connections::network;
-use heads::{Counted, Head, Heads};
+use heads::{Head, Heads};
 pub use port::Port;
 use readers::Paced;
 use timer::ClockTimer;
@@ -216,8 +216,7 @@ impl Server {
         // Send a small response at once.
         let _ = stream.set_nodelay(true);
         let head = Head::new(&self.heads);
-        let stream = Paced::new(stream, Arc::clone(&self.clock));
-        let stream = Counted { stream, head: &head };
+        let stream = Paced::new(stream, &head, Arc::clone(&self.clock));
         match &self.options.tls {
             None => self.requests(stream, peer, &head).await,
             // Boxed, so that a connection without TLS does not take the space.
@@ -225,13 +224,7 @@ impl Server {
         }
     }
 
-    async fn over_tls(
-        &self,
-        tls: Arc<ServerConfig>,
-        stream: Counted<'_, Paced<TcpStream>>,
-        peer: Peer,
-        head: &Head<'_>,
-    ) {
+    async fn over_tls(&self, tls: Arc<ServerConfig>, stream: Paced<'_, TcpStream>, peer: Peer, head: &Head<'_>) {
         let handshake = TlsAcceptor::from(tls).accept(stream);
         match timeout(&*self.clock, self.options.first, handshake).await {
             Ok(Ok(stream)) => {

@@ -1,7 +1,5 @@
 //! A change of a cached object, and the triggers that are called for it.
 
-use std::fmt::{self, Debug};
-
 use crate::key::Key;
 
 /// One change of a cached object. An object that was deleted and created again under its name is two changes.
@@ -88,11 +86,5 @@ impl<K> Trigger<K> {
             return;
         }
         (self.call)(change);
-    }
-}
-
-impl<K> Debug for Trigger<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trigger").finish_non_exhaustive()
     }
 }

@@ -285,14 +285,7 @@ impl Verb {
 
 impl Display for Verb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Read => "cannot read",
-            Self::Create => "cannot create",
-            Self::Replace => "cannot update",
-            Self::Patch => "cannot patch",
-            Self::Apply => "cannot apply",
-            Self::Delete => "cannot delete",
-        })
+        write!(f, "cannot {}", self.action().to_lowercase())
     }
 }
 
