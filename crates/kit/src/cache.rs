@@ -378,12 +378,5 @@ fn assemble<K: Cacheable>(
         synced: is_synced,
         health,
     };
-    let mirror = Mirror::new(
-        Arc::clone(&cache.objects),
-        keep,
-        Arc::clone(&cache.subscribers),
-        faults,
-        synced,
-    );
-    (mirror, cache)
+    (Mirror::new(cache.clone(), keep, faults, synced), cache)
 }

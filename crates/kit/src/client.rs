@@ -198,10 +198,8 @@ impl Clients {
     /// Clients over the connections that `connector` makes.
     fn connected<C>(connector: C, config: &Config, leadership: &Leadership, kit: &Kit) -> Result<Self, ClientError>
     where
-        C: Service<Uri> + Clone + Send + Sync + 'static,
+        C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static> + Clone + Send + Sync + 'static,
         C::Response: Connection + Read + Write + Send + Unpin + 'static,
-        C::Future: Send + 'static,
-        C::Error: Into<BoxError>,
     {
         let failed = |error| failed(config, error);
         let connector = config
@@ -247,11 +245,12 @@ impl Clients {
     /// connection is made, and gets a request when all of its body was given out, after the last check of the fence.
     pub fn over<S, B>(transport: S, leadership: &Leadership, kit: &Kit) -> Self
     where
-        S: Service<Request<Bytes>, Response = Response<B>> + Clone + Send + Sync + 'static,
-        S::Error: Into<BoxError>,
-        S::Future: Send,
-        B: HttpBody<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
+        S: Service<Request<Bytes>, Response = Response<B>, Error: Into<BoxError>, Future: Send>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let gates = Gates::new(leadership, kit);
         let make = move |budget| {
@@ -334,13 +333,10 @@ fn credential_files(user: &AuthInfo) -> String {
 }
 
 /// Sends a request with all of its body.
-async fn whole<S: Service<Request<Bytes>>>(
+async fn whole<S: Service<Request<Bytes>, Error: Into<BoxError>>>(
     mut transport: S,
     request: Request<FencedBody>,
-) -> Result<S::Response, BoxError>
-where
-    S::Error: Into<BoxError>,
-{
+) -> Result<S::Response, BoxError> {
     let transport = transport.ready().await.map_err(Into::into)?;
     let (parts, body) = request.into_parts();
     let bytes = body.collect().await?.to_bytes();

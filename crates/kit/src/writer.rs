@@ -73,12 +73,8 @@ impl Writer {
     where
         K: Resource<DynamicType = ()> + Serialize,
     {
-        let body = body(object);
-        let params = PostParams {
-            field_manager: Some(self.manager.clone()),
-            ..PostParams::default()
-        };
-        let request = request::<K>(object.meta()).create(&params, body.to_string().into_bytes());
+        let body = body(object).to_string().into_bytes();
+        let request = request::<K>(object.meta()).create(&self.post(), body);
         self.send::<K>(Verb::Create, object.meta(), None, strict(request)).await
     }
 
@@ -90,12 +86,8 @@ impl Writer {
     where
         K: Resource<DynamicType = ()> + Serialize,
     {
-        let (meta, body) = (object.meta(), body(object));
-        let params = PostParams {
-            field_manager: Some(self.manager.clone()),
-            ..PostParams::default()
-        };
-        let request = request::<K>(meta).replace(name(meta), &params, body.to_string().into_bytes());
+        let (meta, body) = (object.meta(), body(object).to_string().into_bytes());
+        let request = request::<K>(meta).replace(name(meta), &self.post(), body);
         self.send::<K>(Verb::Replace, meta, meta.resource_version.as_deref(), strict(request))
             .await
     }
@@ -273,10 +265,8 @@ impl Writer {
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
     {
-        let failed = |error| WriteError::new::<K>(Verb::Read, object, error);
         let request = request::<K>(object).get(name(object), &GetParams::default());
-        let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
-        optional(self.client.request::<K>(request).await).map_err(failed)
+        self.fetch::<K, K>(object, request).await
     }
 
     /// The object's metadata as the API server knows it; None when there is no object.
@@ -284,11 +274,30 @@ impl Writer {
     where
         K: Resource<DynamicType = ()>,
     {
-        let failed = |error| WriteError::new::<K>(Verb::Read, object, error);
         let request = request::<K>(object).get_metadata(name(object), &GetParams::default());
+        let found = self.fetch::<K, PartialObjectMeta<K>>(object, request).await?;
+        Ok(found.map(|found| found.metadata))
+    }
+
+    async fn fetch<K, T>(
+        &self,
+        object: &ObjectMeta,
+        request: Result<http::Request<Vec<u8>>, BuildError>,
+    ) -> Result<Option<T>, WriteError>
+    where
+        K: Resource<DynamicType = ()>,
+        T: DeserializeOwned,
+    {
+        let failed = |error| WriteError::new::<K>(Verb::Read, object, error);
         let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
-        let found = optional(self.client.request::<PartialObjectMeta<K>>(request).await);
-        found.map(|found| found.map(|found| found.metadata)).map_err(failed)
+        optional(self.client.request::<T>(request).await).map_err(failed)
+    }
+
+    fn post(&self) -> PostParams {
+        PostParams {
+            field_manager: Some(self.manager.clone()),
+            ..PostParams::default()
+        }
     }
 
     /// Forgets what was written to an object that is gone.

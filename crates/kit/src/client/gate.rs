@@ -91,11 +91,11 @@ type Answer<B> = Response<Either<Full<Bytes>, B>>;
 
 impl<S, B> Service<Request<Body>> for Gate<S>
 where
-    S: Service<Request<FencedBody>, Response = Response<B>> + Clone + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
+    S: Service<Request<FencedBody>, Response = Response<B>, Error: Into<BoxError>, Future: Send>
+        + Clone
+        + Send
+        + 'static,
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     type Response = Answer<B>;
     type Error = BoxError;
@@ -122,10 +122,8 @@ where
 impl GateLayer {
     async fn watch<S, B>(self, inner: S, request: Request<Body>, name: String) -> Result<Answer<B>, BoxError>
     where
-        S: Service<Request<FencedBody>, Response = Response<B>>,
-        S::Error: Into<BoxError>,
-        B: HttpBody<Data = Bytes>,
-        B::Error: Into<BoxError>,
+        S: Service<Request<FencedBody>, Response = Response<B>, Error: Into<BoxError>>,
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>>,
     {
         let (pace, clock) = (&self.shared.pace, &self.shared.clock);
         let wait = pace.before(&name, clock.monotonic());
@@ -143,10 +141,8 @@ impl GateLayer {
     /// Sends a request whose response has no end: it needs no permit, and only its headers have a deadline.
     async fn stream<S, B>(&self, inner: S, request: Request<Body>) -> Result<Answer<B>, BoxError>
     where
-        S: Service<Request<FencedBody>, Response = Response<B>>,
-        S::Error: Into<BoxError>,
-        B: HttpBody<Data = Bytes>,
-        B::Error: Into<BoxError>,
+        S: Service<Request<FencedBody>, Response = Response<B>, Error: Into<BoxError>>,
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>>,
     {
         let clock = &*self.shared.clock;
         let sent = inner.oneshot(request.map(FencedBody::read));
@@ -159,10 +155,8 @@ impl GateLayer {
 
     async fn read<S, B>(self, inner: S, request: Request<Body>) -> Result<Answer<B>, BoxError>
     where
-        S: Service<Request<FencedBody>, Response = Response<B>> + Clone,
-        S::Error: Into<BoxError>,
-        B: HttpBody<Data = Bytes>,
-        B::Error: Into<BoxError>,
+        S: Service<Request<FencedBody>, Response = Response<B>, Error: Into<BoxError>> + Clone,
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>>,
     {
         let pages = &self.shared.pages;
         let send = async {
@@ -201,10 +195,8 @@ impl GateLayer {
         resource: String,
     ) -> Result<Answer<B>, BoxError>
     where
-        S: Service<Request<FencedBody>, Response = Response<B>>,
-        S::Error: Into<BoxError>,
-        B: HttpBody<Data = Bytes>,
-        B::Error: Into<BoxError>,
+        S: Service<Request<FencedBody>, Response = Response<B>, Error: Into<BoxError>>,
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>>,
     {
         let Shared {
             leadership,
@@ -269,18 +261,15 @@ impl GateLayer {
     /// Sends the request and reads its whole response.
     async fn whole<S, B>(&self, inner: S, request: Request<FencedBody>) -> Result<Answer<B>, BoxError>
     where
-        S: Service<Request<FencedBody>, Response = Response<B>>,
-        S::Error: Into<BoxError>,
-        B: HttpBody<Data = Bytes>,
-        B::Error: Into<BoxError>,
+        S: Service<Request<FencedBody>, Response = Response<B>, Error: Into<BoxError>>,
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>>,
     {
         self.collect(inner.oneshot(request).await.map_err(Into::into)?).await
     }
 
     async fn collect<B>(&self, response: Response<B>) -> Result<Answer<B>, BoxError>
     where
-        B: HttpBody<Data = Bytes>,
-        B::Error: Into<BoxError>,
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>>,
     {
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.map_err(Into::into)?.to_bytes();
