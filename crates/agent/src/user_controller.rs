@@ -113,9 +113,9 @@ impl Observed {
         users.derive(move |_| {
             counted.fetch_add(1, Ordering::SeqCst);
         });
-        users.notify(queue.always(key()));
-        sync.notify(queue.always(key()));
-        markers.notify(queue.always(key()));
+        users.notify(queue.always(key()).unawaited());
+        sync.notify(queue.always(key()).unawaited());
+        markers.notify(queue.always(key()).unawaited());
         Self {
             users,
             sync,

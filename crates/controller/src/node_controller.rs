@@ -38,7 +38,7 @@ use plan::plan;
 use status::Status;
 
 /// Passes that plan and write at once. More do not make a cold start faster, only the API server's queue longer.
-const PERMITS: usize = 32;
+const CONCURRENCY: usize = 32;
 
 /// A Node that is refused is asked about again forever, in the end every few minutes, joined with the others.
 const RETRIES: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_mins(5));
@@ -112,8 +112,6 @@ impl NodeController {
     fn forget(&self, key: &Key) {
         self.status.forget(key);
         self.write_limits.forget(key);
-        self.writer.forget::<Node>(key);
-        self.writer.forget::<NodeIdentity>(key);
     }
 }
 
@@ -187,25 +185,26 @@ pub fn start(parts: NodeControllerParts, context: &ControllerContext, tasks: &mu
         on_definition,
     );
     tasks.spawn("definitions", running);
+    let writer = Writer::new(client, NodeController::NAME, Arc::clone(&kit.clock));
+    writer.follow(&nodes);
+    writer.follow(&records);
     let controller = NodeController {
-        nodes: nodes.clone(),
-        records: records.clone(),
+        nodes,
+        records,
         claims,
         identities,
         definitions,
         policy,
         census,
         write_limits: WriteLimits::new(Arc::clone(&kit.clock)),
-        writer: Writer::new(client, NodeController::NAME, Arc::clone(&kit.clock)),
+        writer,
         status: Status::new(&kit.metrics)?,
         events: context.events.of(NodeController::NAME),
         clock: Arc::clone(&kit.clock),
         undecodable: kit.undecodable.clone(),
     };
     Controller::new(controller, queue)
-        .reads(&nodes)
-        .reads(&records)
-        .permits(PERMITS)
+        .concurrency(CONCURRENCY)
         .backoff(RETRIES)
         .start(context.clone(), tasks);
     Ok(())

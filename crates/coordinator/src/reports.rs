@@ -36,7 +36,7 @@ use status::Status;
 use tidewaiter_cloud::models::Kind;
 
 /// Requests under way at once.
-const PERMITS: usize = 8;
+const CONCURRENCY: usize = 8;
 /// The wait after a failure: 5,000 nodes that all fail cost the cloud 8 requests a second.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_mins(10));
 /// The interval at which the cloud's nodes are listed.
@@ -95,16 +95,15 @@ pub(super) fn start(
         cluster_sent: Mutex::default(),
     };
     Controller::new(reports, queue)
-        .reads(nodes)
-        .permits(PERMITS)
+        .concurrency(CONCURRENCY)
         .backoff(BACKOFF)
         .start(context.clone(), tasks);
 }
 
 /// Reports the node that the Node may be, and the cluster.
 fn changed(queue: &Queue, known: &Arc<CloudNodes>, asked: &Arc<Asked>) -> Trigger<Node> {
-    let (queue, known, asked) = (queue.clone(), Arc::clone(known), Arc::clone(asked));
-    Trigger::calls(move |change: &Change<'_, Node>| {
+    let (known, asked) = (Arc::clone(known), Arc::clone(asked));
+    queue.trigger(move |queue, change: &Change<'_, Node>| {
         let named = known.named(Key::of(change.object()).name());
         let claimed = change.versions().filter_map(Node::cloud_id).map(|id| Key::new(&id));
         let mut keys: Vec<Key> = claimed.chain(named).collect();

@@ -7,8 +7,8 @@
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::NamespaceResourceScope;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event};
@@ -21,6 +21,7 @@ use crate::Kit;
 use crate::index::Index;
 use crate::key::Key;
 use crate::packed::{Packer, Packing};
+use crate::queue::FirstList;
 use crate::slim;
 use crate::tasks::Tasks;
 
@@ -136,14 +137,30 @@ impl<K: Cacheable> Cache<K> {
     }
 
     /// Calls `trigger` for each object and from now on for each change, after every index has been updated. The objects
-    /// of the first list are announced when it is complete.
+    /// of the first list are announced when it is complete, and those of a queue's trigger when its replica leads.
     pub fn notify(&self, trigger: Trigger<K>) {
+        let trigger = Arc::new(trigger);
+        if let Some((queue, is_awaited)) = trigger.queue() {
+            let (cache, seeding) = (self.clone(), Arc::clone(&trigger));
+            let seed = move || {
+                if cache.is_synced() {
+                    cache.announce(&|change: &Change<'_, K>| seeding.call(change));
+                }
+            };
+            queue.add_source(is_awaited.then(|| self.first_list()), seed);
+        }
         let call = Box::new(move |change: &Change<'_, K>| trigger.call(change));
         self.subscribers.add_trigger(call, |call| {
             if self.is_synced() {
                 self.announce(call);
             }
         });
+    }
+
+    /// Completes when the first list is complete, or never will be.
+    pub(crate) fn first_list(&self) -> FirstList {
+        let cache = self.clone();
+        async move { cache.synced().await.is_ok() }.boxed()
     }
 
     fn announce(&self, update: &dyn Fn(&Change<'_, K>)) {

@@ -5,17 +5,21 @@
 //! retry. Nothing is sent that the cached object shows to be there already. What was written is remembered until the
 //! cache shows it, so that the next pass does not write it again ([`Writer::awaits`]).
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::request::Error as BuildError;
 use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, Resource};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::cache::{Cache, Cacheable};
 use crate::client::optional;
 use crate::clock::SharedClock;
 use crate::key::Key;
@@ -50,8 +54,13 @@ pub struct Writer {
     client: Client,
     manager: String,
     clock: SharedClock,
-    unseen: Unseen,
+    unseen: Arc<Unseen>,
+    /// The caches that are followed, by the plural name of their kind.
+    followed: Mutex<BTreeMap<String, ShownVersion>>,
 }
+
+/// The version of an object that a cache shows.
+type ShownVersion = Box<dyn Fn(&Key) -> Option<String> + Send + Sync>;
 
 impl Writer {
     /// `client` must be a fenced one. `controller` is the name under which the API server records the writes.
@@ -61,7 +70,8 @@ impl Writer {
             client,
             manager: manager_of(controller),
             clock,
-            unseen: Unseen::default(),
+            unseen: Arc::default(),
+            followed: Mutex::default(),
         }
     }
 
@@ -102,10 +112,7 @@ impl Writer {
     {
         patch["metadata"]["uid"] = json!(seen.uid);
         patch["metadata"]["resourceVersion"] = json!(seen.resource_version);
-        let params = PatchParams {
-            field_manager: Some(self.manager.clone()),
-            ..PatchParams::default()
-        };
+        let params = PatchParams::apply(&self.manager);
         let request = request::<K>(seen).patch(name(seen), &params, &Patch::Merge(patch));
         self.send::<K>(Verb::Patch, seen, seen.resource_version.as_deref(), strict(request))
             .await
@@ -214,13 +221,10 @@ impl Writer {
     where
         K: Resource<DynamicType = ()>,
     {
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: seen.uid.clone(),
-                resource_version: seen.resource_version.clone(),
-            }),
-            ..DeleteParams::default()
-        };
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: seen.uid.clone(),
+            resource_version: seen.resource_version.clone(),
+        });
         let failed = |error| WriteError::new::<K>(Verb::Delete, seen, error);
         let request = request::<K>(seen).delete(name(seen), &params);
         let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
@@ -279,15 +283,11 @@ impl Writer {
         Ok(found.map(|found| found.metadata))
     }
 
-    async fn fetch<K, T>(
+    async fn fetch<K: Resource<DynamicType = ()>, T: DeserializeOwned>(
         &self,
         object: &ObjectMeta,
         request: Result<http::Request<Vec<u8>>, BuildError>,
-    ) -> Result<Option<T>, WriteError>
-    where
-        K: Resource<DynamicType = ()>,
-        T: DeserializeOwned,
-    {
+    ) -> Result<Option<T>, WriteError> {
         let failed = |error| WriteError::new::<K>(Verb::Read, object, error);
         let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
         optional(self.client.request::<T>(request).await).map_err(failed)
@@ -300,9 +300,17 @@ impl Writer {
         }
     }
 
-    /// Forgets what was written to an object that is gone.
-    pub fn forget<K: Resource<DynamicType = ()>>(&self, key: &Key) {
-        self.unseen.forget(&K::plural(&()), key);
+    /// Forgets what was written as soon as `cache` is past it. For each cache whose objects [`Writer::awaits`] is asked
+    /// about: without it, an object that we created and somebody deleted is awaited for half a minute.
+    pub fn follow<K: Cacheable>(&self, cache: &Cache<K>) {
+        let unseen = Arc::clone(&self.unseen);
+        cache.derive(move |change| {
+            let shown = change.after.and_then(|after| after.meta().resource_version.as_deref());
+            unseen.shown(&K::plural(&()), change.key(), shown);
+        });
+        let cache = cache.clone();
+        let version = Box::new(move |key: &Key| cache.get(key)?.meta().resource_version.clone());
+        self.followed.lock().insert(K::plural(&()).into_owned(), version);
     }
 
     /// True if `shown` is a stale read: the cache has a version that our own write has replaced, so the pass should
@@ -330,9 +338,16 @@ impl Writer {
     }
 
     fn note<K: Resource<DynamicType = ()>>(&self, meta: &ObjectMeta, before: Option<&str>, after: Option<&str>) {
-        let now = self.clock.monotonic();
-        self.unseen
-            .note(&K::plural(&()), &Key::of_meta(meta), before, after, now);
+        let (resource, key, now) = (K::plural(&()), Key::of_meta(meta), self.clock.monotonic());
+        self.unseen.note(&resource, &key, before, after, now);
+        if before.is_some() {
+            return;
+        }
+        // The watch may have shown a new object before the response came: then no later change says so.
+        let shown = self.followed.lock().get(&*resource).and_then(|version| version(&key));
+        if shown.is_some() {
+            self.unseen.shown(&resource, &key, shown.as_deref());
+        }
     }
 }
 

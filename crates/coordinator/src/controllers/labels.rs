@@ -206,9 +206,7 @@ pub(super) fn start<K: LabelResource>(labels: &Arc<Labels<K>>, context: &Control
     let queue = Queue::new();
     labels.cache().notify(queue.same_name());
     labels.cache().notify(queue.sharing(&labels.by_slot, slot::<K>));
-    Controller::new(LabelController(Arc::clone(labels)), queue)
-        .reads(labels.cache())
-        .start(context.clone(), tasks);
+    Controller::new(LabelController(Arc::clone(labels)), queue).start(context.clone(), tasks);
 }
 
 impl<K: LabelResource> Reconciler for LabelController<K> {

@@ -22,7 +22,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{CACHE_CATCH_UP_DELAY, CONCURRENCY, ChildrenError};
-use crate::cache::{Cache, Cacheable, Change, Metadata, Trigger};
+use crate::cache::{Cache, Cacheable, Change, Metadata};
 use crate::controller::Pass;
 use crate::key::Key;
 use crate::queue::Queue;
@@ -96,18 +96,20 @@ impl<C: Cacheable> Everywhere<C> {
     /// then as desired (`settled`): most changes are the writes of `writer`, and a pass over each would find nothing to
     /// do. Whatever changes what is desired must queue the namespaces itself.
     pub fn notify(&self, queue: &Queue, writer: &Arc<Writer>, settled: impl Fn(&C) -> bool + Send + Sync + 'static) {
+        writer.follow(&self.children);
         self.namespaces.notify(queue.same_name().unless(as_terminating));
-        let (queue, writer) = (queue.clone(), Arc::clone(writer));
-        self.children.notify(Trigger::calls(move |change: &Change<'_, C>| {
-            let meta = change.object().meta();
-            let as_desired = change.after.is_some_and(&settled);
-            if as_desired && !writer.awaits::<C>(&Key::of_meta(meta), Some(meta)) {
-                return;
-            }
-            if let Some(namespace) = &meta.namespace {
-                queue.push(Key::new(namespace));
-            }
-        }));
+        let writer = Arc::clone(writer);
+        self.children
+            .notify(queue.trigger(move |queue, change: &Change<'_, C>| {
+                let meta = change.object().meta();
+                let as_desired = change.after.is_some_and(&settled);
+                if as_desired && !writer.awaits::<C>(&Key::of_meta(meta), Some(meta)) {
+                    return;
+                }
+                if let Some(namespace) = &meta.namespace {
+                    queue.push(Key::new(namespace));
+                }
+            }));
     }
 
     /// Makes the children in the namespace of this pass as `desired`, and deletes `unwanted` ones. Does nothing in a
@@ -174,8 +176,6 @@ impl<C: Cacheable> Everywhere<C> {
         let results: Vec<_> = stream::iter(requests).buffer_unordered(CONCURRENCY).collect().await;
         let mut failed = Vec::new();
         for (key, result) in results {
-            // The watch may have shown the write before its response came: then no later change expires its record.
-            let _ = is_outdated::<D>(writer, &key, self.children.get(&key).as_ref());
             match result {
                 Ok(true) => {}
                 Ok(false) => drop(foreign.insert(key)),
@@ -198,7 +198,7 @@ impl<C: Cacheable> Everywhere<C> {
     }
 }
 
-/// True if the cache does not show our own last write of the child yet. Expires the record of a write that it shows.
+/// True if the cache does not show our own last write of the child yet.
 fn is_outdated<D: Desired>(writer: &Writer, key: &Key, child: Option<&Arc<D::Child>>) -> bool {
     writer.awaits::<D::Body>(key, child.map(|child| child.meta()))
 }
