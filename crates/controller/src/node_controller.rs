@@ -23,7 +23,7 @@ use tidewaiter_api::{InstanceGroupName, InvalidValue, NodeIdentity, NodeName};
 use tidewaiter_identity::{Lookup, Refusal};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Backoff, Cache, Change, Controller, ControllerContext, Events, Index, Key, Next, Notice, Pass, Queue,
+    Backoff, Cache, Category, Change, Controller, ControllerContext, Events, Index, Key, Next, Notice, Pass, Queue,
     ReconcileError, Reconciler, Retry, SharedClock, Tasks, Trigger, UndecodableObjects, WriteError, WriteLimits,
     Writer,
 };
@@ -308,41 +308,24 @@ pub enum NodeError {
 }
 
 impl ReconcileError for NodeError {
-    fn retry(&self) -> Retry {
+    /// The plan has reported the rest already.
+    fn category(&self) -> Category {
         match self {
             // The lookup tries again for all Nodes, and announces them when the cloud is back.
-            Self::Unreadable(_) | Self::Cloud(_) => Retry::Slow,
-            Self::Undefined(_) => Retry::Backoff,
-            // A record that becomes as it was before, or goes, is no change to the cache.
-            Self::Record(_) => Retry::After(Duration::from_secs(10)),
-            Self::Write(error) => error.retry(),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        match self {
-            Self::Unreadable(_) => "unreadable",
-            Self::Cloud(_) => "cloud",
-            Self::Undefined(_) => "definition",
-            Self::Record(_) => "undecodable",
-            Self::Write(error) => error.class(),
-        }
-    }
-
-    fn is_refusal(&self) -> bool {
-        matches!(self, Self::Record(_))
-    }
-
-    /// The plan has reported the rest already.
-    fn notice(&self) -> Option<Notice> {
-        match self {
-            Self::Write(error) => error.notice(),
+            Self::Unreadable(_) => Category::new("unreadable", Retry::Slow),
+            Self::Cloud(_) => Category::new("cloud", Retry::Slow),
+            Self::Undefined(_) => Category::new("definition", Retry::Backoff),
             Self::Record(_) => {
                 let note =
                     format!("{self}. Its labels stay as they are. Correct the NodeIdentity of its name, or delete it.");
-                Some(Notice::warning("RecordUndecodable", "Read", note))
+                // A record that becomes as it was before, or goes, is no change to the cache.
+                Category::refusal("undecodable", Retry::After(Duration::from_secs(10))).notify(Notice::warning(
+                    "RecordUndecodable",
+                    "Read",
+                    note,
+                ))
             }
-            Self::Unreadable(_) | Self::Cloud(_) | Self::Undefined(_) => None,
+            Self::Write(error) => error.category(),
         }
     }
 }

@@ -22,7 +22,7 @@ use tidewaiter_cloud::client::{ClientError, Method, Path, Request};
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::cache::Gone;
 use tidewaiter_kit::{
-    Backoff, Cache, Change, Controller, ControllerContext, Events, Index, Key, Next, Notice, Pass, Queue,
+    Backoff, Cache, Category, Change, Controller, ControllerContext, Events, Index, Key, Next, Notice, Pass, Queue,
     ReconcileError, Reconciler, Retry, SharedClock, Tasks, Trigger,
 };
 use tracing::{info, warn};
@@ -279,15 +279,12 @@ impl Lister {
 struct ReportError(#[source] ClientError);
 
 impl ReconcileError for ReportError {
-    fn retry(&self) -> Retry {
-        match &self.0 {
+    fn category(&self) -> Category {
+        let retry = match &self.0 {
             // The node was deleted in the cloud: the next list shows it.
             ClientError::NotOurs { .. } | ClientError::Rejected { .. } => Retry::Slow,
             error => error.retry_after().map_or(Retry::Backoff, Retry::BackoffAfter),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        self.0.class()
+        };
+        Category::new(self.0.class(), retry)
     }
 }

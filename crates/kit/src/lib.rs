@@ -62,7 +62,7 @@ pub use metrics::{CloudCalls, Metrics};
 pub use packed::{Packed, Packer};
 pub use queue::Queue;
 pub use renewals::Renewals;
-pub use retry::{Next, ReconcileError, Retry};
+pub use retry::{Category, Next, ReconcileError, Retry};
 pub use tasks::Tasks;
 pub use write_limits::WriteLimits;
 pub use writer::{WriteError, Writer};

@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::cache::Feed;
 use crate::clock::{ManualClock, SharedClock};
-use crate::events::{Notice, NoticeKind};
-use crate::retry::Retry;
+use crate::events::Notice;
+use crate::retry::{Category, Retry};
 use crate::testing::{self, TokioClock, beside, kit_on, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -26,22 +26,9 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Refused(Retry);
 
 impl ReconcileError for Refused {
-    fn retry(&self) -> Retry {
-        self.0
-    }
-
-    fn class(&self) -> &'static str {
-        "refused"
-    }
-
-    fn notice(&self) -> Option<Notice> {
-        let note = "the instance is unknown".to_owned();
-        Some(Notice {
-            kind: NoticeKind::Warning,
-            reason: "Refused".into(),
-            action: "Identify".into(),
-            note,
-        })
+    fn category(&self) -> Category {
+        let note = "the instance is unknown";
+        Category::new("refused", self.0).notify(Notice::warning("Refused", "Identify", note))
     }
 }
 
