@@ -32,7 +32,7 @@ use kube::config::{AuthInfo, ExecInteractiveMode};
 use kube::{Client, Config};
 use tokio::task::spawn_blocking;
 use tower::util::MapRequestLayer;
-use tower::{BoxError, Layer as _, Service, ServiceBuilder, ServiceExt as _, service_fn};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _, service_fn};
 
 use crate::clock::timeout;
 use crate::leader::Leadership;
@@ -56,7 +56,7 @@ use budget::Budget;
 pub use budget::NoPermit;
 use fence::FencedBody;
 pub use fence::{Fenced, is_fenced};
-use gate::Gates;
+use gate::{Gates, Transport};
 pub use impersonate::impersonate;
 pub use optional::{is_not_found, optional};
 pub use path_segment::path_segment;
@@ -205,11 +205,14 @@ impl Clients {
         let connector = config
             .rustls_https_connector_with_connector(connector)
             .map_err(failed)?;
-        let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+        let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_CONNECTION)
             .pool_max_idle_per_host(IN_FLIGHT + EVENTS_IN_FLIGHT)
-            .build(connector);
+            .build::<_, FencedBody>(connector);
+        let server = config.cluster_url.clone();
+        let http = ServiceBuilder::new().map_err(move |error| unreachable::named(error, &server));
+        let http = transport(http.service(client));
         let base_uri = config.base_uri_layer();
         let mut user = config.clone();
         let token = TokenFile::take(&mut user, &kit.clock).map_err(failed)?;
@@ -222,28 +225,24 @@ impl Clients {
         let credentials = user.auth_layer().map_err(failed)?;
         let headers = config.extra_headers_layer().map_err(failed)?;
         let gates = Gates::new(leadership, kit);
-        let (namespace, server) = (config.default_namespace.clone(), config.cluster_url.clone());
+        let namespace = config.default_namespace.clone();
         // The gate is the innermost layer: credentials are fetched before it, and nothing but hyper comes after it.
         let make = move |budget| {
-            let server = server.clone();
-            let http = ServiceBuilder::new()
-                .map_err(move |error| unreachable::named(error, &server))
-                .service(http.clone());
             let service = ServiceBuilder::new()
                 .layer(&base_uri)
                 .option_layer(credentials.as_ref())
                 .option_layer(token.as_ref())
                 .layer(&headers)
                 .map_err(BoxError::from)
-                .service(gates.layer(budget).layer(http));
+                .service(gates.gate(budget, http.clone()));
             Client::new(service, namespace.clone())
         };
         Ok(Self { make: Arc::new(make) })
     }
 
-    /// Clients over another transport than HTTP: for simulations. `transport` is polled for readiness first, as a
+    /// Clients over another transport than HTTP: for simulations. `simulated` is polled for readiness first, as a
     /// connection is made, and gets a request when all of its body was given out, after the last check of the fence.
-    pub fn over<S, B>(transport: S, leadership: &Leadership, kit: &Kit) -> Self
+    pub fn over<S, B>(simulated: S, leadership: &Leadership, kit: &Kit) -> Self
     where
         S: Service<Request<Bytes>, Response = Response<B>, Error: Into<BoxError>, Future: Send>
             + Clone
@@ -253,11 +252,10 @@ impl Clients {
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let gates = Gates::new(leadership, kit);
-        let make = move |budget| {
-            let transport = transport.clone();
-            let service = service_fn(move |request: Request<FencedBody>| whole(transport.clone(), request));
-            Client::new(gates.layer(budget).layer(service), "default")
-        };
+        let inner = transport(service_fn(move |request: Request<FencedBody>| {
+            whole(simulated.clone(), request)
+        }));
+        let make = move |budget| Client::new(gates.gate(budget, inner.clone()), "default");
         Self { make: Arc::new(make) }
     }
 
@@ -330,6 +328,21 @@ fn credential_files(user: &AuthInfo) -> String {
     } else {
         format!(" ({})", parts.join(", "))
     }
+}
+
+/// `service` as what is behind the gates.
+fn transport<S, B>(service: S) -> Transport
+where
+    S: Service<Request<FencedBody>, Response = Response<B>, Error: Into<BoxError>, Future: Send + 'static>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let service = service.map_err(Into::<BoxError>::into);
+    let boxed = |body: B| body.map_err(Into::<BoxError>::into).boxed_unsync();
+    Transport::new(service.map_response(move |response: Response<B>| response.map(boxed)))
 }
 
 /// Sends a request with all of its body.
