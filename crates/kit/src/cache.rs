@@ -27,6 +27,7 @@ use crate::tasks::Tasks;
 
 mod change;
 mod faults;
+#[cfg(any(test, feature = "test-util"))]
 mod feed;
 mod guarded;
 mod health;
@@ -40,6 +41,7 @@ mod watch;
 
 pub use change::{Change, Trigger};
 pub use faults::UndecodableObjects;
+#[cfg(any(test, feature = "test-util"))]
 pub use feed::Feed;
 pub use health::{TroubleCause, WatchTrouble};
 pub use list::list_all;

@@ -32,7 +32,7 @@ use kube::config::{AuthInfo, ExecInteractiveMode};
 use kube::{Client, Config};
 use tokio::task::spawn_blocking;
 use tower::util::MapRequestLayer;
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _, service_fn};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 use crate::clock::timeout;
 use crate::leader::Leadership;
@@ -49,6 +49,8 @@ mod path_segment;
 mod proxy;
 mod request;
 mod retry_after;
+#[cfg(any(test, feature = "test-util"))]
+mod simulated;
 mod token_file;
 mod unreachable;
 
@@ -240,25 +242,6 @@ impl Clients {
         Ok(Self { make: Arc::new(make) })
     }
 
-    /// Clients over another transport than HTTP: for simulations. `simulated` is polled for readiness first, as a
-    /// connection is made, and gets a request when all of its body was given out, after the last check of the fence.
-    pub fn over<S, B>(simulated: S, leadership: &Leadership, kit: &Kit) -> Self
-    where
-        S: Service<Request<Bytes>, Response = Response<B>, Error: Into<BoxError>, Future: Send>
-            + Clone
-            + Send
-            + Sync
-            + 'static,
-        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-    {
-        let gates = Gates::new(leadership, kit);
-        let inner = transport(service_fn(move |request: Request<FencedBody>| {
-            whole(simulated.clone(), request)
-        }));
-        let make = move |budget| Client::new(gates.gate(budget, inner.clone()), "default");
-        Self { make: Arc::new(make) }
-    }
-
     /// A client of `controller` that has at most `permits` requests under way, [`MOST_IN_FLIGHT`] at most; the rest
     /// wait for a permit. [`DEFAULT_IN_FLIGHT`] is right unless a measurement says otherwise.
     #[must_use]
@@ -343,18 +326,6 @@ where
     let service = service.map_err(Into::<BoxError>::into);
     let boxed = |body: B| body.map_err(Into::<BoxError>::into).boxed_unsync();
     Transport::new(service.map_response(move |response: Response<B>| response.map(boxed)))
-}
-
-/// Sends a request with all of its body.
-async fn whole<S: Service<Request<Bytes>, Error: Into<BoxError>>>(
-    mut transport: S,
-    request: Request<FencedBody>,
-) -> Result<S::Response, BoxError> {
-    let transport = transport.ready().await.map_err(Into::into)?;
-    let (parts, body) = request.into_parts();
-    let bytes = body.collect().await?.to_bytes();
-    let response = transport.call(Request::from_parts(parts, bytes)).await;
-    response.map_err(Into::into)
 }
 
 fn tcp() -> HttpConnector {

@@ -27,6 +27,7 @@ impl Pass {
     }
 
     /// A pass outside a controller, for tests.
+    #[cfg(any(test, feature = "test-util"))]
     #[must_use]
     pub fn by_hand(key: Key) -> Self {
         Self {

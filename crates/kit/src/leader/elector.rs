@@ -179,6 +179,7 @@ impl Elector {
     }
 
     /// As [`Elector::new`], with a client that `connect` makes, fenced by what it is given: for simulations.
+    #[cfg(any(test, feature = "test-util"))]
     pub fn over(connect: impl FnOnce(&Leadership) -> Client, settings: LeaseSettings, kit: &Kit) -> (Self, Leadership) {
         let window = Window::new(Arc::clone(&kit.clock));
         Self::with(connect(window.fence()), window, settings, kit)
