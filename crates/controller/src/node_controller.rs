@@ -274,7 +274,7 @@ fn queues_group(
             Changed::Group(group) => by_group.keys(group),
         };
         for key in concerned {
-            queue.push(key);
+            queue.push_cached(key);
         }
     }
 }

@@ -144,12 +144,11 @@ impl<K: Cacheable> Cache<K> {
         let trigger = Arc::new(trigger);
         if let Some((queue, is_awaited)) = trigger.queue() {
             let (cache, seeding) = (self.clone(), Arc::clone(&trigger));
-            let seed = move || {
+            queue.add_source(is_awaited.then(|| self.first_list()), move || {
                 if cache.is_synced() {
                     cache.announce(&|change: &Change<'_, K>| seeding.call(change));
                 }
-            };
-            queue.add_source(is_awaited.then(|| self.first_list()), seed);
+            });
         }
         let call = Box::new(move |change: &Change<'_, K>| trigger.call(change));
         self.subscribers.add_trigger(call, |call| {
@@ -351,13 +350,7 @@ impl<K: Cacheable> CacheBuilder<K> {
     /// complete, and while the cache has been stale for minutes.
     #[must_use]
     pub fn start(self, tasks: &mut Tasks, kit: &Kit) -> Cache<K> {
-        let Self {
-            connect,
-            name,
-            config,
-            optional,
-            ..
-        } = self;
+        let (connect, name, config) = (self.connect, self.name, self.config);
         let stale = kit.metrics.cache_stale.with_label_values(&[&name]);
         let health = Health::new(kit.clock.clone(), stale);
         let faults = Faults::of::<K>(kit.undecodable.clone(), &kit.metrics);
@@ -371,13 +364,13 @@ impl<K: Cacheable> CacheBuilder<K> {
             let why = checked.trouble().map(|trouble| format!(": {}", trouble.error));
             Err(format!("the first list is not complete{}", why.unwrap_or_default()))
         };
-        if optional {
+        if self.optional {
             kit.checks.register(name.clone(), check);
         } else {
             kit.checks.require(name.clone(), check);
         }
-        let connect = move || connect(config.clone());
-        let follow = watch::follow(connect, mirror, health, kit.clone(), tasks.shutdown_token());
+        let (connect, shutdown) = (move || connect(config.clone()), tasks.shutdown_token());
+        let follow = watch::follow(connect, mirror, health, kit.clone(), shutdown);
         tasks.spawn(name, follow);
         cache
     }

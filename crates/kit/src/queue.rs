@@ -66,6 +66,14 @@ impl Queue {
         self.0.pushed.notify_one();
     }
 
+    /// Queues an object of a cache whose trigger fills this queue, for a reason that is no change of it. Does nothing
+    /// while triggers push nothing: the object is queued when they do.
+    pub fn push_cached(&self, key: Key) {
+        if !self.stands_by() {
+            self.push(key);
+        }
+    }
+
     /// Adds a cache whose trigger pushes into this queue.
     pub(crate) fn add_source(&self, first_list: Option<FirstList>, seed: impl FnOnce() + Send + 'static) {
         let mut sources = self.0.sources.lock();
@@ -163,6 +171,19 @@ mod tests {
         assert_eq!(queue.try_next(), None);
         queue.push(Key::new("a"));
         assert_eq!(queue.try_next(), Some(Key::new("a")));
+    }
+
+    #[tokio::test]
+    async fn a_standby_queues_what_is_pushed_for_no_object_of_a_cache() {
+        let queue = Queue::new();
+        queue.stand_by();
+        queue.push_cached(Key::new("node"));
+        queue.push(Key::new("all"));
+        queue.seed().await;
+        assert_eq!(queue.try_next(), Some(Key::new("all")));
+        assert_eq!(queue.try_next(), None);
+        queue.push_cached(Key::new("node"));
+        assert_eq!(queue.try_next(), Some(Key::new("node")));
     }
 
     #[tokio::test]

@@ -155,7 +155,7 @@ async fn queue_nodes(
             else => return,
         };
         for key in moved.unwrap_or_else(|| nodes.keys()) {
-            queue.push(key);
+            queue.push_cached(key);
         }
     }
 }
