@@ -12,8 +12,8 @@ use crate::key::Key;
 use crate::queue::Queue;
 
 impl Queue {
-    /// Calls `call` for each change while this replica leads, and for each object when it begins to lead. `call` pushes
-    /// keys and does nothing else.
+    /// Calls `call`, which pushes keys, for each change while this replica leads, and for each object when it begins to
+    /// lead.
     #[must_use]
     pub fn trigger<K>(&self, call: impl Fn(&Self, &Change<'_, K>) + Send + Sync + 'static) -> Trigger<K> {
         Trigger::pushes(self, call)

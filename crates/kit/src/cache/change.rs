@@ -61,7 +61,7 @@ type Call<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
 pub struct Trigger<K> {
     call: Call<K>,
     same: fn(&K, &K) -> bool,
-    /// The queue that it pushes into, if it does nothing else.
+    /// The queue that it fills, if it is made from one.
     queue: Option<Queue>,
     is_awaited: bool,
 }
@@ -79,7 +79,7 @@ impl<K> Trigger<K> {
         }
     }
 
-    /// Calls `call`, which pushes keys into `queue` and does nothing else.
+    /// Calls `call`, which pushes keys into `queue`.
     pub(crate) fn pushes(queue: &Queue, call: impl Fn(&Queue, &Change<'_, K>) + Send + Sync + 'static) -> Self {
         let filled = queue.clone();
         Self {
