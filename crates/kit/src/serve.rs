@@ -80,7 +80,7 @@ pub struct BindError {
     source: io::Error,
 }
 
-/// Listens on `address`, which comes from `setting`. Connections wait until [`serve`] runs.
+/// Listens on `address`, which comes from `setting`. Connections wait until [`serve_with`] runs.
 ///
 /// # Errors
 /// When the operating system refuses the address.
@@ -132,23 +132,10 @@ impl Default for Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
-/// Serves `router` with the default [`Options`], in plain HTTP/1.1, until `shutdown`.
-///
-/// # Errors
-/// None: a client's error ends at most its own connection, and accepting is retried after an error.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    clock: SharedClock,
-    shutdown: CancellationToken,
-) -> Result<(), Infallible> {
-    serve_with(listener, router, Options::default(), clock, shutdown).await
-}
-
 /// Serves `router` in HTTP/1.1 until `shutdown`.
 ///
 /// # Errors
-/// None, as for [`serve`].
+/// None: a client's error ends at most its own connection, and accepting is retried after an error.
 pub async fn serve_with(
     listener: TcpListener,
     router: Router,

@@ -68,14 +68,12 @@ pub(super) fn created(namespace: &str, name: &str, identity: &str, now: Timestam
     };
     let spec = LeaseSpec {
         lease_transitions: Some(0),
+        acquire_time: Some(MicroTime(now)),
         ..held(LeaseSpec::default(), identity, now, timing)
     };
     Lease {
         metadata,
-        spec: Some(LeaseSpec {
-            acquire_time: Some(MicroTime(now)),
-            ..spec
-        }),
+        spec: Some(spec),
     }
 }
 
