@@ -179,10 +179,12 @@ pub async fn execute<K: Cacheable + Serialize>(
                 }
                 Ok(())
             }
-            Step::Delete(object) => match writer.delete::<K>(object.meta()).await {
-                Err(error) if error.is_gone() => Ok(()),
-                deleted => deleted.map(|()| done(Done::Deleted, object.meta())),
-            },
+            Step::Delete(object) => {
+                if writer.delete::<K>(object.meta()).await? {
+                    done(Done::Deleted, object.meta());
+                }
+                Ok(())
+            }
         }
     });
     let begun = std::iter::from_fn(|| if go_on() { steps.next() } else { None });

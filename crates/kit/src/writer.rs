@@ -212,12 +212,11 @@ impl Writer {
         Err(if ours(&found) { error } else { error.of_foreign() })
     }
 
-    /// Deletes the object of the uid and version of `seen`.
+    /// Deletes the object of the uid and version of `seen`. Returns false if there is none.
     ///
     /// # Errors
-    /// [`WriteError::is_conflict`] when it is another or of another version by now; [`WriteError::is_gone`] when there
-    /// is none.
-    pub async fn delete<K>(&self, seen: &ObjectMeta) -> Result<(), WriteError>
+    /// [`WriteError::is_conflict`] when it is another or of another version by now.
+    pub async fn delete<K>(&self, seen: &ObjectMeta) -> Result<bool, WriteError>
     where
         K: Resource<DynamicType = ()>,
     {
@@ -229,9 +228,11 @@ impl Writer {
         let request = request::<K>(seen).delete(name(seen), &params);
         let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
         // The response is the object as it was, or a status.
-        self.client.request_text(request).await.map_err(failed)?;
-        self.note::<K>(seen, seen.resource_version.as_deref(), None);
-        Ok(())
+        let deleted = optional(self.client.request_text(request).await).map_err(failed)?;
+        if deleted.is_some() {
+            self.note::<K>(seen, seen.resource_version.as_deref(), None);
+        }
+        Ok(deleted.is_some())
     }
 
     /// Fails unless the object of this name still has the version that was observed (None: does not exist). For a write

@@ -310,10 +310,9 @@ impl AuthorizationRoleController {
         }
         match made.filter(|made| made.metadata.deletion_timestamp.is_none()) {
             None => self.rbac.scopes.forget(role),
-            Some(made) => match self.writer.delete::<ClusterRole>(&made.metadata).await {
-                Err(error) if !error.is_gone() => return Err(error),
-                _ => {}
-            },
+            Some(made) => {
+                self.writer.delete::<ClusterRole>(&made.metadata).await?;
+            }
         }
         Ok(Next::UntilChanged)
     }

@@ -349,10 +349,7 @@ impl AuthorizationRoleBindingController {
         let cached = cache.get(&Key::of_meta(&meta));
         match (step, target) {
             (Step::Delete { .. }, _) | (Step::Put { .. }, None) => match cached {
-                Some(cached) => match self.writer.delete::<B>(cached.meta()).await {
-                    Err(error) if error.is_gone() => Ok(()),
-                    deleted => deleted,
-                },
+                Some(cached) => self.writer.delete::<B>(cached.meta()).await.map(|_| ()),
                 None => Ok(()),
             },
             (Step::Empty { .. }, _) => match cached {

@@ -236,13 +236,13 @@ async fn perform<D: Desired>(writer: &Writer, desired: Option<&D>, step: Step<D:
         Step::Patch(meta, patch) => writer.patch::<D::Body>(&meta, patch).await.map(|_| true),
         Step::TakeUp(meta, patch) => take_up(writer, desired, &meta, patch).await,
         Step::Replace(meta, body) => {
-            delete::<D>(writer, &meta).await?;
+            writer.delete::<D::Body>(&meta).await?;
             match body {
                 Some(body) => create(writer, desired, &body).await,
                 None => Ok(true),
             }
         }
-        Step::Delete(meta) => delete::<D>(writer, &meta).await.map(|()| true),
+        Step::Delete(meta) => writer.delete::<D::Body>(&meta).await.map(|_| true),
     }
 }
 
@@ -276,13 +276,6 @@ async fn take_up<D: Desired>(
     match found.filter(|found| desired.is_some_and(|desired| desired.owns(found))) {
         Some(found) => writer.patch::<D::Body>(&found, patch).await.map(|_| true),
         None => Ok(false),
-    }
-}
-
-async fn delete<D: Desired>(writer: &Writer, meta: &ObjectMeta) -> Result<(), WriteError> {
-    match writer.delete::<D::Body>(meta).await {
-        Err(error) if error.is_gone() => Ok(()),
-        deleted => deleted,
     }
 }
 

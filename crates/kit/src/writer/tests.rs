@@ -118,6 +118,16 @@ async fn what_was_created_and_deleted_again_is_not_awaited_however_the_watch_and
 }
 
 #[tokio::test]
+async fn a_deletion_of_an_object_that_is_gone_is_no_error() {
+    let (writer, _) = writer(vec![absent(), (200, json!({"kind": "Status"})), conflict()]);
+    let meta = account(Some("7")).metadata;
+    assert!(!writer.delete::<ServiceAccount>(&meta).await.unwrap());
+    assert!(writer.delete::<ServiceAccount>(&meta).await.unwrap());
+    let error = writer.delete::<ServiceAccount>(&meta).await.unwrap_err();
+    assert!(error.is_conflict());
+}
+
+#[tokio::test]
 async fn a_new_object_overwrites_nothing_of_one_that_exists_all_the_same() {
     let (writer, requests) = writer(vec![conflict(), (200, object("8", "tidewaiter/test"))]);
     let error = writer.apply_new(&account(None), |_| true).await.unwrap_err();

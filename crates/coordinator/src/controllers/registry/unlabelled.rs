@@ -74,9 +74,8 @@ impl UnlabelledController {
                 .await
                 .map_err(UnlabelledError::List)?;
             for left in page.items.iter().filter(is_left) {
-                match self.writer.delete::<Secret>(&left.metadata).await {
-                    Err(error) if !error.is_gone() => swept = Err(UnlabelledError::Delete(error)),
-                    _ => {}
+                if let Err(error) = self.writer.delete::<Secret>(&left.metadata).await {
+                    swept = Err(UnlabelledError::Delete(error));
                 }
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
