@@ -1,8 +1,8 @@
 //! The keys of the objects that wait to be reconciled, each once, first in, first out.
 //!
-//! A key is never lost and never held twice, so the queue is bounded by the number of objects. While this replica stands
-//! by, no trigger fills it: it would collect the name of every object that ever existed. When the replica leads, each
-//! trigger ([`crate::trigger`]) is called for every object of its cache, as after a start.
+//! A key is never lost and never held twice, so the queue is bounded by the number of objects. While this replica
+//! stands by, no trigger fills it: it would collect the name of every object that ever existed. When the replica leads,
+//! each trigger ([`crate::trigger`]) is called for every object of its cache, as after a start.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::{self, Debug};

@@ -53,8 +53,8 @@ impl Release {
         released(&*self.0.get(&super::key())?).cloned()
     }
 
-    /// Starts a pass whenever it may have changed. Passes begin without it: its definition may be missing, and a release
-    /// that is read later starts another one.
+    /// Starts a pass whenever it may have changed. Passes begin without it: its definition may be missing, and a
+    /// release that is read later starts another one.
     pub(super) fn notify(&self, queue: &Queue) {
         let trigger = queue.always(super::key()).unawaited();
         self.0

@@ -16,8 +16,8 @@ use crate::Kit;
 use crate::leader::Leadership;
 
 impl Clients {
-    /// Clients over another transport than HTTP. `simulated` is polled for readiness first, as a connection is made, and
-    /// gets a request when all of its body was given out, after the last check of the fence.
+    /// Clients over another transport than HTTP. `simulated` is polled for readiness first, as a connection is made,
+    /// and gets a request when all of its body was given out, after the last check of the fence.
     pub fn over<S, B>(simulated: S, leadership: &Leadership, kit: &Kit) -> Self
     where
         S: Service<Request<Bytes>, Response = Response<B>, Error: Into<BoxError>, Future: Send>
