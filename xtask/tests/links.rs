@@ -1,5 +1,7 @@
 //! Every link of the documentation leads somewhere, and the book (`make docs`) has every page.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

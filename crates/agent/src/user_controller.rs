@@ -32,7 +32,8 @@ use tidewaiter_api::CloudSync;
 use tidewaiter_api::cloud_sync::CLOUD_SYNC;
 use tidewaiter_kit::cache::Gone;
 use tidewaiter_kit::{
-    Backoff, Cache, Chain, Key, Next, Notice, Pass, Queue, ReconcileError, Reconciler, Retry, SharedClock, random,
+    Backoff, Cache, Category, Chain, Key, Next, Notice, Pass, Queue, ReconcileError, Reconciler, Retry, SharedClock,
+    random,
 };
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
@@ -70,20 +71,13 @@ pub(crate) enum UserError {
 }
 
 impl ReconcileError for UserError {
-    fn retry(&self) -> Retry {
-        Retry::Backoff
-    }
-
-    fn class(&self) -> &'static str {
-        match self {
+    fn category(&self) -> Category {
+        let class = match self {
             Self::Host(error) => error.class(),
             Self::Thread(_) => "thread",
-        }
-    }
-
-    fn notice(&self) -> Option<Notice> {
+        };
         let note = format!("The keys of users cannot be written: {}.", Chain(self));
-        Some(Notice::warning("AuthorizedKeysNotWritten", "Write", note))
+        Category::new(class, Retry::Backoff).notify(Notice::warning("AuthorizedKeysNotWritten", "Write", note))
     }
 }
 
@@ -113,9 +107,9 @@ impl Observed {
         users.derive(move |_| {
             counted.fetch_add(1, Ordering::SeqCst);
         });
-        users.notify(queue.always(key()));
-        sync.notify(queue.always(key()));
-        markers.notify(queue.always(key()));
+        users.notify(queue.always(key()).unawaited());
+        sync.notify(queue.always(key()).unawaited());
+        markers.notify(queue.always(key()).unawaited());
         Self {
             users,
             sync,

@@ -270,12 +270,14 @@ impl<'a> Mirror<'a> {
         let listing = lister.run(leadership.clone(), self.tasks.shutdown_token());
         self.tasks.spawn(format!("sync/{}", K::NAME), listing);
         let list = shared.list.clone();
+        let writer = Writer::new(client, SyncController::<K>::NAME, Arc::clone(&kit.clock));
+        writer.follow(&cache);
         let controller = SyncController {
             shared,
             context: self.context.clone(),
             cache: cache.clone(),
             stored,
-            writer: Writer::new(client, SyncController::<K>::NAME, Arc::clone(&kit.clock)),
+            writer,
             events: self.context.events.of(SyncController::<K>::NAME),
             board: self.board.clone(),
             release: self.release.clone(),
@@ -284,11 +286,7 @@ impl<'a> Mirror<'a> {
             brake: Mutex::default(),
             last: Mutex::default(),
         };
-        // It does not wait for `CloudSync`: its definition may be missing, and a release that is read later starts
-        // another pass.
-        Controller::new(controller, queue)
-            .reads(&cache)
-            .start(self.context.clone(), self.tasks);
+        Controller::new(controller, queue).start(self.context.clone(), self.tasks);
         Mirrored { list, cache }
     }
 }

@@ -90,9 +90,9 @@ async fn programs(client: Client) -> kube::Result<Vec<Program>> {
     let deployments = Api::<Deployment>::all(client.clone()).list(&labelled).await?;
     let daemon_sets = Api::<DaemonSet>::all(client).list(&labelled).await?;
     let deployments = deployments.items.into_iter();
-    let deployments = deployments.filter_map(|found| Some((found.metadata, found.spec?.template)));
+    let deployments = deployments.map(|found| (found.metadata, found.spec.template));
     let daemon_sets = daemon_sets.items.into_iter();
-    let daemon_sets = daemon_sets.filter_map(|found| Some((found.metadata, found.spec?.template)));
+    let daemon_sets = daemon_sets.map(|found| (found.metadata, found.spec.template));
     Ok(deployments.chain(daemon_sets).flat_map(images).collect())
 }
 

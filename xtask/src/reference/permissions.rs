@@ -45,14 +45,13 @@ fn bind(manifest: &Manifest, binding: &Value, accounts: &mut Accounts) {
             && object["metadata"]["name"] == role["name"]
             && (object["kind"] == "ClusterRole" || object["metadata"]["namespace"] == *namespace)
     };
-    let rows: Vec<[String; 5]> = match manifest.objects.iter().find(is_bound) {
-        Some(object) => rules(object)
+    let rows: Vec<[String; 5]> = if let Some(object) = manifest.objects.iter().find(is_bound) {
+        rules(object)
             .map(|[resources, names, verbs]| [place.clone(), resources, names, verbs, code(&manifest.path)])
-            .collect(),
-        None => {
-            let all = format!("all of the ClusterRole {}", codes(role["name"].as_str()));
-            vec![[place, all, String::new(), String::new(), code(&manifest.path)]]
-        }
+            .collect()
+    } else {
+        let all = format!("all of the ClusterRole {}", codes(role["name"].as_str()));
+        vec![[place, all, String::new(), String::new(), code(&manifest.path)]]
     };
     for subject in binding["subjects"].as_array().into_iter().flatten() {
         let [name, namespace] = [&subject["name"], &subject["namespace"]].map(|text| text.as_str().unwrap_or_default());

@@ -74,6 +74,8 @@ pub(super) fn start(
         roles.keys().into_iter().chain(made).for_each(|key| relisted.push(key));
     });
     let client = clients.for_controller(AuthorizationRoleController::NAME, MANY_IN_FLIGHT);
+    let writer = Writer::new(client, AuthorizationRoleController::NAME, Arc::clone(&kit.clock));
+    writer.follow(&rbac.cluster_roles);
     let reconciler = AuthorizationRoleController {
         rbac: rbac.clone(),
         foreign: ForeignObjects::start(
@@ -82,26 +84,16 @@ pub(super) fn start(
             queue.clone(),
             tasks,
         ),
-        writer: Writer::new(client, AuthorizationRoleController::NAME, Arc::clone(&kit.clock)),
+        writer,
         refusals: Refusals::new(&kit.metrics)?,
     };
-    let mut controller = Controller::new(reconciler, queue)
-        .reads(rbac.roles.cache())
-        .reads(rbac.bindings.cache())
-        .reads(&rbac.cluster_roles)
-        .reads(&rbac.everywhere)
-        .reads(&rbac.in_namespaces);
-    if let Some(ceiling) = &rbac.ceiling {
-        controller = controller.reads(ceiling);
-    }
-    controller.start(context.clone(), tasks);
+    Controller::new(reconciler, queue).start(context.clone(), tasks);
     Ok(())
 }
 
 /// Reconciles the `AuthorizationRole` of a `ClusterRole`.
 fn named_by(queue: &Queue) -> Trigger<ClusterRole> {
-    let queue = queue.clone();
-    Trigger::calls(move |change: &Change<'_, ClusterRole>| {
+    queue.trigger(|queue, change: &Change<'_, ClusterRole>| {
         if let Some(name) = &change.object().metadata.name {
             queue.push(key_of(name));
         }
@@ -110,8 +102,7 @@ fn named_by(queue: &Queue) -> Trigger<ClusterRole> {
 
 /// Reconciles the roles of a binding, before and after: where a role is bound limits its rules.
 fn role_of(queue: &Queue) -> Trigger<AuthorizationRoleBinding> {
-    let queue = queue.clone();
-    let trigger = Trigger::calls(move |change: &Change<'_, AuthorizationRoleBinding>| {
+    let trigger = queue.trigger(|queue, change: &Change<'_, AuthorizationRoleBinding>| {
         for binding in change.versions() {
             queue.push(key_of(&binding.spec.authorization_role_id));
         }
@@ -126,8 +117,7 @@ fn is_deleted(binding: &AuthorizationRoleBinding) -> bool {
 
 /// Reconciles the role of a `ClusterRoleBinding`, before and after.
 fn bound_by(queue: &Queue) -> Trigger<ClusterRoleBinding> {
-    let queue = queue.clone();
-    Trigger::calls(move |change: &Change<'_, ClusterRoleBinding>| {
+    queue.trigger(|queue, change: &Change<'_, ClusterRoleBinding>| {
         for binding in change.versions() {
             queue.push(key_of(&binding.role_ref.name));
         }
@@ -136,8 +126,8 @@ fn bound_by(queue: &Queue) -> Trigger<ClusterRoleBinding> {
 
 /// Reconciles the role of a `RoleBinding` in a system namespace, before and after.
 fn bound_in_system_by(queue: &Queue, rbac: &Rbac) -> Trigger<RoleBinding> {
-    let (queue, system) = (queue.clone(), rbac.settings.system_namespaces.clone());
-    Trigger::calls(move |change: &Change<'_, RoleBinding>| {
+    let system = rbac.settings.system_namespaces.clone();
+    queue.trigger(move |queue, change: &Change<'_, RoleBinding>| {
         for binding in change.versions() {
             let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
             if system.contains(namespace) {
@@ -320,10 +310,9 @@ impl AuthorizationRoleController {
         }
         match made.filter(|made| made.metadata.deletion_timestamp.is_none()) {
             None => self.rbac.scopes.forget(role),
-            Some(made) => match self.writer.delete::<ClusterRole>(&made.metadata).await {
-                Err(error) if !error.is_gone() => return Err(error),
-                _ => {}
-            },
+            Some(made) => {
+                self.writer.delete::<ClusterRole>(&made.metadata).await?;
+            }
         }
         Ok(Next::UntilChanged)
     }

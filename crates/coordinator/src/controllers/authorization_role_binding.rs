@@ -88,6 +88,9 @@ pub(super) fn start(
     rbac.notify_lists(all_bindings(&queue, rbac, &by_name));
     let (name, reader) = (AuthorizationRoleBindingController::NAME, &rbac.reader);
     let client = clients.for_controller(name, MANY_IN_FLIGHT);
+    let writer = Writer::new(client, name, Arc::clone(&kit.clock));
+    writer.follow(&rbac.everywhere);
+    writer.follow(&rbac.in_namespaces);
     let reconciler = AuthorizationRoleBindingController {
         rbac: rbac.clone(),
         by_name,
@@ -95,19 +98,12 @@ pub(super) fn start(
             ForeignObjects::start(name, reader.clone(), queue.clone(), tasks),
             ForeignObjects::start(name, reader.clone(), queue.clone(), tasks),
         ),
-        writer: Writer::new(client, name, Arc::clone(&kit.clock)),
+        writer,
         waiting: Waiting::new(&kit.metrics, Arc::clone(&kit.clock))?,
         ends: Ends::start(&queue, &kit.clock, tasks),
         events: context.events.of(name),
     };
-    Controller::new(reconciler, queue)
-        .reads(rbac.bindings.cache())
-        .reads(rbac.roles.cache())
-        .reads(&rbac.cluster_roles)
-        .reads(&rbac.namespaces)
-        .reads(&rbac.everywhere)
-        .reads(&rbac.in_namespaces)
-        .start(context.clone(), tasks);
+    Controller::new(reconciler, queue).start(context.clone(), tasks);
     Ok(())
 }
 
@@ -323,14 +319,14 @@ impl AuthorizationRoleBindingController {
     /// The existing objects with this name; None while a cache does not show our last write.
     fn existing(&self, name: &str, target: Option<&Target>) -> Option<Vec<Existing>> {
         let names = [name.to_owned(), plan::stand_in(name)];
-        let mut outdated = false;
         let mut existing = Vec::new();
         for name in &names {
             let key = Key::new(name);
             let found = self.rbac.everywhere.get(&key);
-            outdated |= self
-                .writer
-                .awaits::<ClusterRoleBinding>(&key, found.as_ref().map(|it| &it.metadata));
+            let seen = found.as_ref().map(|it| &it.metadata);
+            if self.writer.awaits::<ClusterRoleBinding>(&key, seen) {
+                return None;
+            }
             existing.extend(found.map(|it| Existing::of(&*it)));
         }
         let mut keys = self.by_name.keys(&name.to_owned());
@@ -344,12 +340,13 @@ impl AuthorizationRoleBindingController {
         keys.dedup();
         for key in keys {
             let found = self.rbac.in_namespaces.get(&key);
-            outdated |= self
-                .writer
-                .awaits::<RoleBinding>(&key, found.as_ref().map(|it| &it.metadata));
+            let seen = found.as_ref().map(|it| &it.metadata);
+            if self.writer.awaits::<RoleBinding>(&key, seen) {
+                return None;
+            }
             existing.extend(found.map(|it| Existing::of(&*it)));
         }
-        (!outdated).then_some(existing)
+        Some(existing)
     }
 
     async fn perform<B: Binding + DeserializeOwned>(
@@ -362,10 +359,7 @@ impl AuthorizationRoleBindingController {
         let cached = cache.get(&Key::of_meta(&meta));
         match (step, target) {
             (Step::Delete { .. }, _) | (Step::Put { .. }, None) => match cached {
-                Some(cached) => match self.writer.delete::<B>(cached.meta()).await {
-                    Err(error) if error.is_gone() => Ok(()),
-                    deleted => deleted,
-                },
+                Some(cached) => self.writer.delete::<B>(cached.meta()).await.map(|_| ()),
                 None => Ok(()),
             },
             (Step::Empty { .. }, _) => match cached {

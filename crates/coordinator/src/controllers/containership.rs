@@ -41,7 +41,7 @@ use crate::mirror::is_id;
 pub(crate) use account::Account;
 
 /// Passes that write at once: a cold start writes one account for each namespace.
-const PERMITS: usize = 32;
+const CONCURRENCY: usize = 32;
 
 /// The field manager of the accounts.
 const MANAGER: &str = "tidewaiter/containership";
@@ -99,9 +99,7 @@ pub(super) fn start(settings: &RegistrySettings, shared: &Shared<'_>, registries
         begun: OnceLock::new(),
     };
     Controller::new(reconciler, queue)
-        .reads(&shared.namespaces)
-        .reads(&accounts)
-        .permits(PERMITS)
+        .concurrency(CONCURRENCY)
         .start(shared.context.clone(), tasks);
 }
 

@@ -129,11 +129,14 @@ pub(super) fn start(
     }
     node_upgrade::start(&upgrades, reader, clients, context, tasks);
     let client = clients.for_controller(UpgradeController::NAME, DEFAULT_IN_FLIGHT);
+    let writer = Writer::new(client.clone(), UpgradeController::NAME, Arc::clone(&kit.clock));
+    writer.follow(&upgrades);
+    writer.follow(&nodes);
     let controller = UpgradeController {
-        upgrades: upgrades.clone(),
-        nodes: nodes.clone(),
-        pods: pods.clone(),
-        writer: Writer::new(client.clone(), UpgradeController::NAME, Arc::clone(&kit.clock)),
+        upgrades,
+        nodes,
+        pods,
+        writer,
         client,
         events: context.events.of(UpgradeController::NAME),
         agents: Agents::default(),
@@ -142,10 +145,6 @@ pub(super) fn start(
         clock: Arc::clone(&kit.clock),
     };
     Controller::new(controller, queue)
-        .reads(&upgrades)
-        .reads(&nodes)
-        .reads(&pods[0])
-        .reads(&pods[1])
         .backoff(RETRIES)
         .start(context.clone(), tasks);
     Ok(())
@@ -157,7 +156,6 @@ impl Reconciler for UpgradeController {
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, UpgradeError> {
         let Some(object) = self.upgrades.get(pass.key()) else {
-            self.writer.forget::<ClusterUpgrade>(pass.key());
             self.drains.set(pass.key(), &[]);
             self.metrics.remove(pass.key());
             return Ok(Next::UntilChanged);

@@ -28,6 +28,7 @@ const CLOUD_COMMANDS: &Groups = &[
             "set-role",
             "set-password",
             "end-logins",
+            "offboard",
             "tokens",
             "api-keys",
             "operators",

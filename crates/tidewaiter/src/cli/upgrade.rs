@@ -1,5 +1,7 @@
 //! The flags of `tidewaiter upgrade`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use super::{ClusterFlags, OutputFormat};

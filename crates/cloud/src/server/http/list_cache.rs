@@ -11,7 +11,6 @@ use prometheus::IntCounter;
 use super::call::Call;
 use super::response_budget::{Held, ResponseBudget};
 use crate::server::Error;
-use crate::server::digest::etag;
 use crate::server::refusal::Refusal;
 use crate::server::store::{Feed, Scope};
 
@@ -121,12 +120,12 @@ pub(crate) struct CachedList {
 }
 
 impl CachedList {
-    /// A response that was read when `as_of` was the last published change.
-    pub(crate) fn new(as_of: i64, scopes: Vec<Scope>, body: Bytes, next: Option<String>) -> Self {
+    /// A response that was read when `as_of` was the last published change: its body and its ETag.
+    pub(crate) fn new(as_of: i64, scopes: Vec<Scope>, (body, etag): (Bytes, String), next: Option<String>) -> Self {
         Self {
             as_of,
             scopes,
-            etag: etag(&body),
+            etag,
             body: Some(body),
             next,
             sent: Mutex::default(),

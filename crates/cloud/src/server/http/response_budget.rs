@@ -21,6 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::call::Call;
 use super::permits::{CALLER_WAIT, Keyed};
 use crate::server::Error;
+use crate::server::digest::GrowingEtag;
 use crate::server::refusal::Refusal;
 use crate::server::store::READERS;
 
@@ -223,6 +224,7 @@ impl AsRef<[u8]> for Sent {
 /// The text of a list, which grows item by item.
 pub(crate) struct Items {
     text: Vec<u8>,
+    etag: GrowingEtag,
     held: Held,
     /// The permit to read, of the organization.
     _reading: OwnedSemaphorePermit,
@@ -231,8 +233,11 @@ pub(crate) struct Items {
 impl Items {
     pub(crate) async fn begin(budget: &ResponseBudget, call: &Call) -> Result<Self, Refusal> {
         let reading = budget.lists.wait(&*budget.clock, &call.by().queue).await?;
+        let mut etag = GrowingEtag::default();
+        etag.add(b"[");
         Ok(Self {
             text: vec![b'['],
+            etag,
             held: budget.hold_first(call).await?,
             _reading: reading,
         })
@@ -243,19 +248,22 @@ impl Items {
     }
 
     pub(crate) fn push(&mut self, item: &impl Serialize) -> Result<(), Error> {
-        if self.text.len() > 1 {
+        let before = self.text.len();
+        if before > 1 {
             self.text.push(b',');
         }
         serde_json::to_writer(&mut self.text, item).map_err(Error::internal)?;
+        self.etag.add(&self.text[before..]);
         Ok(self.held.enlarge(self.text.len())?)
     }
 
-    /// The whole text, with the part of the budget that it needs.
-    pub(crate) fn end(mut self) -> Result<(Bytes, Held), Refusal> {
+    /// The whole text and its ETag, with the part of the budget that it needs.
+    pub(crate) fn end(mut self) -> Result<((Bytes, String), Held), Refusal> {
         self.text.push(b']');
+        self.etag.add(b"]");
         self.text.shrink_to_fit();
         self.held.resize(self.text.len())?;
-        Ok((Bytes::from(self.text), self.held))
+        Ok(((Bytes::from(self.text), self.etag.end()), self.held))
     }
 }
 

@@ -38,7 +38,7 @@ pub fn page(document: &Value) -> String {
     let paragraphs = joined(lines.map(|line| format!("<p>{}</p>", Escaped(line))));
     let tags = tags(document);
     let link = |tag: &&str| format!("<li><a href=\"#{}\">{}</a></li>", anchor(tag), Escaped(tag));
-    let links = joined(tags.iter().map(link));
+    let index = joined(tags.iter().map(link));
     let sections = joined(tags.iter().map(|tag| section(document, tag)));
     let schemas = object(document.pointer("/components/schemas"));
     let schemas = joined(schemas.map(|(name, schema)| {
@@ -48,7 +48,7 @@ pub fn page(document: &Value) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>{title}</title><style>{STYLE}</style></head><body><h1>{title}, version {version}</h1>{paragraphs}\
-         <p>For programs: <a href=\"openapi.json\">openapi.json</a>.</p><nav><ul>{links}\
+         <p>For programs: <a href=\"openapi.json\">openapi.json</a>.</p><nav><ul>{index}\
          <li><a href=\"#schemas\">Schemas</a></li></ul></nav>{sections}<h2 id=\"schemas\">Schemas</h2>{schemas}</body></html>\n"
     )
 }

@@ -17,6 +17,7 @@ use super::prelude::*;
 use crate::models;
 use crate::models::values::{Slug, Version};
 use crate::models::{Document, PluginManifests, PluginSpec, PluginVersion, Unknown, parse};
+use crate::server::digest::etag;
 use crate::server::http::conditions::Condition;
 use crate::server::http::list_cache::{CacheScope, CachedList};
 use crate::server::http::response::respond_with;
@@ -58,12 +59,13 @@ pub(super) async fn get(app: &AppState, call: &Call, part: Part) -> Result<Respo
         };
         let body = Bytes::from(found.ok_or_else(Refusal::not_found)?);
         held.resize(body.len())?;
+        let etag = etag(&body);
         let scope = Scope {
             kind: Kind::PluginVersion,
             organization: Uuid::nil(),
             cluster: Uuid::nil(),
         };
-        Ok((CachedList::new(as_of, vec![scope], body, None), held))
+        Ok((CachedList::new(as_of, vec![scope], (body, etag), None), held))
     })
     .await
 }

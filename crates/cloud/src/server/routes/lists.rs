@@ -12,7 +12,6 @@ use http::header::LINK;
 use serde::Serialize;
 
 use super::prelude::*;
-use crate::server::digest::etag;
 use crate::server::http::list_cache::{CacheScope, CachedList};
 use crate::server::http::response::{set, unless_known};
 use crate::server::http::response_budget::{Held, Items, holding};
@@ -151,8 +150,8 @@ pub(super) async fn extend<T: Serialize>(
 
 /// Responds with `items`.
 pub(super) fn complete(call: &Call, items: Items) -> Result<Response, Error> {
-    let (body, held) = items.end()?;
-    Ok(holding(unless_known(call, &etag(&body), body), held))
+    let ((body, etag), held) = items.end()?;
+    Ok(holding(unless_known(call, &etag, body), held))
 }
 
 /// The response, unless its body is needed and was not cached.
@@ -295,8 +294,8 @@ impl<'a> Page<'a> {
 
     pub(super) fn end(self, as_of: i64, scopes: Vec<Scope>) -> Result<(CachedList, Held), Error> {
         let next = self.is_full.then(|| again(self.call, "after", &self.last));
-        let (body, held) = self.items.end()?;
-        Ok((CachedList::new(as_of, scopes, body, next), held))
+        let (text, held) = self.items.end()?;
+        Ok((CachedList::new(as_of, scopes, text, next), held))
     }
 }
 

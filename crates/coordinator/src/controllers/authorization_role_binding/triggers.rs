@@ -9,8 +9,8 @@ use crate::controllers::rbac::Rbac;
 
 /// Reconciles the bindings of a role, which the object has the name of.
 pub(super) fn bindings_of<K: kube::Resource + 'static>(queue: &Queue, rbac: &Rbac) -> Trigger<K> {
-    let (queue, index) = (queue.clone(), rbac.bindings_of.clone());
-    Trigger::calls(move |change: &Change<'_, K>| {
+    let index = rbac.bindings_of.clone();
+    queue.trigger(move |queue, change: &Change<'_, K>| {
         let name = change.object().meta().name.clone().unwrap_or_default();
         for key in index.keys(&name) {
             queue.push(key);
@@ -20,12 +20,11 @@ pub(super) fn bindings_of<K: kube::Resource + 'static>(queue: &Queue, rbac: &Rba
 
 /// Reconciles the bindings in a namespace that is new or begins to terminate.
 pub(super) fn of_namespace(queue: &Queue, rbac: &Rbac) -> Trigger<Metadata<Namespace>> {
-    let queue = queue.clone();
     let in_namespace = rbac
         .bindings
         .cache()
         .index(|binding| Some(binding.spec.namespace.clone()));
-    let trigger = Trigger::calls(move |change: &Change<'_, Metadata<Namespace>>| {
+    let trigger = queue.trigger(move |queue, change: &Change<'_, Metadata<Namespace>>| {
         let name = change.object().metadata.name.clone().unwrap_or_default();
         for key in in_namespace.keys(&name) {
             queue.push(key);
@@ -36,8 +35,7 @@ pub(super) fn of_namespace(queue: &Queue, rbac: &Rbac) -> Trigger<Metadata<Names
 
 /// Reconciles the `AuthorizationRoleBinding` of a binding.
 pub(super) fn made_of<K: kube::Resource + 'static>(queue: &Queue) -> Trigger<K> {
-    let queue = queue.clone();
-    Trigger::calls(move |change: &Change<'_, K>| {
+    queue.trigger(|queue, change: &Change<'_, K>| {
         if let Some(name) = &change.object().meta().name {
             queue.push(key_of(plan::id_of(name)));
         }
