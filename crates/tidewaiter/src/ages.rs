@@ -44,14 +44,14 @@ fn units(seconds: i64) -> String {
         rest => format!("{}{unit}{rest}{smaller}", seconds / large),
     };
     match seconds {
-        ..120 => format!("{seconds}s"),
-        ..600 => two(MINUTE, "m", 1, "s"),
-        ..10_800 => format!("{}m", seconds / MINUTE),
-        ..28_800 => two(HOUR, "h", MINUTE, "m"),
-        ..172_800 => format!("{}h", seconds / HOUR),
-        ..691_200 => two(DAY, "d", HOUR, "h"),
-        ..63_072_000 => format!("{}d", seconds / DAY),
-        ..252_288_000 => two(YEAR, "y", DAY, "d"),
+        i64::MIN..120 => format!("{seconds}s"),
+        120..600 => two(MINUTE, "m", 1, "s"),
+        600..10_800 => format!("{}m", seconds / MINUTE),
+        10_800..28_800 => two(HOUR, "h", MINUTE, "m"),
+        28_800..172_800 => format!("{}h", seconds / HOUR),
+        172_800..691_200 => two(DAY, "d", HOUR, "h"),
+        691_200..63_072_000 => format!("{}d", seconds / DAY),
+        63_072_000..252_288_000 => two(YEAR, "y", DAY, "d"),
         _ => format!("{}y", seconds / YEAR),
     }
 }

@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt as _, Collected, Full, LengthLimitError, Limited};
 use kube::client::Body;
 use prometheus::IntCounterVec;
 use tokio::sync::Semaphore;
@@ -138,9 +138,8 @@ impl Gate {
             loop {
                 let mut request = Request::from_parts(head.clone(), FencedBody::read(Body::empty()));
                 *request.uri_mut() = page.uri(&head.uri);
-                let response = self.inner.clone().oneshot(request).await?;
-                let (head, body) = response.into_parts();
-                match Limited::new(body, page.most()).collect().await {
+                let (head, body) = self.inner.clone().oneshot(request).await?.into_parts();
+                match limited(body, page.most()).await {
                     Ok(read) => {
                         let bytes = read.to_bytes();
                         // An error is no measure of the objects.
@@ -233,6 +232,14 @@ impl Gate {
         let response = into_status(response, self.shared.clock.now());
         response.map(|bytes| Full::new(bytes).map_err(Into::into).boxed_unsync())
     }
+}
+
+/// Reads at most `most` bytes. Boxed, because within `async` the compiler does not find that `Limited` is `Send`.
+fn limited(
+    body: UnsyncBoxBody<Bytes, BoxError>,
+    most: usize,
+) -> BoxFuture<'static, Result<Collected<Bytes>, BoxError>> {
+    Limited::new(body, most).collect().boxed()
 }
 
 fn outcome(status: StatusCode) -> &'static str {
